@@ -1,0 +1,36 @@
+"""Strict decoding of records on the client: msgspec checks every type."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from kinetic_payload.errors import FutureRecordError, RecordError
+from kinetic_payload.layout import WIRE_VERSION
+from kinetic_payload.records import Record
+
+R = TypeVar("R", bound=Record)
+
+
+class _Versioned(msgspec.Struct):
+    version: int = 1
+
+
+def decode(kind: type[R], data: bytes, *, name: str) -> R:
+    """Decode *data*, read from the object *name*, as a record of *kind*.
+
+    Raises:
+        FutureRecordError: A newer Kinetic wrote it.
+        RecordError: It is not such a record; the message names the object and the field.
+    """
+    try:
+        written = msgspec.json.decode(data, type=_Versioned).version
+        if written > WIRE_VERSION:
+            raise FutureRecordError(
+                f"{name} was written in format {written}; this Kinetic reads up to {WIRE_VERSION}.",
+                hint="Upgrade Kinetic here, or use the version that submitted the job.",
+            )
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RecordError(f"{name} is not a valid {kind.__name__}: {error}.") from error

@@ -1,0 +1,75 @@
+"""The root of every error of ours, and the errors of this package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class KineticError(Exception):
+    """What failed, on which thing, what was seen; and, as *hint*, what to do next."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are rebuilt from `args` alone, which would lose the hint on its way home.
+        return (type(self)._rebuild, (type(self), self.args), self.__dict__)
+
+    @staticmethod
+    def _rebuild(cls: type[KineticError], args: tuple[Any, ...]) -> KineticError:
+        error = cls.__new__(cls, *args)
+        error.args = args
+        return error
+
+
+class InvalidRequestError(KineticError, ValueError):
+    """Something the user asked for cannot be right; nothing was packaged, uploaded or billed."""
+
+
+class PackagingError(KineticError):
+    """The project could not be turned into a snapshot."""
+
+
+class PayloadError(KineticError, TypeError):
+    """A call cannot be pickled; the message names the piece that would not."""
+
+
+class DataError(KineticError):
+    """A `Data` cannot be hashed, shipped or brought to where it is used."""
+
+
+class IntegrityError(KineticError):
+    """Bytes are not the bytes that were promised: a digest does not match."""
+
+
+class UnsafeArchiveError(IntegrityError):
+    """An archive holds an entry that would write outside the folder it is extracted to."""
+
+
+class RecordError(KineticError, ValueError):
+    """A persisted record cannot be understood."""
+
+
+class FutureRecordError(RecordError):
+    """A record was written by a newer version of Kinetic than this one."""
+
+
+class StoreError(KineticError):
+    """A store did not do what was asked."""
+
+
+class ObjectNotFoundError(StoreError, FileNotFoundError):
+    """No object of that name."""
+
+
+class PreconditionFailedError(StoreError):
+    """The object is not of the generation that the caller expected: somebody else was first."""
+
+
+class StorePermissionError(StoreError, PermissionError):
+    """The store is there, and we may not."""

@@ -1,0 +1,151 @@
+"""Every object name, flag and environment variable that the two ends share, spelled once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+WIRE_VERSION: Final = 1
+"""Of records and payload headers. A reader refuses a greater one, in words."""
+
+
+@dataclass(frozen=True)
+class JobObjects:
+    """The names of one job's objects in its store."""
+
+    job_id: str
+
+    @property
+    def prefix(self) -> str:
+        """Everything that clean-up of the job removes."""
+        return f"{self.job_id}/"
+
+    @property
+    def handle(self) -> str:
+        """The job record."""
+        return f"{self.job_id}/handle.json"
+
+    @property
+    def payload(self) -> str:
+        """The call: a JSON header, then a pickle."""
+        return f"{self.job_id}/payload.pkl"
+
+    @property
+    def outcome(self) -> str:
+        """The final outcome; create-only, so the first writer wins."""
+        return f"{self.job_id}/outcome.json"
+
+    @property
+    def attempts(self) -> str:
+        """The prefix of all attempts."""
+        return f"{self.job_id}/attempts/"
+
+    def claim(self, attempt: int, host: int) -> str:
+        """Who runs this attempt on this host; create-only."""
+        return f"{self.job_id}/attempts/{attempt}/host-{host}.claim"
+
+    def host_outcome(self, attempt: int, host: int) -> str:
+        """How this attempt ended for this host; JSON."""
+        return f"{self.job_id}/attempts/{attempt}/host-{host}.json"
+
+    def host_value(self, attempt: int, host: int) -> str:
+        """A larger value, or the exception object where it pickles; create-only."""
+        return f"{self.job_id}/attempts/{attempt}/host-{host}.pkl"
+
+    @property
+    def logs(self) -> str:
+        """The prefix of the durable log; clean-up of the job leaves it."""
+        return f"logs/{self.job_id}/"
+
+    def log_chunks(self, attempt: int, host: int) -> str:
+        """The prefix of the durable log of one host of one attempt."""
+        return f"logs/{self.job_id}/{attempt}/host-{host}/"
+
+    def log_chunk(self, attempt: int, host: int, seq: int) -> str:
+        """One chunk of a log. Zero-padded, so that names sort as the chunks were written."""
+        return f"{self.log_chunks(attempt, host)}{seq:08d}"
+
+    @property
+    def outputs(self) -> str:
+        """The default of `KINETIC_OUTPUT_DIR`; clean-up never touches it."""
+        return f"outputs/{self.job_id}/"
+
+
+JOB_OBJECTS_SUFFIX: Final = "/handle.json"
+"""What ends the name of every job record, so that jobs can be listed."""
+
+RESERVED_PREFIXES: Final = ("logs/", "contexts/", "data/", "data-markers/", "groups/", "outputs/")
+"""The first parts of names in a store that are not job ids."""
+
+
+def context_object(digest: str) -> str:
+    """Return where the snapshot of a project with this tree digest lies."""
+    return f"contexts/{digest}.zip"
+
+
+def data_prefix(digest: str) -> str:
+    """Return the prefix of the objects of one uploaded `Data`."""
+    return f"data/{digest}/"
+
+
+def data_marker(digest: str) -> str:
+    """Return the object that vouches for an uploaded `Data`; written last."""
+    return f"data-markers/{digest}"
+
+
+def group_prefix(group_id: str) -> str:
+    """Return the prefix of a batch's objects."""
+    return f"groups/{group_id}/"
+
+
+class Flag:
+    """The runner's command line."""
+
+    STORE = "--store"
+    JOB = "--job"
+    PAYLOAD_DIGEST = "--payload-digest"
+    CONTEXT_DIGEST = "--context-digest"
+    WORKSPACE = "--workspace"
+    ATTEMPT = "--attempt"
+    HOSTS = "--hosts"
+    TIMEOUT = "--timeout"
+    GRACE = "--grace"
+    LAST_ATTEMPT = "--last-attempt"
+    PRIVATE_MOUNTS = "--private-mounts"
+    LIFELINE = "--lifeline"
+    DEBUG_PORT = "--debug-port"
+
+
+class Env:
+    """Environment variables that the two ends share. The client's own settings are not here."""
+
+    JOB_ID = "KINETIC_JOB_ID"
+    ATTEMPT = "KINETIC_ATTEMPT"
+    HOST_INDEX = "KINETIC_HOST_INDEX"
+    HOST_COUNT = "KINETIC_HOST_COUNT"
+    OUTPUT_DIR = "KINETIC_OUTPUT_DIR"
+    HOME = "KINETIC_HOME"
+    COORDINATOR = "KINETIC_COORDINATOR_ADDRESS"
+    ACCELERATOR = "KINETIC_ACCELERATOR"
+
+
+HOST_INDEX_SOURCES: Final = (
+    Env.HOST_INDEX,
+    "JOB_COMPLETION_INDEX",
+    "TPU_WORKER_ID",
+    "LWS_WORKER_INDEX",
+)
+"""Where a host learns which one it is, the first that is set; Kinetic's manifests set the first."""
+
+RUNNER_PATH: Final = "/app/remote_runner.py"
+"""Where the bundle lies in a container."""
+
+RUNNER_NAME: Final = "remote_runner.py"
+
+EXIT_SUCCESS: Final = 0
+EXIT_FUNCTION_FAILED: Final = 1
+EXIT_NOT_PREPARED: Final = 2
+EXIT_TERMINATED: Final = 143
+
+INLINE_LIMIT: Final = 64 * 1024
+"""Bytes of pickled value or exception that travel inside an outcome."""

@@ -1,0 +1,42 @@
+"""What the runner's parent tells its child to do, and what the child tells back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One host of one attempt. Travels from parent to child as JSON."""
+
+    store: str
+    """Location of the store: `gs://bucket` or a folder."""
+    job_id: str
+    attempt: int
+    host: int
+    hosts: int
+    payload_digest: str
+    context_digest: str | None
+    workspace: str
+    """A folder of this host of this attempt; made if missing."""
+    debug_port: int | None = None
+    private_mounts: bool = False
+    """Put volumes into a mount namespace of the child's own instead of the machine's file system."""
+
+    def encode(self) -> str:
+        """Return the task as one line of JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def decode(cls, text: str) -> Task:
+        """Rebuild a task from `encode`."""
+        values: dict[str, Any] = json.loads(text)
+        return cls(**values)
+
+
+# Messages from child to parent are lines of JSON on the report pipe:
+#   {"phase": "extract"}                a phase begins (the parent starts the timeout at "call")
+#   {"warning": "…"}                    something the user should read; the parent logs it
+#   {"outcome": {…HostOutcome…}}        the last message; the child's output is flushed before it

@@ -1,0 +1,3 @@
+"""Run a Python function on an accelerator."""
+
+__version__ = "0.1.0"

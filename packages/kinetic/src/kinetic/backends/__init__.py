@@ -1,0 +1,116 @@
+"""How a job maps to something that runs: the `Backend` protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kinetic.job_status import JobStatus
+from kinetic_payload.records import JobRecord, Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """All a backend needs to start a job whose record, payload and context are in the store."""
+
+    record: JobRecord
+    environment: Mapping[str, str] = field(repr=False)
+    """Captured variables and Kinetic's own. Values are secret: never persisted, logged or shown."""
+    interpreter: str
+    """The Python that runs the function (local backend)."""
+    bundle: bytes = field(repr=False)
+    """The runner as one file."""
+    grace: float = 30.0
+    """Seconds between SIGTERM and SIGKILL."""
+    memory: int | None = None
+    """Bytes all processes of one host may use together."""
+    private_mounts: bool = False
+    debug_port: int | None = None
+
+
+@dataclass(frozen=True)
+class AttemptView:
+    """One attempt, as far as the backend can tell."""
+
+    number: int
+    hosts: int
+    state: str
+    """`running`, `succeeded`, `failed`, `unknown`."""
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a backend sees of a job's resource, before the durable outcome is considered."""
+
+    status: JobStatus
+    """NOT_FOUND where no trace of a resource is left."""
+    reason: str = ""
+    """Why it is pending, or how it died; one sentence."""
+    attempts: tuple[AttemptView, ...] = ()
+    vanished: bool = False
+    """The resource ended (or its keeper died) and can write no outcome any more."""
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line of a host's output, without its line end. Text is data, never markup."""
+
+    text: str
+    host: int = 0
+    attempt: int = 1
+
+
+class Backend(Protocol):
+    """What every backend does. All pass `tests/contract/backend.py`.
+
+    Methods take the job's record; none of them unpickles anything.
+    """
+
+    name: str
+
+    def start(self, launch: Launch) -> None:
+        """Start the resource. On failure nothing of it stays behind.
+
+        Raises:
+            SubmitError: It could not be started.
+        """
+        ...
+
+    def observe(self, record: JobRecord) -> Observation:
+        """Look once at the job's resource."""
+        ...
+
+    def wait(self, record: JobRecord, timeout: float | None) -> None:
+        """Return when something may have changed, or after *timeout* seconds. Never spins."""
+        ...
+
+    def log_lines(
+        self, record: JobRecord, *, follow: bool = False, tail: int | None = None
+    ) -> Iterator[LogLine]:
+        """Iterate over the log of the latest attempt, hosts interleaved.
+
+        With *follow*, until the job ends, without losing the tail.
+        """
+        ...
+
+    def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
+        """Stop everything of the job that runs, gracefully, and return when it is gone.
+
+        Raises:
+            JobError: It is still there after *timeout* seconds.
+        """
+        ...
+
+    def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
+        """Remove the resource (stopping it if need be): afterwards it is NOT_FOUND."""
+        ...
+
+    def job_ids(self) -> list[str]:
+        """Return the ids of jobs that have a resource here."""
+        ...
+
+    def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
+        """Return the outcome to write for a job that vanished without one."""
+        ...

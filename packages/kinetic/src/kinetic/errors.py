@@ -1,0 +1,89 @@
+"""The errors a user of Kinetic can meet; one tree under `KineticError`."""
+
+from __future__ import annotations
+
+from kinetic_payload.errors import (
+    DataError,
+    FutureRecordError,
+    IntegrityError,
+    InvalidRequestError,
+    KineticError,
+    ObjectNotFoundError,
+    PackagingError,
+    PayloadError,
+    PreconditionFailedError,
+    RecordError,
+    StoreError,
+    StorePermissionError,
+    UnsafeArchiveError,
+)
+
+__all__ = [
+    "ConfigurationError",
+    "DataError",
+    "FutureRecordError",
+    "IntegrityError",
+    "InvalidRequestError",
+    "JobCancelledError",
+    "JobError",
+    "JobFailedError",
+    "JobNotFoundError",
+    "KineticError",
+    "NotInsideJobError",
+    "ObjectNotFoundError",
+    "PackagingError",
+    "PayloadError",
+    "PreconditionFailedError",
+    "RecordError",
+    "RemoteError",
+    "ResultTimeoutError",
+    "StoreError",
+    "StorePermissionError",
+    "SubmitError",
+    "UnsafeArchiveError",
+]
+
+
+class ConfigurationError(InvalidRequestError):
+    """A setting, an environment variable or the profiles file is wrong."""
+
+
+class SubmitError(KineticError, RuntimeError):
+    """The job could not be started; everything this submit created was removed again."""
+
+
+class JobError(KineticError, RuntimeError):
+    """Something about one job; `job_id` says which."""
+
+    job_id: str = ""
+
+
+class JobFailedError(JobError):
+    """The job ended without a value, and not by an exception of the user's own."""
+
+
+class JobCancelledError(JobFailedError):
+    """Somebody cancelled the job."""
+
+
+class RemoteError(JobFailedError):
+    """The user's exception, where its class is missing here or would not travel.
+
+    `remote_type`, `remote_message` and `remote_traceback` say what it was.
+    """
+
+    remote_type: str = ""
+    remote_message: str = ""
+    remote_traceback: str = ""
+
+
+class JobNotFoundError(JobError, LookupError):
+    """No such job: the message names every place that was looked at."""
+
+
+class ResultTimeoutError(JobError, TimeoutError):
+    """The wait was given up; the job runs on and its handle stays valid."""
+
+
+class NotInsideJobError(KineticError, RuntimeError):
+    """Something for the client was used inside a job."""

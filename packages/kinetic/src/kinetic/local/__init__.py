@@ -1,0 +1,1 @@
+"""The local backend: jobs as detached processes on this machine."""
