@@ -1,0 +1,38 @@
+"""What no commit may hold: lock files, hosts of package registries, paths of one machine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+FORBIDDEN = {
+    "the host of a package registry": re.compile(r"\b(?:files\.)?(?:pypi|pythonhosted)\.org\b"),
+    "a path of one machine": re.compile(r"(?<![\w.~$}/-])/(?:root|farm|home/\w+)/"),
+}
+
+
+def main() -> int:
+    """Look at every tracked file."""
+    names = subprocess.run(
+        ["git", "ls-files", "-z"], check=True, capture_output=True, text=True
+    ).stdout
+    problems = []
+    for name in filter(None, names.split("\0")):
+        if name.endswith("uv.lock"):
+            problems.append(f"{name}: a lock file names hosts and is generated, never committed")
+        path = Path(name)
+        if name == ".ci/hygiene.py" or not path.is_file():
+            continue
+        text = path.read_text(errors="replace")
+        for number, line in enumerate(text.splitlines(), 1):
+            problems += [
+                f"{name}:{number}: {what}" for what, rule in FORBIDDEN.items() if rule.search(line)
+            ]
+    print("\n".join(problems) or "clean")
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
