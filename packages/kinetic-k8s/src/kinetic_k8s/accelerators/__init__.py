@@ -1,0 +1,7 @@
+"""Accelerators: what a user writes, and what it means on GKE."""
+
+from kinetic_k8s.accelerators.catalogue import catalogue
+from kinetic_k8s.accelerators.parse import parse_accelerator
+from kinetic_k8s.accelerators.types import Accelerator, Cpu, Gpu, Tpu, describe
+
+__all__ = ["Accelerator", "Cpu", "Gpu", "Tpu", "catalogue", "describe", "parse_accelerator"]

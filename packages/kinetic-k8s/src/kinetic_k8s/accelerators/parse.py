@@ -1,0 +1,230 @@
+"""Text such as `tpu-v5e-8:spot` or `gpu-a100x4` → a frozen accelerator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from math import prod
+from typing import Final, NoReturn
+
+from kinetic_k8s.accelerators.gpus import (
+    DEFAULT_GPU,
+    GPU_BY_NAME,
+    GPU_TYPES,
+    MOST_CAPABLE_GPUS,
+    GpuType,
+)
+from kinetic_k8s.accelerators.tpus import (
+    DEFAULT_TPU,
+    MOST_CAPABLE_TPUS,
+    TPU_BY_NAME,
+    TPU_GENERATIONS,
+    TpuGeneration,
+    all_slices,
+    dimensions,
+    slices_by_chips,
+)
+from kinetic_k8s.accelerators.types import Accelerator, Cpu, Gpu, Tpu, describe
+from kinetic_k8s.errors import UnknownAcceleratorError
+
+_FAMILY: Final = re.compile(r"(tpu|gpu)[-:](.*)")
+_CORES: Final = re.compile(r"cpu[-:]([0-9]{1,4})")
+# Bounded, because a number of thousands of digits is slow to read and means nothing.
+_COUNT: Final = re.compile(r"[0-9]{1,6}")
+_TOPOLOGY: Final = re.compile(r"[0-9]{1,4}(x[0-9]{1,4}){1,2}")
+_TIMES: Final = re.compile(r"(.+)x([0-9]{1,6})")
+_MISCOUNTED: Final = re.compile(r"(.+)[-:]([0-9]{1,6})")
+_SHOWN: Final = 8
+"""How many alternatives a hint lists."""
+
+
+def parse_accelerator(text: str, *, spot: bool = False) -> Accelerator:
+    """Return what *text* asks for.
+
+    Case does not matter, and the prefixes `tpu-`, `tpu:`, `gpu-` and `gpu:` may be left out.
+
+    - `v5e`, `l4`: the type, in its default size. `tpu`, `gpu`: the default type.
+    - `v5e-8`: so many chips, in every generation; of several shapes the most cube-like. `v5e-2x4`,
+      `v5p-4x4x8`: this topology. What exists on one machine and on several is one machine.
+    - `l4x4`: so many GPUs. `tpu:8`, `gpu:4`: so many of the most capable type that offers them.
+    - `cpu`, `cpu:8`: no accelerator, so many cores.
+    - `…:spot` at the end, or *spot*: preemptible machines.
+
+    Raises:
+        UnknownAcceleratorError: There is no such thing; the hint says what there is.
+    """
+    written = str(text).strip()
+    name = written.lower()
+    if name.endswith(":spot"):
+        name, spot = name.removesuffix(":spot"), True
+    found = _parse(name, written)
+    return replace(found, spot=True) if spot else found
+
+
+def _parse(name: str, written: str) -> Accelerator:
+    if name == "cpu":
+        return Cpu()
+    if cores := _CORES.fullmatch(name):
+        return _cpu(int(cores[1]), written)
+    if name == "tpu":
+        return _tpu(TPU_BY_NAME[DEFAULT_TPU], None, written)
+    if name == "gpu":
+        return _gpu(GPU_BY_NAME[DEFAULT_GPU], None)
+    family, rest = None, name
+    if prefixed := _FAMILY.fullmatch(name):
+        family, rest = prefixed[1], prefixed[2]
+        if _COUNT.fullmatch(rest):
+            count = int(rest)
+            return _most_capable_tpu(count) if family == "tpu" else _most_capable_gpu(count)
+    found: Accelerator | None = None
+    if family != "gpu":
+        found = _as_tpu(rest, written)
+    if found is None and family != "tpu":
+        found = _as_gpu(rest, written)
+    return found or _refuse_name(family, rest, written)
+
+
+def _cpu(cores: int, written: str) -> Cpu:
+    if cores == 0:
+        raise UnknownAcceleratorError(
+            f"{written!r} asks for no core at all.", hint="Write cpu, or cpu:N with N ≥ 1."
+        )
+    return Cpu(cores)
+
+
+def _as_tpu(rest: str, written: str) -> Tpu | None:
+    if of := TPU_BY_NAME.get(rest):
+        return _tpu(of, None, written)
+    name, dash, size = rest.rpartition("-")
+    if dash and (of := TPU_BY_NAME.get(name)):
+        return _tpu(of, size, written)
+    return None
+
+
+def _tpu(of: TpuGeneration, size: str | None, written: str) -> Tpu:
+    if size is None:
+        return slices_by_chips(of.name)[of.default_chips]
+    if _TOPOLOGY.fullmatch(size):
+        return all_slices(of.name).get(size) or _refuse_topology(of, dimensions(size), written)
+    if _COUNT.fullmatch(size):
+        chips = int(size)
+        if of.boards and chips in of.boards:
+            return all_slices(of.name)[of.boards[chips]]
+        return slices_by_chips(of.name).get(chips) or _refuse_chips(of, chips)
+    raise UnknownAcceleratorError(
+        f"{written!r} is not a size of a TPU {of.name} slice.",
+        hint=f"Write {of.name}-CHIPS or {of.name}-TOPOLOGY. "
+        + _there_are(_nearest(of.default_chips, slices_by_chips(of.name).values())),
+    )
+
+
+def _refuse_topology(of: TpuGeneration, sides: tuple[int, ...], written: str) -> NoReturn:
+    slices = all_slices(of.name)
+    chips = prod(sides)
+    turned = [tpu for tpu in slices.values() if sorted(dimensions(tpu.topology)) == sorted(sides)]
+    same_size = [tpu for tpu in slices.values() if tpu.chips == chips]
+    raise UnknownAcceleratorError(
+        f"TPU {of.name} has no slice of topology {written.lower().rpartition('-')[2]}.",
+        hint=_there_are(turned or same_size or _nearest(chips, slices.values())),
+    )
+
+
+def _refuse_chips(of: TpuGeneration, chips: int) -> NoReturn:
+    raise UnknownAcceleratorError(
+        f"TPU {of.name} has no slice of {_counted(chips, 'chip')} "
+        "(the number counts chips, in every generation).",
+        hint=_there_are(_nearest(chips, slices_by_chips(of.name).values())),
+    )
+
+
+def _as_gpu(rest: str, written: str) -> Gpu | None:
+    if of := GPU_BY_NAME.get(rest):
+        return _gpu(of, None)
+    if (times := _TIMES.fullmatch(rest)) and (of := GPU_BY_NAME.get(times[1])):
+        return _gpu(of, int(times[2]))
+    if (counted := _MISCOUNTED.fullmatch(rest)) and (of := GPU_BY_NAME.get(counted[1])):
+        raise UnknownAcceleratorError(
+            f"{written!r} is not how several GPUs are written.",
+            hint=f"Write {of.name}x{counted[2]}.",
+        )
+    return None
+
+
+def _gpu(of: GpuType, count: int | None) -> Gpu:
+    count = of.default_count if count is None else count
+    if count not in of.machines:
+        raise UnknownAcceleratorError(
+            f"No machine has {count} × {of.name}.",
+            hint=_there_are(of.of(each) for each in sorted(of.machines)),
+        )
+    return of.of(count)
+
+
+def _most_capable_tpu(chips: int) -> Tpu:
+    for name in MOST_CAPABLE_TPUS:
+        if tpu := slices_by_chips(name).get(chips):
+            return tpu
+    every = {
+        count: tpu
+        for name in reversed(MOST_CAPABLE_TPUS)
+        for count, tpu in slices_by_chips(name).items()
+    }
+    raise UnknownAcceleratorError(
+        f"No TPU slice has {_counted(chips, 'chip')}.",
+        hint=_there_are(_nearest(chips, every.values())),
+    )
+
+
+def _most_capable_gpu(count: int) -> Gpu:
+    for name in MOST_CAPABLE_GPUS:
+        of = GPU_BY_NAME[name]
+        if count in of.machines:
+            return of.of(count)
+    counts = sorted({each for gpu in GPU_TYPES for each in gpu.machines})
+    raise UnknownAcceleratorError(
+        f"No machine has {_counted(count, 'GPU')}.",
+        hint=f"There are machines with {', '.join(map(str, counts))}.",
+    )
+
+
+def _refuse_name(family: str | None, rest: str, written: str) -> NoReturn:
+    import difflib
+
+    names = [
+        *(name for gpu in GPU_TYPES if family != "tpu" for name in gpu.names),
+        *(name for tpu in TPU_GENERATIONS if family != "gpu" for name in tpu.names),
+        *([] if family else ["cpu", "tpu", "gpu"]),
+    ]
+    # Without the size too: `v5x-8` is nearer to `v5e` than the whole text is.
+    near = [
+        match
+        for guess in (rest, re.split(r"[-:x][0-9]", rest, maxsplit=1)[0])
+        for match in difflib.get_close_matches(guess[:40], names, n=3, cutoff=0.5)
+    ]
+    other = GPU_BY_NAME.get(rest) if family == "tpu" else TPU_BY_NAME.get(rest.partition("-")[0])
+    if other is not None:
+        near.insert(0, rest)
+    raise UnknownAcceleratorError(
+        f"There is no accelerator {_shortened(written)!r}.",
+        hint=f"Did you mean {' or '.join(dict.fromkeys(near))}? " * bool(near)
+        + "`kinetic accelerators` lists all that there are.",
+    )
+
+
+def _nearest(chips: int, slices: Iterable[Tpu]) -> list[Tpu]:
+    """Return the slices nearest in number of chips, in order of their size."""
+    near = sorted(slices, key=lambda tpu: abs(tpu.chips - chips))[:_SHOWN]
+    return sorted(near, key=lambda tpu: tpu.chips)
+
+
+def _there_are(accelerators: Iterable[Tpu | Gpu]) -> str:
+    return "There are:" + "".join(f"\n  {describe(each)}" for each in accelerators)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"

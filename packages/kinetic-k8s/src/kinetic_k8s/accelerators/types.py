@@ -1,0 +1,175 @@
+"""`Cpu`, `Gpu` and `Tpu`: what a job asks for, resolved to machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["cpu", "gpu", "tpu"]
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """Processor cores, no accelerator."""
+
+    cores: int | None = None
+    """How many to request; None leaves it to the cluster."""
+    spot: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """`cpu`."""
+        return "cpu"
+
+    @property
+    def canonical(self) -> str:
+        """The name that `parse_accelerator` turns back into this, without `:spot`."""
+        return "cpu" if self.cores is None else f"cpu:{self.cores}"
+
+    @property
+    def slug(self) -> str:
+        """The canonical name as part of job ids and labels: lower-case letters, digits, dashes."""
+        return self.canonical.replace(":", "-")
+
+    @property
+    def devices(self) -> int:
+        """One: JAX sees the processor as a single device, however many cores it has."""
+        return 1
+
+    @property
+    def hosts(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def multi_host(self) -> bool:
+        """False."""
+        return False
+
+    def __str__(self) -> str:
+        return _with_spot(self.canonical, spot=self.spot)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One or several GPUs of one machine."""
+
+    name: str
+    """The type as its user calls it, such as `l4`."""
+    label: str
+    """The value of `cloud.google.com/gke-accelerator`."""
+    count: int
+    machine_type: str
+    """The smallest machine that carries so many."""
+    arm64: bool = False
+    """Whether that machine needs an image for Arm."""
+    spot: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """`gpu`."""
+        return "gpu"
+
+    @property
+    def canonical(self) -> str:
+        """The name that `parse_accelerator` turns back into this, without `:spot`."""
+        return self.name if self.count == 1 else f"{self.name}x{self.count}"
+
+    @property
+    def slug(self) -> str:
+        """The canonical name as part of job ids and labels: lower-case letters, digits, dashes."""
+        return self.canonical
+
+    @property
+    def devices(self) -> int:
+        """How many devices the whole job sees."""
+        return self.count
+
+    @property
+    def hosts(self) -> int:
+        """One: a job's GPUs are those of one machine."""
+        return 1
+
+    @property
+    def multi_host(self) -> bool:
+        """False."""
+        return False
+
+    def __str__(self) -> str:
+        return _with_spot(self.canonical, spot=self.spot)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tpu:
+    """A TPU slice: so many chips, wired in a topology, on one machine or several."""
+
+    canonical: str
+    """The name that `parse_accelerator` turns back into this, without `:spot`."""
+    generation: str
+    """Such as `v5litepod`."""
+    label: str
+    """The value of `cloud.google.com/gke-tpu-accelerator`."""
+    topology: str
+    """The value of `cloud.google.com/gke-tpu-topology`."""
+    chips: int
+    """Of the whole slice."""
+    hosts: int
+    chips_per_host: int
+    machine_type: str
+    spot: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """`tpu`."""
+        return "tpu"
+
+    @property
+    def slug(self) -> str:
+        """The canonical name as part of job ids and labels: lower-case letters, digits, dashes."""
+        return self.canonical
+
+    @property
+    def devices(self) -> int:
+        """How many devices the whole job sees."""
+        return self.chips
+
+    @property
+    def multi_host(self) -> bool:
+        """Whether the slice spans several machines."""
+        return self.hosts > 1
+
+    def __str__(self) -> str:
+        return _with_spot(self.canonical, spot=self.spot)
+
+
+Accelerator = Cpu | Gpu | Tpu
+
+
+def describe(accelerator: Accelerator) -> str:
+    """Say in one line what *accelerator* is: topology, machine and hosts."""
+    match accelerator:
+        case Cpu(cores=None):
+            what = "processor only"
+        case Cpu(cores=cores):
+            what = f"processor only, {_counted(cores or 0, 'core')}"
+        case Gpu():
+            what = (
+                f"{accelerator.count} × {accelerator.label} on one {accelerator.machine_type}"
+                f"{' (Arm)' if accelerator.arm64 else ''}"
+            )
+        case Tpu():
+            what = f"{_counted(accelerator.chips, 'chip')} in {accelerator.topology} on " + (
+                f"{accelerator.hosts} hosts, each a {accelerator.machine_type} "
+                f"with {accelerator.chips_per_host}"
+                if accelerator.multi_host
+                else f"one {accelerator.machine_type}"
+            )
+    return f"{accelerator.canonical}: {what}{', spot' if accelerator.spot else ''}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _with_spot(name: str, *, spot: bool) -> str:
+    return f"{name}:spot" if spot else name
