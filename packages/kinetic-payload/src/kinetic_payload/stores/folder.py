@@ -1,0 +1,289 @@
+"""`FolderStore`: objects as files below a folder, for many threads and processes at once.
+
+A write goes to a temporary file, is flushed to the disk, and then linked or renamed to its name
+under a lock: a reader sees the old object or the new one, whatever dies when. An object's
+generation is the modification time of its file in nanoseconds, made greater than any before it.
+Files that something else puts into the folder (a job's outputs) are therefore objects, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_bits
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from kinetic_payload.errors import (
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    StoreError,
+    StorePermissionError,
+)
+from kinetic_payload.store import ABSENT, Location, ObjectInfo
+from kinetic_payload.stores.listing import folders, objects
+from kinetic_payload.stores.locks import locked
+from kinetic_payload.stores.names import OWN_FOLDER, check_name, name_to_path
+from kinetic_payload.stores.temporary import Temporary, collect_leftovers
+
+_SHARDS: Final = 64
+_BLOCK: Final = 1 << 20
+_NO_LINKS: Final = frozenset(
+    {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV}
+)
+_COARSE: Final = 2_000_000_000
+"""Nanoseconds between the times that the coarsest file system can hold."""
+
+
+class FolderStore:
+    """Objects below *root*, which is made if missing and readable by its user only."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root.expanduser().absolute())
+        self._own = f"{self._root}/{OWN_FOLDER}"
+        self._temporaries = f"{self._own}/temporary"
+        self._locks = f"{self._own}/locks"
+        self._prepared = False
+
+    def __repr__(self) -> str:
+        return f"FolderStore({self._root!r})"
+
+    @property
+    def location(self) -> Location:
+        """The folder."""
+        return Location("folder", self._root)
+
+    def stat(self, name: str) -> ObjectInfo | None:
+        """Return what is known about *name*, or None."""
+        with _translated("look at", name):
+            return self._stat(name)
+
+    def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
+        """Return the bytes of *name* from *start* up to *end* (exclusive)."""
+        with self.reader(name) as stream:
+            if start:
+                stream.seek(start)
+            return stream.read() if end is None else stream.read(max(0, end - start))
+
+    @contextmanager
+    def reader(self, name: str) -> Iterator[BinaryIO]:
+        """Open *name* for streaming; the open file stays what it was if the name is replaced."""
+        with _translated("read", name):
+            path = self._path(name)
+            try:
+                stream = Path(path).open("rb")  # noqa: SIM115 - yielded below
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                raise ObjectNotFoundError(f"No object {name!r} in {self._root}.") from None
+        with stream:
+            yield stream
+
+    def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
+        """Write *data* as *name*, at once or not at all."""
+        with self._temporary(name, if_generation) as temporary:
+            temporary.stream.write(data)
+            return self._commit(name, temporary, if_generation)
+
+    @contextmanager
+    def writer(self, name: str, *, if_generation: int | None = None) -> Iterator[BinaryIO]:
+        """Open *name* for streaming; it appears when the block ends without an exception."""
+        with self._temporary(name, if_generation) as temporary:
+            yield temporary.stream
+            self._commit(name, temporary, if_generation)
+
+    def download(self, name: str, path: Path) -> None:
+        """Write the object into the file *path*, complete or not at all."""
+        part = path.with_name(f".{path.name[:100]}.{os.urandom(6).hex()}.part")
+        with self.reader(name) as source, _translated("download", name):
+            fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                with open(fd, "wb", buffering=0) as target:  # noqa: PTH123 - a descriptor
+                    _copy(source, target)
+                part.replace(path)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+
+    def upload(self, name: str, path: Path, *, if_generation: int | None = None) -> ObjectInfo:
+        """Write the file *path* as *name*, streaming."""
+        with path.open("rb") as source, self._temporary(name, if_generation) as temporary:
+            with _translated("write", name):
+                _copy(source, temporary.stream)
+            return self._commit(name, temporary, if_generation)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Iterate over objects whose name begins with *prefix*, in order of their names."""
+        with _translated("list", prefix):
+            yield from objects(self._root, prefix, start_after)
+
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        """Iterate over the distinct names up to the first `/` after *prefix*, in order."""
+        with _translated("list", prefix):
+            yield from folders(self._root, prefix)
+
+    def delete(self, name: str, *, if_generation: int | None = None) -> bool:
+        """Delete *name*; return whether it was there."""
+        path = self._path(name)
+        with _translated("delete", name):
+            if if_generation is None and self._stat(name) is None:
+                return False
+            with self._locked(name) as shard:
+                found = self._expect(name, if_generation)
+                if found is None:
+                    return False
+                # A later object of this name must not get this generation again.
+                _remember(shard, max(found.generation, _remembered(shard)))
+                Path(path).unlink(missing_ok=True)
+        with suppress(OSError):
+            self._remove_empty_folders(path)
+        return True
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name_to_path(check_name(name))}"
+
+    def _stat(self, name: str) -> ObjectInfo | None:
+        try:
+            found = os.stat(self._path(name))  # noqa: PTH116 - hot
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return info_of(name, found) if stat_bits.S_ISREG(found.st_mode) else None
+
+    def _expect(self, name: str, generation: int | None) -> ObjectInfo | None:
+        found = self._stat(name)
+        if generation is not None and generation != (found.generation if found else ABSENT):
+            seen = f"of generation {found.generation}" if found else "not there"
+            wanted = "not there" if generation == ABSENT else f"of generation {generation}"
+            raise PreconditionFailedError(
+                f"{name!r} in {self._root} should be {wanted}, and is {seen}."
+            )
+        return found
+
+    def _prepare(self) -> None:
+        if not self._prepared:
+            for folder in (self._root, self._own, self._temporaries, self._locks):
+                _make_folder(folder)
+            collect_leftovers(self._temporaries)
+            self._prepared = True
+
+    @contextmanager
+    def _temporary(self, name: str, if_generation: int | None) -> Iterator[Temporary]:
+        with _translated("write", name):
+            self._expect(name, if_generation)
+            self._prepare()
+            try:
+                temporary = Temporary(self._temporaries)
+            except FileNotFoundError:  # The whole store was deleted meanwhile.
+                self._prepared = False
+                self._prepare()
+                temporary = Temporary(self._temporaries)
+        with temporary:
+            yield temporary
+
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[int]:
+        self._prepare()
+        shard = zlib.crc32(name.encode()) % _SHARDS
+        with locked(f"{self._locks}/{shard:02d}") as fd:
+            yield fd
+
+    def _commit(self, name: str, temporary: Temporary, if_generation: int | None) -> ObjectInfo:
+        path = self._path(name)
+        with _translated("write", name):
+            temporary.stream.flush()
+            os.fsync(temporary.fd)
+            with self._locked(name) as shard:
+                found = self._expect(name, if_generation)
+                last = max(found.generation if found else 0, _remembered(shard))
+                written = info_of(name, temporary.date(*_generations(last)))
+                _remember(shard, written.generation)
+                while True:
+                    try:
+                        _publish(temporary.path, path, replace=if_generation != ABSENT)
+                        return written
+                    except FileNotFoundError:
+                        _make_folder(os.path.dirname(path))  # noqa: PTH120 - hot
+
+    def _remove_empty_folders(self, path: str) -> None:
+        # A writer that finds its folder gone makes it again.
+        parent = os.path.dirname(path)  # noqa: PTH120 - hot
+        while parent != self._root:
+            Path(parent).rmdir()
+            parent = os.path.dirname(parent)  # noqa: PTH120
+
+
+def info_of(name: str, found: os.stat_result) -> ObjectInfo:
+    """Return what a file's *found* says about the object *name*."""
+    return ObjectInfo(name, found.st_size, found.st_mtime_ns, found.st_mtime_ns / 1e9)
+
+
+def _make_folder(path: str) -> None:
+    # `mkdir(parents=True)` gives the parents the default mode, and others must not read them.
+    while True:
+        try:
+            os.mkdir(path, 0o700)  # noqa: PTH102 - hot
+        except FileExistsError:
+            if not os.path.isdir(path):  # noqa: PTH112 - hot
+                raise
+        except FileNotFoundError:
+            _make_folder(os.path.dirname(path))  # noqa: PTH120 - hot
+            continue
+        return
+
+
+def _generations(last: int) -> tuple[int, int]:
+    """Return the next generation, and one that also a coarse file system can tell from *last*."""
+    now = time.time_ns()
+    return max(now, last + 1), max(now, (last // _COARSE + 1) * _COARSE)
+
+
+def _remembered(shard: int) -> int:
+    return int.from_bytes(os.pread(shard, 8, 0), "little")
+
+
+def _remember(shard: int, generation: int) -> None:
+    os.pwrite(shard, generation.to_bytes(8, "little"), 0)
+
+
+def _publish(temporary: str, path: str, *, replace: bool) -> None:
+    if not replace:
+        try:
+            os.link(temporary, path)  # Fails if the name is taken, also by one who takes no lock.
+        except FileExistsError:
+            raise PreconditionFailedError(f"{path} is there already.") from None
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+        else:
+            return
+    os.rename(temporary, path)  # noqa: PTH104 - hot
+
+
+def _copy(source: BinaryIO, target: BinaryIO) -> None:
+    buffer = memoryview(bytearray(_BLOCK))
+    readinto = source.readinto  # type: ignore[attr-defined]
+    while count := readinto(buffer):
+        target.write(buffer[:count])
+
+
+@contextmanager
+def _translated(verb: str, name: str) -> Iterator[None]:
+    """Turn what the system says into our errors, naming the object."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except PermissionError as error:
+        raise StorePermissionError(
+            f"Not allowed to {verb} {name!r}: {error.strerror} ({error.filename}).",
+            hint="The store's folder must belong to you.",
+        ) from error
+    except OSError as error:
+        hint = None
+        if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY):
+            hint = "A folder store cannot hold both an object 'a' and an object 'a/b'."
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = "Make room on that disk, or move the store with KINETIC_HOME or KINETIC_STORE."
+        raise StoreError(f"Could not {verb} {name!r}: {error}.", hint=hint) from error

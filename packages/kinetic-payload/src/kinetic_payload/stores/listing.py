@@ -1,0 +1,91 @@
+"""What lies below a folder store's root, in order of the objects' names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kinetic_payload.store import ObjectInfo
+from kinetic_payload.stores.names import MORE, OWN_FOLDER, entry_to_part, part_to_path
+
+
+class _Entry(NamedTuple):
+    name: str
+    """The object's name, or a folder's with its final `/`. Sorting by it sorts all below it."""
+    path: str
+    found: os.stat_result | None
+    """None for a folder."""
+
+
+def objects(root: str, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+    """Iterate over the objects below *root* whose name begins with *prefix*, by name."""
+    place = _place(root, prefix)
+    if place:
+        yield from _below(*place, prefix, start_after)
+
+
+def folders(root: str, prefix: str) -> Iterator[str]:
+    """Iterate over the distinct names up to the first `/` after *prefix*, by name."""
+    place = _place(root, prefix)
+    for entry in _entries(*place) if place else ():
+        wanted = entry.found is None and entry.name.startswith(prefix)
+        # An empty folder is no part of any name.
+        if wanted and next(_below(entry.path, entry.name, entry.name, ""), None):
+            yield entry.name
+
+
+def _place(root: str, prefix: str) -> tuple[str, str] | None:
+    """Return the folder that holds all of *prefix*, and its name; None if there can be none."""
+    parent = prefix.rpartition("/")[0]
+    if not parent:
+        return None if prefix.startswith("/") else (root, "")
+    parts = parent.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return None
+    return "/".join([root, *map(part_to_path, parts)]), f"{parent}/"
+
+
+def _below(folder: str, base: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
+    for entry in _entries(folder, base):
+        if entry.found is not None:
+            if entry.name.startswith(prefix) and entry.name > start_after:
+                found = entry.found
+                yield ObjectInfo(
+                    entry.name, found.st_size, found.st_mtime_ns, found.st_mtime_ns / 1e9
+                )
+        elif entry.name.startswith(prefix) and (
+            entry.name > start_after or start_after.startswith(entry.name)
+        ):
+            yield from _below(entry.path, entry.name, prefix, start_after)
+
+
+def _entries(folder: str, base: str) -> list[_Entry]:
+    """Return what is in *folder*, the folder of the name *base*, sorted by name."""
+    return sorted(_scan(folder, base), key=lambda entry: entry.name)
+
+
+def _scan(folder: str, base: str) -> Iterator[_Entry]:
+    try:
+        with os.scandir(folder) as found:
+            children = list(found)
+    except (FileNotFoundError, NotADirectoryError):
+        return  # Deleted meanwhile.
+    for child in children:
+        if not base and child.name == OWN_FOLDER:
+            continue
+        more = child.name.endswith(MORE)
+        part = entry_to_part(child.name.removesuffix(MORE))
+        if part is None:
+            continue
+        try:
+            if not child.is_dir():
+                # A dangling link, a socket or a pipe of somebody's outputs is no object.
+                if child.is_file():
+                    yield _Entry(base + part, child.path, child.stat())
+            elif more:
+                yield from _scan(child.path, base + part)
+            elif not child.is_symlink():
+                yield _Entry(f"{base}{part}/", child.path, None)
+        except FileNotFoundError:
+            continue

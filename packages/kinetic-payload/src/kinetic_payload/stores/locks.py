@@ -1,0 +1,62 @@
+"""Locks between threads and processes over files of one folder.
+
+`fcntl.lockf` belongs to a process: a second thread gets it too, and closing *any* descriptor of the
+file drops it. So a thread first takes an in-process lock for the same file, and opens and closes
+the file inside that; a fork starts with fresh in-process locks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_guard = threading.Lock()
+_locks: dict[str, threading.Lock] = {}
+
+
+def _after_fork() -> None:
+    # The thread that held a lock at the fork does not exist in the child.
+    global _guard
+    _guard = threading.Lock()
+    _locks.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextmanager
+def locked(path: str) -> Iterator[int]:
+    """Hold the lock file *path*, made if missing; yields its descriptor."""
+    with _guard:
+        lock = _locks.setdefault(path, threading.Lock())
+    with lock:
+        fd = _open_locked(path)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+
+def _open_locked(path: str) -> int:
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX)
+            if os.fstat(fd).st_nlink:
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)  # Deleted while we waited: others lock another file by now.
+
+
+def try_lock(fd: int) -> bool:
+    """Lock the open file *fd* unless another process holds it; return whether it is ours."""
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True

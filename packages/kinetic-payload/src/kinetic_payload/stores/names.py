@@ -1,0 +1,82 @@
+"""Object names: which are valid, and how a folder spells those that a file system cannot hold.
+
+An ordinary name is spelled as itself, so that a folder store can be read with `ls`. What differs:
+NUL, `%` where it would look like one of our escapes, parts that begin like our own folder, and
+parts longer than a file system allows, which are cut into several folders ending in `%~`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kinetic_payload.errors import InvalidRequestError
+
+MAX_NAME: Final = 1024
+"""Bytes of UTF-8."""
+
+OWN_FOLDER: Final = ".kinetic-store"
+"""The folder of temporary files and locks inside a folder store; no name is spelled like it."""
+
+MORE: Final = "%~"
+"""Ends a folder that holds the rest of a part too long for one."""
+
+_PIECE: Final = 200
+
+
+def check_name(name: str) -> str:
+    """Return *name* if an object may be called so.
+
+    Raises:
+        InvalidRequestError: It may not; the message says why.
+    """
+    problem = ""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        problem, size = "it is not valid Unicode", 0
+    if not name:
+        problem = "it is empty"
+    elif size > MAX_NAME:
+        problem = f"it has {size} bytes and the limit is {MAX_NAME}"
+    elif not problem and any(part in ("", ".", "..") for part in name.split("/")):
+        problem = "it has an empty, '.' or '..' part"
+    if problem:
+        raise InvalidRequestError(f"{name[:200]!r} is no name for an object: {problem}.")
+    return name
+
+
+def part_to_path(part: str) -> str:
+    """Return the relative path that spells one part of a name."""
+    text = part
+    if "%" in part or "\0" in part:
+        text = re.sub(r"%(?=00|25|2E|~)", "%25", part).replace("\0", "%00")
+    if text[: len(OWN_FOLDER)].lower() == OWN_FOLDER:
+        text = "%2E" + text[1:]
+    if len(text) <= _PIECE // 4 or len(text.encode()) <= _PIECE:
+        return text
+    pieces = []
+    while len(text.encode()) > _PIECE:
+        # Cut between characters, and not inside an escape.
+        piece = text.encode()[:_PIECE].decode(errors="ignore")
+        cut = piece.rfind("%", len(piece) - 2)
+        piece = piece[:cut] if cut > 0 else piece
+        pieces.append(piece + MORE)
+        text = text[len(piece) :]
+    return "/".join([*pieces, text])
+
+
+def entry_to_part(entry: str) -> str | None:
+    """Return what a file's or folder's name (without `%~`) spells, or None if it is not ours."""
+    try:
+        entry.encode()
+    except UnicodeEncodeError:
+        return None
+    if "%" not in entry:
+        return entry
+    return re.sub(r"%(00|25|2E)", lambda match: chr(int(match[1], 16)), entry)
+
+
+def name_to_path(name: str) -> str:
+    """Return the path below a folder store's root that spells the valid *name*."""
+    return "/".join(map(part_to_path, name.split("/")))

@@ -1,0 +1,78 @@
+"""Temporary files that are gone when their writer is, however it ended."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from types import TracebackType
+from typing import BinaryIO
+
+from kinetic_payload.stores.locks import try_lock
+
+_mine: set[str] = set()
+
+
+class Temporary:
+    """A new file in *folder*, locked while its writer lives and removed at the end of the block."""
+
+    path: str
+    fd: int
+    stream: BinaryIO
+
+    def __init__(self, folder: str) -> None:
+        while True:
+            self.path = f"{folder}/{os.urandom(8).hex()}"
+            _mine.add(self.path)
+            try:
+                self.fd = os.open(
+                    self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+                )
+            except BaseException:
+                _mine.discard(self.path)
+                raise
+            # A collector may have taken it for a leftover before it was locked.
+            if try_lock(self.fd) and os.fstat(self.fd).st_nlink:
+                break
+            os.close(self.fd)
+            _mine.discard(self.path)
+        self.stream = open(self.fd, "w+b")  # noqa: PTH123, SIM115 - closed by __exit__
+
+    def date(self, *times: int) -> os.stat_result:
+        """Set the modification time to the first of *times*; the later ones if that is not held."""
+        for nanoseconds in times:
+            os.utime(self.fd, ns=(nanoseconds, nanoseconds))
+            found = os.fstat(self.fd)
+            if found.st_mtime_ns >= nanoseconds:
+                break
+        return found
+
+    def __enter__(self) -> Temporary:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with suppress(FileNotFoundError):  # It was renamed.
+            os.unlink(self.path)  # noqa: PTH108 - hot
+        _mine.discard(self.path)
+        with suppress(OSError):  # The disk is full: that was said, and the file is gone.
+            self.stream.close()
+
+
+def collect_leftovers(folder: str) -> None:
+    """Remove the files in *folder* whose writers died."""
+    for entry in os.listdir(folder):  # noqa: PTH208 - hot, mostly empty
+        path = f"{folder}/{entry}"
+        # Locks belong to a process, and closing a descriptor would drop our own.
+        if path in _mine:
+            continue
+        with suppress(OSError):
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                if try_lock(fd):
+                    os.unlink(path)  # noqa: PTH108
+            finally:
+                os.close(fd)

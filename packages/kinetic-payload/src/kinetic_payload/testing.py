@@ -1,0 +1,360 @@
+"""`MemoryStore`, and `StoreContract`: the tests that every store passes unchanged."""
+
+# The tests' names say what a docstring would.
+# ruff: noqa: D102
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from kinetic_payload.errors import (
+    InvalidRequestError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+)
+from kinetic_payload.store import ABSENT, Location, ObjectInfo, Store
+from kinetic_payload.stores.names import check_name
+
+
+class MemoryStore:
+    """A store inside this process, for tests."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, tuple[bytes, ObjectInfo]] = {}
+        self._lock = threading.Lock()
+        self._last = 0
+
+    @property
+    def location(self) -> Location:
+        """A place that no other process can open."""
+        return Location("memory", f"{id(self):x}")
+
+    def names(self) -> list[str]:
+        """Return the names of all objects, sorted."""
+        return sorted(self._objects)
+
+    def stat(self, name: str) -> ObjectInfo | None:
+        """Return what is known about *name*, or None."""
+        found = self._objects.get(check_name(name))
+        return found[1] if found else None
+
+    def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
+        """Return the bytes of *name* from *start* up to *end* (exclusive)."""
+        return self._get(name)[start : None if end is None else max(start, end)]
+
+    @contextmanager
+    def reader(self, name: str) -> Iterator[BinaryIO]:
+        """Open *name* for streaming."""
+        yield io.BytesIO(self._get(name))
+
+    def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
+        """Write *data* as *name*."""
+        with self._lock:
+            self._expect(name, if_generation)
+            self._last += 1
+            info = ObjectInfo(name, len(data), self._last, time.time())
+            self._objects[name] = (bytes(data), info)
+            return info
+
+    @contextmanager
+    def writer(self, name: str, *, if_generation: int | None = None) -> Iterator[BinaryIO]:
+        """Open *name* for streaming; it appears when the block ends without an exception."""
+        self._expect(name, if_generation)
+        stream = io.BytesIO()
+        yield stream
+        self.write(name, stream.getvalue(), if_generation=if_generation)
+
+    def download(self, name: str, path: Path) -> None:
+        """Write the object into the file *path*."""
+        path.write_bytes(self._get(name))
+
+    def upload(self, name: str, path: Path, *, if_generation: int | None = None) -> ObjectInfo:
+        """Write the file *path* as *name*."""
+        return self.write(name, path.read_bytes(), if_generation=if_generation)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Iterate over objects whose name begins with *prefix*, in order of their names."""
+        for name, (_, info) in sorted(self._objects.items()):
+            if name.startswith(prefix) and name > start_after:
+                yield info
+
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        """Iterate over the distinct names up to the first `/` after *prefix*, in order."""
+        names = (name for name in self.names() if name.startswith(prefix))
+        firsts = {
+            prefix + name[len(prefix) :].partition("/")[0] + "/"
+            for name in names
+            if "/" in name[len(prefix) :]
+        }
+        yield from sorted(firsts)
+
+    def delete(self, name: str, *, if_generation: int | None = None) -> bool:
+        """Delete *name*; return whether it was there."""
+        with self._lock:
+            self._expect(name, if_generation)
+            return self._objects.pop(name, None) is not None
+
+    def _get(self, name: str) -> bytes:
+        try:
+            return self._objects[check_name(name)][0]
+        except KeyError:
+            raise ObjectNotFoundError(f"No object {name!r} in this memory store.") from None
+
+    def _expect(self, name: str, generation: int | None) -> None:
+        found = self.stat(name)
+        if generation is not None and generation != (found.generation if found else ABSENT):
+            raise PreconditionFailedError(f"{name!r} is not of generation {generation}.")
+
+
+ODD_NAMES = (
+    "j/ä ö/日本.txt",
+    "j/100%/50%25/%00/%2E/%/%~",
+    "j/with space/new\nline\ttab",
+    "j/nul\0inside",
+    "j/back\\slash:colon*?",
+    ".kinetic-store/tmp/x",
+    ".Kinetic-Store.lock",
+    "j/.hidden/~tilde",
+    "j/" + "long" * 150,
+    "j/" + "%00" * 150 + "/" + "ü" * 150,
+)
+"""Valid names that a file system, a shell or a careless prefix could stumble over."""
+
+
+class StoreContract:
+    """What every store does. Subclass it, and give `make_store`; pytest runs the tests."""
+
+    def make_store(self, folder: Path) -> Store:
+        """Return an empty store of the kind to test; *folder* is empty and yours."""
+        raise NotImplementedError
+
+    def test_what_was_written_is_read_and_known(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        before = time.time()
+        info = store.write("a/b.json", b"hello")
+        assert (info.name, info.size) == ("a/b.json", 5)
+        assert info.generation > 0
+        assert before - 5 < info.updated < time.time() + 5
+        assert store.stat("a/b.json") == info
+        assert store.read("a/b.json") == b"hello"
+        assert list(store.list()) == [info]
+
+    def test_an_object_may_be_empty(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        assert store.write("empty", b"").size == 0
+        assert store.read("empty") == b""
+
+    def test_what_is_not_there_is_said_to_be_missing(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        store.write("a/b", b"")
+        for name in ("nothing", "a", "a/b/c"):
+            assert store.stat(name) is None
+            with _raises(ObjectNotFoundError):
+                store.read(name)
+            with _raises(ObjectNotFoundError), store.reader(name):
+                pass
+            with _raises(ObjectNotFoundError):
+                store.download(name, tmp_path / "target")
+            assert not store.delete(name)
+        assert not (tmp_path / "target").exists()
+        assert not [*store.list("x/"), *store.folders("x/")]
+
+    def test_ranges_end_where_the_object_ends(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        store.write("o", b"0123456789")
+        assert store.read("o", start=3, end=6) == b"345"
+        assert store.read("o", start=7) == b"789"
+        assert store.read("o", end=2) == b"01"
+        assert store.read("o", start=8, end=100) == b"89"
+        assert store.read("o", start=10) == store.read("o", start=11, end=20) == b""
+        assert store.read("o", start=5, end=5) == b""
+
+    def test_create_only_leaves_the_first(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        store.write("o", b"first", if_generation=ABSENT)
+        with _raises(PreconditionFailedError):
+            store.write("o", b"second", if_generation=ABSENT)
+        with _raises(PreconditionFailedError), store.writer("o", if_generation=ABSENT) as stream:
+            stream.write(b"third")
+        assert store.read("o") == b"first"
+
+    def test_generations_grow_also_after_a_deletion(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        seen = [0]
+        for turn in range(30):
+            seen.append(store.write("o", b"x").generation)
+            if turn % 3 == 0:
+                assert store.delete("o")
+        assert seen == sorted(set(seen))
+
+    def test_compare_and_swap_refuses_what_is_no_longer_so(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        first = store.write("o", b"1").generation
+        second = store.write("o", b"2", if_generation=first).generation
+        for stale in (first, second + 1, ABSENT):
+            with _raises(PreconditionFailedError):
+                store.write("o", b"3", if_generation=stale)
+            with _raises(PreconditionFailedError):
+                store.delete("o", if_generation=stale)
+        assert store.read("o") == b"2"
+        assert store.delete("o", if_generation=second)
+        with _raises(PreconditionFailedError):
+            store.write("o", b"3", if_generation=second)
+        with _raises(PreconditionFailedError):
+            store.delete("o", if_generation=second)
+
+    def test_a_stream_appears_whole_or_not_at_all(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        with store.writer("o") as stream:
+            stream.write(b"....tail")
+            assert [*store.list()] == []
+            stream.seek(0)
+            stream.write(b"head")
+        assert store.read("o") == b"headtail"
+        with _raises(RuntimeError), store.writer("o") as stream:
+            stream.write(b"half")
+            _fail()
+        assert store.read("o") == b"headtail"
+        assert [info.name for info in store.list()] == ["o"]
+
+    def test_the_precondition_of_a_stream_is_checked_at_its_end(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        with _raises(PreconditionFailedError), store.writer("o", if_generation=ABSENT) as stream:
+            stream.write(b"late")
+            store.write("o", b"early")
+        assert store.read("o") == b"early"
+
+    def test_a_reader_keeps_its_generation(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        old = b"a" * 3_000_000
+        store.write("o", old)
+        with store.reader("o") as stream:
+            begin = stream.read(10)
+            store.write("o", b"b" * 3_000_000)
+            store.delete("o")
+            assert begin + stream.read() == old
+
+    def test_files_go_up_and_come_down(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path / "store")
+        content = bytes(range(256)) * 9000
+        (tmp_path / "source").write_bytes(content)
+        info = store.upload("a/file", tmp_path / "source", if_generation=ABSENT)
+        assert info.size == len(content)
+        (tmp_path / "target").write_bytes(b"old")
+        store.download("a/file", tmp_path / "target")
+        assert (tmp_path / "target").read_bytes() == content
+        with _raises(PreconditionFailedError):
+            store.upload("a/file", tmp_path / "source", if_generation=ABSENT)
+
+    def test_lists_follow_the_full_name(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        names = ["a-b", "a/0", "a/b/c", "a/b-c", "a.b/x", "a0", "a1/y", "b", "C"]
+        for name in reversed(names):
+            store.write(name, b"")
+        ordered = sorted(names)
+        assert [info.name for info in store.list()] == ordered
+        assert [info.name for info in store.list("a/")] == ["a/0", "a/b-c", "a/b/c"]
+        assert [info.name for info in store.list("a/b")] == ["a/b-c", "a/b/c"]
+        assert [info.name for info in store.list("a/0")] == ["a/0"]
+        for after in (*ordered, "a", "a/", "a/b", "a/zzz", ""):
+            rest = [info.name for info in store.list(start_after=after)]
+            assert rest == [name for name in ordered if name > after]
+        assert list(store.folders()) == ["a.b/", "a/", "a1/"]
+        assert list(store.folders("a/")) == ["a/b/"]
+        assert list(store.folders("a")) == ["a.b/", "a/", "a1/"]
+
+    def test_deleted_folders_are_gone(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        store.write("job/attempts/1/x", b"")
+        assert store.delete("job/attempts/1/x")
+        assert not [*store.list(), *store.folders()]
+        store.write("job/attempts/1/x", b"")
+        assert list(store.folders()) == ["job/"]
+
+    def test_odd_names_stay_themselves(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        for name in ODD_NAMES:
+            store.write(name, name.encode())
+        assert [info.name for info in store.list()] == sorted(ODD_NAMES)
+        for name in ODD_NAMES:
+            assert store.read(name).decode() == name
+            assert [info.name for info in store.list(name)] == [name]
+            assert store.delete(name)
+        assert list(store.list()) == []
+
+    def test_names_that_are_none_are_refused(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        for name in (
+            "",
+            "/",
+            "/a",
+            "a/",
+            "a//b",
+            ".",
+            "..",
+            "a/../b",
+            "../a",
+            "\ud800",
+            "x" * 1025,
+        ):
+            for act in (store.stat, store.read, store.delete):
+                with _raises(InvalidRequestError):
+                    act(name)
+            with _raises(InvalidRequestError):
+                store.write(name, b"")
+        assert list(store.list("../")) == list(store.list("/")) == []
+
+    def test_of_many_threads_one_creates(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+
+        def create(number: int) -> bool:
+            try:
+                store.write("o", b"%d" % number, if_generation=ABSENT)
+            except PreconditionFailedError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            assert sum(pool.map(create, range(32))) == 1
+
+    def test_threads_lose_no_update(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        store.write("o", b"0")
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _: increment(store, "o"), range(40)))
+        assert store.read("o") == b"40"
+
+
+def increment(store: Store, name: str) -> None:
+    """Add one to the number in *name*, by compare and swap."""
+    while True:
+        info = store.stat(name)
+        value = int(store.read(name)) if info else 0
+        try:
+            store.write(
+                name, b"%d" % (value + 1), if_generation=info.generation if info else ABSENT
+            )
+        except PreconditionFailedError:
+            continue
+        return
+
+
+@contextmanager
+def _raises(kind: type[BaseException]) -> Iterator[None]:
+    # As pytest's, which whoever only wants a `MemoryStore` need not have.
+    try:
+        yield
+    except kind:
+        return
+    raise AssertionError(f"{kind.__name__} was expected.")
+
+
+def _fail() -> None:
+    raise RuntimeError

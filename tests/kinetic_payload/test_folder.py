@@ -1,0 +1,249 @@
+"""The folder store with real processes: races, kills and what they leave behind."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kinetic_payload.errors import ObjectNotFoundError, StoreError
+from kinetic_payload.store import ABSENT, Location, parse_location
+from kinetic_payload.stores import open_store
+from kinetic_payload.stores.folder import FolderStore
+
+PRELUDE = """
+import sys
+from pathlib import Path
+from kinetic_payload.errors import PreconditionFailedError
+from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.testing import increment
+store = FolderStore(Path(sys.argv[1]))
+me = int(sys.argv[2])
+"""
+
+
+def spawn(root: Path, number: int, body: str) -> "subprocess.Popen[bytes]":
+    code = PRELUDE + textwrap.dedent(body)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(root), str(number)], stdout=subprocess.PIPE
+    )
+
+
+def outputs(processes: "list[subprocess.Popen[bytes]]") -> list[bytes]:
+    results = [process.communicate(timeout=60)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes)
+    return results
+
+
+def test_of_eight_processes_exactly_one_creates_each_object(tmp_path: Path) -> None:
+    body = """
+    for turn in range(40):
+        try:
+            store.write(f"o{turn}", b"%d" % me, if_generation=0)
+            print(turn)
+        except PreconditionFailedError:
+            pass
+    """
+    won = outputs([spawn(tmp_path, n, body) for n in range(8)])
+    turns = sorted(int(line) for output in won for line in output.split())
+    assert turns == list(range(40))
+    store = FolderStore(tmp_path)
+    for turn in range(40):
+        assert str(turn).encode() in won[int(store.read(f"o{turn}"))].split()
+
+
+def test_eight_processes_with_threads_lose_no_update(tmp_path: Path) -> None:
+    body = """
+    import threading
+    def work():
+        for _ in range(10):
+            increment(store, "counter")
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    """
+    outputs([spawn(tmp_path, n, body) for n in range(8)])
+    assert FolderStore(tmp_path).read("counter") == b"160"
+
+
+def test_killed_writers_leave_whole_objects_and_no_litter(tmp_path: Path) -> None:
+    body = """
+    turn = 0
+    while True:
+        turn += 1
+        byte = bytes([turn % 256])
+        store.write(f"o{me}", byte * 300_000)
+        with store.writer("shared") as stream:
+            for _ in range(30):
+                stream.write(byte * 10_000)
+        if turn == 1:
+            print("going", flush=True)
+    """
+    for delay in (0.0, 0.003, 0.011, 0.02):
+        writers = [spawn(tmp_path, n, body) for n in range(3)]
+        for writer in writers:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+        threading.Event().wait(delay)
+        for writer in writers:
+            writer.send_signal(signal.SIGKILL)
+        for writer in writers:
+            writer.communicate()
+    store = FolderStore(tmp_path)
+    for info in store.list():
+        data = store.read(info.name)
+        assert len(data) == 300_000
+        assert len(set(data)) == 1
+    increment_after = store.write("shared", b"x")
+    assert store.stat("shared") == increment_after
+    assert list((tmp_path / ".kinetic-store" / "temporary").iterdir()) == []
+
+
+def test_a_leftover_is_collected_while_living_writers_keep_theirs(tmp_path: Path) -> None:
+    folder = tmp_path / ".kinetic-store" / "temporary"
+    ours = FolderStore(tmp_path)
+    body = """
+    with store.writer("theirs") as stream:
+        stream.write(b"half")
+        print("open", flush=True)
+        sys.stdin.readline()
+    """
+    code = PRELUDE + textwrap.dedent(body)
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path), "0"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert other.stdout is not None
+    other.stdout.readline()
+    with ours.writer("ours") as stream:
+        stream.write(b"half")
+        (folder / "leftover").write_bytes(b"of a dead writer")
+        FolderStore(tmp_path).write("another", b"")
+        assert not (folder / "leftover").exists()
+        assert len(list(folder.iterdir())) == 2
+    other.communicate(b"\n", timeout=30)
+    assert other.returncode == 0
+    assert ours.read("ours") == ours.read("theirs") == b"half"
+
+
+def test_generations_grow_when_the_clock_goes_backwards(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    store.write("o", b"")
+    ahead = time.time_ns() + 3_600_000_000_000
+    os.utime(tmp_path / "o", ns=(ahead, ahead))
+    assert store.write("o", b"").generation == ahead + 1
+    store.delete("o")
+    assert store.write("o", b"", if_generation=ABSENT).generation > ahead + 1
+
+
+def test_everything_is_readable_by_its_user_only(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "store")
+    store.write("a/b/c", b"secret")
+    store.write("a/b/c", b"secret again")
+    source = tmp_path / "open"
+    source.write_bytes(b"")
+    source.chmod(0o644)
+    store.upload("a/up", source)
+    store.download("a/up", tmp_path / "down")
+    modes = {
+        path: stat.S_IMODE(path.stat().st_mode)
+        for path in [tmp_path / "store", tmp_path / "down", *(tmp_path / "store").rglob("*")]
+    }
+    for path, mode in modes.items():
+        assert mode == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_files_of_others_are_objects(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    outputs = tmp_path / "outputs" / "job"
+    outputs.mkdir(parents=True)
+    (outputs / "model 50%.bin").write_bytes(b"weights")
+    (outputs / "dangling").symlink_to("nowhere")
+    (outputs / "loop").symlink_to(outputs)
+    os.mkfifo(outputs / "pipe")
+    assert [info.name for info in store.list("outputs/")] == ["outputs/job/model 50%.bin"]
+    assert store.read("outputs/job/model 50%.bin") == b"weights"
+
+
+def test_an_object_that_is_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    store.write("a", b"")
+    with pytest.raises(StoreError, match="'a/b'"):
+        store.write("a/b", b"")
+    store.write("c/d", b"")
+    with pytest.raises(StoreError, match="'c'"):
+        store.write("c", b"")
+    assert [info.name for info in store.list()] == ["a", "c/d"]
+
+
+def test_a_store_survives_the_loss_of_its_folder(tmp_path: Path) -> None:
+    import shutil
+
+    store = FolderStore(tmp_path / "store")
+    store.write("o", b"1")
+    shutil.rmtree(tmp_path / "store")
+    assert store.stat("o") is None
+    assert not store.delete("o")
+    store.write("o", b"2")
+    assert store.read("o") == b"2"
+
+
+def test_a_failed_download_leaves_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"old")
+    with pytest.raises(ObjectNotFoundError):
+        FolderStore(tmp_path / "store").download("o", tmp_path / "target")
+    assert (tmp_path / "target").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
+def test_a_child_forked_while_a_thread_writes_can_write(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            store.write("o", b"")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(10)
+                store.write("o", b"child")
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_listing_goes_on_while_objects_come_and_go(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    for number in range(50):
+        store.write(f"d{number:02d}/o", b"")
+    seen = []
+    for info in store.list():
+        seen.append(info.name)
+        store.delete(f"d{50 - len(seen):02d}/o")
+    assert seen == [f"d{number:02d}/o" for number in range(25)]
+
+
+def test_a_store_opens_again_from_its_printed_location(tmp_path: Path) -> None:
+    FolderStore(tmp_path / "ä b").write("o", b"1")
+    location = parse_location(str(FolderStore(tmp_path / "ä b").location))
+    assert open_store(location).read("o") == b"1"
+    assert open_store(location).location == location
+
+
+def test_a_bucket_is_refused_in_plain_words() -> None:
+    with pytest.raises(StoreError, match=r"this version of Kinetic.*\n.*KINETIC_STORE"):
+        open_store(Location("gs", "bucket"))
