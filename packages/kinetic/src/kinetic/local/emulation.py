@@ -1,0 +1,102 @@
+"""The shape of a slice on a laptop: how many processes, with how many virtual devices each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from kinetic.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from kinetic_k8s.accelerators import Accelerator
+
+Emulated = Literal["gke", "pathways"]
+"""The backend whose semantics a local job follows."""
+
+MOST_DEVICES: Final = 512
+"""Of one process. JAX needs 5 s and 0.8 GB for so many, twice that for twice as many."""
+MOST_PROCESSES: Final = 64
+"""Of one job: a whole v5e or v6e pod."""
+
+_DEVICE_COUNT: Final = "--xla_force_host_platform_device_count"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What a local job looks like to its function."""
+
+    backend: Emulated
+    hosts: int
+    """How many processes run the function, joined by `jax.distributed` if more than one."""
+    devices_per_host: int
+    """How many virtual devices JAX sees in each."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What makes it so; `merge` joins it with what the user captured."""
+
+
+def shape_of(accelerator: Accelerator, backend: Emulated | None = None) -> Shape:
+    """Decide how *accelerator* is emulated under the semantics of *backend*.
+
+    None means the backend that a cluster would choose: `pathways` for a slice of several hosts, `gke`
+    for all else. Under `pathways` one process sees every device; under `gke` there is one process a host.
+    GPUs become as many devices. A processor is one device, as JAX sees it on a cluster too; the N of
+    `cpu:N` is a request for cores and changes nothing here.
+
+    Raises:
+        InvalidRequestError: The slice is too large to be emulated, or *backend* cannot run it.
+    """
+    if backend == "pathways" and accelerator.kind != "tpu":
+        raise InvalidRequestError(
+            f"Pathways runs TPU slices, and {accelerator.canonical} is none.",
+            hint="Leave the backend out, or ask for a TPU.",
+        )
+    chosen: Emulated = backend or ("pathways" if accelerator.multi_host else "gke")
+    hosts = accelerator.hosts if chosen == "gke" else 1
+    devices = accelerator.devices // hosts
+    _check_size(accelerator, hosts, devices)
+    return Shape(
+        backend=chosen,
+        hosts=hosts,
+        devices_per_host=devices,
+        environment={
+            "KERAS_BACKEND": "jax",
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": f"{_DEVICE_COUNT}={devices}",
+        },
+    )
+
+
+def merge(shape: Mapping[str, str], captured: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of *shape* and what the user *captured*; the user's values win.
+
+    `XLA_FLAGS` are joined, because flags for something else do not say how many devices there are.
+    """
+    joined = {**shape, **captured}
+    ours, theirs = shape.get("XLA_FLAGS"), captured.get("XLA_FLAGS")
+    if ours and theirs is not None and not _counts_devices(theirs):
+        joined["XLA_FLAGS"] = f"{theirs} {ours}".strip()
+    return joined
+
+
+def _counts_devices(flags: str) -> bool:
+    return any(flag.partition("=")[0] == _DEVICE_COUNT for flag in flags.split())
+
+
+def _check_size(accelerator: Accelerator, hosts: int, devices: int) -> None:
+    if hosts <= MOST_PROCESSES and devices <= MOST_DEVICES:
+        return
+    from kinetic_k8s.accelerators import describe
+
+    needed, most = (
+        (f"{hosts} processes", f"{MOST_PROCESSES} processes")
+        if hosts > MOST_PROCESSES
+        else (f"{devices} virtual devices in one process", f"{MOST_DEVICES}")
+    )
+    raise InvalidRequestError(
+        f"A laptop cannot emulate {describe(accelerator)}: "
+        f"that takes {needed}, and at most {most} are tried.",
+        hint="Try the same code on a smaller slice, such as "
+        f"{accelerator.canonical.partition('-')[0]}-16; "
+        "what is sharded over named mesh axes does not mind.",
+    )
