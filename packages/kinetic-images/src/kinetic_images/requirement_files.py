@@ -1,0 +1,257 @@
+"""Requirements files: text, with all it includes, → what the lines say together."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from kinetic_images.errors import DependencyError
+from kinetic_images.requirements import (
+    KEEP_MARK,
+    LocalRequirement,
+    Place,
+    Requirement,
+    parse_local,
+    parse_requirement,
+    without_credentials,
+)
+
+Read = Callable[[str], bytes]
+"""Gives the bytes of a file by the name it was asked for; `OSError` where it cannot."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """A global option of a requirements file, in its long spelling."""
+
+    name: str
+    value: str = ""
+    place: Place = field(compare=False, default=Place("", 0))
+
+    @property
+    def line(self) -> str:
+        """The option as a line of a requirements file, credentials included."""
+        return f"{self.name} {self.value}".rstrip()
+
+    @property
+    def canonical(self) -> str:
+        """The line that is shown and digested: without credentials."""
+        return without_credentials(self.line)
+
+
+@dataclass(frozen=True)
+class RequirementSet:
+    """What some files say together, in the order in which they say it."""
+
+    requirements: tuple[Requirement, ...] = ()
+    constraints: tuple[Requirement, ...] = ()
+    options: tuple[Option, ...] = ()
+    local: tuple[LocalRequirement, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was not read, and why."""
+    files: tuple[str, ...] = ()
+    """Every file that was read."""
+
+
+_OPTIONS: Final = {
+    "-i": "--index-url",
+    "--index-url": "--index-url",
+    "--pypi-url": "--index-url",
+    "--extra-index-url": "--extra-index-url",
+    "-f": "--find-links",
+    "--find-links": "--find-links",
+    "--no-binary": "--no-binary",
+    "--only-binary": "--only-binary",
+    "--trusted-host": "--trusted-host",
+}
+_FLAGS: Final = frozenset({"--no-index", "--pre", "--require-hashes"})
+_UNREAD: Final = {
+    "--prefer-binary": "the installer prefers wheels by itself",
+    "--use-feature": "it is pip's own",
+}
+_INCLUDES: Final = {
+    "-r": "-r",
+    "--requirement": "-r",
+    "--requirements": "-r",
+    "-c": "-c",
+    "--constraint": "-c",
+    "--constraints": "-c",
+}
+_EDITABLE: Final = re.compile(r"(?:-e|--editable)(?:\s+|=|(?=[^\s=-]))(.*)")
+_JOINED: Final = re.compile(r"-[ircf](?=[^\s=-])")  # -rother.txt
+_COMMENT: Final = re.compile(r"(?:^|\s+)#(.*)$")
+
+
+def read_requirements(file: str, read: Read) -> RequirementSet:
+    """Read the requirements file *file* and all it includes.
+
+    Names of included files are given to *read* as joined to the name of the including one.
+
+    Raises:
+        DependencyError: A line cannot be understood, or a file cannot be read.
+    """
+    reader = _Reader(read)
+    reader.file(file, constraint=False, via=None)
+    return reader.said()
+
+
+def decoded(data: bytes) -> str:
+    """Return the text of a file: UTF-8, or UTF-16 where a byte order mark says so."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16")
+    return data.decode("utf-8-sig")
+
+
+def joined_lines(text: str) -> Iterator[tuple[int, str, str]]:
+    """Iterate over (number of the first line, joined text, comment) of lines that say something.
+
+    As in pip: a backslash joins two lines, a line that is only a comment ends what is joined, and
+    comments are cut after joining.
+    """
+    start, joined = 0, ""
+    for number, line in enumerate([*re.split(r"\r\n|\r|\n", text), ""], 1):
+        only_comment = line.lstrip().startswith("#")
+        start = start or number
+        if line.endswith("\\") and not only_comment:
+            joined += line.rstrip("\\")
+            continue
+        joined += f" {line}" if only_comment else line
+        comment = _COMMENT.search(joined)
+        body = joined[: comment.start()] if comment else joined
+        if body.strip():
+            yield start, body.strip(), comment[1] if comment else ""
+        start, joined = 0, ""
+
+
+@dataclass
+class _Reader:
+    """Collects what one file and its includes say."""
+
+    read: Read
+    requirements: list[Requirement] = field(default_factory=list)
+    constraints: list[Requirement] = field(default_factory=list)
+    options: list[Option] = field(default_factory=list)
+    local: list[LocalRequirement] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seen: dict[tuple[str, bool], None] = field(default_factory=dict)
+
+    def said(self) -> RequirementSet:
+        return RequirementSet(
+            requirements=tuple(dict.fromkeys(self.requirements)),
+            constraints=tuple(dict.fromkeys(self.constraints)),
+            options=tuple(dict.fromkeys(self.options)),
+            local=tuple(dict.fromkeys(self.local)),
+            notes=tuple(self.notes),
+            files=tuple(dict.fromkeys(file for file, _ in self.seen)),
+        )
+
+    def file(self, file: str, *, constraint: bool, via: Place | None) -> None:
+        # A file that includes itself, or that two others include, says nothing new.
+        if (file, constraint) in self.seen:
+            return
+        self.seen[(file, constraint)] = None
+        try:
+            text = decoded(self.read(file))
+        except OSError as error:
+            subject = f"{via}: the included file {file}" if via else file
+            raise DependencyError(
+                f"{subject} cannot be read: {error.strerror or error}.",
+                hint="An included name is relative to the file that includes it."
+                if via
+                else "Check that it is a file that you may read.",
+            ) from error
+        except UnicodeDecodeError as error:
+            raise DependencyError(
+                f"{file} is not UTF-8 text (byte {error.start}).", hint="Save it as UTF-8."
+            ) from error
+        for number, line, comment in joined_lines(text):
+            place = Place(file, number)
+            if line.startswith("-"):
+                self.option_line(line, place, constraint=constraint)
+            elif (local := parse_local(line, place)) is not None:
+                self.local.append(local)
+            else:
+                keep = KEEP_MARK in comment.split()
+                target = self.constraints if constraint else self.requirements
+                target.append(parse_requirement(line, place, keep=keep))
+
+    def option_line(self, line: str, place: Place, *, constraint: bool) -> None:
+        if editable := _EDITABLE.fullmatch(line):
+            self.editable(editable[1].strip(), place, line)
+            return
+        for name, value in _options_of(line, place):
+            if name in _INCLUDES:
+                self.include(name, value, place, constraint=constraint)
+            elif name in _FLAGS:
+                self.options.append(Option(name, "", place))
+            elif name in _OPTIONS:
+                long = _OPTIONS[name]
+                if long == "--find-links" and "://" not in value:
+                    value = _beside(place, value)
+                self.options.append(Option(long, _given(name, value, place), place))
+            elif name in _UNREAD:
+                self.notes.append(f"{place}: {name} is not read: {_UNREAD[name]}.")
+            else:
+                raise DependencyError(
+                    f"{place}: the option {name} is not known here.",
+                    hint="Remove the line; index options, -r, -c, -e and hashes are read.",
+                )
+
+    def include(self, name: str, value: str, place: Place, *, constraint: bool) -> None:
+        if "://" in _given(name, value, place):
+            raise DependencyError(
+                f"{place}: {name} {without_credentials(value)} includes a file from the network, "
+                "which is not read.",
+                hint="Download it beside this file and include it by its name.",
+            )
+        is_constraint = constraint or _INCLUDES[name] == "-c"
+        self.file(_beside(place, value), constraint=is_constraint, via=place)
+
+    def editable(self, value: str, place: Place, line: str) -> None:
+        # shlex only for the quotes that a path with blanks needs.
+        unquoted = " ".join(shlex.split(value)) if value[:1] in ("'", '"') else value
+        local = parse_local(_given("-e", unquoted, place), place, editable=True, line=line)
+        if local is not None:
+            self.local.append(local)
+        else:
+            # Where nobody edits it, an editable checkout is a checkout.
+            self.requirements.append(parse_requirement(value, place))
+
+
+def _options_of(line: str, place: Place) -> Iterator[tuple[str, str]]:
+    """Split a line of options; most hold one, some `-i URL --extra-index-url URL`."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise DependencyError(
+            f"{place}: {without_credentials(line)!r} cannot be read: {error}.",
+            hint="Close the quotation.",
+        ) from None
+    while words:
+        word = words.pop(0)
+        if _JOINED.match(word):
+            yield word[:2], word[2:]
+            continue
+        name, equals, value = word.partition("=")
+        if not name.startswith("-"):
+            raise DependencyError(
+                f"{place}: {without_credentials(word)!r} means nothing after an option.",
+                hint="Put options and requirements on lines of their own.",
+            )
+        if not equals and name not in _FLAGS and words and not words[0].startswith("-"):
+            value = words.pop(0)
+        yield name, value
+
+
+def _given(name: str, value: str, place: Place) -> str:
+    if not value:
+        raise DependencyError(f"{place}: {name} needs a value.", hint=f"Write {name} VALUE.")
+    return value
+
+
+def _beside(place: Place, value: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(place.file), value))

@@ -1,0 +1,228 @@
+"""Requirements: one line of text → one normalised requirement that remembers file and line."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement
+from packaging.requirements import Requirement as _Parsed
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
+
+from kinetic_images.errors import DependencyError
+
+KEEP_MARK: Final = "kn:keep"
+"""In a comment at the end of a line: nothing of ours filters this requirement."""
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where something was written; the file is named as the reader was told it."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requirement:
+    """One requirement, normalised."""
+
+    name: str
+    """Canonical; empty for a bare URL that does not tell."""
+    extras: tuple[str, ...] = ()
+    specifier: str = ""
+    url: str | None = None
+    """A direct URL or VCS address, as written."""
+    marker: str | None = None
+    hashes: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    """Options of this requirement other than hashes, such as `--config-settings=…`."""
+    keep: bool = False
+    """Marked `# kn:keep`."""
+    place: Place = field(compare=False)
+
+    @property
+    def line(self) -> str:
+        """The requirement as one line for an installer, credentials included."""
+        head = self.name
+        if self.extras:
+            head += f"[{','.join(self.extras)}]"
+        if self.url is not None:
+            head = f"{head} @ {self.url}" if head else self.url
+        else:
+            head += self.specifier
+        if self.marker:
+            head += f" ; {self.marker}"
+        return " ".join([head, *self.settings, *(f"--hash={one}" for one in self.hashes)])
+
+    @property
+    def canonical(self) -> str:
+        """The line that is shown and digested: without credentials, with the keep mark."""
+        line = without_credentials(self.line)
+        return f"{line} # {KEEP_MARK}" if self.keep else line
+
+    def applies(self, environment: Mapping[str, str]) -> bool:
+        """Say whether the marker holds in *environment*; one that cannot be judged holds."""
+        return marker_holds(self.marker, environment)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalRequirement:
+    """A path of this machine in place of a requirement: `-e .`, `./wheel.whl`, `../library`."""
+
+    path: str
+    """Relative to the folder of the file that was read first, or absolute."""
+    extras: tuple[str, ...] = ()
+    editable: bool = False
+    marker: str | None = None
+    text: str
+    """The line, for messages."""
+    place: Place = field(compare=False)
+
+
+_SETTING: Final = re.compile(r"\s--(?:hash|config-settings?|global-option|install-option)\b")
+_USERINFO: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*://)[^/\s'\"`<>]*@")
+_LOCAL_SCHEME: Final = re.compile(r"(?:[a-z]+\+)?file:", re.IGNORECASE)
+_NAMED: Final = re.compile(r"\s*[\w.-]+\s*(?:\[([^\]]*)\])?\s*")
+_ARCHIVES: Final = (".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar")
+
+
+def without_credentials(text: str) -> str:
+    """Return *text* with user and password cut out of every URL in it."""
+    return _USERINFO.sub(r"\1", text)
+
+
+def marker_holds(marker: str | None, environment: Mapping[str, str]) -> bool:
+    """Say whether *marker* holds in *environment*; none and one that cannot be judged do."""
+    if marker is None:
+        return True
+    try:
+        return Marker(marker).evaluate({**environment, "extra": ""})
+    except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion):
+        return True
+
+
+def parse_requirement(text: str, place: Place, *, keep: bool = False) -> Requirement:
+    """Parse one requirement by name or address, with its hashes.
+
+    Raises:
+        DependencyError: It is none.
+    """
+    body, settings = _split_settings(text)
+    hashes = tuple(sorted({one.partition("=")[2] for one in settings if one.startswith("--hash=")}))
+    others = tuple(one for one in settings if not one.startswith("--hash="))
+    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]*://", body):
+        bare = _bare_url(body, place)
+        return replace(bare, hashes=hashes, settings=others, keep=keep)
+    try:
+        parsed = _Parsed(body)
+    except InvalidRequirement as error:
+        words = str(error).splitlines()[0]
+        raise DependencyError(
+            f"{place}: {without_credentials(body)!r} is not a requirement: {words}.",
+            hint="Write NAME, NAME==VERSION or NAME @ URL.",
+        ) from None
+    return Requirement(
+        name=canonicalize_name(parsed.name),
+        extras=tuple(sorted({canonicalize_name(extra) for extra in parsed.extras})),
+        specifier=str(parsed.specifier),
+        url=parsed.url,
+        marker=str(parsed.marker) if parsed.marker else None,
+        hashes=hashes,
+        settings=others,
+        keep=keep,
+        place=place,
+    )
+
+
+def parse_local(
+    text: str, place: Place, *, editable: bool = False, line: str | None = None
+) -> LocalRequirement | None:
+    """Return the path of this machine that *text* names; None where it is a name or an address.
+
+    What follows `-e` is a path unless it is an address.
+    """
+    body, _ = _split_settings(text)
+    body, _, marker = body.partition(";")
+    name, at, address = body.partition("@")
+    if at and (named := _NAMED.fullmatch(name)):
+        path, extras, certainly = address.strip(), named[1], True
+    else:
+        found = re.fullmatch(r"(.*?)(?:\[([^\]/\\]*)\])?", body.strip())
+        path, extras = (found[1], found[2]) if found else (body.strip(), None)
+        certainly = editable
+    if _LOCAL_SCHEME.match(path):
+        path = unquote(urlsplit(path.partition("+")[2] or path).path)
+    elif "://" in path or not (certainly or _looks_like_path(path)):
+        return None
+    return LocalRequirement(
+        path=posixpath.normpath(posixpath.join(posixpath.dirname(place.file), path)),
+        extras=_extras(extras),
+        editable=editable,
+        marker=_marker(marker, place),
+        text=line or text,
+        place=place,
+    )
+
+
+def _looks_like_path(text: str) -> bool:
+    if re.search(r"[<>=!~]", text.split("/")[0]):
+        return False
+    return text in (".", "..") or "/" in text or "\\" in text or text.lower().endswith(_ARCHIVES)
+
+
+def _split_settings(text: str) -> tuple[str, list[str]]:
+    found = _SETTING.search(text)
+    if found is None:
+        return text.strip(), []
+    settings: list[str] = []
+    for word in text[found.start() :].split():
+        if word.startswith("--"):
+            settings.append(word)
+        elif "=" not in settings[-1]:  # --hash sha256:…
+            settings[-1] += f"={word}"
+        else:  # a value with a blank, in quotes
+            settings[-1] += f" {word}"
+    return text[: found.start()].strip(), settings
+
+
+def _bare_url(text: str, place: Place) -> Requirement:
+    """Read an address without `NAME @`; its egg fragment or its wheel may tell the name."""
+    url, _, marker = text.partition(" ;")
+    parts = urlsplit(url.strip())
+    egg = re.search(r"(?:^|&)egg=([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?", unquote(parts.fragment))
+    file = unquote(posixpath.basename(parts.path))
+    name = egg[1] if egg else file.split("-", 1)[0] if file.endswith(".whl") else ""
+    return Requirement(
+        name=canonicalize_name(name),
+        extras=_extras(egg[2] if egg else None),
+        url=url.strip(),
+        marker=_marker(marker, place),
+        place=place,
+    )
+
+
+def _extras(text: str | None) -> tuple[str, ...]:
+    names = (one.strip() for one in (text or "").split(","))
+    return tuple(sorted({canonicalize_name(name) for name in names if name}))
+
+
+def _marker(text: str, place: Place) -> str | None:
+    if not text.strip():
+        return None
+    try:
+        return str(Marker(text.strip()))
+    except InvalidMarker:
+        raise DependencyError(
+            f"{place}: {text.strip()!r} is not an environment marker.",
+            hint="Write for instance: ; python_version < '3.12'",
+        ) from None

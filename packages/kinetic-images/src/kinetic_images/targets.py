@@ -1,0 +1,41 @@
+"""Targets: what a Python on some platform says to environment markers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+_MACHINES: Final = {"amd64": "x86_64", "aarch64": "aarch64", "arm64": "arm64"}
+_DARWIN: Final = re.compile(r"darwin|macos|macosx|apple")
+
+
+def target_environment(platform: str, python: str) -> Mapping[str, str]:
+    """Return the marker variables of CPython *python* (`3.11` or `3.11.7`) on *platform*.
+
+    *platform* is spelled as `sysconfig.get_platform()` does (`linux-x86_64`,
+    `macosx-14.0-arm64`) or as uv does (`x86_64-manylinux_2_36`, `aarch64-apple-darwin`).
+    What a platform's name does not tell (releases of the system) is empty.
+    """
+    lowered = platform.lower()
+    darwin = bool(_DARWIN.search(lowered))
+    machine = next(
+        (one for one in ("x86_64", "aarch64", "arm64", "amd64", "armv7l") if one in lowered), ""
+    )
+    if darwin and machine == "aarch64":
+        machine = "arm64"
+    minor = ".".join(python.split(".")[:2])
+    full = python if python.count(".") >= 2 else f"{python}.0"
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": full,
+        "os_name": "posix",
+        "platform_machine": _MACHINES.get(machine, machine),
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Darwin" if darwin else "Linux",
+        "platform_version": "",
+        "python_full_version": full,
+        "python_version": minor,
+        "sys_platform": "darwin" if darwin else "linux",
+    }

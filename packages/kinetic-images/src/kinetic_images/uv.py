@@ -1,0 +1,152 @@
+"""The program uv: finding it and running it without what the surroundings would slip in."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kinetic_images.errors import InstallError, UvNotFoundError
+from kinetic_images.requirements import without_credentials
+
+OLDEST: Final = (0, 9)
+"""The oldest uv that does all that is asked of it here."""
+
+_KEPT: Final = frozenset(
+    {
+        "UV_CACHE_DIR",
+        "UV_CONCURRENT_BUILDS",
+        "UV_CONCURRENT_DOWNLOADS",
+        "UV_CONCURRENT_INSTALLS",
+        "UV_CREDENTIALS_DIR",
+        "UV_DEFAULT_INDEX",
+        "UV_EXTRA_INDEX_URL",
+        "UV_FIND_LINKS",
+        "UV_HTTP_CONNECT_TIMEOUT",
+        "UV_HTTP_RETRIES",
+        "UV_HTTP_TIMEOUT",
+        "UV_INDEX",
+        "UV_INDEX_STRATEGY",
+        "UV_INDEX_URL",
+        "UV_INSECURE_HOST",
+        "UV_KEYRING_PROVIDER",
+        "UV_LINK_MODE",
+        "UV_NATIVE_TLS",
+        "UV_NO_INDEX",
+        "UV_OFFLINE",
+        "UV_REQUEST_TIMEOUT",
+        "UV_SYSTEM_CERTS",
+    }
+)
+"""Where packages come from and how they are fetched: kept. What is chosen and built is not."""
+_KEPT_PREFIX: Final = "UV_INDEX_"  # UV_INDEX_{NAME}_USERNAME and _PASSWORD
+_DROPPED: Final = frozenset(
+    {"VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"}
+)
+_ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+@dataclass(frozen=True)
+class Uv:
+    """A uv that was found, and the environment in which it runs."""
+
+    program: str
+    environment: Mapping[str, str] = field(repr=False)
+
+    def run(self, *arguments: str, folder: Path | None = None) -> str:
+        """Run `uv --no-config` with *arguments* and return what it printed, errors included.
+
+        Raises:
+            InstallError: It failed; the message and `output` hold its own words.
+        """
+        done = subprocess.run(
+            [self.program, "--no-config", *arguments],
+            cwd=folder,
+            env=dict(self.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        output = cleaned(done.stdout.decode(errors="replace"))
+        if done.returncode != 0:
+            what = " ".join(word for word in arguments[:2] if not word.startswith("-"))
+            error = InstallError(
+                f"uv {what} failed (exit code {done.returncode}):\n{output}".rstrip(),
+                hint="The words above are uv's own.",
+            )
+            error.output = output
+            raise error
+        return output
+
+
+def find_uv(environ: Mapping[str, str] | None = None) -> Uv:
+    """Find uv on PATH, else the one that the distribution `uv` brought along.
+
+    Raises:
+        UvNotFoundError: There is none, or only ones that are too old.
+    """
+    # uv is configured by the environment it inherits; this edge passes that on, and reads nothing.
+    environment = uv_environment(os.environ if environ is None else environ)  # noqa: TID251
+    seen = []
+    for program in _candidates(environment.get("PATH")):
+        version = _version(program, environment)
+        if version is not None and version >= OLDEST:
+            return Uv(program, environment)
+        seen.append(f"{program} ({'.'.join(map(str, version)) if version else 'does not run'})")
+    wanted = ".".join(map(str, OLDEST))
+    raise UvNotFoundError(
+        f"No uv of version {wanted} or newer was found"
+        + (f"; seen: {', '.join(seen)}." if seen else "."),
+        hint="Install it with: pip install uv",
+    )
+
+
+def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return *environ* without what would make uv decide differently than on another machine."""
+    kept = {name: value for name, value in environ.items() if _is_kept(name)}
+    return kept | {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+
+
+def cleaned(text: str) -> str:
+    """Return what a program printed without colours and credentials."""
+    return without_credentials(_ANSI.sub("", text)).strip()
+
+
+def _is_kept(name: str) -> bool:
+    if name.startswith("UV_"):
+        return name in _KEPT or name.startswith(_KEPT_PREFIX)
+    return name not in _DROPPED
+
+
+def _candidates(path: str | None) -> list[str]:
+    found = [shutil.which("uv", path=path) if path else None, _bundled()]
+    return list(dict.fromkeys(one for one in found if one))
+
+
+def _bundled() -> str | None:
+    try:
+        from uv import find_uv_bin
+
+        return find_uv_bin()
+    except (ImportError, FileNotFoundError):
+        return None
+
+
+def _version(program: str, environment: Mapping[str, str]) -> tuple[int, ...] | None:
+    try:
+        done = subprocess.run(
+            [program, "--version"],
+            env=dict(environment),
+            capture_output=True,
+            check=True,
+            timeout=30,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(rb"(\d+)\.(\d+)(?:\.(\d+))?", done.stdout)
+    return tuple(int(part) for part in found.groups() if part) if found else None

@@ -1,0 +1,174 @@
+"""Wheels made from what is installed here, so that nothing of ours comes from an index."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.metadata
+import importlib.util
+import io
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from kinetic_images.errors import DependencyError
+from kinetic_payload.distributions import DISTRIBUTIONS
+
+_WHEEL: Final = "Wheel-Version: 1.0\nGenerator: kinetic\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+_PACKAGES: Final = {str(canonicalize_name(name)): key for key, name in DISTRIBUTIONS.items()}
+
+
+def installed_own_names() -> list[str]:
+    """Return the normalised names of those of our distributions that are installed here."""
+    return [name for name in _PACKAGES if _distribution(name) is not None]
+
+
+def own_closure(wanted: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    """Return *wanted* (name → extras) with all those of ours that they need in turn.
+
+    Raises:
+        DependencyError: One of them is not installed here.
+    """
+    closure: dict[str, set[str]] = {}
+    todo = [(str(canonicalize_name(name)), set(extras)) for name, extras in wanted.items()]
+    while todo:
+        name, extras = todo.pop()
+        known = closure.get(name)
+        if known is not None and extras <= known:
+            continue
+        closure[name] = extras = (known or set()) | extras
+        todo += [
+            (str(canonicalize_name(needed.name)), set(needed.extras))
+            for needed in _needed(name, extras)
+        ]
+    return {name: tuple(sorted(extras)) for name, extras in sorted(closure.items())}
+
+
+def own_wheels(dest: Path, names: Iterable[str]) -> list[Path]:
+    """Make wheels of our distributions *names* from what is installed here, in *dest*.
+
+    Regular and editable installations give the same wheel for the same files. Its folder is named
+    by its digest, so one that is there already is used as it is.
+
+    Raises:
+        DependencyError: One of them is not installed here.
+    """
+    return [
+        copied_wheel(dest, name, _package(name))
+        for name in sorted({str(canonicalize_name(one)) for one in names})
+    ]
+
+
+def copied_wheel(dest: Path, name: str, package: str) -> Path:
+    """Make a wheel, in *dest*, of an installed distribution that is one pure-Python *package*.
+
+    Raises:
+        DependencyError: It is not installed here.
+    """
+    data, file = _wheel(name, package)
+    folder = dest / hashlib.sha256(data).hexdigest()[:32]
+    path = folder / file
+    if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_whole(path, data)
+    return path
+
+
+def _wheel(name: str, package: str) -> tuple[bytes, str]:
+    """Return the wheel of one distribution and its file name."""
+    distribution = _need(name)
+    metadata = distribution.read_text("METADATA") or ""
+    stem = f"{name.replace('-', '_')}-{distribution.version}"
+    info = f"{stem}.dist-info"
+    files = dict(_package_files(name, package))
+    files[f"{info}/METADATA"] = metadata.encode()
+    files[f"{info}/WHEEL"] = _WHEEL.encode()
+    entry_points = distribution.read_text("entry_points.txt")
+    if entry_points:
+        files[f"{info}/entry_points.txt"] = entry_points.encode()
+    rows = [f"{file},sha256={_hash(data)},{len(data)}\n" for file, data in files.items()]
+    files[f"{info}/RECORD"] = "".join([*rows, f"{info}/RECORD,,\n"]).encode()
+    buffer = io.BytesIO()
+    # Stored, because compressors of different machines write different bytes.
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for file, data in files.items():
+            entry = zipfile.ZipInfo(file, _EPOCH)
+            entry.create_system = 3
+            entry.external_attr = 0o100644 << 16
+            archive.writestr(entry, data)
+    return buffer.getvalue(), f"{stem}-py3-none-any.whl"
+
+
+def _package_files(name: str, package: str) -> Iterator[tuple[str, bytes]]:
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise _missing(name)
+    folder = Path(next(iter(spec.submodule_search_locations)))
+    for path in sorted(folder.rglob("*"), key=lambda one: one.relative_to(folder).as_posix()):
+        inner = path.relative_to(folder)
+        hidden = any(part.startswith(".") or part == "__pycache__" for part in inner.parts)
+        if not hidden and path.suffix not in (".pyc", ".pyo") and path.is_file():
+            yield f"{package}/{inner.as_posix()}", path.read_bytes()
+
+
+def _needed(name: str, extras: set[str]) -> Iterator[Requirement]:
+    """Iterate over those of ours that *name* with *extras* requires."""
+    for line in _need(name).requires or []:
+        requirement = Requirement(line)
+        if str(canonicalize_name(requirement.name)) not in _PACKAGES:
+            continue
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            yield requirement
+
+
+def _distribution(name: str) -> importlib.metadata.Distribution | None:
+    try:
+        return importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _need(name: str) -> importlib.metadata.Distribution:
+    distribution = _distribution(name)
+    if distribution is None:
+        raise _missing(name)
+    return distribution
+
+
+def _package(name: str) -> str:
+    if name not in _PACKAGES:
+        raise DependencyError(
+            f"{name!r} is none of Kinetic's own packages.",
+            hint=f"They are {', '.join(sorted(_PACKAGES))}.",
+        )
+    return _PACKAGES[name]
+
+
+def _missing(name: str) -> DependencyError:
+    return DependencyError(
+        f"{name} is asked for, and is not installed here to be copied.",
+        hint="Install it here, or remove the line: a job needs none of Kinetic's packages by name.",
+    )
+
+
+def _hash(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

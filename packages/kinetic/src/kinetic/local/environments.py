@@ -1,0 +1,312 @@
+"""Isolated environments of local jobs: made by uv once per digest, reused at once afterwards.
+
+`{home}/environments/{digest}/` is a virtual environment that holds two files of ours: `complete`,
+written last, and `last-used`, touched at every use. `{digest}.lock` beside it is held while it is
+made or removed. Environments cannot be moved, so it is made where it stays; without `complete` it
+is a ruin, which the next one clears away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kinetic.errors import KineticError
+from kinetic_images.dependencies import Dependencies, find_dependencies
+from kinetic_images.errors import InstallError
+from kinetic_images.uv import Uv, find_uv
+from kinetic_images.wheels import copied_wheel, installed_own_names, own_closure, own_wheels
+
+ENVIRONMENTS: Final = "environments"
+"""The folder of all environments in `KINETIC_HOME`."""
+COMPLETE: Final = "complete"
+LAST_USED: Final = "last-used"
+
+_LAYOUT: Final = 1
+_WHEELS: Final = ("cache", "wheels")
+_PICKLE: Final = "cloudpickle"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment that is ready."""
+
+    python: Path
+    digest: str
+    notes: tuple[str, ...] = ()
+    """What the user should know: what was left out or not read."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What an environment shall hold, and the digest of that."""
+
+    digest: str
+    interpreter: str
+    dependencies: Dependencies
+    own: Mapping[str, Path] = field(default_factory=dict)
+    """Requirement (name and extras) → wheel of ours."""
+    notes: tuple[str, ...] = ()
+
+
+def ensure_environment(
+    root: Path,
+    *,
+    home: Path,
+    interpreter: str,
+    say: Say | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Environment:
+    """Return the environment for the project at *root*, made first if need be.
+
+    Any number of processes and threads may ask for the same one at once: one makes it, the others
+    wait. *environ* is what uv inherits (the process's own environment).
+
+    Raises:
+        DependencyError: A declared dependency cannot be read or used, by file and line.
+        InstallError: uv failed; its own words, and the lines they speak of.
+        UvNotFoundError: There is no uv.
+    """
+    plan = _plan(root, home, interpreter)
+    folder = home / ENVIRONMENTS / plan.digest
+    ready = _ready(folder, plan)
+    if ready is not None:
+        return ready
+    tell = say or (lambda _: None)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder, tell):
+        ready = _ready(folder, plan)
+        if ready is not None:  # Somebody else made it while we waited.
+            return ready
+        source = plan.dependencies.source
+        tell(f"Making an isolated environment {f'from {source} ' if source else ''}with uv.")
+        _make(folder, plan, home, find_uv(environ))
+        tell("The environment is ready, and is reused from now on.")
+        ready = _ready(folder, plan)
+    if ready is None:
+        raise KineticError(
+            f"The environment {folder} was made and has no Python that runs.",
+            hint=f"Look at {interpreter}: was it removed?",
+        )
+    return ready
+
+
+def remove_environment(home: Path, digest: str) -> bool:
+    """Remove an environment, waiting while somebody makes it; return whether it was there."""
+    folder = home / ENVIRONMENTS / digest
+    if not folder.exists():
+        return False
+    with _locked(folder, lambda _: None):
+        _clear(folder)
+    # The lock file stays: whoever removed it would let two others hold "the" lock at once.
+    return True
+
+
+def _plan(root: Path, home: Path, interpreter: str) -> _Plan:
+    version, base = _identity(interpreter)
+    platform = sysconfig.get_platform()
+    dependencies = find_dependencies(root).for_target(platform, version)
+    dependencies.refuse_local()
+    own: dict[str, Path] = {}
+    if dependencies.own:
+        closure = own_closure(_own_extras(dependencies))
+        wheels = own_wheels(home.joinpath(*_WHEELS), closure)
+        for (name, extras), wheel in zip(closure.items(), wheels, strict=True):
+            own[f"{name}[{','.join(extras)}]" if extras else name] = wheel
+    ingredients = [
+        _LAYOUT,
+        dependencies.digest(platform, version),
+        base,
+        importlib.metadata.version(_PICKLE),
+        {name: wheel.parent.name for name, wheel in own.items()},
+    ]
+    digest = hashlib.sha256(json.dumps(ingredients, sort_keys=True).encode()).hexdigest()
+    notes = (*dependencies.notes, *_python_note(dependencies, version))
+    return _Plan(digest, interpreter, dependencies, own, notes)
+
+
+def _own_extras(dependencies: Dependencies) -> dict[str, tuple[str, ...]]:
+    extras: dict[str, set[str]] = {}
+    for one in dependencies.own:
+        extras.setdefault(one.name, set()).update(one.extras)
+    return {name: tuple(sorted(names)) for name, names in extras.items()}
+
+
+def _python_note(dependencies: Dependencies, version: str) -> Iterator[str]:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    wanted = dependencies.requires_python
+    try:
+        fits = wanted is None or SpecifierSet(wanted).contains(version, prereleases=True)
+    except InvalidSpecifier:
+        return
+    if not fits:
+        yield f"{dependencies.source} asks for Python {wanted}; the job runs on {version}."
+
+
+def _identity(interpreter: str) -> tuple[str, str]:
+    """Return the version of *interpreter*, and the program that it is behind all links."""
+    base = os.path.realpath(interpreter)
+    if base == os.path.realpath(sys.executable):
+        return ".".join(map(str, sys.version_info[:3])), base
+    code = (
+        "import os, sys; print('%d.%d.%d' % sys.version_info[:3], os.path.realpath(sys.executable))"
+    )
+    try:
+        done = subprocess.run(
+            [interpreter, "-I", "-S", "-c", code], capture_output=True, check=True, text=True
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise KineticError(
+            f"The interpreter {interpreter} does not run: {error}.",
+            hint="Name another one, or install it again.",
+        ) from error
+    version, _, program = done.stdout.strip().partition(" ")
+    return version, program
+
+
+def _ready(folder: Path, plan: _Plan) -> Environment | None:
+    """Return the environment if it is complete, and mark it as used."""
+    python = folder / "bin" / "python"
+    try:
+        made = json.loads((folder / COMPLETE).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    if not python.exists():  # The interpreter that it links to was removed or upgraded.
+        return None
+    (folder / LAST_USED).touch()
+    return Environment(python, plan.digest, (*plan.notes, *made["notes"]))
+
+
+def _make(folder: Path, plan: _Plan, home: Path, uv: Uv) -> None:
+    """Make the environment in *folder*; on any failure nothing of it stays."""
+    _clear(folder)
+    try:
+        uv.run("venv", "--no-project", "--python", plan.interpreter, str(folder))
+        with tempfile.TemporaryDirectory(prefix="kinetic-") as scratch:
+            notes, output = _install(folder, plan, home, uv, Path(scratch))
+        (folder / "uv.log").write_text(output)
+        record = folder / f"{COMPLETE}.new"
+        record.write_text(json.dumps({"layout": _LAYOUT, "notes": notes}))
+        record.replace(folder / COMPLETE)
+    except BaseException:
+        _clear(folder)
+        raise
+
+
+def _install(folder: Path, plan: _Plan, home: Path, uv: Uv, scratch: Path) -> tuple[list[str], str]:
+    """Install everything; return what to tell the user besides, and what uv printed."""
+    wheels = home.joinpath(*_WHEELS)
+    asked = plan.dependencies.installer_lines()
+    constraints = plan.dependencies.constraint_lines()
+    # Should another package want one of ours, it gets the copy, not a stranger's from an index.
+    names = installed_own_names()
+    constraints += [
+        f"{name} @ {wheel.as_uri()}"
+        for name, wheel in zip(sorted(names), own_wheels(wheels, names), strict=True)
+    ]
+    additions = [f"{name} @ {wheel.as_uri()}" for name, wheel in plan.own.items()]
+    pickle: list[str] = []
+    if not any(one.name == _PICKLE for one in plan.dependencies.requirements):
+        pickle = [f"{_PICKLE} @ {copied_wheel(wheels, _PICKLE, _PICKLE).as_uri()}"]
+    job = _Installation(folder, plan.dependencies, uv, scratch, constraints)
+    try:
+        return [], job.run(asked, [*additions, *pickle])
+    except InstallError as error:
+        if not pickle or _PICKLE not in error.output:
+            raise
+    # Another package wants a cloudpickle of its own; small differences are harmless, and a
+    # greater one is reported by the runner before it unpickles anything.
+    output = job.run(asked, [*additions, _PICKLE])
+    return [f"A dependency asks for another {_PICKLE} than the one here; it got its own."], output
+
+
+@dataclass(frozen=True)
+class _Installation:
+    """One `uv pip install`, which may have to be tried twice."""
+
+    folder: Path
+    dependencies: Dependencies
+    uv: Uv
+    scratch: Path
+    constraints: list[str]
+
+    def run(self, asked: list[str], additions: list[str]) -> str:
+        """Install what the user *asked* for and our *additions*; return what uv printed."""
+        arguments = self.dependencies.installer_arguments()
+        if self.dependencies.requires_hashes:
+            # Nobody wrote hashes for what we add.
+            return self._uv(asked, arguments, []) + self._uv(additions, [], self.constraints)
+        return self._uv([*asked, *additions], arguments, self.constraints)
+
+    def _uv(self, lines: list[str], arguments: list[str], constraints: list[str]) -> str:
+        requirements = self.scratch / "requirements.txt"
+        constraint_file = self.scratch / "constraints.txt"
+        for path, content in ((requirements, lines), (constraint_file, constraints)):
+            path.write_text("".join(f"{line}\n" for line in content))
+        python = str(self.folder / "bin" / "python")
+        command = ["pip", "install", "--python", python, "--compile-bytecode", *arguments]
+        files = ["-r", str(requirements), "-c", str(constraint_file)]
+        try:
+            return self.uv.run(*command, *files, folder=self.scratch) + "\n"
+        except InstallError as error:
+            raise _explained(error, self.dependencies) from error
+
+
+def _explained(error: InstallError, dependencies: Dependencies) -> InstallError:
+    """Add to uv's words which lines of the user's they speak of."""
+    named = dependencies.named_in(error.output)
+    source = f" of {dependencies.source}" if dependencies.source else ""
+    message = f"The environment{source} could not be made. uv says:\n{error.output}"
+    if named:
+        message += "\nThat speaks of:\n" + "\n".join(f"  {one}" for one in named)
+    explained = InstallError(
+        message, hint="Correct that and call again; nothing half-made was kept."
+    )
+    explained.output = error.output
+    explained.places = tuple(one.rpartition(": ")[0] for one in named)
+    return explained
+
+
+def _clear(folder: Path) -> None:
+    if folder.exists():
+        (folder / COMPLETE).unlink(
+            missing_ok=True
+        )  # First, so that a rest is never taken as whole.
+        shutil.rmtree(folder)
+
+
+_threads: dict[str, threading.Lock] = {}
+_threads_guard: Final = threading.Lock()
+
+
+@contextmanager
+def _locked(folder: Path, say: Say) -> Iterator[None]:
+    """Hold the environment's lock, against other processes and other threads of this one."""
+    import fcntl
+
+    with _threads_guard:
+        thread_lock = _threads.setdefault(str(folder), threading.Lock())
+    # lockf belongs to the process (and dies with it, however it dies): threads need their own.
+    with thread_lock, folder.with_name(f"{folder.name}.lock").open("a") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            say("Another process is making the same environment; waiting for it.")
+            fcntl.lockf(file, fcntl.LOCK_EX)
+        yield
