@@ -1,0 +1,280 @@
+"""The profiles file: named sets of project, zone, cluster and the like, one of them current."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from kinetic.errors import ConfigurationError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """One named set of settings; what is None comes from elsewhere."""
+
+    name: str
+    project: str | None = None
+    zone: str | None = None
+    cluster: str | None = None
+    namespace: str | None = None
+    backend: str | None = None
+    kube_context: str | None = None
+
+    def values(self) -> dict[str, str]:
+        """Return the settings it makes, without its name."""
+        return {k: v for k, v in asdict(self).items() if v is not None and k != "name"}
+
+
+_KEYS = tuple(f.name for f in fields(Profile) if f.name != "name")
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """What the profiles file says."""
+
+    path: Path
+    current: str | None
+    profiles: Mapping[str, Profile]
+
+    def find(self, name: str, *, because: str = "") -> Profile:
+        """Return the profile *name*; *because* says who asked for it.
+
+        Raises:
+            ConfigurationError: There is none; the message names those that are near.
+        """
+        try:
+            return self.profiles[name]
+        except KeyError:
+            raise _no_such_profile(self, name, because) from None
+
+    @property
+    def active(self) -> Profile | None:
+        """The current profile, if one is."""
+        return self.profiles[self.current] if self.current else None
+
+
+def read_profiles(path: Path) -> Profiles:
+    """Read the profiles file; a missing one holds no profiles.
+
+    Raises:
+        ConfigurationError: The file is broken; the message names file and line.
+    """
+    document, text = _read(path)
+    return _parsed(path, document, text)
+
+
+def create_profile(path: Path, profile: Profile, *, replace: bool = False) -> Profiles:
+    """Add *profile*; the first one made becomes current.
+
+    Raises:
+        ConfigurationError: Its name cannot be one, it says too little, or it is there already.
+    """
+    check_name(profile.name)
+    _check_complete(profile)
+
+    def change(document: dict[str, Any]) -> None:
+        profiles = document.setdefault("profiles", {})
+        if profile.name in profiles and not replace:
+            raise ConfigurationError(
+                f"There is already a profile {profile.name!r}.",
+                hint=f"Remove it first (kinetic profile rm {profile.name}), or take another name.",
+            )
+        # Keys that this version does not know stay as they are.
+        unknown = {k: v for k, v in profiles.get(profile.name, {}).items() if k not in _KEYS}
+        first = not profiles
+        profiles[profile.name] = {**profile.values(), **unknown}
+        if first:
+            document["current"] = profile.name
+
+    return _edit(path, change)
+
+
+def use_profile(path: Path, name: str) -> Profiles:
+    """Make *name* the current profile.
+
+    Raises:
+        ConfigurationError: There is no such profile.
+    """
+
+    def change(document: dict[str, Any]) -> None:
+        _parsed(path, document, "").find(name)
+        document["current"] = name
+
+    return _edit(path, change)
+
+
+def unset_profile(path: Path) -> Profiles:
+    """Make no profile current."""
+
+    def change(document: dict[str, Any]) -> None:
+        document["current"] = None
+
+    return _edit(path, change)
+
+
+def remove_profile(path: Path, name: str) -> Profiles:
+    """Remove a profile; if it was current, none is.
+
+    Raises:
+        ConfigurationError: There is no such profile.
+    """
+
+    def change(document: dict[str, Any]) -> None:
+        _parsed(path, document, "").find(name)
+        del document["profiles"][name]
+        if document.get("current") == name:
+            document["current"] = None
+
+    return _edit(path, change)
+
+
+def check_name(name: str) -> str:
+    """Return *name* if a profile may be called that.
+
+    Raises:
+        ConfigurationError: It may not.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"{name!r} cannot be the name of a profile.",
+            hint="Use up to 64 letters, digits, '-' and '_', beginning with a letter or a digit.",
+        )
+    return name
+
+
+def _check_complete(profile: Profile) -> None:
+    if profile.backend is not None and profile.backend.startswith("local"):
+        return
+    missing = [key for key in ("project", "zone", "cluster") if not getattr(profile, key)]
+    if missing:
+        raise ConfigurationError(
+            f"Profile {profile.name!r} has no {' and no '.join(missing)}.",
+            hint="Only a profile with backend 'local' can do without.",
+        )
+
+
+def _no_such_profile(known: Profiles, name: str, because: str) -> ConfigurationError:
+    import difflib
+
+    asked = f"{because} asks for the profile {name!r}, but " if because else ""
+    near = difflib.get_close_matches(name, known.profiles, n=3)
+    if near:
+        hint = f"Did you mean {' or '.join(repr(n) for n in near)}?"
+    elif known.profiles:
+        hint = f"There are: {', '.join(sorted(known.profiles))}."
+    else:
+        hint = "Make one with: kinetic profile create NAME"
+    none = f"there is no profile {name!r}" if not because else "there is none of that name"
+    message = f"{asked}{none} in {known.path}."
+    return ConfigurationError(message[0].upper() + message[1:], hint=hint)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {"current": None, "profiles": {}}, ""
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise _broken(path, line, "it is not UTF-8") from error
+    except OSError as error:
+        raise ConfigurationError(
+            f"The profiles file {path} cannot be read: {error.strerror}.",
+            hint="KINETIC_PROFILES_FILE names another one.",
+        ) from error
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _broken(path, error.lineno, error.msg) from error
+    except RecursionError as error:
+        raise _broken(path, 1, "it is nested too deeply") from error
+    if not isinstance(document, dict):
+        raise _broken(path, 1, "it does not hold an object")
+    return document, text
+
+
+def _parsed(path: Path, document: dict[str, Any], text: str) -> Profiles:
+    written = document.get("profiles", {})
+    if not isinstance(written, dict):
+        raise _broken(path, _line_of(text, "profiles"), "'profiles' is not an object")
+    profiles = {}
+    for name, values in written.items():
+        line = _line_of(text, name)
+        if not _NAME.fullmatch(name):
+            raise _broken(path, line, f"{name!r} cannot be the name of a profile")
+        if not isinstance(values, dict):
+            raise _broken(path, line, f"profile {name!r} is not an object")
+        for key in _KEYS:
+            if not isinstance(values.get(key), str | None):
+                at = _line_of(text, key, after=name)
+                raise _broken(path, at, f"{key!r} of profile {name!r} is not text")
+        known = {key: values[key] for key in _KEYS if values.get(key)}
+        profiles[name] = Profile(name=name, **known)
+    current = document.get("current")
+    if not isinstance(current, str | None):
+        raise _broken(path, _line_of(text, "current"), "'current' is neither text nor null")
+    if current is not None and current not in profiles:
+        at = _line_of(text, "current")
+        raise _broken(path, at, f"the current profile {current!r} is not among the profiles")
+    return Profiles(path, current, profiles)
+
+
+def _line_of(text: str, key: str, *, after: str | None = None) -> int:
+    start = max(text.find(json.dumps(after)), 0) if after is not None else 0
+    at = text.find(json.dumps(key), start)
+    return text.count("\n", 0, max(at, 0)) + 1
+
+
+def _broken(path: Path, line: int, what: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"The profiles file {path} is broken at line {line}: {what}.",
+        hint="Mend that line, or move the file away; Kinetic never overwrites a broken one.",
+    )
+
+
+def _edit(path: Path, change: Callable[[dict[str, Any]], None]) -> Profiles:
+    # A link to a file kept elsewhere stays a link.
+    path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path.with_name(path.name + ".lock")):
+        document, text = _read(path)
+        _parsed(path, document, text)
+        document.setdefault("current", None)
+        change(document)
+        _write(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    return read_profiles(path)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    try:
+        import fcntl
+    except ImportError as error:
+        raise ConfigurationError("Kinetic runs on Linux and macOS, not on Windows.") from error
+
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _write(path: Path, text: str) -> None:
+    # mkstemp makes it readable by its owner only.
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
