@@ -1,0 +1,275 @@
+"""The backend `local`: jobs as detached processes on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from kinetic.backends import AttemptView, Launch, LogLine, Observation
+from kinetic.errors import JobError, SubmitError
+from kinetic.job_status import JobStatus
+from kinetic.local.paths import Home, JobFolder
+from kinetic.waiting import Deadline, poll_interval, sleep
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import JobRecord, Outcome
+from kinetic_payload.store import Store
+
+_NOTHING: Final[Mapping[str, str]] = {}
+_TIDYING: Final = 5.0
+"""Seconds a supervisor may take to end after it wrote the outcome."""
+
+
+class LocalBackend:
+    """Runs jobs below *home* with their objects in *store*.
+
+    *environment* is added to what every job gets (the shape of an emulated slice, for instance);
+    *inherited* is the environment of which jobs get a small base set, by default this process's.
+    """
+
+    name = "local"
+
+    def __init__(
+        self,
+        home: Path,
+        store: Store,
+        *,
+        environment: Mapping[str, str] = _NOTHING,
+        inherited: Mapping[str, str] | None = None,
+    ) -> None:
+        if sys.platform == "win32":
+            raise SubmitError(
+                "Local jobs need Linux or macOS.", hint="On Windows, use Kinetic inside WSL."
+            )
+        self._home = Home(str(home.expanduser().absolute()))
+        self._store = store
+        self._environment = environment
+        self._inherited = inherited
+        self._waits: dict[str, _Wait] = {}
+
+    def start(self, launch: Launch) -> None:
+        """Start the job's supervisor, detached from this process and its terminal.
+
+        Raises:
+            SubmitError: It could not be started; nothing of it stays behind.
+        """
+        from kinetic.local.launcher import base_environment, start_supervisor
+
+        if not os.access(launch.interpreter, os.X_OK):
+            raise SubmitError(f"{launch.interpreter} is not a Python that could be started.")
+        # What the machine's own programs need; no setting of ours is among it.
+        inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
+        environment = {**base_environment(inherited), **self._environment}
+        try:
+            start_supervisor(launch, self._store, self._home, environment)
+        except OSError as error:
+            raise SubmitError(
+                f"Job {launch.record.job_id} could not be started on this machine: {error}."
+            ) from error
+        self._collect_garbage()
+
+    def _collect_garbage(self) -> None:
+        from kinetic.local.collection import is_due
+        from kinetic.local.launcher import start_collection
+
+        if is_due(self._home, time.time()):
+            start_collection(self._home, self._store)
+
+    def observe(self, record: JobRecord) -> Observation:
+        """Look once at the job's supervisor and what it wrote."""
+        from kinetic.local.liveness import is_alive
+        from kinetic.local.state import read_state
+
+        folder = self._folder(record)
+        alive = is_alive(folder)  # Asked first: what it wrote before it died is read after.
+        state = read_state(folder.state)
+        if not alive and not os.path.isdir(folder.path):  # noqa: PTH112
+            return Observation(JobStatus.NOT_FOUND)
+        attempts = tuple(
+            AttemptView(
+                one["number"],
+                one["hosts"],
+                one["state"] if alive or one["state"] != "running" else "unknown",
+                one["message"],
+            )
+            for one in (state["attempts"] if state else ())
+        )
+        if state is not None and state["status"] != "running":
+            status = JobStatus[state["status"].upper()]
+            return Observation(status, state["reason"], attempts, vanished=not alive)
+        if alive:
+            status = JobStatus.RUNNING if state else JobStatus.PENDING
+            return Observation(status, "" if state else "Its supervisor starts.", attempts)
+        return Observation(JobStatus.FAILED, _last_words(folder, state is None), attempts, True)
+
+    def wait(self, record: JobRecord, timeout: float | None) -> None:
+        """Return when the job has an outcome, changed its state or died, or after *timeout*."""
+        from kinetic.local.liveness import wait_for_death
+
+        folder = self._folder(record)
+        outcome = JobObjects(record.job_id).outcome
+        wait = self._waits.setdefault(record.job_id, _Wait())
+        deadline = Deadline(timeout)
+        while not deadline.passed:
+            if self._store.stat(outcome) is not None or wait.changed(folder):
+                return
+            pause = deadline.at_most(poll_interval(time.monotonic() - wait.began))
+            if wait_for_death(folder, pause):
+                sleep(0 if wait.first_death() else pause)
+                return
+
+    def log_lines(
+        self, record: JobRecord, *, follow: bool = False, tail: int | None = None
+    ) -> Iterator[LogLine]:
+        """Iterate over the log of the latest attempt; with *follow*, until the job ends.
+
+        A job whose folder is gone is read from the durable log in the store.
+        """
+        from kinetic.local.liveness import is_alive, wait_for_death
+        from kinetic.local.logs import follow_lines, read_lines
+        from kinetic.local.state import read_state
+        from kinetic.local.stored_logs import stored_lines
+
+        folder = self._folder(record)
+        if not os.path.isdir(folder.path):  # noqa: PTH112
+            yield from stored_lines(self._store, record.job_id, tail=tail)
+        elif not follow:
+            yield from read_lines(folder, record.hosts, tail=tail)
+        else:
+
+            def ended() -> bool:
+                alive = is_alive(folder)
+                state = read_state(folder.state)
+                return not alive or (state is not None and state["status"] != "running")
+
+            yield from follow_lines(
+                folder,
+                record.hosts,
+                tail=tail,
+                ended=ended,
+                pause=lambda seconds: wait_for_death(folder, seconds),
+            )
+
+    def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
+        """Stop everything of the job that runs, gracefully, and return when it is gone.
+
+        Raises:
+            JobError: It is still there after *timeout* seconds.
+        """
+        from kinetic.local.liveness import request_cancel
+
+        self._await_end(record, timeout, poll_interval, before=request_cancel)
+
+    def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
+        """Remove the job's folder; a job that still runs is stopped before."""
+        from kinetic.local.liveness import request_cancel, wait_for_death
+
+        folder = self._folder(record)
+        if self._store.stat(JobObjects(record.job_id).outcome) is not None:
+            # It is over, and its supervisor tidies up: that takes a moment, and no cancelling.
+            wait_for_death(folder, min(timeout, _TIDYING))
+        self._await_end(record, timeout, poll_interval, before=request_cancel)
+        gone = f"{self._home.jobs}/.{record.job_id}.{os.urandom(4).hex()}"
+        try:
+            os.rename(folder.path, gone)  # noqa: PTH104 - it disappears as a whole
+        except FileNotFoundError:
+            return
+        shutil.rmtree(gone, ignore_errors=True)
+        self._waits.pop(record.job_id, None)
+
+    def job_ids(self) -> list[str]:
+        """Return the ids of jobs that have a folder here, finished ones too."""
+        try:
+            names = os.listdir(self._home.jobs)  # noqa: PTH208
+        except FileNotFoundError:
+            return []
+        return sorted(name for name in names if not name.startswith("."))
+
+    def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
+        """Return the outcome to write for a job whose supervisor is gone and wrote none."""
+        from kinetic.local.unreported import outcome_of_vanished
+
+        return outcome_of_vanished(self._store, record, observation, now=time.time())
+
+    def _folder(self, record: JobRecord) -> JobFolder:
+        return self._home.job(record.job_id)
+
+    def _await_end(
+        self,
+        record: JobRecord,
+        timeout: float,
+        poll_interval: float,
+        *,
+        before: Callable[[JobFolder], None],
+    ) -> None:
+        from kinetic.local.launcher import reap_supervisors
+        from kinetic.local.liveness import is_alive, wait_for_death
+        from kinetic.local.state import read_state
+
+        folder = self._folder(record)
+        deadline = Deadline(timeout)
+        while is_alive(folder):
+            before(folder)  # Again and again: it may not have listened yet.
+            wait_for_death(folder, deadline.at_most(poll_interval))
+            if deadline.passed and is_alive(folder):
+                error = JobError(
+                    f"Job {record.job_id} still runs {timeout:g} s after it was told to stop.",
+                    hint="Its function may need a longer grace to end; try again.",
+                )
+                error.job_id = record.job_id
+                raise error
+        reap_supervisors()
+        state = read_state(folder.state)
+        if state is not None and state["status"] == "running":
+            self._kill_orphans(record)
+
+    def _kill_orphans(self, record: JobRecord) -> None:
+        """Kill what a supervisor that was killed could not; its runners die by themselves."""
+        from kinetic.local.processes import sweep
+        from kinetic_payload.layout import Env
+
+        deadline = Deadline(_TIDYING)
+        while not sweep(f"{Env.JOB_ID}={record.job_id}", adopting=False):
+            if deadline.passed:
+                return
+            sleep(0.02)
+
+
+class _Wait:
+    """What one process saw of a job it waits for."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self._seen: tuple[int, int] | None = None
+        self._died = False
+
+    def changed(self, folder: JobFolder) -> bool:
+        """Return whether the supervisor wrote its state since the last time this was asked."""
+        try:
+            found = os.stat(folder.state)  # noqa: PTH116 - asked often
+        except FileNotFoundError:
+            return False
+        seen = (found.st_ino, found.st_mtime_ns)
+        changed, self._seen = seen != self._seen, seen
+        return changed
+
+    def first_death(self) -> bool:
+        """Return whether this is the first time that the supervisor was seen dead."""
+        died, self._died = self._died, True
+        return not died
+
+
+def _last_words(folder: JobFolder, before_start: bool) -> str:
+    said = ""
+    try:
+        lines = Path(folder.supervisor_log).read_text(errors="replace").strip().splitlines()
+        said = f" Its last words: {lines[-1]}" if lines else ""
+    except FileNotFoundError:
+        pass
+    if before_start and not said:
+        return "The submitting process or the supervisor ended before the job was started."
+    return f"The job's supervisor died: it was killed, or the machine went down.{said}"

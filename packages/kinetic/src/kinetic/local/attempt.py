@@ -1,0 +1,145 @@
+"""One attempt: the runners of all its hosts, started together and stopped together."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from kinetic.local.paths import Home, JobFolder
+from kinetic.local.processes import Runner, reap, start_runner
+from kinetic.local.spec import SupervisorSpec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kinetic.local.memory import MemoryLimit
+    from kinetic.local.ports import Port
+
+_SIGTERM = 15
+_REPORTING = 5.0
+"""Seconds a runner has, on top of the grace of its child, to write how it ended."""
+
+
+class Verdict:
+    """What follows from an attempt."""
+
+    def __init__(self, *, succeeded: bool, retry: bool = False, message: str = "") -> None:
+        self.succeeded = succeeded
+        self.retry = retry
+        self.message = message
+
+
+class Attempt:
+    """The runners of attempt *number*; they start at once.
+
+    All hold the read end of a pipe, the lifeline: if we die it ends, and so do they.
+    """
+
+    def __init__(self, spec: SupervisorSpec, folder: JobFolder, number: int) -> None:
+        self.number = number
+        self.runners: list[Runner] = []
+        self.first_failed: set[int] = set()
+        """The hosts that failed before the others were told to stop."""
+        self.over_memory: set[int] = set()
+        self.problem = ""
+        """Why a runner could not be started at all."""
+        self._grace = spec.grace
+        self._deadline: float | None = None
+        self._stopping = False
+        self._limits: dict[int, MemoryLimit] = {}
+        self._port: Port | None = None
+        os.mkdir(folder.attempt(number), 0o700)  # noqa: PTH102 - light
+        lifeline, self._lifeline = os.pipe()
+        os.set_inheritable(lifeline, True)
+        try:
+            address = self._coordinator(spec)
+            for host in range(spec.hosts):
+                self.runners.append(
+                    start_runner(
+                        spec,
+                        folder,
+                        attempt=number,
+                        host=host,
+                        lifeline=lifeline,
+                        coordinator=address,
+                    )
+                )
+        except OSError as error:
+            self.problem = f"The runner could not be started: {error}."
+            self.stop()
+        finally:
+            os.close(lifeline)
+
+    def _coordinator(self, spec: SupervisorSpec) -> str:
+        if spec.hosts == 1:
+            return ""
+        from kinetic.local.ports import reserve_port
+
+        self._port = reserve_port(Home(spec.home).ports)
+        return self._port.address
+
+    def limit_memory(self, limit: int, name: str) -> None:
+        """Let each host use at most *limit* bytes; *name* is unique to this job."""
+        from kinetic.local.memory import limit_memory
+
+        for runner in self.runners:
+            label = f"{name}-{self.number}-{runner.host}"
+            self._limits[runner.host] = limit_memory(label, runner.pid, limit)
+
+    @property
+    def running(self) -> bool:
+        """Whether any host still runs."""
+        return any(runner.status is None for runner in self.runners)
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds until `advance` has something to do even if nothing happens; None for ever."""
+        waits = [limit.interval for limit in self._limits.values() if limit.interval is not None]
+        if self._deadline is not None:
+            waits.append(max(0.0, self._deadline - time.monotonic()))
+        return min(waits, default=None)
+
+    def stop(self) -> None:
+        """Tell every host to stop; those that do not are killed when their grace is over."""
+        if not self._stopping:
+            self._stopping = True
+            self._deadline = time.monotonic() + self._grace + _REPORTING
+            for runner in self.runners:
+                runner.signal(_SIGTERM)
+
+    def advance(self) -> None:
+        """Look at what happened, and act: one failed host stops the others."""
+        reap(self.runners)
+        for host, limit in self._limits.items():
+            if limit.exceeded():
+                self.over_memory.add(host)
+        if not self._stopping:
+            self.first_failed = {runner.host for runner in self.runners if runner.failed}
+            if self.first_failed and self.running:
+                self.stop()
+            elif self.running and self.runners[0].status == 0 and self._deadline is None:
+                # The leader waited for the reports of all: what still runs has nothing to say.
+                self._deadline = time.monotonic() + self._grace
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self._overdue()
+
+    def _overdue(self) -> None:
+        if not self._stopping:
+            self.stop()
+            return
+        self._deadline = None
+        for runner in self.runners:
+            if runner.status is None:
+                runner.kill()
+
+    def close(self) -> None:
+        """Kill what is left of the hosts' process groups and let go of what they shared."""
+        for runner in self.runners:
+            runner.kill()
+        os.close(self._lifeline)
+        if self._port is not None:
+            self._port.close()
+
+    def release_limits(self) -> None:
+        """Remove the memory limits, once nothing runs under them any more."""
+        for limit in self._limits.values():
+            limit.close()

@@ -1,0 +1,276 @@
+"""Starts a job's supervisor: its folder, its FIFOs, the runner's bundle, the detached process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import kinetic
+import kinetic_payload
+from kinetic.backends import Launch
+from kinetic.local.collection import keep
+from kinetic.local.liveness import Pipes
+from kinetic.local.paths import Home, JobFolder
+from kinetic.local.spec import (
+    ATTEMPT,
+    COORDINATOR,
+    HOST,
+    LIFELINE,
+    WORKSPACE,
+    SupervisorSpec,
+)
+from kinetic_payload.layout import RUNNER_NAME, Env, Flag, JobObjects
+from kinetic_payload.records import JobRecord
+from kinetic_payload.store import Store
+from kinetic_payload.stores.names import name_to_path
+
+_BASE: Final = frozenset(
+    {
+        "PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL",
+        "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+        "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+        "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+        "LD_LIBRARY_PATH",
+    }
+)  # fmt: skip
+_BASE_PREFIXES: Final = ("LC_", "DYLD_")
+
+_START: Final = (
+    "import sys; sys.path += sys.argv[5:]; from kinetic.local.supervisor import main; main()"
+)
+"""With the FIFOs' three ends, the job's id (for whoever reads `ps`) and folders to import from."""
+
+
+def base_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of *environment* that every process on this machine needs.
+
+    Nothing else is passed on, so that a forgotten `capture_env_vars` shows on the laptop.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in _BASE or name.startswith(_BASE_PREFIXES)
+    }
+
+
+class _Detached(subprocess.Popen[bytes]):
+    """A process that is meant to outlive us: leaving it alone is no mistake to warn about."""
+
+    def __del__(self) -> None:
+        pass
+
+
+_started: list[_Detached] = []
+
+
+def reap_supervisors() -> None:
+    """Collect supervisors that this process started and that ended, or they stay as zombies."""
+    _started[:] = [process for process in _started if process.poll() is None]
+
+
+def start_supervisor(
+    launch: Launch, store: Store, home: Home, environment: Mapping[str, str]
+) -> None:
+    """Start the job of *launch*; *environment* is what its processes get besides their own.
+
+    Raises:
+        FileExistsError: The job was started before.
+        OSError: The system did not let us.
+    """
+    record = launch.record
+    bundle = ensure_bundle(home, launch.bundle)
+    spec = spec_of(launch, store, home, bundle, environment)
+    folder = home.job(record.job_id)
+    os.makedirs(home.jobs, mode=0o700, exist_ok=True)  # noqa: PTH103
+    # The job's folder appears with a living FIFO in it: whoever sees it can tell what it is.
+    staging = JobFolder(f"{home.jobs}/.{record.job_id}.{os.urandom(4).hex()}")
+    os.mkdir(staging.path, 0o700)  # noqa: PTH102
+    place = staging
+    pipes = None
+    try:
+        pipes = Pipes(staging)
+        _write(staging.uses, json.dumps(_uses(launch, bundle, home)).encode())
+        os.rename(staging.path, folder.path)  # noqa: PTH104
+        place = folder
+        _spawn(spec, folder, pipes)
+    except BaseException as error:
+        shutil.rmtree(place.path, ignore_errors=True)
+        if place is staging and isinstance(error, OSError) and os.path.exists(folder.path):  # noqa: PTH110
+            raise FileExistsError(f"Job {record.job_id} was started before.") from error
+        raise
+    finally:
+        if pipes is not None:
+            pipes.close()
+
+
+def ensure_bundle(home: Home, bundle: bytes) -> str:
+    """Return the path of the runner, written there once for all jobs that use the same one."""
+    folder = Path(home.bundle(hashlib.sha256(bundle).hexdigest()))
+    path = folder / RUNNER_NAME
+    if not keep(home, folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        part = folder / f".{os.urandom(6).hex()}"
+        _write(str(part), bundle)
+        part.replace(path)
+    return str(path)
+
+
+def spec_of(
+    launch: Launch, store: Store, home: Home, bundle: str, environment: Mapping[str, str]
+) -> SupervisorSpec:
+    """Return *launch* in the terms of processes."""
+    record = launch.record
+    names = JobObjects(record.job_id)
+    folder_store = store.location.kind == "folder"
+    return SupervisorSpec(
+        home=home.path,
+        job_id=record.job_id,
+        store=str(store.location),
+        outcome_file=f"{store.location}/{name_to_path(names.outcome)}" if folder_store else None,
+        hosts=record.hosts,
+        retries=record.retries,
+        grace=launch.grace,
+        memory=launch.memory,
+        command=_command(launch, store, bundle),
+        environment={
+            **environment,
+            Env.OUTPUT_DIR: record.output_dir or f"{store.location}/{names.outputs.rstrip('/')}",
+            **launch.environment,
+            **_host_environment(record, home),
+        },
+        marker=f"{Env.JOB_ID}={record.job_id}",
+    )
+
+
+def _command(launch: Launch, store: Store, bundle: str) -> list[str]:
+    record = launch.record
+    flags: list[tuple[str, object]] = [
+        (Flag.STORE, store.location),
+        (Flag.JOB, record.job_id),
+        (Flag.PAYLOAD_DIGEST, record.payload_digest),
+        (Flag.CONTEXT_DIGEST, record.context_digest),
+        (Flag.WORKSPACE, WORKSPACE),
+        (Flag.ATTEMPT, ATTEMPT),
+        (Flag.HOSTS, record.hosts),
+        (Flag.TIMEOUT, record.timeout),
+        (Flag.GRACE, launch.grace),
+        (Flag.LIFELINE, LIFELINE),
+        (Flag.DEBUG_PORT, launch.debug_port),
+    ]
+    command = [launch.interpreter, "-u", bundle]
+    for flag, value in flags:
+        if value is not None:
+            command += [flag, str(value)]
+    return [*command, Flag.PRIVATE_MOUNTS] if launch.private_mounts else command
+
+
+def _host_environment(record: JobRecord, home: Home) -> dict[str, str]:
+    values = {
+        Env.JOB_ID: record.job_id,
+        Env.ATTEMPT: ATTEMPT,
+        Env.HOST_INDEX: HOST,
+        Env.HOST_COUNT: str(record.hosts),
+        Env.HOME: home.path,
+        Env.ACCELERATOR: record.accelerator,
+    }
+    return {**values, Env.COORDINATOR: COORDINATOR} if record.hosts > 1 else values
+
+
+def _uses(launch: Launch, bundle: str, home: Home) -> dict[str, str | None]:
+    environments = Path(home.environments)
+    interpreter = Path(launch.interpreter)
+    inside = interpreter.is_relative_to(environments)
+    return {
+        "bundle": Path(bundle).parent.name,
+        "environment": interpreter.relative_to(environments).parts[0] if inside else None,
+    }
+
+
+def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
+    output_dir = spec.environment[Env.OUTPUT_DIR]
+    if "://" not in output_dir:
+        Path(output_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
+    fds = pipes.for_supervisor
+    log = os.open(
+        folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+    )
+    told = _nameless(folder, spec.encode())
+    # Neither the user's site nor the environment or the working directory of whoever submits may
+    # decide which modules a supervisor gets; and without `site` it starts 3 ms earlier.
+    command = [sys.executable, "-I", "-S", "-c", _START, *map(str, fds), spec.job_id]
+    try:
+        process = _Detached(
+            [*command, *_import_paths()],
+            stdin=told,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            env=base_environment(spec.environment),
+            pass_fds=fds,
+            start_new_session=True,
+        )
+    finally:
+        os.close(told)
+        os.close(log)
+    reap_supervisors()
+    _started.append(process)
+
+
+def start_collection(home: Home, store: Store) -> None:
+    """Start a process of its own that removes what is old and unused."""
+    code = _START.replace("kinetic.local.supervisor", "kinetic.local.collection")
+    _started.append(
+        _Detached(
+            [
+                sys.executable,
+                "-I",
+                "-c",
+                code,
+                home.path,
+                str(store.location),
+                "",
+                "",
+                *_import_paths(),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={},
+            start_new_session=True,
+        )
+    )
+
+
+def _nameless(folder: JobFolder, data: bytes) -> int:
+    """Return a descriptor that reads *data*, which is in a file without a name."""
+    path = f"{folder.path}/.spec"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    os.unlink(path)  # noqa: PTH108
+    with open(fd, "wb", closefd=False) as stream:
+        stream.write(data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _import_paths() -> list[str]:
+    """Return the folders from which the supervisor imports us, and psutil."""
+    import importlib.util
+
+    psutil = importlib.util.find_spec("psutil")
+    files = [kinetic.__file__, kinetic_payload.__file__, psutil.origin if psutil else None]
+    return list(dict.fromkeys(str(Path(file).parent.parent) for file in files if file))
+
+
+def _write(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as stream:  # noqa: PTH123
+        stream.write(data)

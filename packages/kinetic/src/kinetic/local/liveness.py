@@ -1,0 +1,113 @@
+"""Whether a supervisor lives, asked in ways that neither a reused pid nor a reboot can fool.
+
+The supervisor inherits the write end of the FIFO `alive` at its birth: who reads it gets "nothing
+yet" while it lives and the end of the file afterwards. A fork of the submitting process in the
+moment of that birth could hold a copy; so the supervisor also locks a file, and locks are not
+inherited.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+from contextlib import suppress
+from typing import Final
+
+from kinetic.local.paths import JobFolder
+
+CANCEL: Final = b"c"
+"""What is written into the FIFO `control` to have a job stopped."""
+
+
+class Pipes:
+    """The ends of a new job's FIFOs, held by the submitting process until the supervisor has them."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        self.fds: list[int] = []
+        try:
+            for path in (folder.alive, folder.control):
+                os.mkfifo(path, 0o600)
+                # A writer can open a FIFO without waiting only when it has a reader.
+                self.fds.append(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+                self.fds.append(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def for_supervisor(self) -> tuple[int, int, int]:
+        """The write end of `alive`, both ends of `control`."""
+        return self.fds[1], self.fds[2], self.fds[3]
+
+    def close(self) -> None:
+        """Let go of them."""
+        while self.fds:
+            os.close(self.fds.pop())
+
+
+def is_alive(folder: JobFolder) -> bool:
+    """Return whether the job's supervisor lives, or is being started right now."""
+    fd = _open_alive(folder)
+    if fd is None:
+        return False
+    try:
+        return not _ended(fd) and not _unlocked(folder)
+    finally:
+        os.close(fd)
+
+
+def wait_for_death(folder: JobFolder, timeout: float) -> bool:
+    """Wait at most *timeout* seconds until the supervisor is gone; return whether it is."""
+    fd = _open_alive(folder)
+    if fd is None:
+        return True
+    try:
+        if _ended(fd) or _unlocked(folder):
+            return True
+        poll = select.poll()  # `select` cannot take a descriptor above 1023.
+        poll.register(fd, select.POLLIN | select.POLLHUP)
+        return bool(poll.poll(max(0, int(timeout * 1000 + 0.999)))) and _ended(fd)
+    finally:
+        os.close(fd)
+
+
+def request_cancel(folder: JobFolder) -> None:
+    """Ask the supervisor to stop its job; nothing happens if it is gone."""
+    with suppress(OSError):  # ENXIO: nobody reads any more; ENOENT: all of it was removed.
+        fd = os.open(folder.control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(fd, CANCEL)
+        finally:
+            os.close(fd)
+
+
+def _open_alive(folder: JobFolder) -> int | None:
+    try:
+        return os.open(folder.alive, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+
+
+def _ended(fd: int) -> bool:
+    try:
+        return os.read(fd, 1) == b""
+    except BlockingIOError:
+        return False
+
+
+def _unlocked(folder: JobFolder) -> bool:
+    """Return whether a supervisor had begun its work and no longer holds its lock."""
+    if not os.path.exists(folder.state):  # noqa: PTH110 - asked often
+        return False
+    try:
+        fd = os.open(folder.lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    finally:
+        os.close(fd)
+    return True

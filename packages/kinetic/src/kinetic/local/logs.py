@@ -1,0 +1,205 @@
+"""The live log: files that the hosts of a job write, read while they grow or from their end."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack
+from typing import BinaryIO, Final
+
+from kinetic.backends import LogLine
+from kinetic.local.paths import JobFolder
+from kinetic.local.state import read_state
+from kinetic.waiting import poll_interval
+
+_BLOCK: Final = 1 << 16
+LONGEST_LINE: Final = 1 << 20
+"""Bytes after which a line is cut: a progress bar may never end one."""
+
+
+def latest_attempt(folder: JobFolder) -> int:
+    """Return the number of the latest attempt, 1 if none has begun."""
+    try:
+        names = os.listdir(folder.path)  # noqa: PTH208
+    except FileNotFoundError:
+        return 1
+    numbers = [name.removeprefix("attempt-") for name in names if name.startswith("attempt-")]
+    return max((int(number) for number in numbers if number.isdigit()), default=1)
+
+
+def read_lines(folder: JobFolder, hosts: int, *, tail: int | None = None) -> Iterator[LogLine]:
+    """Iterate over what is there of the latest attempt, or over its last *tail* lines."""
+    attempt = latest_attempt(folder)
+    with ExitStack() as stack:
+        streams = []
+        for host in range(hosts):
+            try:
+                stream = open(folder.log(attempt, host), "rb")  # noqa: PTH123, SIM115
+            except FileNotFoundError:
+                continue
+            streams.append((host, stack.enter_context(stream)))
+        if tail is None:
+            parts = [(host, whole_lines(stream)) for host, stream in streams]
+            yield from interleaved(parts, attempt)
+            return
+        ends = []
+        for host, stream in streams:
+            stream.seek(tail_offset(stream, tail))
+            ends.append((host, list(whole_lines(stream))[-tail:] if tail > 0 else []))
+        yield from last_lines(ends, attempt, tail)
+
+
+def whole_lines(stream: BinaryIO) -> Iterator[str]:
+    """Iterate over the lines of *stream*, without their ends."""
+    while line := stream.readline(LONGEST_LINE):
+        yield _clean(line.decode(errors="replace"))
+
+
+def interleaved(parts: Iterable[tuple[int, Iterator[str]]], attempt: int) -> Iterator[LogLine]:
+    """Iterate over the lines of several hosts in turn: hosts of one program say the same things."""
+    waiting = list(parts)
+    while waiting:
+        for part in list(waiting):
+            host, lines = part
+            text = next(lines, None)
+            if text is None:
+                waiting.remove(part)
+            else:
+                yield LogLine(text, host, attempt)
+
+
+def last_lines(
+    ends: Iterable[tuple[int, list[str]]], attempt: int, count: int
+) -> Iterator[LogLine]:
+    """Interleave the last lines of several hosts, aligned at their ends; *count* in all."""
+    reverse = interleaved([(host, iter(lines[::-1])) for host, lines in ends], attempt)
+    found = [line for line, _ in zip(reverse, range(count), strict=False)]
+    # Within a round the lowest host goes first, so rounds are turned around as a whole.
+    rounds: list[list[LogLine]] = []
+    for line in found:
+        if not rounds or line.host <= rounds[-1][-1].host:
+            rounds.append([])
+        rounds[-1].append(line)
+    for group in reversed(rounds):
+        yield from group
+
+
+def tail_offset(stream: BinaryIO, count: int) -> int:
+    """Return where the last *count* lines of *stream* begin, reading from its end."""
+    end = position = stream.seek(0, os.SEEK_END)
+    missing = count
+    while position > 0 and missing > 0:
+        size = min(_BLOCK, position)
+        position -= size
+        stream.seek(position)
+        block = stream.read(size)
+        at = len(block)
+        if position + size == end and block.endswith(b"\n"):
+            at -= 1  # It ends the last line and begins none.
+        while missing and (at := block.rfind(b"\n", 0, at)) >= 0:
+            missing -= 1
+        if missing == 0:
+            return position + at + 1
+    return position if missing else end
+
+
+class _Growing:
+    """The log of one host, read as it grows."""
+
+    def __init__(self, host: int, path: str, tail: int | None) -> None:
+        self.host = host
+        self._path = path
+        self._tail = tail
+        self._stream: BinaryIO | None = None
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._unfinished = ""
+
+    def read(self) -> list[str] | None:
+        """Return the lines that one more block completes; None where nothing is there now."""
+        if self._stream is None:
+            try:
+                self._stream = open(self._path, "rb", buffering=0)  # noqa: PTH123, SIM115
+            except FileNotFoundError:
+                return None
+            if self._tail is not None:
+                self._stream.seek(tail_offset(self._stream, self._tail))
+        data = self._stream.read(_BLOCK)
+        if not data:
+            return None
+        *lines, self._unfinished = (self._unfinished + self._decoder.decode(data)).split("\n")
+        if len(self._unfinished) > LONGEST_LINE:
+            lines.append(self._unfinished)
+            self._unfinished = ""
+        return [_clean(line) for line in lines]
+
+    def close(self) -> list[str]:
+        """Stop reading; return the last line if nothing ended it."""
+        if self._stream is not None:
+            self._stream.close()
+        rest = self._unfinished + self._decoder.decode(b"", final=True)
+        return [_clean(rest)] if rest else []
+
+
+def follow_lines(
+    folder: JobFolder,
+    hosts: int,
+    *,
+    tail: int | None,
+    ended: Callable[[], bool],
+    pause: Callable[[float], object],
+) -> Iterator[LogLine]:
+    """Iterate over the log from the latest attempt on, until *ended* and everything was read."""
+    attempt = latest_attempt(folder)
+    share = None if tail is None else -(-tail // hosts)
+    while True:
+        logs = [_Growing(host, folder.log(attempt, host), share) for host in range(hosts)]
+        try:
+            newer = yield from _follow_attempt(folder, attempt, logs, ended, pause)
+        finally:
+            rest = [(log.host, log.close()) for log in logs]
+        yield from (LogLine(text, host, attempt) for host, texts in rest for text in texts)
+        if not newer:
+            return
+        yield LogLine(_turn(folder, attempt), 0, attempt + 1)
+        attempt, share = attempt + 1, None
+
+
+def _follow_attempt(
+    folder: JobFolder,
+    attempt: int,
+    logs: list[_Growing],
+    ended: Callable[[], bool],
+    pause: Callable[[float], object],
+) -> Generator[LogLine, None, bool]:
+    """Iterate over one attempt's log to its end; return whether another attempt follows."""
+    quiet_since = time.monotonic()
+    while True:
+        # Asked before reading: what was written before the end is read after it.
+        newer = os.path.exists(folder.attempt(attempt + 1))  # noqa: PTH110
+        over = newer or ended()
+        quiet = True
+        for log in logs:
+            lines = log.read()
+            quiet = quiet and lines is None
+            yield from (LogLine(text, log.host, attempt) for text in lines or ())
+        if not quiet:
+            quiet_since = time.monotonic()
+        elif over:
+            return newer
+        else:
+            pause(poll_interval(time.monotonic() - quiet_since))
+
+
+def _turn(folder: JobFolder, attempt: int) -> str:
+    state = read_state(folder.state)
+    said = (
+        [one["message"] for one in state["attempts"] if one["number"] == attempt] if state else []
+    )
+    why = f": {said[0].rstrip('.')}" if said and said[0] else ""
+    return f"[kinetic] Attempt {attempt} ended{why}. Attempt {attempt + 1} begins."
+
+
+def _clean(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r")

@@ -1,0 +1,152 @@
+"""A memory limit for one host: the kernel's where we may set one, else by watching."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+
+class MemoryLimit(Protocol):
+    """A limit in force."""
+
+    @property
+    def interval(self) -> float | None:
+        """How often `exceeded` must be asked for the limit to hold; None if the kernel minds it."""
+        ...
+
+    def exceeded(self) -> bool:
+        """Return whether something was killed because of it."""
+        ...
+
+    def close(self) -> None:
+        """Remove it; nothing runs under it any more."""
+        ...
+
+
+def limit_memory(name: str, pid: int, limit: int) -> MemoryLimit:
+    """Hold the process *pid*, and all it will start, to *limit* bytes together."""
+    for version, parent in _own_groups():
+        group = parent / f"kinetic-{name}"
+        try:
+            return _Group(group, version, pid, limit)
+        except OSError:
+            with suppress(OSError):
+                group.rmdir()
+    return _Watch(pid, limit)
+
+
+def readable_size(size: int) -> str:
+    """Return a number of bytes for people: `2 GiB`."""
+    number, unit = float(size), "bytes"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if number < 1024:
+            break
+        number, unit = number / 1024, larger
+    return f"{number:.4g} {unit}"
+
+
+def _own_groups() -> list[tuple[int, Path]]:
+    """Return the cgroups of this process that can count memory, with their version."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        mounts = Path("/proc/self/mounts").read_text().splitlines()
+    except OSError:
+        return []
+    found = []
+    for mount in mounts:
+        _, folder, kind, options, *_ = mount.split(" ")
+        for line in lines:
+            _, controllers, path = line.split(":", 2)
+            if kind == "cgroup" and controllers == "memory" and "memory" in options.split(","):
+                found.append((1, Path(folder + path)))
+            elif kind == "cgroup2" and controllers == "":
+                found.append((2, Path(folder + path)))
+    return found
+
+
+class _Group:
+    """A cgroup of our own below the one we live in."""
+
+    interval = None
+
+    def __init__(self, group: Path, version: int, pid: int, limit: int) -> None:
+        self._group = group
+        self._events = group / ("memory.oom_control" if version == 1 else "memory.events")
+        group.mkdir()
+        maximum = "memory.limit_in_bytes" if version == 1 else "memory.max"
+        swap = "memory.memsw.limit_in_bytes" if version == 1 else "memory.swap.max"
+        # Never made, where the kernel did not: a typo in a file's name is an error here.
+        _write(group / maximum, str(limit))
+        with suppress(OSError):  # Where swap is not counted, it is not limited.
+            _write(group / swap, str(limit) if version == 1 else "0")
+        self.exceeded()
+        _write(group / "cgroup.procs", str(pid))
+
+    def exceeded(self) -> bool:
+        for line in self._events.read_text().splitlines():
+            key, _, value = line.partition(" ")
+            if key == "oom_kill":
+                return int(value) > 0
+        raise OSError(f"{self._events} does not count what was killed.")
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._group.rmdir()
+
+
+def _write(path: Path, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+class _Watch:
+    """Looks at the processes now and then, and kills the runner's children if they are too large."""
+
+    interval = 0.2
+
+    def __init__(self, pid: int, limit: int) -> None:
+        self._pid = pid
+        self._limit = limit
+        self._exceeded = False
+
+    def exceeded(self) -> bool:
+        import psutil
+
+        if self._exceeded:
+            return True
+        try:
+            runner = psutil.Process(self._pid)
+            children = runner.children(recursive=True)
+        except psutil.Error:
+            return False
+        family = [runner, *children]
+        # Pages shared between a pool's processes count once; asking for that takes longer.
+        if _total(family, "rss") <= self._limit or _total(family, "own") <= self._limit:
+            return False
+        self._exceeded = True
+        for child in children:  # The runner lives on and reports.
+            with suppress(psutil.Error):
+                child.kill()
+        return True
+
+    def close(self) -> None:
+        """Nothing to remove."""
+
+
+def _total(family: list[psutil.Process], kind: str) -> int:  # type: ignore[name-defined]  # noqa: F821
+    import psutil
+
+    total = 0
+    for process in family:
+        with suppress(psutil.Error):
+            if kind == "rss":
+                total += process.memory_info().rss
+            else:
+                full = process.memory_full_info()
+                total += getattr(full, "pss", full.uss)
+    return total

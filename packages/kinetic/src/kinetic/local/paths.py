@@ -1,0 +1,59 @@
+"""Where the local backend keeps things below `KINETIC_HOME`.
+
+The supervisor imports this before it starts anything, so paths are plain text here: `pathlib` and
+`dataclasses` would cost a tenth of a job's start.
+"""
+
+from __future__ import annotations
+
+
+class Home:
+    """`KINETIC_HOME`, readable by its user only."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.jobs = f"{path}/jobs"
+        self.bundles = f"{path}/bundles"
+        self.environments = f"{path}/environments"
+        self.ports = f"{path}/ports"
+
+    def job(self, job_id: str) -> JobFolder:
+        """Return the private folder of a job."""
+        return JobFolder(f"{self.jobs}/{job_id}")
+
+    def bundle(self, digest: str) -> str:
+        """Return the folder of a bundle, which holds the runner."""
+        return f"{self.bundles}/{digest}"
+
+    def environment(self, digest: str) -> str:
+        """Return the folder of an isolated environment."""
+        return f"{self.environments}/{digest}"
+
+
+class JobFolder:
+    """The folder of one job, and what the supervisor and its clients keep there."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.alive = f"{path}/alive"
+        """A FIFO whose write end the supervisor holds."""
+        self.control = f"{path}/control"
+        """A FIFO that the supervisor reads."""
+        self.lock = f"{path}/lock"
+        """Locked by the supervisor for as long as it lives."""
+        self.state = f"{path}/state.json"
+        self.uses = f"{path}/uses.json"
+        """What the job needs of what jobs share: nothing of it is collected meanwhile."""
+        self.supervisor_log = f"{path}/supervisor.log"
+
+    def attempt(self, number: int) -> str:
+        """Return the folder of one attempt."""
+        return f"{self.path}/attempt-{number}"
+
+    def log(self, attempt: int, host: int) -> str:
+        """Return the live log of one host of one attempt."""
+        return f"{self.path}/attempt-{attempt}/host-{host}.log"
+
+    def workspace(self, attempt: int, host: int) -> str:
+        """Return the folder in which one host of one attempt works."""
+        return f"{self.path}/attempt-{attempt}/host-{host}"

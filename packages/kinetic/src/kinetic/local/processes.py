@@ -1,0 +1,187 @@
+"""The runners of one attempt: start, signal and reap them, and whatever they leave behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from kinetic.local.paths import JobFolder
+from kinetic.local.spec import SupervisorSpec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SIGKILL = 9
+_FRESH = (1, 2, 13, 15)
+"""HUP, INT, PIPE and TERM, alike on every POSIX system; the module `signal` costs 4 ms."""
+
+
+class Runner:
+    """One host of one attempt."""
+
+    def __init__(self, host: int, pid: int) -> None:
+        self.host = host
+        self.pid = pid
+        self.status: int | None = None
+        """As `waitpid` gives it; None while it lives."""
+        self.killed = False
+        """Whether we killed it."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended, and not well."""
+        return bool(self.status)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the runner, which relays it."""
+        if self.status is None:
+            os.kill(self.pid, number)  # Not reaped, so the pid is its own.
+
+    def kill(self) -> None:
+        """Kill it and its process group."""
+        self.killed = self.killed or self.status is None
+        try:
+            # A number stays taken while its group has members: this cannot hit a stranger.
+            os.killpg(self.pid, _SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            return
+
+
+def start_runner(
+    spec: SupervisorSpec,
+    folder: JobFolder,
+    *,
+    attempt: int,
+    host: int,
+    lifeline: int,
+    coordinator: str,
+) -> Runner:
+    """Start one host of *attempt*, in a session of its own, with its output in its log."""
+    log = os.open(
+        folder.log(attempt, host), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+    )
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    command, environment = spec.runner(
+        attempt=attempt,
+        host=host,
+        workspace=folder.workspace(attempt, host),
+        lifeline=lifeline,
+        coordinator=coordinator,
+    )
+    try:
+        return Runner(host, _spawn(command, environment, (null, log, log)))
+    finally:
+        os.close(log)
+        os.close(null)
+
+
+def _spawn(command: list[str], environment: dict[str, str], files: tuple[int, ...]) -> int:
+    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(files)]
+    try:
+        return os.posix_spawn(
+            command[0],
+            command,
+            environment,
+            file_actions=actions,
+            setsid=True,
+            setsigdef=_FRESH,
+            setsigmask=(),
+        )
+    except NotImplementedError:  # An old system: a group of its own is the next best.
+        return os.posix_spawn(
+            command[0],
+            command,
+            environment,
+            file_actions=actions,
+            setpgroup=0,
+            setsigdef=_FRESH,
+            setsigmask=(),
+        )
+
+
+def reap(runners: Sequence[Runner]) -> bool:
+    """Collect whatever ended, adopted orphans too; return whether any child is left."""
+    by_pid = {runner.pid: runner for runner in runners}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return True
+        if pid in by_pid:
+            by_pid[pid].status = status
+
+
+def adopt_orphans() -> bool:
+    """Become the parent of descendants whose own parent dies; return whether we are."""
+    if sys.platform != "linux":
+        return False
+    try:
+        import ctypes
+
+        set_child_subreaper = 36
+        return bool(ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def sweep(marker: str, *, adopting: bool) -> bool:
+    """Kill what is left of a job's processes, one round; return whether nothing was.
+
+    *marker* is the `NAME=value` in their environment. Killing a process may hand its children to
+    us, so it takes several rounds to reach all.
+    """
+    if adopting:
+        if not reap(()):
+            return True
+        found = [pid for pid in _all_pids() if _parent_of(pid) == os.getpid()]
+    else:
+        found = marked(marker)
+    for pid in found:
+        try:
+            os.kill(pid, _SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            continue
+    return not found
+
+
+def marked(marker: str) -> list[int]:
+    """Return the pids of living processes, other than ours, with *marker* in their environment."""
+    if os.path.isdir("/proc/self"):  # noqa: PTH112 - light
+        wanted = marker.encode()
+        return [
+            pid
+            for pid in _all_pids()
+            if pid != os.getpid() and wanted in _proc(pid, "environ").split(b"\0")
+        ]
+    import psutil
+
+    name, _, value = marker.partition("=")
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(name) == value:
+                found.append(process.pid)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def _all_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - light
+
+
+def _parent_of(pid: int) -> int | None:
+    # The command's name may hold anything, also parentheses: fields begin after the last.
+    fields = _proc(pid, "stat").rpartition(b")")[2].split()[:2]
+    return int(fields[1]) if len(fields) > 1 else None
+
+
+def _proc(pid: int, name: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as stream:  # noqa: PTH123 - light
+            return stream.read()
+    except OSError:
+        return b""

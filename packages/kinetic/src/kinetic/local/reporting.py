@@ -1,0 +1,185 @@
+"""What a supervisor writes when an attempt is over: hosts' outcomes, and the job's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kinetic.local.attempt import Verdict
+from kinetic.local.verdict import HostEnd, deciding, other_failures, worth_a_retry
+from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError
+from kinetic_payload.layout import (
+    EXIT_FUNCTION_FAILED,
+    EXIT_NOT_PREPARED,
+    EXIT_TERMINATED,
+    JobObjects,
+)
+from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode
+from kinetic_payload.store import ABSENT, Store
+
+Stop = Literal["cancelled", "terminated"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gone:
+    """A runner that ended."""
+
+    host: int
+    status: int | None
+    """As `waitpid` gives it; None if it was never started."""
+    killed_by_us: bool = False
+    first: bool = False
+    """Whether it failed before the others were told to stop."""
+    note: str = ""
+    """What else is known about its death, for instance that it was out of memory."""
+
+
+def settle(
+    store: Store,
+    job_id: str,
+    attempt: int,
+    gone: Sequence[Gone],
+    *,
+    retries: int,
+    started_at: float,
+    stop: Stop | None = None,
+) -> Verdict:
+    """Complete the reports of an ended *attempt*; write the job's outcome unless another follows."""
+    ends = [_end_of(store, job_id, attempt, one, started_at) for one in gone]
+    chosen = deciding(ends)
+    if stop is None and worth_a_retry(chosen, attempt=attempt, retries=retries):
+        return Verdict(succeeded=False, retry=True, message=chosen.message)
+    outcome = outcome_of(store, job_id, attempt, ends, stop=stop)
+    try:
+        store.write(JobObjects(job_id).outcome, encode(outcome), if_generation=ABSENT)
+    except PreconditionFailedError:
+        written = json.loads(store.read(JobObjects(job_id).outcome))
+        return Verdict(
+            succeeded=written["status"] == "succeeded", message=written.get("message", "")
+        )
+    return Verdict(succeeded=outcome.status == "succeeded", message=outcome.message)
+
+
+def outcome_of(
+    store: Store, job_id: str, attempt: int, ends: Sequence[HostEnd], *, stop: Stop | None
+) -> Outcome:
+    """Return the job's outcome, decided by how the hosts of its last attempt ended."""
+    chosen = deciding(ends)
+    status: FinalStatus = "succeeded" if chosen.succeeded else "failed"
+    message = chosen.message
+    if stop is not None and not chosen.succeeded and chosen.reason in ("terminated", "killed"):
+        status = "cancelled" if stop == "cancelled" else "failed"
+        message = _STOPPED[stop]
+    report = store.read(JobObjects(job_id).host_outcome(attempt, chosen.host))
+    return Outcome(
+        job_id=job_id,
+        status=status,
+        attempt=attempt,
+        host=chosen.host,
+        digest=hashlib.sha256(report).hexdigest(),
+        other_failed_hosts=other_failures(ends, chosen) if not chosen.succeeded else (),
+        message=message,
+        written_by="supervisor",
+        written_at=time.time(),
+    )
+
+
+_STOPPED = {
+    "cancelled": "The job was stopped on request.",
+    "terminated": "The job's supervisor was told to end (SIGTERM), for instance because the "
+    "machine shuts down.",
+}
+
+
+def read_end(store: Store, job_id: str, attempt: int, host: int) -> HostEnd | None:
+    """Return how a host reported its end, or None if it did not."""
+    try:
+        report = json.loads(store.read(JobObjects(job_id).host_outcome(attempt, host)))
+    except ObjectNotFoundError:
+        return None
+    return HostEnd(
+        host,
+        succeeded=bool(report["succeeded"]),
+        reason=report["reason"],
+        exit_code=report["exit_code"],
+        message=report.get("message", ""),
+    )
+
+
+def _end_of(store: Store, job_id: str, attempt: int, gone: Gone, started_at: float) -> HostEnd:
+    reported = read_end(store, job_id, attempt, gone.host)
+    if reported is None:
+        outcome = _silent_end(store, job_id, attempt, gone, started_at)
+        name = JobObjects(job_id).host_outcome(attempt, gone.host)
+        try:
+            store.write(name, encode(outcome), if_generation=ABSENT)
+        except PreconditionFailedError:
+            return _end_of(store, job_id, attempt, gone, started_at)
+        reported = HostEnd(
+            gone.host, False, outcome.reason, outcome.exit_code, message=outcome.message
+        )
+    message = reported.message
+    if gone.note and not reported.succeeded and gone.note != message:
+        message = f"{gone.note} {message}".strip()
+    return HostEnd(
+        gone.host,
+        reported.succeeded,
+        reported.reason,
+        reported.exit_code,
+        message=message,
+        first=gone.first,
+    )
+
+
+def _silent_end(
+    store: Store, job_id: str, attempt: int, gone: Gone, started_at: float
+) -> HostOutcome:
+    """Return the outcome of a runner that ended without writing one."""
+    number = code = None
+    if gone.status is None:
+        reason, said = "unreported", gone.note or "The runner was not started."
+    elif os.WIFSIGNALED(gone.status):
+        number = os.WTERMSIG(gone.status)
+        if gone.killed_by_us:
+            reason, said = "terminated", "The runner did not stop in time and was killed."
+        else:
+            reason, said = "killed", f"The runner was killed by {_name(number)}."
+    else:
+        code = os.waitstatus_to_exitcode(gone.status)
+        terminated = code == EXIT_TERMINATED
+        reason = "terminated" if terminated else "unreported"
+        said = f"The runner ended with exit code {code} and left no word of why."
+    claimed = store.stat(JobObjects(job_id).claim(attempt, gone.host)) is not None
+    exit_code = code if code is not None else 128 + number if number is not None else None
+    if exit_code is None:
+        exit_code = EXIT_NOT_PREPARED
+    return HostOutcome(
+        job_id=job_id,
+        attempt=attempt,
+        host=gone.host,
+        succeeded=False,
+        reason=reason,  # type: ignore[arg-type]
+        phase="call" if claimed else "claim",
+        exit_code=exit_code or EXIT_FUNCTION_FAILED,
+        message=said,
+        signal=number,
+        started_at=started_at,
+        finished_at=time.time(),
+        python=platform.python_version(),
+        hostname=socket.gethostname(),
+    )
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

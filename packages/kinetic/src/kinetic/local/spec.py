@@ -1,0 +1,79 @@
+"""What a supervisor is told at its birth.
+
+It arrives as its standard input, a file that has no name any more: captured variables are secret.
+"""
+
+from __future__ import annotations
+
+import marshal  # The same interpreter reads it, and it costs no import.
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ATTEMPT = "\0attempt"
+HOST = "\0host"
+WORKSPACE = "\0workspace"
+LIFELINE = "\0lifeline"
+COORDINATOR = "\0coordinator"
+"""Stand in commands and environments for what each start of a runner fills in."""
+
+
+class SupervisorSpec:
+    """One job, in the terms of processes."""
+
+    def __init__(
+        self,
+        *,
+        home: str,
+        job_id: str,
+        store: str,
+        outcome_file: str | None,
+        hosts: int,
+        retries: int,
+        grace: float,
+        memory: int | None,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        marker: str,
+    ) -> None:
+        self.home = home
+        self.job_id = job_id
+        self.store = store
+        """The location of the store."""
+        self.outcome_file = outcome_file
+        """A file that is there once the job has an outcome; None if the store has no such file."""
+        self.hosts = hosts
+        self.retries = retries
+        self.grace = grace
+        self.memory = memory
+        self.command = list(command)
+        """How to start the runner; with the placeholders above."""
+        self.environment = dict(environment)
+        """Of a runner, all of it; with the placeholders above."""
+        self.marker = marker
+        """The `NAME=value` by which each process of the job can be found."""
+
+    def encode(self) -> bytes:
+        """Return the spec as bytes for `decode` in the same Python."""
+        return marshal.dumps(self.__dict__)
+
+    @classmethod
+    def decode(cls, data: bytes) -> SupervisorSpec:
+        """Rebuild a spec from `encode`."""
+        return cls(**marshal.loads(data))  # noqa: S302 - from our parent, through no file
+
+    def runner(
+        self, *, attempt: int, host: int, workspace: str, lifeline: int, coordinator: str
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return the command and the environment of one runner."""
+        filled = {
+            ATTEMPT: str(attempt),
+            HOST: str(host),
+            WORKSPACE: workspace,
+            LIFELINE: str(lifeline),
+            COORDINATOR: coordinator,
+        }
+        command = [filled.get(argument, argument) for argument in self.command]
+        environment = {name: filled.get(text, text) for name, text in self.environment.items()}
+        return command, environment

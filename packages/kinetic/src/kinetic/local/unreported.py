@@ -1,0 +1,48 @@
+"""What is known of a job whose supervisor is gone and that has no outcome."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kinetic.backends import Observation
+from kinetic.local.reporting import outcome_of, read_end
+from kinetic.local.verdict import deciding
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import JobRecord, Outcome
+from kinetic_payload.store import Store
+
+
+def outcome_of_vanished(
+    store: Store, record: JobRecord, observation: Observation, *, now: float
+) -> Outcome:
+    """Return the outcome that the hosts' reports support, or one that says how it vanished.
+
+    If all hosts of the last attempt succeeded, so did the job; if one failed by itself, that is
+    why. What a host says that merely lost its supervisor explains nothing.
+    """
+    attempt = _last_attempt(store, record)
+    found = [read_end(store, record.job_id, attempt, host) for host in range(record.hosts)]
+    ends = [end for end in found if end is not None]
+    if ends:
+        chosen = deciding(ends)
+        complete = len(ends) == record.hosts
+        if (chosen.succeeded and complete) or chosen.reason in ("exception", "exited", "timeout"):
+            outcome = outcome_of(store, record.job_id, attempt, ends, stop=None)
+            return replace(outcome, written_by="client", written_at=now)
+    message = observation.reason or "The job's folder on this machine is gone."
+    if observation.status.terminal and not observation.vanished:
+        message = f"Nothing of the job is left on this machine. {message}"
+    return Outcome(
+        job_id=record.job_id,
+        status="failed",
+        attempt=attempt or None,
+        message=message,
+        written_by="client",
+        written_at=now,
+    )
+
+
+def _last_attempt(store: Store, record: JobRecord) -> int:
+    prefix = JobObjects(record.job_id).attempts
+    numbers = (name.removeprefix(prefix).rstrip("/") for name in store.folders(prefix))
+    return max((int(number) for number in numbers if number.isdigit()), default=0)

@@ -1,0 +1,66 @@
+"""How an attempt's hosts ended → which of them counts, and whether to try again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kinetic_payload.layout import EXIT_NOT_PREPARED
+from kinetic_payload.records import Reason
+
+_OWN: Final = frozenset({"exception", "exited", "timeout"})
+_NO_WORD: Final = frozenset({"killed", "unreported"})
+_WORTH_A_RETRY: Final = _OWN | _NO_WORD
+
+
+@dataclass(frozen=True)
+class HostEnd:
+    """How one host of an attempt ended."""
+
+    host: int
+    succeeded: bool
+    reason: Reason
+    exit_code: int
+    message: str = ""
+    first: bool = False
+    """Whether it failed before the others were told to stop because of it."""
+
+
+def deciding(ends: Sequence[HostEnd]) -> HostEnd:
+    """Return the host whose end is the job's: the leader's success, or the failure that explains.
+
+    A host that died first explains why others lost it; a host that we stopped explains nothing.
+    Among equals the lowest counts.
+    """
+    failed = [end for end in ends if not end.succeeded]
+    if not failed:
+        return min(ends, key=lambda end: end.host)
+    return min(failed, key=lambda end: (_rank(end), end.host))
+
+
+def _rank(end: HostEnd) -> int:
+    if end.reason in _NO_WORD:
+        return 0 if end.first else 2
+    return 1 if end.reason in _OWN else 3
+
+
+def other_failures(ends: Sequence[HostEnd], chosen: HostEnd) -> tuple[int, ...]:
+    """Return the other hosts that failed by themselves."""
+    return tuple(
+        sorted(
+            end.host
+            for end in ends
+            if not end.succeeded and end is not chosen and end.reason != "terminated"
+        )
+    )
+
+
+def worth_a_retry(end: HostEnd, *, attempt: int, retries: int) -> bool:
+    """Decide whether another attempt follows the failed *attempt* that *end* decided.
+
+    What could not be prepared once cannot be prepared again; who told the job to stop meant it.
+    """
+    if end.succeeded or attempt > retries:
+        return False
+    return end.reason in _WORTH_A_RETRY and end.exit_code != EXIT_NOT_PREPARED

@@ -1,0 +1,288 @@
+"""A stand-in for the runner, and `BackendContract`: the tests that every backend passes."""
+
+# The tests' names say what a docstring would.
+# ruff: noqa: D102
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from kinetic.backends import Backend, Launch
+from kinetic.errors import SubmitError
+from kinetic.job_status import JobStatus
+from kinetic.waiting import Deadline
+from kinetic_payload.decoding import decode
+from kinetic_payload.errors import ObjectNotFoundError
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import JobRecord, Outcome, encode
+from kinetic_payload.store import Store
+
+
+def fake_runner_source() -> bytes:
+    """Return a runner of one file that obeys the real one's command line, over a folder store.
+
+    Its payload is Python source, run with `attempt`, `host` and `hosts` in its globals. It needs
+    only the standard library and starts at once.
+    """
+    return _FAKE_RUNNER
+
+
+def a_launch(
+    store: Store,
+    code: str,
+    *,
+    job_id: str = "cpu-f-20260101-000000-abcdef0",
+    hosts: int = 1,
+    retries: int = 0,
+    timeout: float | None = None,
+    bundle: bytes | None = None,
+    **more: Any,
+) -> Launch:
+    """Store a job whose fake runner runs *code*, as submit would, and return how to start it."""
+    payload = code.encode()
+    record = JobRecord(
+        job_id=job_id, backend="local", project="local", cluster_name="", zone="", namespace="",
+        bucket_name=str(store.location), k8s_name="", image_uri="", accelerator="cpu",
+        func_name="f", display_name="f", created_at="2026-01-01T00:00:00+00:00", hosts=hosts,
+        retries=retries, timeout=timeout, payload_digest=hashlib.sha256(payload).hexdigest(),
+    )  # fmt: skip
+    store.write(JobObjects(job_id).payload, payload)
+    store.write(JobObjects(job_id).handle, encode(record))
+    return Launch(
+        record=record,
+        environment=more.pop("environment", {}),
+        interpreter=sys.executable,
+        bundle=bundle or fake_runner_source(),
+        **more,
+    )
+
+
+def outcome_of(store: Store, job_id: str) -> Outcome | None:
+    """Return the job's durable outcome, or None."""
+    name = JobObjects(job_id).outcome
+    try:
+        return decode(Outcome, store.read(name), name=name)
+    except ObjectNotFoundError:
+        return None
+
+
+def await_outcome(
+    backend: Backend, store: Store, record: JobRecord, seconds: float = 20
+) -> Outcome:
+    """Wait until the job has an outcome, or vanished, and return what is to be said of it."""
+    deadline = Deadline(seconds)
+    while True:
+        outcome = outcome_of(store, record.job_id)
+        if outcome is not None:
+            return outcome
+        seen = backend.observe(record)
+        if seen.vanished:
+            return outcome_of(store, record.job_id) or backend.unreported(record, seen)
+        if deadline.passed:
+            raise AssertionError(f"{record.job_id} has no outcome after {seconds} s: {seen}")
+        backend.wait(record, deadline.at_most(5))
+
+
+def eventually(holds: Callable[[], Any], seconds: float = 20) -> Any:
+    """Ask until *holds* returns something true, and return that."""
+    deadline = Deadline(seconds)
+    while not (found := holds()):
+        if deadline.passed:
+            raise AssertionError("It did not come true in time.")
+        threading.Event().wait(0.01)
+    return found
+
+
+class BackendContract:
+    """What every backend does. Subclass it, and give `make_backend`; pytest runs the tests."""
+
+    def make_backend(self, folder: Path) -> tuple[Backend, Store]:
+        """Return a backend in which nothing runs, and the store of its jobs."""
+        raise NotImplementedError
+
+    def test_a_job_runs_to_its_outcome_and_is_removed(self, tmp_path: Path) -> None:
+        backend, store = self.make_backend(tmp_path)
+        launch = a_launch(store, "print('hello'); print('no end', end='')")
+        assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
+        backend.start(launch)
+        assert backend.job_ids() == [launch.record.job_id]
+        assert await_outcome(backend, store, launch.record).status == "succeeded"
+        lines = [line.text for line in backend.log_lines(launch.record, follow=True)]
+        assert lines == ["hello", "no end"]
+        assert backend.observe(launch.record).status in (JobStatus.RUNNING, JobStatus.SUCCEEDED)
+        backend.remove(launch.record, timeout=30, poll_interval=0.1)
+        assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
+        assert backend.job_ids() == []
+
+    def test_a_failure_is_reported_with_its_host_and_digest(self, tmp_path: Path) -> None:
+        backend, store = self.make_backend(tmp_path)
+        launch = a_launch(store, "raise ValueError('no')")
+        backend.start(launch)
+        outcome = await_outcome(backend, store, launch.record)
+        assert (outcome.status, outcome.attempt, outcome.host) == ("failed", 1, 0)
+        report = store.read(JobObjects(outcome.job_id).host_outcome(1, 0))
+        assert outcome.digest == hashlib.sha256(report).hexdigest()
+        eventually(lambda: backend.observe(launch.record).status is JobStatus.FAILED)
+
+    def test_retries_are_further_attempts_of_the_same_job(self, tmp_path: Path) -> None:
+        backend, store = self.make_backend(tmp_path)
+        launch = a_launch(store, "print(attempt)\nif attempt < 3: raise ValueError", retries=5)
+        backend.start(launch)
+        outcome = await_outcome(backend, store, launch.record)
+        assert (outcome.status, outcome.attempt) == ("succeeded", 3)
+        seen = eventually(lambda: _ended(backend, launch.record))
+        assert [one.state for one in seen.attempts] == ["failed", "failed", "succeeded"]
+
+    def test_one_failed_host_stops_the_others_and_explains(self, tmp_path: Path) -> None:
+        backend, store = self.make_backend(tmp_path)
+        code = "import time\nif host == 1: raise ValueError('mine')\nprint(host)\ntime.sleep(60)"
+        launch = a_launch(store, code, hosts=3)
+        backend.start(launch)
+        outcome = await_outcome(backend, store, launch.record)
+        assert (outcome.status, outcome.host, outcome.other_failed_hosts) == ("failed", 1, ())
+
+    def test_a_stopped_job_is_gone_and_failed(self, tmp_path: Path) -> None:
+        backend, store = self.make_backend(tmp_path)
+        launch = a_launch(store, "import time; print('up', flush=True); time.sleep(60)")
+        backend.start(launch)
+        next(iter(backend.log_lines(launch.record, follow=True)))
+        assert backend.observe(launch.record).status is JobStatus.RUNNING
+        backend.stop(launch.record, timeout=30, poll_interval=0.1)
+        assert backend.observe(launch.record).status is JobStatus.FAILED
+        outcome = outcome_of(store, launch.record.job_id)
+        assert outcome is not None
+        assert outcome.status == "cancelled"
+        backend.stop(launch.record, timeout=1, poll_interval=0.1)
+
+    def test_a_job_starts_once(self, tmp_path: Path) -> None:
+        backend, store = self.make_backend(tmp_path)
+        launch = a_launch(store, "pass")
+        backend.start(launch)
+        with suppress(SubmitError):
+            backend.start(launch)
+            raise AssertionError("It started twice.")
+        assert await_outcome(backend, store, launch.record).status == "succeeded"
+
+    def test_the_tail_is_the_end_of_the_log(self, tmp_path: Path) -> None:
+        backend, store = self.make_backend(tmp_path)
+        launch = a_launch(store, "for n in range(1000): print(n)")
+        backend.start(launch)
+        await_outcome(backend, store, launch.record)
+        eventually(lambda: _ended(backend, launch.record))
+        lines = [line.text for line in backend.log_lines(launch.record, tail=3)]
+        assert lines == ["997", "998", "999"]
+        assert len(list(backend.log_lines(launch.record))) == 1000
+        assert list(backend.log_lines(launch.record, tail=0)) == []
+
+    def test_waiting_ends_when_the_time_is_up(self, tmp_path: Path) -> None:
+        backend, store = self.make_backend(tmp_path)
+        launch = a_launch(store, "import time; time.sleep(60)")
+        backend.start(launch)
+        eventually(lambda: backend.observe(launch.record).status is JobStatus.RUNNING)
+        backend.wait(launch.record, 0.05)
+        backend.wait(launch.record, 0.05)
+        assert outcome_of(store, launch.record.job_id) is None
+        backend.remove(launch.record, timeout=30, poll_interval=0.1)
+        assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
+
+
+def _ended(backend: Backend, record: JobRecord) -> Any:
+    seen = backend.observe(record)
+    return seen if seen.status.terminal else None
+
+
+def kill_hard(pid: int) -> None:
+    """Send SIGKILL; a process that is gone is no error."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+_FAKE_RUNNER: Final = b'''"""A stand-in for the runner."""
+import argparse, hashlib, json, os, signal, sys, threading, time, traceback
+
+parser = argparse.ArgumentParser()
+for name in ("store", "job", "payload-digest", "context-digest", "workspace", "timeout", "grace",
+             "debug-port"):
+    parser.add_argument("--" + name)
+for name in ("attempt", "hosts", "lifeline", "last-attempt"):
+    parser.add_argument("--" + name, type=int)
+parser.add_argument("--private-mounts", action="store_true")
+args = parser.parse_args()
+attempt, hosts = args.attempt, args.hosts
+host = int(os.environ["KINETIC_HOST_INDEX"])
+base = os.path.join(args.store, args.job)
+folder = os.path.join(base, "attempts", str(attempt))
+
+
+def create(path, record):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    part = f"{path}.{os.getpid()}"
+    with open(part, "w") as stream:
+        stream.write(json.dumps(record))
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        pass
+    os.unlink(part)
+
+
+def report(succeeded, reason, code, message=""):
+    sys.stdout.flush()
+    create(f"{folder}/host-{host}.json", {
+        "job_id": args.job, "attempt": attempt, "host": host, "succeeded": succeeded,
+        "reason": reason, "phase": "report" if succeeded else "call", "exit_code": code,
+        "message": message, "version": 1})
+
+
+def follow_lifeline():
+    os.read(args.lifeline, 1)
+    os._exit(137)
+
+
+def terminated(*_):
+    report(False, "terminated", 143, "SIGTERM came.")
+    os._exit(143)
+
+
+signal.signal(signal.SIGTERM, terminated)
+threading.Thread(target=follow_lifeline, daemon=True).start()
+create(f"{folder}/host-{host}.claim", {"pid": os.getpid()})
+source = open(f"{base}/payload.pkl", "rb").read()
+assert hashlib.sha256(source).hexdigest() == args.payload_digest
+if args.timeout:
+    signal.signal(signal.SIGALRM, lambda *_: (report(False, "timeout", 1, "Too long."), os._exit(1)))
+    signal.setitimer(signal.ITIMER_REAL, float(args.timeout))
+try:
+    exec(source, {"attempt": attempt, "host": host, "hosts": hosts, "__name__": "__main__"})
+except SystemExit as end:
+    code = end.code or 0
+    if code:
+        report(False, "exited", code, f"exit {code}")
+        sys.exit(code)
+except BaseException as error:
+    traceback.print_exc()
+    report(False, "exception", 1, f"{type(error).__name__}: {error}")
+    sys.exit(1)
+report(True, "returned", 0)
+if host == 0:
+    names = [f"{folder}/host-{n}.json" for n in range(hosts)]
+    until = time.monotonic() + 20
+    while not all(map(os.path.exists, names)) and time.monotonic() < until:
+        time.sleep(0.002)
+    reports = [json.load(open(name)) for name in names if os.path.exists(name)]
+    if len(reports) < hosts or not all(one["succeeded"] for one in reports):
+        sys.exit(1)
+    data = open(names[0], "rb").read()
+    create(f"{base}/outcome.json", {
+        "job_id": args.job, "status": "succeeded", "attempt": attempt, "host": 0,
+        "digest": hashlib.sha256(data).hexdigest(), "written_by": "runner",
+        "written_at": time.time(), "version": 1})
+'''
