@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
 
 from kinetic_payload.errors import DataError
+from kinetic_payload.layout import Env
 
 DataKind = Literal["local", "gcs", "hf"]
 
@@ -30,13 +34,28 @@ class DataRef:
     trust_remote_code: bool = False
 
 
+collecting: ContextVar[Callable[[object], str] | None] = ContextVar("collecting", default=None)
+"""While a call is pickled: what takes a `Data` and returns its key.
+
+A pickle that user code makes inside a `__reduce__` is seen by no hook of ours, but by this.
+"""
+
 _paths: dict[str, str] = {}
+_placed = False
 
 
 def place(paths: dict[str, str]) -> None:
     """Say where each key's data will lie; called by the runner before it unpickles."""
+    global _placed
+    _placed = True
     _paths.clear()
     _paths.update(paths)
+
+
+def inside_job() -> bool:
+    """Tell whether this process belongs to a job: the runner's own, or one that user code started."""
+    # Processes that user code spawns learn it from the environment alone.
+    return _placed or bool(os.environ.get(Env.JOB_ID))  # noqa: TID251
 
 
 def data_path(key: str) -> str:

@@ -1,0 +1,200 @@
+"""Pickle a call: collect its `Data`, and name what will not pickle."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import cloudpickle
+
+from kinetic_payload.calls import CallHeader, DumpedCall, FoundData, python_version
+from kinetic_payload.errors import PayloadError
+from kinetic_payload.importability import Importability
+from kinetic_payload.pickling import CallPickler, Sink
+from kinetic_payload.references import collecting
+from kinetic_payload.unpicklable import advise, describe, find_culprit
+
+if TYPE_CHECKING:
+    from kinetic_payload.roots import ProjectPlan
+
+DataType = type | tuple[type, ...]
+
+
+def dump(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    plan: ProjectPlan,
+    ships: Callable[[Path], bool],
+    data_type: DataType,
+    volumes: Mapping[str, Any],
+    stream: BinaryIO,
+) -> DumpedCall:
+    """Pickle the call into *stream*; see `calls.dump_call`."""
+    where = Importability(plan.root, plan.paths, ships)
+    named = list(_parts(function, args, kwargs))
+    title = name_of(function)
+    try:
+        collector = _dump((function, args, kwargs), stream, where, data_type, volumes)
+    except MemoryError:
+        raise
+    except Exception as error:
+        explained = _explain(error, title, named, _prober(where, data_type))
+        if explained is None:
+            raise
+        raise explained from error
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    header = CallHeader(
+        python=python_version(),
+        cloudpickle=cloudpickle.__version__,
+        kinetic="",
+        function=title,
+        module=_innermost(function).__module__ or "",
+        context_digest=None,
+        paths=tuple(plan.paths),
+        cwd=plan.cwd,
+        main=plan.main,
+        main_kind=plan.kind,
+        main_name=spec.name if plan.kind == "module" and spec is not None else None,
+        late_paths=tuple(where.late_paths),
+    )
+    return DumpedCall(
+        stream,
+        header,
+        collector.found,
+        lambda: [
+            (_label(index, name), _prober(where, data_type).measure(part))
+            for index, (name, part) in enumerate(named)
+        ],
+    )
+
+
+def _dump(
+    call: tuple[Any, ...],
+    stream: BinaryIO,
+    where: Importability,
+    data_type: DataType,
+    volumes: Mapping[str, Any],
+) -> _Collector:
+    names: frozenset[str] = frozenset()
+    while True:
+        collector = _Collector(volumes)
+        pickler = CallPickler(
+            stream, where=where, data_type=data_type, collect=collector, names=names
+        )
+        token = collecting.set(collector)
+        try:
+            pickler.dump(call)
+        finally:
+            collecting.reset(token)
+        if pickler.wanted <= names:
+            return collector
+        # A module outside the project: only after everything was pickled is it known what of it
+        # the code needs.
+        names |= pickler.wanted
+        stream.seek(0)
+        stream.truncate()
+
+
+class _Collector:
+    """Gives each `Data` its key, the same one however often it is met."""
+
+    def __init__(self, volumes: Mapping[str, Any]) -> None:
+        self.found = [
+            FoundData(f"d{index}", data, mount)
+            for index, (mount, data) in enumerate(volumes.items())
+        ]
+        self._keys: dict[int, str] = {}
+
+    def __call__(self, data: object) -> str:
+        key = self._keys.get(id(data))
+        if key is None:
+            key = self._keys[id(data)] = f"d{len(self.found)}"
+            self.found.append(FoundData(key, data))
+        return key
+
+
+def name_of(function: Any) -> str:
+    """Return what to call *function* in messages."""
+    inner = _innermost(function)
+    return str(getattr(inner, "__qualname__", None) or type(inner).__qualname__)
+
+
+def _innermost(function: Any) -> Any:
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif not hasattr(function, "__qualname__"):
+            return type(function)
+        else:
+            return function
+
+
+def _parts(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    yield name_of(function), function
+    for index, value in enumerate(args):
+        yield _parameter(function, index), value
+    yield from kwargs.items()
+
+
+def _parameter(function: Any, index: int) -> str:
+    import inspect
+
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return f"args[{index}]"
+    for position, parameter in enumerate(parameters):
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return f"{parameter.name}[{index - position}]"
+        if position == index and parameter.kind is not parameter.KEYWORD_ONLY:
+            return parameter.name
+    return f"args[{index}]"
+
+
+def _explain(
+    error: Exception,
+    title: str,
+    named: list[tuple[str, Any]],
+    pickler: CallPickler,
+) -> PayloadError | None:
+    def probe(value: Any) -> Exception | None:
+        try:
+            pickler.measure(value)
+        except MemoryError:
+            raise
+        except Exception as problem:  # noqa: BLE001 - user code raises what it likes
+            return problem
+        return None
+
+    for index, (name, value) in enumerate(named):
+        culprit = find_culprit(name, value, probe, pickler.travelling_globals)
+        if culprit is None:
+            continue
+        what = f"argument {name!r} of {title}" if index else f"the function {title}"
+        said = f"{type(culprit.error).__name__}: {culprit.error}".rstrip(": ")
+        return PayloadError(
+            f"Cannot pickle {what}: {culprit.path} is {describe(culprit.piece)} ({said}).",
+            hint=advise(culprit),
+        )
+    if isinstance(error, OSError):  # the disk, not the call
+        return None
+    return PayloadError(f"Cannot pickle the call of {title}: {type(error).__name__}: {error}.")
+
+
+def _prober(where: Importability, data_type: DataType) -> CallPickler:
+    collector = _Collector({})
+    return CallPickler(Sink(), where=where, data_type=data_type, collect=collector)  # type: ignore[arg-type]
+
+
+def _label(index: int, name: str) -> str:
+    return f"argument {name!r}" if index else f"the code of {name}"

@@ -1,0 +1,197 @@
+"""By reference or by value: which modules the worker will find, given the paths that are shipped."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+OURS: Final = frozenset(
+    {
+        "kinetic",
+        "kinetic_cli",
+        "kinetic_images",
+        "kinetic_k8s",
+        "kinetic_payload",
+        "kinetic_runner",
+    }
+)
+"""Our own packages: the bundle brings them, wherever they lie here."""
+
+_INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
+_STANDARD: Final = tuple(
+    {
+        os.path.dirname(os.__file__),  # noqa: PTH120 - compared as text, thousands of times
+        os.path.realpath(os.path.dirname(os.__file__)),  # noqa: PTH120
+        f"{sys.base_exec_prefix}/{sys.platlibdir}/python{sys.version_info[0]}.{sys.version_info[1]}",
+    }
+)
+
+
+def is_main(name: str) -> bool:
+    """Tell whether *name* is that of the entry module, also in a process that it spawned."""
+    return name in {"__main__", "__mp_main__"}
+
+
+class Importability:
+    """Decides for each module whether the import system of the worker finds the very same file.
+
+    *paths* are the entries of `sys.path` below *root*; *ships* tells whether a file is in the snapshot.
+    """
+
+    def __init__(self, root: Path, paths: Sequence[str], ships: Callable[[Path], bool]) -> None:
+        self._root = root
+        self._roots = tuple(dict.fromkeys((str(root), os.path.realpath(root))))
+        self._ships = ships
+        self._known: dict[str, bool] = {}
+        self._sources: dict[str, str | None] = {}
+        self._installations: dict[Path, bool] = {}
+        self._project = [str(root / path) for path in paths]
+        self._rest = [entry for entry in sys.path if _is_installed(entry)]
+        self.late_paths: list[str] = []
+        """Entries for the end of the worker's `sys.path`: modules that an import hook found here."""
+
+    def importable(self, name: str) -> bool:
+        """Tell whether the module *name* goes by reference."""
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = self._decide(name)
+        return known
+
+    def source(self, filename: str) -> str | None:
+        """Return where the source *filename* lies below the root, if the snapshot has it."""
+        if filename not in self._sources:
+            self._sources[filename] = self._source(filename)
+        return self._sources[filename]
+
+    def _source(self, filename: str) -> str | None:
+        for root in self._roots:
+            if filename.startswith(root + os.sep):
+                relative = filename[len(root) + 1 :]
+                return Path(relative).as_posix() if self._ships(self._root / relative) else None
+        return None
+
+    def _decide(self, name: str) -> bool:
+        if is_main(name):
+            return False
+        if name.partition(".")[0] in OURS:
+            return True
+        module = sys.modules.get(name)
+        if module is None or _asked_by_value(name):
+            return False
+        file = getattr(module, "__file__", None)
+        if file is None:
+            return self._decide_without_file(name, module)
+        if _is_installed(file):
+            return True
+        return self._finds(name, file) or self._finds_late(name, file) or self._target(name, file)
+
+    def _decide_without_file(self, name: str, module: ModuleType) -> bool:
+        spec = getattr(module, "__spec__", None)
+        if name in sys.builtin_module_names or getattr(spec, "origin", None) in (
+            "built-in",
+            "frozen",
+        ):
+            return True
+        folders = [str(folder) for folder in getattr(module, "__path__", ())]
+        if folders:  # a namespace package
+            return all(_is_installed(folder) for folder in folders) or self._finds(name, None)
+        # Made by code: importing what it belongs to makes it again.
+        parent = name.rpartition(".")[0]
+        return bool(parent) and self.importable(parent)
+
+    def _finds(self, name: str, file: str | None, *, late: Sequence[str] = ()) -> bool:
+        """Look for *name* as the worker will, and compare what is found with *file*."""
+        entries: Sequence[str] = [*self._project, *self._rest, *late]
+        parts = name.split(".")
+        origin = None
+        for count in range(1, len(parts) + 1):
+            origin, entries = _find(".".join(parts[:count]), entries)
+            if origin is None and not entries:
+                return False
+            if origin is not None and not (self._ships(Path(origin)) or _is_installed(origin)):
+                return False
+        if origin is None or file is None:
+            return origin is file
+        return _same_file(origin, file)
+
+    def _finds_late(self, name: str, file: str) -> bool:
+        # An editable install may use an import hook instead of a path entry. The hook is asked
+        # after all paths, so the folder comes last on the worker.
+        base = _base(name, file)
+        if base is None:
+            return False
+        for root in self._roots:
+            if base == root or base.startswith(root + os.sep):
+                relative = Path(os.path.relpath(base, root)).as_posix()
+                entry = str(self._root / relative)
+                if not self._finds(name, file, late=[*self.late_paths_here(), entry]):
+                    return False
+                if relative not in self.late_paths:
+                    self.late_paths.append(relative)
+                return True
+        return False
+
+    def late_paths_here(self) -> list[str]:
+        """Return the late entries as paths of this machine."""
+        return [str(self._root / path) for path in self.late_paths]
+
+    def _target(self, name: str, file: str) -> bool:
+        """Recognise a folder made by `pip install --target`, wherever it lies."""
+        base = _base(name, file)
+        if base is None or base in self._roots:
+            return False
+        folder = Path(base)
+        if folder not in self._installations:
+            self._installations[folder] = any(folder.glob("*.dist-info"))
+        return self._installations[folder]
+
+
+def _asked_by_value(name: str) -> bool:
+    from cloudpickle import list_registry_pickle_by_value
+
+    registered: set[str] = list_registry_pickle_by_value()
+    return any(f"{name}.".startswith(f"{one}.") for one in registered)
+
+
+def _is_installed(path: str) -> bool:
+    if not _INSTALLED.isdisjoint(path.replace("\\", "/").split("/")):
+        return True
+    return path.startswith(tuple(folder + os.sep for folder in _STANDARD)) or path in _STANDARD
+
+
+def _find(name: str, entries: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the file and the search path of the module *name*, as `PathFinder` would find it."""
+    from pkgutil import get_importer
+
+    portions: list[str] = []
+    for entry in entries:
+        finder = get_importer(entry)
+        find_spec = getattr(finder, "find_spec", None)
+        spec = None if find_spec is None else find_spec(name)
+        if spec is None:
+            continue
+        if spec.loader is not None:
+            return spec.origin, list(spec.submodule_search_locations or ())
+        portions.extend(spec.submodule_search_locations or ())
+    return None, portions
+
+
+def _base(name: str, file: str) -> str | None:
+    """Return the folder below which *file* has the place that its dotted *name* says."""
+    path = Path(os.path.realpath(file))
+    path = path.parent if path.stem == "__init__" else path.with_name(path.name.partition(".")[0])
+    parts = name.split(".")
+    if list(path.parts[-len(parts) :]) != parts:
+        return None
+    return str(path.parents[len(parts) - 1])
+
+
+def _same_file(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)  # noqa: PTH121
+    except OSError:
+        return False

@@ -1,0 +1,353 @@
+"""The pickler of calls: what goes by reference, what by value, and `Data` wherever pickle meets it."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, BinaryIO, Final
+
+import cloudpickle
+from cloudpickle import cloudpickle as internals
+
+from kinetic_payload import rebuilding
+from kinetic_payload.importability import Importability, is_main
+from kinetic_payload.references import collecting, data_path
+
+Handler = Callable[[Any], Any]
+
+_FILENAME: Final = 10
+"""Where `co_filename` stands among the arguments of `CodeType`, in Python 3.11 to 3.13."""
+_OF_THE_MODULE: Final = frozenset(
+    {
+        "__annotations__",
+        "__builtins__",
+        "__cached__",
+        "__file__",
+        "__loader__",
+        "__name__",
+        "__package__",
+        "__spec__",
+    }
+)
+"""Globals that a module on the worker has of its own; the client's would be wrong there."""
+_NAMED_TYPES: Final = (typing.ParamSpec, typing.TypeVar, typing.TypeVarTuple, typing.NewType)
+_CACHED: Final = type(functools.lru_cache(lambda: None))
+_UNKNOWN: Final = object()
+
+
+class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    """Pickle a call so that a worker with the project's snapshot can load it.
+
+    *collect* takes a `Data` and returns its key. *names* are what to ship of modules that travel by
+    value; after `dump`, `wanted` holds what the code turned out to name.
+    """
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        *,
+        where: Importability,
+        data_type: type | tuple[type, ...],
+        collect: Callable[[object], str],
+        names: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(stream)
+        self._where = where
+        self._data_type = data_type
+        self._collect = collect
+        self._names = names
+        self._handlers: dict[type, Handler | None] = {}
+        self._parts: list[ModuleType] = []
+        self._mentioned: set[str] = set()
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Decide how *obj* travels. Pickle does not ask for atoms and plain containers."""
+        kind = type(obj)
+        handler = self._handlers.get(kind, _UNKNOWN)
+        if handler is _UNKNOWN:
+            handler = self._handlers[kind] = self._handler_of(kind)
+        return NotImplemented if handler is None else handler(obj)  # type: ignore[operator]
+
+    def _handler_of(self, kind: type) -> Handler | None:
+        if issubclass(kind, self._data_type):
+            return self._reduce_data
+        if issubclass(kind, type):
+            return self._reduce_class
+        if issubclass(kind, FunctionType):
+            return self._reduce_function
+        if issubclass(kind, ModuleType):
+            return self._reduce_module
+        if kind is MethodType:
+            return self._reduce_method
+        if kind is CodeType:
+            return self._reduce_code
+        if kind in _NAMED_TYPES:
+            return self._reduce_named_type
+        # Only something that can be called can be a decorated function.
+        return self._reduce_wrapper if hasattr(kind, "__call__") else None  # noqa: B004
+
+    def _reduce_data(self, data: Any) -> Any:
+        return data_path, (self._collect(data),)
+
+    def _importable(self, module: object) -> bool:
+        return isinstance(module, str) and self._where.importable(module)
+
+    def _reference(self, obj: Any) -> tuple[str, str, int] | None:
+        """Return where the worker finds *obj*: module, name, and how many others it wraps."""
+        module = getattr(obj, "__module__", None)
+        name = getattr(obj, "__qualname__", None)
+        if not isinstance(module, str) or not isinstance(name, str):
+            return None
+        if not self._where.importable(module) or not _leads_to(obj, module, name):
+            return None
+        return module, name, sum(1 for _ in rebuilding.wrappings(obj)) - 1
+
+    def _reduce_class(self, cls: type) -> Any:
+        reduced = super().reducer_override(cls)
+        if self._importable(cls.__module__):
+            if reduced is not NotImplemented and (reference := self._reference(cls)):
+                return rebuilding.resolve, reference
+        elif reduced is NotImplemented:  # cloudpickle trusts that its module can be imported
+            reduced = internals._dynamic_class_reduce(cls)
+        return by_value(cls, reduced, main_name=_name_in_main(cls))
+
+    def _reduce_function(self, function: FunctionType) -> Any:
+        reference = self._reference(function)
+        if reference is not None:
+            module, name, _ = reference
+            if _leads_plainly_to(function, module, name):
+                return NotImplemented
+            return rebuilding.resolve, reference
+        home = home_of(function)
+        if home is None:  # its globals belong to no module
+            return self._dynamic_function_reduce(function)
+        code = function.__code__
+        state, slots = internals._function_getstate(function)
+        slots["__globals__"] = self.travelling_globals(function)
+        if self._where.importable(home.__name__):
+            slots["_cloudpickle_submodules"] = []  # the module imports them itself
+        self._note_mentions(code, slots)
+        cells = None if function.__closure__ is None else len(code.co_freevars)
+        return (
+            rebuilding.function_in,
+            (home, code, cells, _name_in_main(function)),
+            (state, slots),
+            None,
+            None,
+            internals._function_setstate,
+        )
+
+    def travelling_globals(self, function: FunctionType) -> dict[str, Any]:
+        """Return the globals that have to travel with a *function* whose code goes by value."""
+        home = home_of(function)
+        if home is not None and self._where.importable(home.__name__):
+            return {}
+        used = internals._function_getstate(function)[1]["__globals__"]
+        return {name: value for name, value in used.items() if name not in _OF_THE_MODULE}
+
+    def _reduce_wrapper(self, obj: Any) -> Any:
+        if not _wraps(obj):
+            return NotImplemented
+        reference = self._reference(obj)
+        if reference is not None:
+            return rebuilding.resolve, reference
+        if type(obj) is _CACHED:
+            return rebuilding.cached_function, (obj.__wrapped__, obj.cache_parameters())
+        return NotImplemented
+
+    def _reduce_method(self, method: MethodType) -> Any:
+        cls, name = method.__self__, getattr(method, "__name__", None)
+        if (
+            isinstance(cls, type)
+            and isinstance(name, str)
+            and getattr(cls, name, None) == method
+            and self._importable(cls.__module__)
+        ):
+            return getattr, (cls, name)
+        return NotImplemented
+
+    def _reduce_code(self, code: CodeType) -> Any:
+        make, arguments = internals._code_reduce(code)
+        source = self._where.source(code.co_filename)
+        if source is None:
+            return make, arguments
+        arguments = (*arguments[:_FILENAME], source, *arguments[_FILENAME + 1 :])
+        return rebuilding.code_in_project, (source, arguments)
+
+    def _reduce_named_type(self, named: Any) -> Any:
+        if self._importable(named.__module__):
+            return NotImplemented
+        if isinstance(named, typing.NewType):
+            return typing.NewType, (named.__name__, named.__supertype__)
+        if isinstance(named, typing.TypeVar):
+            return internals._make_typevar, internals._decompose_typevar(named)
+        return type(named), (named.__name__,)
+
+    def _reduce_module(self, module: ModuleType) -> Any:
+        name = module.__name__
+        if module is sys.modules.get("__main__") or is_main(name):
+            return rebuilding.imported, ("__main__",)
+        if self._where.importable(name):
+            return rebuilding.imported, (name,)
+        self._parts.append(module)
+        own = {key: vars(module)[key] for key in ("__doc__", "__package__") if key in vars(module)}
+        contents = {
+            key: value
+            for key, value in vars(module).items()
+            if key in self._names and self._travels(value)
+        }
+        return (
+            rebuilding.module_part,
+            (name, own),
+            contents,
+            None,
+            None,
+            rebuilding.fill_module,
+        )
+
+    def _travels(self, value: Any) -> bool:
+        # The names are a guess: whatever the code mentions, of any object. What does not pickle
+        # stays behind, and the part of the module says so if it is used after all.
+        try:
+            self.measure(value)
+        except Exception:  # noqa: BLE001 - user code raises what it likes
+            return False
+        return True
+
+    def measure(self, value: Any) -> int:
+        """Return how many bytes *value* pickles to by itself; nothing is kept or collected.
+
+        Raises:
+            Exception: What pickling it raises.
+        """
+        sink = Sink()
+        token = collecting.set(_uncollected)
+        try:
+            CallPickler(
+                sink,  # type: ignore[arg-type]
+                where=self._where,
+                data_type=self._data_type,
+                collect=_uncollected,
+            ).dump(value)
+        finally:
+            collecting.reset(token)
+        return sink.size
+
+    def _note_mentions(self, code: CodeType, slots: dict[str, Any]) -> None:
+        reachable = [*slots["__globals__"].values()]
+        reachable += [_content(cell) for cell in slots["__closure__"] or ()]
+        if any(
+            isinstance(value, ModuleType)
+            and not is_main(value.__name__)
+            and not self._where.importable(value.__name__)
+            for value in reachable
+        ):
+            self._mentioned.update(_names_in(code))
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """What the dumped code names of the modules that travel by value."""
+        return frozenset(
+            name for module in self._parts for name in vars(module) if name in self._mentioned
+        )
+
+
+class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    """Pickle a value on its way back: a class that the client sent comes home as the client's own."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Reduce as cloudpickle does, but leave a class alone that is already there when loaded."""
+        reduced = super().reducer_override(obj)
+        return by_value(obj, reduced, main_name=None) if isinstance(obj, type) else reduced
+
+
+class Sink:
+    """A stream that keeps nothing but the number of bytes."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def write(self, data: Any) -> int:
+        """Count *data*."""
+        size = data.nbytes if isinstance(data, memoryview) else len(data)
+        self.size += size
+        return size
+
+
+def _uncollected(_: object) -> str:
+    return "none"
+
+
+def by_value(cls: type, reduced: Any, *, main_name: str | None) -> Any:
+    """Let a *reduced* class keep the attributes of the one that the loading process may have."""
+    if reduced is NotImplemented or len(reduced) == 2:
+        return reduced
+    make, arguments, state = reduced[:3]
+    return (
+        rebuilding.make_class,
+        (make, arguments, cls.__qualname__, main_name),
+        state,
+        None,
+        None,
+        rebuilding.fill_class,
+    )
+
+
+def home_of(function: FunctionType) -> ModuleType | None:
+    """Return the module whose globals *function* uses, or None if no module has them."""
+    name = function.__globals__.get("__name__")
+    if not isinstance(name, str):
+        return None
+    module = sys.modules.get("__main__" if is_main(name) else name)
+    if module is None or (not is_main(name) and vars(module) is not function.__globals__):
+        return None
+    return module
+
+
+def _name_in_main(obj: Any) -> str | None:
+    name: str = obj.__qualname__
+    if not is_main(str(obj.__module__)) or "." in name or not name.isidentifier():
+        return None
+    return name if _leads_to(obj, "__main__", name) else None
+
+
+def _leads_to(obj: Any, module: str, name: str) -> bool:
+    if "<locals>" in name:
+        return False
+    try:
+        found = rebuilding.lookup(sys.modules[module], name)
+    except (AttributeError, KeyError):
+        return False
+    return any(one is obj for one in rebuilding.wrappings(found))
+
+
+def _leads_plainly_to(obj: Any, module: str, name: str) -> bool:
+    """Tell whether pickle's own look-up finds *obj*."""
+    found: Any = sys.modules[module]
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found is obj
+
+
+def _wraps(obj: Any) -> bool:
+    own = getattr(obj, "__dict__", None)
+    if isinstance(own, dict) and "__wrapped__" in own:
+        return True
+    return hasattr(type(obj), "__wrapped__")
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None

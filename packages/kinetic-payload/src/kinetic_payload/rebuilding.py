@@ -1,0 +1,165 @@
+"""What a pickled call is made of again: the functions that its pickle refers to by name.
+
+This is part of the wire: a name or a signature here may only change together with `WIRE_VERSION`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any, Final
+from weakref import WeakSet
+
+from kinetic_payload.errors import PayloadError
+
+_LONGEST_CHAIN: Final = 64
+
+_project: str | None = None
+_main: ModuleType | None = None
+_unfilled: WeakSet[type] = WeakSet()
+
+
+def enter(project: str, main: ModuleType) -> None:
+    """Say where the project lies here, and which module takes the functions of `__main__`."""
+    global _project, _main
+    _project, _main = project, main
+
+
+def lookup(module: ModuleType, qualname: str) -> Any:
+    """Return what *qualname* names in *module*, without binding methods.
+
+    Raises:
+        AttributeError: Nothing.
+    """
+    found: Any = module
+    for name in qualname.split("."):
+        found = _member(found, name)
+    return found
+
+
+def _member(holder: Any, name: str) -> Any:
+    if isinstance(holder, type):
+        for base in holder.__mro__:
+            if name in vars(base):
+                return vars(base)[name]
+    return getattr(holder, name)
+
+
+def wrappings(found: Any) -> Iterator[Any]:
+    """Iterate over *found*, what it wraps, what that wraps, and so on."""
+    for _ in range(_LONGEST_CHAIN):
+        yield found
+        found = getattr(found, "__wrapped__", None)
+        if found is None:
+            return
+
+
+def resolve(module: str, qualname: str, inner: int) -> Any:
+    """Return the object behind *qualname* that wraps *inner* others.
+
+    Counted from the innermost: a decorator may do nothing in a job and return the function itself.
+    """
+    from importlib import import_module
+
+    chain = list(wrappings(lookup(import_module(module), qualname)))
+    return chain[max(0, len(chain) - 1 - inner)]
+
+
+def code_in_project(path: str, arguments: tuple[Any, ...]) -> CodeType:
+    """Rebuild code of the project's file *path*, so that tracebacks and breakpoints find it here."""
+    code = CodeType(*arguments)
+    return code if _project is None else code.replace(co_filename=f"{_project}/{path}")
+
+
+def function_in(
+    module: ModuleType, code: CodeType, cells: int | None, main_name: str | None
+) -> FunctionType:
+    """Make a function that runs in *module*; its state follows.
+
+    *main_name* is its name in `__main__`, where other processes look for it.
+    """
+    closure = None if cells is None else tuple(CellType() for _ in range(cells))
+    function = FunctionType(code, vars(module), code.co_name, None, closure)
+    _register(main_name, function)
+    return function
+
+
+def make_class(
+    make: Callable[..., type], arguments: tuple[Any, ...], qualname: str, main_name: str | None
+) -> type:
+    """Return the class of this identity, if this process has it, or make it; its state follows."""
+    from cloudpickle import cloudpickle
+
+    known: type | None = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(arguments[-2])
+    if known is not None:
+        return known
+    made = make(*arguments)
+    made.__qualname__ = qualname
+    _unfilled.add(made)
+    _register(main_name, made)
+    return made
+
+
+def fill_class(made: type, state: Any) -> None:
+    """Give a class that was just made its attributes. One that was here already keeps its own."""
+    if made not in _unfilled:
+        return
+    from cloudpickle import cloudpickle
+
+    _unfilled.discard(made)
+    cloudpickle._class_setstate(made, state)
+
+
+def cached_function(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
+    """Make a `functools.lru_cache` around *function*."""
+    from functools import lru_cache
+
+    return lru_cache(**parameters)(function)
+
+
+class ModulePart(ModuleType):
+    """A module that is not in the snapshot: the part of it that the call's code names."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        raise AttributeError(
+            f"Of module {self.__name__!r}, which lies outside the project, only what the call's code "
+            f"names was shipped, and {name!r} was not among it. Move the module into the project, "
+            f"or install it."
+        )
+
+
+def module_part(name: str, attributes: dict[str, Any]) -> ModulePart:
+    """Make the part of a module that travels by value; its contents follow."""
+    module = ModulePart(name)
+    vars(module).update(attributes)
+    return module
+
+
+def fill_module(module: ModuleType, contents: dict[str, Any]) -> None:
+    """Give a part of a module its contents."""
+    vars(module).update(contents)
+
+
+def imported(name: str) -> ModuleType:
+    """Return the module *name*; `__main__` is the one that was rebuilt here."""
+    if name == "__main__" and _main is not None:
+        return _main
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise PayloadError(
+            f"The call needs the module {name!r}, which cannot be imported here: {error}.",
+            hint="Add the package it comes from to the project's requirements.",
+        ) from error
+
+
+def _register(main_name: str | None, made: Any) -> None:
+    # Process pools send functions and classes by name, and look for them in `__main__`.
+    if main_name is not None and _main is not None:
+        vars(_main).setdefault(main_name, made)

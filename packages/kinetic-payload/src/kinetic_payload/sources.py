@@ -1,0 +1,111 @@
+"""`gs://` and `hf://`: what a `Data` that is not local names, parsed once for both ends."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from kinetic_payload.errors import InvalidRequestError
+
+_BUCKET: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{1,220}[a-z0-9])")
+_HF_PART: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,94}[A-Za-z0-9])?")
+_HF_KEYS: Final = ("config_name", "split", "revision")
+
+
+@dataclass(frozen=True)
+class GcsSource:
+    """An object of a bucket, or everything below a prefix."""
+
+    bucket: str
+    name: str
+    """Of the object; a prefix is empty or ends in `/`."""
+
+    @property
+    def is_dir(self) -> bool:
+        """Whether this is a prefix."""
+        return not self.name or self.name.endswith("/")
+
+
+@dataclass(frozen=True)
+class HuggingFaceSource:
+    """A data set of the Hugging Face Hub."""
+
+    repo: str
+    """`name`, or `organisation/name`."""
+    config_name: str | None = None
+    split: str | None = None
+    revision: str | None = None
+
+
+def parse_gcs(uri: str) -> GcsSource:
+    """Parse `gs://bucket/object` or `gs://bucket/prefix/`.
+
+    Raises:
+        InvalidRequestError: It is neither.
+    """
+    bucket, slash, name = uri.removeprefix("gs://").partition("/")
+    if not _BUCKET.fullmatch(bucket) or ".." in bucket:
+        raise InvalidRequestError(
+            f"{uri!r} names no bucket: {bucket!r} is not the name of one.",
+            hint="Write gs://BUCKET/OBJECT, or gs://BUCKET/FOLDER/ with a slash at the end. Names of "
+            "buckets have at least 3 of: small letters, digits, '-', '_', '.'.",
+        )
+    if not slash:
+        raise InvalidRequestError(
+            f"{uri!r} names a bucket and no object in it.",
+            hint=f"For the whole bucket write {uri}/ with a slash at the end.",
+        )
+    if "\n" in name or "\r" in name or any(part in {".", ".."} for part in name.split("/")):
+        raise InvalidRequestError(
+            f"{uri!r} is not the name of an object.",
+            hint="Names of objects have no line breaks and no '.' or '..' between slashes.",
+        )
+    return GcsSource(bucket, name)
+
+
+def parse_hf(uri: str) -> HuggingFaceSource:
+    """Parse `hf://[organisation/]name[?config_name=…&split=…&revision=…]`.
+
+    Raises:
+        InvalidRequestError: It is not of this form.
+    """
+    from urllib.parse import parse_qsl
+
+    repo, _, query = uri.removeprefix("hf://").partition("?")
+    parts = repo.split("/")
+    if len(parts) > 2 or not all(_HF_PART.fullmatch(part) for part in parts):
+        raise InvalidRequestError(
+            f"{uri!r} names no data set: {repo!r} is not [ORGANISATION/]NAME.",
+            hint="Write hf://NAME or hf://ORGANISATION/NAME; a split goes behind it: ?split=train.",
+        )
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError as error:
+        raise InvalidRequestError(
+            f"{uri!r} ends in a query that cannot be read: {error}.",
+            hint=f"Write ?KEY=VALUE&KEY=VALUE; the keys are {', '.join(_HF_KEYS)}.",
+        ) from error
+    found: dict[str, str] = {}
+    for key, value in pairs:
+        _check_hf_option(uri, key, value, found)
+        found[key] = value
+    return HuggingFaceSource(repo, **found)
+
+
+def _check_hf_option(uri: str, key: str, value: str, found: dict[str, str]) -> None:
+    if key not in _HF_KEYS:
+        from difflib import get_close_matches
+
+        close = get_close_matches(key, _HF_KEYS, n=1, cutoff=0.4)
+        meant = f"Did you mean {close[0]!r}? " if close else ""
+        raise InvalidRequestError(
+            f"{uri!r} has the unknown option {key!r}.",
+            hint=f"{meant}The options are {', '.join(_HF_KEYS)}.",
+        )
+    if key in found:
+        raise InvalidRequestError(f"{uri!r} gives {key!r} twice.", hint="Give it once.")
+    if not value:
+        raise InvalidRequestError(
+            f"{uri!r} gives no value for {key!r}.", hint=f"Write {key}=VALUE, or leave it out."
+        )

@@ -1,0 +1,254 @@
+"""`Data`: a file, a folder or a URI that is to be where the function runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from kinetic_payload import references
+from kinetic_payload.errors import DataError, InvalidRequestError
+from kinetic_payload.references import DataKind, DataRef
+
+_SCHEME: Final = "://"
+
+
+class Data:
+    """Data that the function finds as a plain path where it runs.
+
+    Pass it as an argument, anywhere inside one, or in `volumes`. The function gets a path.
+
+    *path* is a local file or folder, `gs://bucket/object`, `gs://bucket/folder/` (the slash at the end
+    makes it a folder) or `hf://[organisation/]name[?config_name=…&split=…&revision=…]`. With *fuse*
+    the data is mounted and read on demand instead of copied. *hf_trust_remote_code* lets a data set
+    of the Hub run its own loading code.
+
+    Making a `Data` reads nothing. Inside a job it does not even look at the working directory.
+
+    Raises:
+        InvalidRequestError: *path* cannot be right, or the options do not go together.
+    """
+
+    __slots__ = ("_fuse", "_given", "_path", "_trusts")
+
+    def __init__(self, path: str, fuse: bool = False, hf_trust_remote_code: bool = False) -> None:
+        given = _text(path)
+        self._given = given
+        self._fuse = bool(fuse)
+        self._trusts = bool(hf_trust_remote_code)
+        self._path = given
+        if not references.inside_job():
+            self._path = _resolved(given)
+            self._refuse_contradictions()
+
+    def _refuse_contradictions(self) -> None:
+        if self._trusts and not self.is_hf:
+            raise InvalidRequestError(
+                f"hf_trust_remote_code is for hf:// data; {self._given!r} is not.",
+                hint="Leave hf_trust_remote_code out.",
+            )
+        if self._fuse and self.is_hf:
+            raise InvalidRequestError(
+                f"{self._given!r} cannot be mounted: a data set of the Hub is downloaded.",
+                hint="Leave fuse=True out.",
+            )
+        if self._fuse and "," in self._path:
+            raise InvalidRequestError(
+                f"{self._given!r} cannot be mounted: mount options are split at every comma.",
+                hint="Leave fuse=True out, or use a path without commas.",
+            )
+
+    @property
+    def path(self) -> str:
+        """The absolute local path, or the URI."""
+        return self._path
+
+    @property
+    def fuse(self) -> bool:
+        """Whether it is mounted and read on demand instead of copied."""
+        return self._fuse
+
+    @property
+    def hf_trust_remote_code(self) -> bool:
+        """Whether a data set of the Hub may run its own loading code."""
+        return self._trusts
+
+    @property
+    def is_gcs(self) -> bool:
+        """Whether it lies in a bucket."""
+        return self._path.startswith("gs://")
+
+    @property
+    def is_hf(self) -> bool:
+        """Whether it is a data set of the Hugging Face Hub."""
+        return self._path.startswith("hf://")
+
+    @property
+    def is_dir(self) -> bool:
+        """Whether it is a folder: by looking for a local path, by the slash at the end for `gs://`."""
+        if self.is_gcs:
+            return self._path.endswith("/")
+        return self.is_hf or Path(self._path).is_dir()
+
+    def content_hash(self) -> str:
+        """Return the SHA-256 of all file contents in deterministic order.
+
+        Each file is hashed by itself (relative path and contents), on all cores; the digests are
+        combined in sorted order, behind `dir:` or `file:`. Links to folders are not followed, links
+        to files are read.
+
+        Raises:
+            DataError: It is not local, not there, or cannot be read.
+        """
+        from kinetic_payload.digests import content_hash
+
+        if self.is_gcs or self.is_hf:
+            raise DataError(
+                f"{self!r} is not on this machine, so its contents cannot be hashed here.",
+                hint="Only local data has a content_hash().",
+            )
+        self.check()
+        return content_hash(Path(self._path))
+
+    def check(self) -> None:
+        """Look whether local data is there and can be read; called when a job is submitted.
+
+        Raises:
+            DataError: It is not; the message names what lies near.
+        """
+        if self.is_gcs or self.is_hf:
+            return
+        path = Path(self._path)
+        if not path.exists():
+            raise DataError(f"{self!r} does not exist: {_seen(path)}", hint=_near(path))
+        if not (path.is_file() or path.is_dir()):
+            raise DataError(
+                f"{self!r} is neither a file nor a folder.",
+                hint="Sockets, pipes and devices cannot be shipped.",
+            )
+        if not os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK):
+            raise DataError(
+                f"{self!r} cannot be read: permission denied.",
+                hint=f"Allow yourself to read it: chmod -R u+rX {path}",
+            )
+
+    def __fspath__(self) -> str:
+        if references.inside_job():
+            raise DataError(
+                f"{self!r} was not shipped with this call, so it has no path here.",
+                hint="Pass it as an argument or in volumes, and use the path that arrives.",
+            )
+        if self.is_gcs or self.is_hf:
+            raise DataError(
+                f"{self!r} has no path on this machine.",
+                hint="Pass it to a function that Kinetic runs; there it is a path.",
+            )
+        return self._path
+
+    def __repr__(self) -> str:
+        options = ", fuse=True" * self._fuse + ", hf_trust_remote_code=True" * self._trusts
+        return f"{type(self).__name__}({self._given!r}{options})"
+
+    def __copy__(self) -> Data:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Data:
+        # What user code copies while a call is pickled must stay a Data that pickle can meet.
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        collect = references.collecting.get()
+        if collect is not None:
+            return references.data_path, (collect(self),)
+        return super().__reduce_ex__(protocol)
+
+
+def to_ref(data: Data, key: str, *, digest: str | None = None, mount: str | None = None) -> DataRef:
+    """Return what replaces *data* in a payload; *digest* is that of its uploaded tree."""
+    kind: DataKind = "gcs" if data.is_gcs else "hf" if data.is_hf else "local"
+    return DataRef(
+        key=key,
+        kind=kind,
+        source=data.path if kind != "local" else data._given,
+        is_dir=data.is_dir,
+        name=_name(data),
+        digest=digest,
+        mount=mount,
+        fuse=data.fuse,
+        trust_remote_code=data.hf_trust_remote_code,
+    )
+
+
+def _name(data: Data) -> str:
+    if data.is_hf:
+        return data.path.removeprefix("hf://").partition("?")[0].rpartition("/")[2]
+    if data.is_gcs:
+        return data.path.rstrip("/").rpartition("/")[2]
+    name = os.path.basename(data.path)  # noqa: PTH119 - Path would hide a name of '..'
+    return name if name not in {"", ".", ".."} else Path(data.path).resolve().name or "data"
+
+
+def _text(path: object) -> str:
+    if isinstance(path, Data):
+        return path._given
+    if isinstance(path, os.PathLike):
+        path = os.fspath(path)
+    if not isinstance(path, str):
+        raise InvalidRequestError(
+            f"Data needs a path or a URI, not {path!r}.",
+            hint="Write Data('./folder/'), Data('gs://bucket/object') or Data('hf://name').",
+        )
+    if not path or path.isspace() or "\0" in path:
+        raise InvalidRequestError(
+            f"Data needs a path or a URI; {path!r} is none.",
+            hint="Data('.') is the working directory.",
+        )
+    return path
+
+
+def _resolved(given: str) -> str:
+    from kinetic_payload.sources import parse_gcs, parse_hf
+
+    if given.startswith("gs://"):
+        parse_gcs(given)
+        return given
+    if given.startswith("hf://"):
+        parse_hf(given)
+        return given
+    scheme, found, _ = given.partition(_SCHEME)
+    if found and scheme.replace("+", "").isalnum():
+        raise InvalidRequestError(
+            f"{given!r}: Data does not know {scheme}://.",
+            hint="It takes local paths, gs:// and hf://.",
+        )
+    try:
+        return str(Path(given).expanduser().absolute())
+    except (RuntimeError, OSError) as error:  # no such user; the working directory is gone
+        raise InvalidRequestError(
+            f"{given!r} cannot be made an absolute path: {error}.", hint="Write an absolute path."
+        ) from error
+
+
+def _seen(path: Path) -> str:
+    parent = path.parent
+    while not parent.exists() and parent != parent.parent:
+        path, parent = parent, parent.parent
+    if path.is_symlink():
+        return f"{path} is a link to nothing."
+    return f"there is no {path.name!r} in {parent}."
+
+
+def _near(path: Path) -> str:
+    from difflib import get_close_matches
+
+    parent = path.parent
+    while not parent.exists() and parent != parent.parent:
+        path, parent = parent, parent.parent
+    try:
+        names = sorted(os.listdir(parent))  # noqa: PTH208 - names are what is compared
+    except OSError:
+        return "Check the path."
+    close = get_close_matches(path.name, names, n=3, cutoff=0.5)
+    if close:
+        return f"Did you mean {' or '.join(repr(str(parent / name)) for name in close)}?"
+    return "Relative paths begin at the working directory of the process that made the Data."

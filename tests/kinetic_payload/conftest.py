@@ -1,0 +1,167 @@
+"""A project whose calls are shipped to another process that has its snapshot and nothing else."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+# Beside the client's scripts: packs a call as a submit does, and collects it as a handle does.
+SHIPPING = '''
+import os, pickle, shutil, subprocess, sys
+from pathlib import Path
+from types import SimpleNamespace
+
+from kinetic_payload import calls, references
+from kinetic_payload.references import DataRef
+
+ROOT = Path(os.environ["TEST_ROOT"])
+WORKSPACE = Path(os.environ["TEST_WORKSPACE"])
+IGNORED = os.environ["TEST_IGNORED"].split()
+
+
+class Data:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce_ex__(self, protocol):
+        collect = references.collecting.get()
+        if collect is not None:
+            return references.data_path, (collect(self),)
+        return super().__reduce_ex__(protocol)
+
+
+def ships(path):
+    relative = Path(path).relative_to(ROOT)
+    return not any(part in IGNORED for part in relative.parts)
+
+
+def dump(function, *args, volumes=None, **kwargs):
+    plan = SimpleNamespace(
+        root=ROOT,
+        paths=tuple(os.environ["TEST_PATHS"].split(":")),
+        cwd="",
+        main=os.environ["TEST_MAIN"] or None,
+        kind=os.environ["TEST_KIND"],
+    )
+    return calls.dump_call(
+        function, args, kwargs, plan=plan, ships=ships, data_type=Data, volumes=volumes
+    )
+
+
+def write(dumped, path):
+    refs = [
+        DataRef(key=found.key, kind="local", source=found.value.path, is_dir=True,
+                name="data", mount=found.mount)
+        for found in dumped.data
+    ]
+    with open(path, "wb") as stream:
+        return dumped.write(stream, refs=refs, context_digest=None, kinetic_version="0")
+
+
+def ship(function, *args, **kwargs):
+    """Run the call in another process, which cannot see the project itself."""
+    write(dump(function, *args, **kwargs), WORKSPACE / "payload.pkl")
+    snapshot = WORKSPACE / "project"
+    if not snapshot.exists():
+        shutil.copytree(ROOT, snapshot, ignore=shutil.ignore_patterns(*IGNORED, "__pycache__"))
+    hidden = ROOT.with_name(ROOT.name + "-hidden")
+    ROOT.rename(hidden)
+    try:
+        worker = os.environ["TEST_WORKER"]
+        subprocess.run([sys.executable, worker, WORKSPACE], check=True, cwd=WORKSPACE,
+                       env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"})
+    finally:
+        hidden.rename(ROOT)
+    with open(WORKSPACE / "value.pkl", "rb") as stream:
+        ended, value = pickle.load(stream)
+    if ended == "raised":
+        raise value
+    return value
+'''
+
+# What the runner's child does, in short.
+WORKER = """
+import os, sys
+from pathlib import Path
+
+from kinetic_payload import calls, mainmodule, references
+
+folder = Path(sys.argv[1])
+project = folder / "project"
+with open(folder / "payload.pkl", "rb") as stream:
+    header = calls.read_header(stream)
+    assert "cloudpickle" not in sys.modules
+    sys.path[:1] = [str(project / path) for path in header.paths]
+    os.chdir(project / header.cwd)
+    mainmodule.rebuild(header, project)
+    references.place({ref.key: f"/data/{ref.key}" for ref in header.data})
+    call = calls.load_call(stream, header)
+try:
+    outcome = "returned", call.function(*call.args, **call.kwargs)
+except BaseException as error:
+    outcome = "raised", error
+with open(folder / "value.pkl", "wb") as stream:
+    calls.dump_value(outcome, stream)
+"""
+
+
+class Project:
+    """A user's project, and the machine that submits its calls."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "project"
+        self.outside = folder / "outside"
+        self._folder = folder
+        for path in (self.root, self.outside, folder / "machine", folder / "workspace"):
+            path.mkdir()
+        self.write("../machine/shipping.py", SHIPPING)
+        self.write("../machine/worker/worker.py", WORKER)
+
+    def write(self, path: str, text: str) -> Path:
+        """Write a file of the project."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text))
+        return file
+
+    def run(
+        self,
+        *command: str,
+        paths: str = "",
+        ignored: str = "",
+        on_path: tuple[Path, ...] = (),
+        main: str | None = None,
+        kind: str = "script",
+        python: str = sys.executable,
+    ) -> str:
+        """Run Python with *command* in the project and return its output, without the line's end.
+
+        *paths* are the entries of `sys.path` below the root, as `roots` would find them.
+        """
+        machine = self._folder / "machine"
+        entries = [self.root / path for path in paths.split(":")] + [machine, *on_path]
+        env = os.environ | {  # noqa: TID251 - what the child inherits
+            "PYTHONPATH": os.pathsep.join(str(entry) for entry in entries),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "TEST_ROOT": str(self.root),
+            "TEST_WORKSPACE": str(self._folder / "workspace"),
+            "TEST_WORKER": str(machine / "worker" / "worker.py"),
+            "TEST_PATHS": paths,
+            "TEST_IGNORED": ignored,
+            "TEST_MAIN": main if main is not None else next(iter(command)),
+            "TEST_KIND": kind,
+        }
+        done = subprocess.run(
+            [python, *command], cwd=self.root, env=env, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.rstrip("\n")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Return an empty project."""
+    return Project(tmp_path)

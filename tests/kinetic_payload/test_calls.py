@@ -1,0 +1,623 @@
+import io
+import json
+
+import pytest
+
+from kinetic_payload.calls import CallHeader, load_call, read_header
+from kinetic_payload.errors import FutureRecordError, RecordError
+from kinetic_payload.references import DataRef
+
+# Each module below is a user's; `ship` runs the call in a process that has only the snapshot.
+
+DECORATING = """
+    import functools
+
+    def remote(function):
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            raise RuntimeError("this would submit a job")
+        return wrapper
+
+    class Remote:
+        def __init__(self, function):
+            functools.update_wrapper(self, function)
+        def __call__(self, *args):
+            return "remote", self.__wrapped__(*args)
+        def __get__(self, instance, owner):
+            return self if instance is None else functools.partial(self, instance)
+"""
+LOCKED = """
+    import threading
+    LOCK = threading.Lock()
+    TABLE = bytes(50_000_000)
+"""
+
+
+def test_a_plain_function_of_the_project_is_imported_there(project):
+    project.write("train.py", LOCKED + "    def main(x):\n        return x + 1, __file__\n")
+    project.write(
+        "run.py",
+        """
+        from shipping import dump, ship
+        import train
+        value, file = ship(train.main, 1)
+        print(value, file.endswith("workspace/project/train.py"), dump(train.main, 1).size < 100)
+        """,
+    )
+
+    assert project.run("run.py") == "2 True True"
+
+
+def test_the_inner_function_of_a_decorated_one_is_found_behind_its_wrapper(project):
+    project.write("decorating.py", DECORATING)
+    project.write(
+        "train.py",
+        LOCKED
+        + """
+    from decorating import Remote, remote
+    @remote
+    def wrapped(x):
+        return x + 1
+    @Remote
+    @remote
+    def twice(x):
+        return x + 2
+    @Remote
+    def held(x):
+        return x + 3
+    """,
+    )
+    project.write(
+        "run.py",
+        """
+        from shipping import dump, ship
+        import train
+        print(ship(train.wrapped.__wrapped__, 1))
+        print(ship(train.twice.__wrapped__.__wrapped__, 1))
+        print(ship(train.held.__wrapped__, 1), ship(train.held, 1))
+        print(dump(train.wrapped.__wrapped__).size < 200)
+        """,
+    )
+
+    assert project.run("run.py") == "2\n3\n4 ('remote', 4)\nTrue"
+
+
+def test_a_decorator_that_does_nothing_in_a_job_leads_to_the_same_function(project):
+    project.write(
+        "decorating.py",
+        """
+        import functools, os
+        def remote(function):
+            if "client" not in os.environ:
+                return function
+            @functools.wraps(function)
+            def wrapper(*args):
+                raise RuntimeError
+            return wrapper
+        def timed(function):
+            @functools.wraps(function)
+            def wrapper(*args):
+                return "timed", function(*args)
+            return wrapper
+        """,
+    )
+    project.write(
+        "train.py",
+        """
+        from decorating import remote, timed
+        @remote
+        @timed
+        def main(x):
+            return x
+        """,
+    )
+    project.write(
+        "run.py",
+        """
+        import os
+        os.environ["client"] = "1"
+        import train
+        from shipping import ship
+        del os.environ["client"]
+        print(ship(train.main.__wrapped__, 1), ship(train.main.__wrapped__.__wrapped__, 1))
+        """,
+    )
+
+    assert project.run("run.py") == "('timed', 1) 1"
+
+
+def test_methods_of_project_classes_are_found_by_name(project):
+    project.write("decorating.py", DECORATING)
+    project.write(
+        "train.py",
+        LOCKED
+        + """
+    from decorating import Remote
+    class Trainer:
+        rate = 2
+        def __init__(self, x):
+            self.x = x
+        def plain(self, y):
+            return self.x + y
+        @Remote
+        def decorated(self, y):
+            return self.x * y
+        @classmethod
+        def made(cls, y):
+            return cls.rate * y
+        @staticmethod
+        def alone(y):
+            return -y
+        class Inner:
+            def deep(self):
+                return "deep"
+    class Child(Trainer):
+        rate = 5
+    """,
+    )
+    project.write(
+        "run.py",
+        """
+        from shipping import dump, ship
+        from train import *
+        trainer = Trainer(3)
+        print(ship(trainer.plain, 4), ship(Trainer.decorated.__wrapped__, trainer, 4))
+        print(ship(Trainer.made, 4), ship(Child.made, 4), ship(Trainer.alone, 4))
+        print(ship(Trainer.Inner.deep, Trainer.Inner()), ship(Child.plain, Child(1), 1))
+        print(dump(Child.made, 1).size < 100)
+        """,
+    )
+
+    assert project.run("run.py") == "7 12\n8 20 -4\ndeep 2\nTrue"
+
+
+def test_src_layout_packages_and_namespace_packages_go_by_reference(project):
+    project.write("src/pkg/__init__.py", LOCKED)
+    project.write("src/pkg/deep/__init__.py", "")
+    project.write(
+        "src/pkg/deep/mod.py",
+        """
+        from .. import TABLE
+        from ns.part import NAME
+        def main():
+            from . import mod
+            return len(TABLE), NAME, mod.main is main
+        """,
+    )
+    project.write("ns/part.py", "NAME = 'part'\ndef main(): return NAME")
+    project.write(
+        "run.py",
+        """
+        from shipping import dump, ship
+        from pkg.deep import mod
+        import ns, ns.part
+        print(ship(mod.main), ship(ns.part.main), ship(getattr, ns, "__name__"))
+        print(dump(mod.main).size < 100)
+        """,
+    )
+
+    assert project.run("run.py", paths=":src") == "(50000000, 'part', True) part ns\nTrue"
+
+
+def test_a_nested_function_travels_as_code_and_uses_the_module_that_is_there(project):
+    project.write(
+        "train.py",
+        LOCKED
+        + """
+    import functools
+    counter = [0]
+    def make(scale):
+        def inner(x, *, y=1):
+            with LOCK:
+                counter[0] += 1
+            return x * scale + y, len(TABLE), counter[0]
+        return inner
+    square = lambda x: (x * x, LOCK.locked(), len(TABLE))
+    def hiding(function):
+        def wrapper(x):
+            return "hidden", function(x)
+        return wrapper
+    @hiding
+    def hidden(x):
+        return len(TABLE) + x
+    def factory():
+        class Local:
+            def size(self):
+                return len(TABLE)
+        return Local()
+    """,
+    )
+    project.write(
+        "run.py",
+        """
+        from shipping import dump, ship
+        import train
+        print(ship(train.make(3), 2), ship(train.square, 4), ship(train.hidden, 1))
+        print(ship(train.factory().size))
+        print(dump(train.make(3), 2).size < 2000)
+        """,
+    )
+
+    assert project.run("run.py") == (
+        "(7, 50000000, 1) (16, False, 50000000) ('hidden', 50000001)\n50000000\nTrue"
+    )
+
+
+def test_a_file_that_was_loaded_under_another_name_goes_by_value(project):
+    project.write(
+        "odd-name.py", "BASE = 40\ndef main(x):\n    return BASE + x\nclass C:\n    v = 1"
+    )
+    project.write(
+        "run.py",
+        """
+        import importlib.util, sys
+        from shipping import ship
+        for name, registered in (("other", True), ("third", False)):
+            spec = importlib.util.spec_from_file_location(name, "odd-name.py")
+            module = importlib.util.module_from_spec(spec)
+            if registered:
+                sys.modules[name] = module
+            spec.loader.exec_module(module)
+            print(ship(module.main, 2), type(ship(lambda m: m(), module.C)) is module.C)
+        """,
+    )
+
+    assert project.run("run.py") == "42 True\n42 True"
+
+
+def test_a_folder_on_the_path_outside_the_root_goes_by_value(project):
+    project.write(
+        "../outside/sibling.py",
+        LOCKED
+        + """
+    import helper
+    from helper import doubled
+    BASE = 10
+    class Thing:
+        def __init__(self, x):
+            self.x = x
+        def grown(self):
+            return Thing(self.x + BASE)
+    def main(x):
+        return doubled(x) + helper.tripled(x) + BASE
+    def counted():
+        global BASE
+        BASE += 1
+        return BASE
+    """,
+    )
+    project.write(
+        "../outside/helper.py",
+        """
+        import threading
+        lock = threading.Lock()
+        FACTOR = 3
+        def doubled(x):
+            return 2 * x
+        def tripled(x):
+            return FACTOR * x
+        """,
+    )
+    project.write(
+        "train.py",
+        """
+        import sibling
+        from sibling import Thing
+        def main(x):
+            return sibling.main(x), Thing(x).grown().x
+        """,
+    )
+    project.write(
+        "run.py",
+        """
+        from shipping import dump, ship
+        import sibling
+        from sibling import Thing
+        def main(x):
+            lock = None
+            return sibling.main(x), sibling.counted(), sibling.BASE, Thing(x)
+        value = ship(main, 1)
+        print(value[:3], type(value[3]) is Thing)
+        print(ship(sibling.main, 1), ship(Thing(1).grown).x, dump(main, 1).size < 5000)
+        def absent():
+            return getattr(sibling, "TABLE")
+        try:
+            ship(absent)
+        except AttributeError as error:
+            print(str(error)[:60])
+        """,
+    )
+
+    assert project.run("run.py", on_path=(project.outside,)) == (
+        "(15, 11, 11) True\n15 11 True\n"
+        "Of module 'sibling', which lies outside the project, only wh"
+    )
+
+
+def test_an_ignored_module_goes_by_value(project):
+    project.write("secret/__init__.py", "")
+    project.write("secret/mod.py", "def main(): return 'by value'")
+    project.write(
+        "run.py", "from shipping import ship\nimport secret.mod\nprint(ship(secret.mod.main))"
+    )
+
+    assert project.run("run.py", ignored="secret") == "by value"
+
+
+def test_installed_packages_never_go_by_value_not_even_from_a_venv_in_the_project(project):
+    site = ".venv/lib/python3/site-packages"
+    project.write(f"{site}/third.py", LOCKED + "    def main(): return 1\n    class C: pass")
+    project.write("../outside/target.py", LOCKED + "    def main(): return 1")
+    project.write("../outside/target-1.dist-info/RECORD", "")
+    project.write(
+        "run.py",
+        """
+        import json.decoder, collections, numpy
+        from shipping import dump
+        import target, third
+        for thing in (third.main, third.C, third, target.main, json.decoder, json.JSONDecoder.decode,
+                      collections.OrderedDict, numpy, numpy.linalg.norm, numpy.float32):
+            assert dump(thing).size < 120, thing
+        def uses_them():
+            return third.main(), target.main(), numpy.zeros(3)
+        print(dump(uses_them).size < 1500)
+        """,
+    )
+    paths = (project.root / site, project.outside)
+
+    assert project.run("run.py", on_path=paths, ignored=".venv") == "True"
+
+
+def test_a_package_that_an_import_hook_found_is_on_the_path_there(project):
+    # What an editable install of setuptools does for a flat layout.
+    project.write("libs/tool/mypkg/__init__.py", LOCKED)
+    project.write(
+        "libs/tool/mypkg/mod.py", "from mypkg import TABLE\ndef main(): return len(TABLE)"
+    )
+    project.write("libs/tool/json.py", "raise ImportError('shadowed the standard library')")
+    project.write(
+        "run.py",
+        """
+        import importlib.util, os, sys
+        class Hook:
+            def find_spec(self, name, path=None, target=None):
+                if name == "mypkg":
+                    return importlib.util.spec_from_file_location(
+                        name, os.path.abspath("libs/tool/mypkg/__init__.py"),
+                        submodule_search_locations=[os.path.abspath("libs/tool/mypkg")])
+        sys.meta_path.append(Hook())
+        from shipping import dump, ship
+        import mypkg.mod
+        print(ship(mypkg.mod.main), dump(mypkg.mod.main).size < 100)
+        """,
+    )
+
+    assert project.run("run.py") == "50000000 True"
+
+
+def test_main_travels_by_value_and_its_classes_come_home(project):
+    project.write(
+        "run.py",
+        """
+        import dataclasses, enum, functools, typing
+        from shipping import ship
+
+        class Colour(enum.Enum):
+            RED = 1
+
+        @dataclasses.dataclass(frozen=True, slots=True)
+        class Config:
+            rate: float
+            colour: Colour = Colour.RED
+            def doubled(self):
+                return dataclasses.replace(self, rate=self.rate * FACTOR)
+            class Inner:
+                pass
+
+        class Wrong(ValueError):
+            def __init__(self, config, *, code):
+                super().__init__(config)
+                self.code = code
+            def __reduce__(self):
+                return functools.partial(Wrong, code=self.code), self.args
+
+        class Point(typing.NamedTuple):
+            x: int
+
+        UserId = typing.NewType("UserId", int)
+        T = typing.TypeVar("T")
+        P = typing.ParamSpec("P")
+        FACTOR = 2
+        calls = []
+
+        @functools.lru_cache(maxsize=7)
+        def cached(x: UserId) -> int:
+            calls.append(x)
+            return x + 1
+
+        def typed(x: T, y: typing.Callable[P, int] = len) -> T:
+            return x
+
+        def main(config, point):
+            assert config.colour is Colour.RED and isinstance(point, Point)
+            cached(1), cached(1)
+            assert len(calls) == 1 and cached.cache_parameters()["maxsize"] == 7
+            return config.doubled(), Colour.RED, Point(typed(point.x)), Config.Inner()
+
+        def failing(config):
+            raise Wrong(config, code=5)
+
+        if __name__ == "__main__":
+            before = vars(Config)["doubled"]
+            config, colour, point, inner = ship(main, Config(1.5), Point(3))
+            print(config == Config(3.0), type(config) is Config, colour is Colour.RED)
+            print(type(point) is Point, type(inner) is Config.Inner)
+            print(vars(Config)["doubled"] is before)
+            try:
+                ship(failing, Config(1.0))
+            except Wrong as error:
+                print(type(error) is Wrong, error.code, type(error.args[0]) is Config)
+        """,
+    )
+
+    assert project.run("run.py") == "True True True\nTrue True\nTrue\nTrue 5 True"
+
+
+def test_python_m_keeps_relative_imports_working(project):
+    project.write("pkg/__init__.py", "")
+    project.write("pkg/other.py", "def name(): return __name__")
+    project.write(
+        "pkg/mod.py",
+        """
+        from shipping import ship
+        from . import other
+        class C: pass
+        def main(c):
+            from .other import name
+            import sys
+            assert isinstance(c, C)
+            return name(), other.name(), __name__, __package__, sys.modules["__main__"].__spec__.name
+        if __name__ == "__main__":
+            print(*ship(main, C()))
+        """,
+    )
+
+    assert (
+        project.run("-m", "pkg.mod", main="pkg/mod.py", kind="module")
+        == "pkg.other pkg.other __main__ pkg pkg.mod"
+    )
+
+
+def test_code_without_a_file_travels_by_value(project):
+    code = """
+import sys
+from shipping import ship
+def helper(x):
+    return x + 1
+class C:
+    def go(self):
+        return helper(1)
+def main():
+    return C().go(), hasattr(sys.modules["__main__"], "__file__"), C()
+value, has_file, c = ship(main)
+print(value, has_file, type(c) is C)
+"""
+    assert project.run("-c", code, main="", kind="interactive") == "2 False True"
+
+
+def test_code_by_value_names_its_source_in_the_snapshot(project):
+    project.write(
+        "run.py",
+        """
+        import traceback
+        from shipping import ship
+        def main():
+            def inner():
+                return traceback.extract_stack()[-1]
+            return main.__code__.co_filename, inner().filename, inner().line, __file__
+        print(*{str(part).partition("workspace/")[2] or part for part in ship(main)[:2]}, sep="\\n")
+        print(ship(main)[2])
+        print(ship(main)[3].partition("workspace/")[2])
+        """,
+    )
+
+    assert project.run("run.py") == (
+        "project/run.py\nreturn traceback.extract_stack()[-1]\nproject/run.py"
+    )
+
+
+def test_a_module_level_lock_of_main_that_is_not_used_does_not_travel(project):
+    project.write(
+        "run.py",
+        LOCKED
+        + """
+    from shipping import dump, ship
+    def main(x):
+        return x
+    print(ship(main, 1), dump(main, 1).size < 2000)
+    """,
+    )
+
+    assert project.run("run.py") == "1 True"
+
+
+def test_the_payload_is_the_header_line_and_then_the_pickle(project):
+    project.write(
+        "run.py",
+        """
+        import hashlib, os
+        from shipping import *
+        def main(): pass
+        dumped = dump(main, 1)
+        digest = write(dumped, "out.pkl")
+        whole = open("out.pkl", "rb").read()
+        assert digest == hashlib.sha256(whole).hexdigest()
+        assert whole == dumped.encode(refs=[], context_digest=None, kinetic_version="0")
+        assert whole.split(b"\\n", 1)[1] == dumped.pickle and len(dumped.pickle) == dumped.size
+        print(whole.split(b"\\n", 1)[0].decode())
+        """,
+    )
+
+    header = json.loads(project.run("run.py"))
+
+    assert header["function"] == "main"
+    assert header["module"] == "__main__"
+    assert header["main"] == "run.py"
+    assert header["format"] == 1
+
+
+def a_header(**changes: object) -> CallHeader:
+    values: dict[str, object] = {
+        "python": "3.11.7",
+        "cloudpickle": "3.1.1",
+        "kinetic": "0.1.0",
+        "function": "main",
+        "module": "train",
+        "context_digest": "ab",
+        "paths": ("", "src"),
+        "cwd": "",
+        "main": "new\nline.py",
+        "main_kind": "script",
+        "data": (DataRef(key="d0", kind="local", source="x", is_dir=True, name="x"),),
+    }
+    return CallHeader(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_a_header_survives_its_encoding_on_one_line() -> None:
+    line = a_header().encode()
+
+    assert b"\n" not in line
+    assert CallHeader.decode(line) == a_header()
+
+
+def test_unknown_keys_of_a_header_are_ignored() -> None:
+    values = json.loads(a_header().encode()) | {"colour": "red"}
+    values["data"][0]["colour"] = "red"
+
+    assert CallHeader.decode(json.dumps(values).encode()) == a_header()
+
+
+def test_a_header_of_a_newer_format_is_told_apart_before_anything_is_unpickled() -> None:
+    stream = io.BytesIO(a_header(format=99).encode() + b"\n not a pickle")
+
+    with pytest.raises(FutureRecordError, match="format 99"):
+        read_header(stream)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"{}", b"{}\n", b"[]\n", b"\x80\x05\n", b'{"format": "x"}\n', b'{"format": 1}\n', b"1\n"],
+)
+def test_what_is_no_payload_is_refused(payload: bytes) -> None:
+    with pytest.raises(RecordError):
+        read_header(io.BytesIO(payload))
+
+
+def test_a_plain_call_loads_from_behind_its_header() -> None:
+    import pickle
+
+    stream = io.BytesIO(a_header().encode() + b"\n" + pickle.dumps((max, (1, 2), {})))
+
+    call = load_call(stream, read_header(stream))
+
+    assert call.function(*call.args) == 2
