@@ -1,0 +1,68 @@
+"""What `container_image` means: the default, a mode by name, or an image's address."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from kinetic.errors import InvalidRequestError
+
+ImageMode = Literal["default", "bundled", "prebuilt", "custom"]
+
+_KEYWORDS: Final = ("bundled", "prebuilt")
+# [host[:port]/]path[:tag][@digest], as registries have it.
+_ADDRESS: Final = re.compile(
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d+)?/)?"
+    r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
+    r"(?:@sha256:[0-9a-f]{64})?"
+)
+
+
+@dataclass(frozen=True)
+class ContainerImage:
+    """In which environment the function runs."""
+
+    mode: ImageMode
+    """`default` is bundled on a cluster, and on this machine the interpreter that submits."""
+    uri: str | None = None
+    """The address, where the mode is `custom`."""
+
+
+def parse_container_image(text: object) -> ContainerImage:
+    """Parse the argument `container_image`.
+
+    Raises:
+        InvalidRequestError: It is a typo of a mode, or no address of an image.
+    """
+    if text is None:
+        return ContainerImage("default")
+    if text == "bundled":
+        return ContainerImage("bundled")
+    if text == "prebuilt":
+        return ContainerImage("prebuilt")
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidRequestError(f"container_image={text!r} names no image.", hint=_HINT)
+    if not any(mark in text for mark in "/:@."):
+        near = difflib.get_close_matches(text.strip().lower(), _KEYWORDS, n=1, cutoff=0.6)
+        if near:
+            raise InvalidRequestError(
+                f"container_image={text!r} is not a mode.", hint=f"Did you mean {near[0]!r}?"
+            )
+        raise InvalidRequestError(
+            f"container_image={text!r} is neither a mode nor the address of an image.",
+            hint=f"For an image of Docker Hub write its tag, too: '{text.strip()}:latest'. {_HINT}",
+        )
+    if not _ADDRESS.fullmatch(text):
+        raise InvalidRequestError(
+            f"container_image={text!r} is not the address of an image.", hint=_HINT
+        )
+    return ContainerImage("custom", text)
+
+
+_HINT: Final = (
+    "Use None, 'bundled', 'prebuilt', or an address such as "
+    "'us-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG'."
+)
