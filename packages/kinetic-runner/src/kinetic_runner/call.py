@@ -1,0 +1,131 @@
+"""Call the user's function and say how that ended."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from kinetic_payload.errors import KineticError
+from kinetic_payload.layout import EXIT_TERMINATED
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The function returned, or ended with `SystemExit(0)`, which returns None."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The function raised an exception that left it."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class Exited:
+    """The function ended with `SystemExit` and another code than 0."""
+
+    error: SystemExit
+
+    @property
+    def message(self) -> str:
+        """What was exited with."""
+        code = self.error.code
+        if isinstance(code, int):
+            return f"The function called sys.exit({code})."
+        return f"The function called sys.exit: {code!s}"
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The function ended because it was told to, by SIGTERM."""
+
+    error: BaseException
+
+
+Ending = Returned | Raised | Exited | Stopped
+
+
+class Terminated(SystemExit):
+    """Raised in the main thread by SIGTERM, so that `finally` blocks run during the grace."""
+
+    def __init__(self) -> None:
+        super().__init__(EXIT_TERMINATED)
+
+    def __str__(self) -> str:
+        return "Stopped by SIGTERM."
+
+
+class AwaitableResultError(KineticError, TypeError):
+    """The function returned something that still has to be awaited."""
+
+
+class Stopping:
+    """Whether this process was told to stop, and what the first SIGTERM does."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._raises = True
+
+    @classmethod
+    def install(cls) -> Stopping:
+        """Handle SIGTERM from now on, until user code sets a handler of its own."""
+        stopping = cls()
+        signal.signal(signal.SIGTERM, stopping)
+        return stopping
+
+    def __call__(self, _signum: int, _frame: FrameType | None) -> None:
+        """Handle the signal. Only the first raises: clean-up must not be interrupted again."""
+        first, self.asked = not self.asked, True
+        if first and self._raises:
+            raise Terminated
+
+    def only_note(self) -> None:
+        """From now on a signal is remembered and interrupts nothing: what ended gets reported.
+
+        A handler of the user's is replaced: it has had its time.
+        """
+        self._raises = False
+        signal.signal(signal.SIGTERM, self)
+
+
+def invoke(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    stopping: Stopping,
+) -> Ending:
+    """Call *function* and return how it ended; nothing it raises passes."""
+    try:
+        value = function(*args, **kwargs)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the answer
+        return ending_of(error, stopped=stopping.asked)
+    if hasattr(type(value), "__await__"):
+        return Raised(_never_awaited(value))
+    return Returned(value)
+
+
+def ending_of(error: BaseException, *, stopped: bool) -> Ending:
+    """Decide what it means that *error* left the function."""
+    if stopped or isinstance(error, Terminated):
+        # Also if a handler turned our exception into another one on its way out.
+        return Stopped(error)
+    if isinstance(error, SystemExit):
+        return Returned(None) if error.code in (None, 0) else Exited(error)
+    return Raised(error)
+
+
+def _never_awaited(value: Any) -> AwaitableResultError:
+    kind = type(value).__name__
+    close = getattr(value, "close", None)
+    if kind == "coroutine" and close is not None:
+        close()  # Otherwise Python warns, somewhere else, that it was never awaited.
+    return AwaitableResultError(
+        f"The function returned a {kind}, which still has to be awaited.",
+        hint="Await it inside the function: return asyncio.run(main()).",
+    )

@@ -1,0 +1,246 @@
+"""A private view of the file system, in which folders appear at paths that need not exist.
+
+Linux only: a mount namespace, below a user namespace where we are not root. What is missing is
+mirrored: the deepest folder that exists is covered by a small read-only tmpfs, in which every entry
+of that folder is bound to itself, so nothing is ever written to the machine's own file system.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kinetic_payload.errors import DataError
+
+if TYPE_CHECKING:
+    import ctypes
+
+_CLONE_NEWNS: Final = 0x00020000
+_CLONE_NEWUSER: Final = 0x10000000
+_MS_RDONLY: Final = 0x1
+_MS_REMOUNT: Final = 0x20
+_MS_BIND: Final = 0x1000
+_MS_MOVE: Final = 0x2000
+_MS_REC: Final = 0x4000
+_MS_PRIVATE: Final = 0x40000
+
+_HINT: Final = "Pass the Data as an argument of the function instead of mounting it as a volume."
+
+
+@cache
+def why_not_private() -> str | None:
+    """Return why this system allows no private mounts, or None if it does.
+
+    It is tried out, in a process that is thrown away.
+    """
+    if not sys.platform.startswith("linux"):
+        system = "macOS" if sys.platform == "darwin" else sys.platform
+        return f"{system} has no private mount namespaces"
+    import subprocess
+
+    import kinetic_payload
+
+    code = (
+        "import sys; sys.path[:0] = sys.argv[1:]\nfrom kinetic_runner.mounts import probe\nprobe()"
+    )
+    # Found by path, so that neither `site` nor the user's environment costs or spoils anything.
+    paths = [
+        os.path.dirname(os.path.dirname(os.path.abspath(str(file))))  # noqa: PTH100, PTH120
+        for file in (__file__, kinetic_payload.__file__)
+    ]
+    tried = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, *paths],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if tried.returncode == 0:
+        return None
+    lines = tried.stderr.strip().splitlines()
+    return lines[-1] if lines else f"the attempt ended with status {tried.returncode}"
+
+
+def probe() -> None:
+    """Try private mounts in this process; leave it with a reason on stderr if that fails."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="kinetic-mounts-") as folder:
+        # Removed from outside the namespace's view as well: `folder` is the machine's own.
+        point = Path(f"/kinetic-probe-{os.getpid()}")
+        try:
+            enter({str(point): Path(folder)})
+        except (DataError, OSError) as error:
+            sys.exit(error.message if isinstance(error, DataError) else str(error))
+        if not point.samefile(folder):
+            sys.exit("a folder that was bound does not appear")
+
+
+def enter(binds: Mapping[str, Path]) -> None:
+    """Give this process, and its children, a view in which each path of *binds* is its folder.
+
+    The folders (or files) must exist; what is written to them later is seen. Must be called before
+    threads start: a namespace belongs to a thread until then.
+
+    Raises:
+        DataError: The system does not allow it, or a path cannot be covered.
+    """
+    cwd = Path.cwd()
+    borrowed = _unshare()
+    _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
+    points = [_Point.at(path, source) for path, source in binds.items()]
+    for point in points:
+        if point.exists:
+            _mount(point.source, str(point.path), None, _MS_BIND | _MS_REC)
+    missing: dict[Path, list[_Point]] = {}
+    for point in points:
+        if not point.exists:
+            missing.setdefault(point.anchor, []).append(point)
+    # The deepest first: what covers a folder higher up then binds the finished ones below it.
+    for anchor in sorted(missing, key=lambda folder: len(folder.parts), reverse=True):
+        _cover(anchor, missing[anchor])
+    os.chdir(cwd)
+    if borrowed:
+        _drop_capabilities()
+
+
+@dataclass(frozen=True)
+class _Point:
+    """One path to cover, with symbolic links on the way to it followed."""
+
+    source: str
+    path: Path
+    is_dir: bool
+    exists: bool
+    """Something of the same kind is there and can simply be mounted over."""
+
+    @classmethod
+    def at(cls, path: str, source: Path) -> _Point:
+        target = Path(os.path.realpath(path))
+        is_dir = source.is_dir()
+        same = target.is_dir() if is_dir else target.exists() and not target.is_dir()
+        return cls(os.path.realpath(source), target, is_dir, same)
+
+    @property
+    def anchor(self) -> Path:
+        """The deepest folder on the way that exists."""
+        return next(parent for parent in self.path.parents if parent.is_dir())
+
+
+def _cover(anchor: Path, points: Sequence[_Point]) -> None:
+    """Cover *anchor* with a mirror of itself that also holds *points*."""
+    mode = f"mode={stat.S_IMODE(anchor.stat().st_mode):o}"
+    if anchor != Path("/"):
+        # Its entries are found through a descriptor: its path is covered meanwhile.
+        below = os.open(anchor, os.O_RDONLY | os.O_DIRECTORY)
+        _mount("tmpfs", str(anchor), "tmpfs", 0, mode)
+        _fill(f"/proc/self/fd/{below}", str(anchor), anchor, points)
+        os.close(below)
+        return
+    # A root cannot be covered and looked at in one step. The mirror is made on some folder, then
+    # moved over the root; until `chroot` this process still sees what lies below.
+    stage = next(e.path for e in os.scandir("/") if e.name != "proc" and _is_real_folder(e))
+    _mount("tmpfs", stage, "tmpfs", 0, mode)
+    mirror = os.open(stage, os.O_RDONLY | os.O_DIRECTORY)
+    _mount(stage, "/", None, _MS_MOVE)
+    _fill("/", f"/proc/self/fd/{mirror}", anchor, points)
+    os.fchdir(mirror)
+    os.chroot(".")
+    os.close(mirror)
+
+
+def _fill(below: str, mirror: str, anchor: Path, points: Sequence[_Point]) -> None:
+    ours = {point.path.relative_to(anchor).parts[0] for point in points}
+    for entry in os.scandir(below):
+        if entry.name in ours:  # There, but of the wrong kind.
+            continue
+        target = f"{mirror}/{entry.name}"
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), target)  # noqa: PTH115, PTH211 - keeps it to the letter
+        else:
+            _bind(entry.path, target, is_dir=entry.is_dir())
+    for point in points:
+        target = f"{mirror}/{point.path.relative_to(anchor)}"
+        os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
+        _bind(point.source, target, is_dir=point.is_dir)
+    # What somebody writes into the mirror would be lost without a word.
+    _mount(None, mirror, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY)
+
+
+def _bind(source: str, target: str, *, is_dir: bool) -> None:
+    if is_dir:
+        os.mkdir(target)  # noqa: PTH102
+    else:
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o600))
+    _mount(source, target, None, _MS_BIND | _MS_REC)
+
+
+def _is_real_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir(follow_symlinks=False)
+
+
+def _unshare() -> bool:
+    """Leave the machine's mount namespace; return whether that took a user namespace of our own."""
+    uid, gid = os.geteuid(), os.getegid()
+    libc = _libc()
+    if libc.unshare(_CLONE_NEWNS) == 0:
+        return False
+    if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS) != 0:
+        raise _refused("make a private mount namespace")
+    try:
+        # An unprivileged process may map its group only after it gave up changing groups.
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    except OSError as error:
+        raise DataError(f"Could not set up a user namespace: {error}.", hint=_HINT) from error
+    return uid != 0
+
+
+def _drop_capabilities() -> None:
+    """Give up what a user namespace gave: files must refuse user code what they refuse outside."""
+    import ctypes
+
+    # Version 3 of the interface, this process; effective, permitted and inheritable, twice 32 bits.
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    if _libc().capset(header, (ctypes.c_uint32 * 6)()) != 0:
+        raise _refused("give up capabilities")
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    done = _libc().mount(
+        os.fsencode(source) if source is not None else None,
+        os.fsencode(target),
+        kind.encode() if kind is not None else None,
+        flags,
+        data.encode() or None,
+    )
+    if done != 0:
+        raise _refused(f"mount {source or kind or 'it again'} on {target}")
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mount.argtypes = (
+        ctypes.c_char_p,
+        ctypes.c_char_p,
+        ctypes.c_char_p,
+        ctypes.c_ulong,
+        ctypes.c_char_p,
+    )
+    return libc
+
+
+def _refused(what: str) -> DataError:
+    import ctypes
+
+    return DataError(f"Could not {what}: {os.strerror(ctypes.get_errno())}.", hint=_HINT)

@@ -1,0 +1,245 @@
+"""Values and exceptions on their way home: pickled where they pickle, as text where not."""
+
+from __future__ import annotations
+
+import binascii
+import copyreg
+import hashlib
+import io
+import pickle
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from types import FunctionType
+from typing import Any, BinaryIO, Final
+
+from kinetic_payload.errors import KineticError, PreconditionFailedError, StoreError
+from kinetic_payload.layout import INLINE_LIMIT
+from kinetic_payload.pickling import Sink, ValuePickler
+from kinetic_payload.records import ErrorInfo, Pickled
+from kinetic_payload.store import ABSENT, Store
+from kinetic_runner.tracebacks import bounded, message_of, notes_of, text_of, type_name
+
+REPR_LIMIT: Final = 2000
+
+
+class UnpicklableValueError(KineticError, TypeError):
+    """The function returned a value that cannot travel."""
+
+
+def keep(value: Any, store: Store, name: str) -> Pickled:
+    """Pickle *value*: small ones into the result, larger ones streamed into the object *name*.
+
+    The object is create-only, and appears only when all of the value is in it.
+
+    Raises:
+        UnpicklableValueError: Its cause says why.
+        StoreError: The store would not take it.
+        OSError: Neither would the disk.
+    """
+    with ExitStack() as stack:
+        sink = _Sink(
+            lambda: stack.enter_context(store.writer(name, if_generation=ABSENT)),
+        )
+        try:
+            ValuePickler(sink).dump(value)
+        except BaseException as error:
+            if sink.failure is not None:
+                raise sink.failure from None
+            raise _unpicklable(value, error) from error
+        kept = sink.kept(name)
+        try:
+            stack.close()
+        except PreconditionFailedError:
+            # A retried create is told that its own object is in the way.
+            if kept.name is None or _digest_of(store, name) != kept.digest:
+                raise
+        return kept
+
+
+def error_info(error: BaseException, store: Store | None, name: str) -> ErrorInfo:
+    """Describe *error* as text, and add the object itself if it pickles and unpickles again.
+
+    Never raises. Without a *store* only a small one is added.
+    """
+    # The text first: pickling runs code of the user's that may change the exception.
+    kind, message, notes = type_name(error), message_of(error), notes_of(error)
+    text = text_of(error)
+    pickled, why = None, None
+    if isinstance(error, SystemExit):
+        why = "SystemExit is not raised again: it would end the process that asks for the result"
+    else:
+        try:
+            pickled = _keep_bytes(dump_error(error), store, name)
+        except BaseException as failure:  # noqa: BLE001 - the text is what must get home
+            why = f"{type_name(failure)}: {bounded(message_of(failure), REPR_LIMIT)}"
+    return ErrorInfo(kind, message, text, notes, pickled, why)
+
+
+def dump_error(error: BaseException) -> bytes:
+    """Pickle *error* with its causes, such that it unpickles to what it is.
+
+    Exceptions are rebuilt by calling their class with `args`, which fails, or gives another
+    message, for every class whose `__init__` takes something else. Those are rebuilt without it.
+    A cause that will not pickle stays behind.
+
+    Raises:
+        Exception: It does not pickle, or does not unpickle.
+    """
+    failure: BaseException | None = None
+    for chained, without_init in ((True, False), (True, True), (False, False), (False, True)):
+        try:
+            data = _dump(error, chained=chained, without_init=without_init)
+            again = pickle.loads(data)
+        except BaseException as seen:  # noqa: BLE001 - user code on both ways
+            failure = failure or seen
+            continue
+        if type(again) is type(error) and message_of(again) == message_of(error):
+            return data
+        failure = failure or TypeError("unpickled, it says something else")
+    assert failure is not None
+    raise failure
+
+
+def short_repr(value: object) -> str:
+    """Return a bounded `repr` that never raises and never renders all of a large container."""
+    import reprlib
+
+    short = reprlib.Repr()
+    short.maxlevel, short.maxlist, short.maxtuple, short.maxdict = 4, 20, 20, 20
+    short.maxstring = short.maxother = 500
+    try:
+        return bounded(short.repr(value), REPR_LIMIT)
+    except BaseException as error:  # noqa: BLE001 - `__repr__` of a user's class
+        return f"<{type(value).__name__}; its repr() failed with {type(error).__name__}>"
+
+
+class _Sink:
+    """A file for the pickler: digests what passes, and opens the store's object when it is large."""
+
+    def __init__(self, open_object: Callable[[], BinaryIO]) -> None:
+        self._open = open_object
+        self._stream: BinaryIO | None = None
+        self._small = io.BytesIO()
+        self._digest = hashlib.sha256()
+        self.size = 0
+        self.failure: BaseException | None = None
+        """What writing failed with, to tell it from what pickling failed with."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Take one piece of the pickle; large buffers arrive, and pass, without a copy."""
+        count = memoryview(data).nbytes
+        try:
+            self._digest.update(data)
+            self.size += count
+            if self._stream is None and self.size > INLINE_LIMIT:
+                self._stream = self._open()
+                self._stream.write(self._small.getbuffer())
+            (self._stream or self._small).write(data)
+        except BaseException as error:
+            self.failure = error
+            raise
+        return count
+
+    def kept(self, name: str) -> Pickled:
+        """Describe what was written."""
+        digest = self._digest.hexdigest()
+        if self._stream is not None:
+            return Pickled(self.size, digest, name=name)
+        return Pickled(self.size, digest, inline=_base64(self._small.getvalue()))
+
+
+class _ErrorPickler(ValuePickler):
+    """Also takes along what exceptions lose when pickled: their cause and context."""
+
+    def __init__(self, file: BinaryIO, *, chained: bool, without_init: bool) -> None:
+        super().__init__(file)
+        self._chained = chained
+        self._without_init = without_init
+
+    def reducer_override(self, obj: Any) -> Any:
+        if not isinstance(obj, BaseException):
+            return super().reducer_override(obj)
+        reduced = obj.__reduce_ex__(5)
+        if not isinstance(reduced, tuple) or not 2 <= len(reduced) <= 3:
+            return reduced
+        make, args, state = (*reduced, None)[:3]
+        if self._without_init and type(obj).__reduce__ is BaseException.__reduce__:
+            make, args = copyreg.__newobj__, (type(obj), *obj.args)  # type: ignore[attr-defined]
+        if self._chained and (state is None or type(state) is dict):
+            # `BaseException.__setstate__` sets attributes, and these can be set.
+            state = {**(state or {}), **_chain(obj)} or None
+        return (make, args, state) if state is not None else (make, args)
+
+
+def _unpicklable(value: Any, error: BaseException) -> UnpicklableValueError:
+    """Name the piece of *value* that will not pickle, and say what to do about it."""
+    from kinetic_payload.unpicklable import advise, describe, find_culprit
+
+    said = f"{type_name(error)}: {message_of(error)}"
+    hint = "Return plain data, or write it below KINETIC_OUTPUT_DIR and return its path."
+    piece = ""
+    try:
+        culprit = find_culprit("value", value, _problem_with, _globals_of)
+        if culprit is not None:
+            piece = f": {culprit.path} is {describe(culprit.piece)}"
+            hint = advise(culprit)
+    except BaseException:  # noqa: BLE001 - code of the value's classes takes part in the search
+        piece = ""
+    return UnpicklableValueError(
+        f"The function returned a value that cannot be pickled{piece} ({said}).", hint=hint
+    )
+
+
+def _problem_with(value: Any) -> Exception | None:
+    try:
+        ValuePickler(Sink()).dump(value)
+    except Exception as error:  # noqa: BLE001 - the question was whether it pickles
+        return error
+    return None
+
+
+def _globals_of(function: FunctionType) -> Mapping[str, Any]:
+    from cloudpickle import cloudpickle
+
+    found: Mapping[str, Any] = cloudpickle._function_getstate(function)[1]["__globals__"]
+    return found
+
+
+def _chain(error: BaseException) -> dict[str, Any]:
+    chain: dict[str, Any] = {}
+    if error.__context__ is not None and not error.__suppress_context__:
+        chain["__context__"] = error.__context__
+    if error.__cause__ is not None:
+        chain["__cause__"] = error.__cause__
+    if error.__suppress_context__:
+        chain["__suppress_context__"] = True
+    return chain
+
+
+def _dump(error: BaseException, *, chained: bool, without_init: bool) -> bytes:
+    file = io.BytesIO()
+    _ErrorPickler(file, chained=chained, without_init=without_init).dump(error)
+    return file.getvalue()
+
+
+def _keep_bytes(data: bytes, store: Store | None, name: str) -> Pickled:
+    digest = hashlib.sha256(data).hexdigest()
+    if len(data) <= INLINE_LIMIT:
+        return Pickled(len(data), digest, inline=_base64(data))
+    if store is None:
+        raise StoreError(f"it has {len(data):,} bytes, and there is no store to put it into")
+    store.write(name, data, if_generation=ABSENT)
+    return Pickled(len(data), digest, name=name)
+
+
+def _digest_of(store: Store, name: str) -> str:
+    digest = hashlib.sha256()
+    reader: AbstractContextManager[BinaryIO] = store.reader(name)
+    with reader as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _base64(data: bytes) -> str:
+    return binascii.b2a_base64(data, newline=False).decode("ascii")

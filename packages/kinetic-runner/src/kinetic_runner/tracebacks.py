@@ -1,0 +1,141 @@
+"""Exceptions as text: without our own frames, bounded, whatever the user's classes do."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Final
+
+from kinetic_payload.errors import KineticError
+
+TEXT_LIMIT: Final = 64 * 1024
+"""Characters of a whole traceback."""
+
+MESSAGE_LIMIT: Final = 8 * 1024
+"""Characters of one exception's message, and of one note."""
+
+NOTES_LIMIT: Final = 50
+
+_FRAMES_LIMIT: Final = 200
+_CHAIN_LIMIT: Final = 50
+_OURS: Final = frozenset({"kinetic", "kinetic_payload", "kinetic_runner"})
+
+
+def type_name(error: BaseException) -> str:
+    """Return `module.Class`, or only the class of a builtin."""
+    kind = type(error)
+    module = str(getattr(kind, "__module__", None) or "builtins")
+    name = str(getattr(kind, "__qualname__", None) or kind.__name__)
+    return name if module == "builtins" else f"{module}.{name}"
+
+
+def message_of(error: BaseException) -> str:
+    """Return `str(error)`, bounded, or a word about why there is none."""
+    return bounded(_safe_text(error), MESSAGE_LIMIT)
+
+
+def notes_of(error: BaseException) -> tuple[str, ...]:
+    """Return the notes of *error*, as text and bounded."""
+    try:
+        notes: object = error.__notes__
+    except BaseException:  # noqa: BLE001 - an attribute of a user's class may do anything
+        return ()
+    if not isinstance(notes, list | tuple):
+        return ()
+    return tuple(bounded(_safe_text(note), MESSAGE_LIMIT) for note in notes[:NOTES_LIMIT])
+
+
+def text_of(error: BaseException) -> str:
+    """Return the traceback of *error* with its causes, groups and notes, as Python prints it.
+
+    The frames that led to the user's code, all ours, are cut off; so is the middle of a traceback
+    that is too long.
+    """
+    try:
+        left_out = sum(_trim(one) for one in _related(error))
+        whole = traceback.TracebackException.from_exception(error)
+        _shorten(whole, set())
+        text = "".join(whole.format())
+    except BaseException as failure:  # noqa: BLE001 - user classes take part in the formatting
+        return (
+            f"{type_name(error)}: {message_of(error)}\n"
+            f"(Its traceback could not be formatted: {type_name(failure)}.)\n"
+        )
+    if left_out:
+        text = f"({left_out:,} frames in the middle of a deep recursion are left out.)\n{text}"
+    return bounded(text, TEXT_LIMIT)
+
+
+def bounded(text: str, limit: int) -> str:
+    """Return *text*, or its beginning and end with a word about what is missing between them."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit // 2, limit // 4
+    return f"{text[:head]}\n… {len(text) - head - tail:,} characters left out …\n{text[-tail:]}"
+
+
+def _safe_text(value: object) -> str:
+    try:
+        return str(value)
+    except BaseException as failure:  # noqa: BLE001 - `__str__` of a user's class
+        return f"<str() of {type(value).__name__} failed with {type(failure).__name__}>"
+
+
+def _related(error: BaseException) -> Iterator[BaseException]:
+    """Iterate over *error*, its causes, contexts and members, each once."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting and len(seen) < _CHAIN_LIMIT:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        waiting += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            waiting += one.exceptions
+
+
+def _trim(error: BaseException) -> int:
+    """Cut our frames off the traceback of *error*, and its middle; return how many frames."""
+    frames = list(_frames(error.__traceback__))
+    first = next((i for i, frame in enumerate(frames) if not _is_ours(frame)), None)
+    if first is None:
+        # Nothing but ours: of interest only where we did not foresee it.
+        first = len(frames) if isinstance(error, KineticError) else 0
+    frames = frames[first:]
+    error.__traceback__ = frames[0] if frames else None
+    left_out = len(frames) - _FRAMES_LIMIT
+    if left_out <= 0:
+        return 0
+    half = _FRAMES_LIMIT // 2
+    frames[half - 1].tb_next = frames[-half]
+    return left_out
+
+
+def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    module = trace.tb_frame.f_globals.get("__name__")
+    return isinstance(module, str) and module.partition(".")[0] in _OURS
+
+
+def _shorten(whole: traceback.TracebackException, seen: set[int]) -> None:
+    """Bound the messages before they are formatted: a traceback repeats them with indentation."""
+    if id(whole) in seen:
+        return
+    seen.add(id(whole))
+    text = getattr(whole, "_str", None)
+    if isinstance(text, str):
+        whole._str = bounded(text, MESSAGE_LIMIT)  # type: ignore[attr-defined]
+    notes = getattr(whole, "__notes__", None)
+    if isinstance(notes, list):
+        whole.__notes__ = [bounded(_safe_text(note), MESSAGE_LIMIT) for note in notes[:NOTES_LIMIT]]
+    for one in (whole.__cause__, whole.__context__, *(getattr(whole, "exceptions", None) or ())):
+        if one is not None:
+            _shorten(one, seen)

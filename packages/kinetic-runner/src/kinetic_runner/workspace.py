@@ -1,0 +1,92 @@
+"""The folder of one host of one attempt: where its payload, project and data lie."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from kinetic_payload.errors import IntegrityError
+
+
+class Workspace:
+    """The paths below one folder, which is made readable for its user only."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(os.path.abspath(root))  # noqa: PTH100 - `resolve` would change what the user sees
+        self.payload = self.root / "payload.pkl"
+        self.context = self.root / "context.zip"
+        self.project = self.root / "project"
+
+    def make(self) -> None:
+        """Make the folder, and an empty project in it."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.project.mkdir(mode=0o700, exist_ok=True)
+
+    def data(self, key: str, name: str) -> Path:
+        """Return where the data *key* is brought to; it keeps the last part of its *name*."""
+        last = Path(name).name
+        return self.root / "data" / key / (key if last in ("", "..") else last)
+
+    def mount(self, key: str) -> Path:
+        """Return what lies behind the private mount point of the data *key*."""
+        return self.root / "mounts" / key
+
+    def within_project(self, relative: str) -> Path:
+        """Return the path of *relative* (POSIX, `""` is the root) in the extracted project.
+
+        Raises:
+            IntegrityError: It would leave the project.
+        """
+        path = Path(os.path.normpath(self.project / relative))
+        if path != self.project and self.project not in path.parents:
+            raise IntegrityError(f"The call names {relative!r}, which is outside its project.")
+        return path
+
+
+def import_path(current: Sequence[str], project: Iterable[Path]) -> list[str]:
+    """Return `sys.path` with the *project*'s folders first, each once."""
+    first = list(dict.fromkeys(str(path) for path in project))
+    return first + [entry for entry in current if entry not in first]
+
+
+_WORDS: Final = {
+    errno.ENOSPC: "no space is left on the disk",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file is larger than the file system allows",
+    errno.EROFS: "the file system is read-only",
+    errno.EMFILE: "too many files are open",
+    errno.ENAMETOOLONG: "the name is too long for the file system",
+}
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+
+
+def disk_words(error: BaseException, root: Path) -> str | None:
+    """Say in words what the disk refused, or None if *error* is not about the disk."""
+    if not isinstance(error, OSError) or error.errno not in _WORDS:
+        return None
+    where = error.filename2 or error.filename
+    words = _WORDS[error.errno] + (f": {os.fsdecode(where)}" if _is_path(where) else "")
+    if error.errno in _FULL:
+        words += f" ({_free(root)})"
+    return words
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str | bytes | os.PathLike)
+
+
+def _free(root: Path) -> str:
+    while not root.exists() and root != root.parent:
+        root = root.parent
+    try:
+        disk = os.statvfs(root)
+    except OSError:
+        return str(root)
+    mib = 1024 * 1024
+    return (
+        f"{disk.f_bavail * disk.f_frsize // mib:,} MiB of {disk.f_blocks * disk.f_frsize // mib:,} "
+        f"MiB are free where the job's workspace lies"
+    )

@@ -1,0 +1,137 @@
+import asyncio
+import os
+import signal
+import sys
+from typing import Any
+
+import pytest
+
+from kinetic_runner.call import (
+    AwaitableResultError,
+    Ending,
+    Exited,
+    Raised,
+    Returned,
+    Stopped,
+    Stopping,
+    Terminated,
+    invoke,
+)
+
+
+def ending_of(function: Any, *args: Any, **kwargs: Any) -> Ending:
+    return invoke(function, args, kwargs, Stopping())
+
+
+def test_a_value_is_returned() -> None:
+    assert ending_of(lambda a, b: a + b, 1, b=2) == Returned(3)
+
+
+@pytest.mark.parametrize("code", [None, 0, False])
+def test_leaving_with_success_returns_none(code: Any) -> None:
+    assert ending_of(sys.exit, code) == Returned(None)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [(3, "The function called sys.exit(3)."), ("no data", "The function called sys.exit: no data")],
+)
+def test_leaving_with_another_code_says_which(code: Any, message: str) -> None:
+    ending = ending_of(sys.exit, code)
+
+    assert isinstance(ending, Exited)
+    assert ending.message == message
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, GeneratorExit, MemoryError])
+def test_whatever_is_raised_is_the_answer(kind: type[BaseException]) -> None:
+    def fail() -> None:
+        raise kind
+
+    ending = ending_of(fail)
+
+    assert isinstance(ending, Raised)
+    assert type(ending.error) is kind
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_coroutine_is_refused_with_advice() -> None:
+    async def main() -> int:
+        return 1
+
+    ending = ending_of(lambda: main())
+
+    assert isinstance(ending, Raised)
+    assert isinstance(ending.error, AwaitableResultError)
+    assert "asyncio.run" in str(ending.error)
+    assert ending_of(lambda: asyncio.run(main())) == Returned(1)
+
+
+@pytest.fixture
+def stopping() -> Any:
+    before = signal.getsignal(signal.SIGTERM)
+    yield Stopping.install()
+    signal.signal(signal.SIGTERM, before)
+
+
+def stop() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_sigterm_lets_finally_blocks_run_and_does_not_interrupt_them(stopping: Stopping) -> None:
+    done = []
+
+    def train() -> None:
+        try:
+            stop()
+            done.append("not reached")
+        finally:
+            stop()
+            done.append("saved")
+
+    ending = invoke(train, (), {}, stopping)
+
+    assert isinstance(ending, Stopped)
+    assert isinstance(ending.error, Terminated)
+    assert ending.error.code == 143
+    assert done == ["saved"]
+
+
+def test_an_exception_made_of_the_signal_is_still_a_stop(stopping: Stopping) -> None:
+    def train() -> None:
+        try:
+            stop()
+        except BaseException as error:
+            raise RuntimeError("interrupted") from error
+
+    assert isinstance(invoke(train, (), {}, stopping), Stopped)
+
+
+def test_a_function_that_finishes_within_the_grace_keeps_its_value(stopping: Stopping) -> None:
+    def train() -> str:
+        try:
+            stop()
+        except SystemExit:
+            return "best so far"
+        return "?"
+
+    assert invoke(train, (), {}, stopping) == Returned("best so far")
+
+
+def test_a_handler_of_the_users_wins(stopping: Stopping) -> None:
+    seen = []
+
+    def train() -> str:
+        signal.signal(signal.SIGTERM, lambda *_: seen.append("mine"))
+        stop()
+        return "done"
+
+    assert invoke(train, (), {}, stopping) == Returned("done")
+    assert seen == ["mine"]
+
+
+def test_after_the_call_a_signal_interrupts_nothing(stopping: Stopping) -> None:
+    stopping.only_note()
+    stop()
+
+    assert stopping.asked

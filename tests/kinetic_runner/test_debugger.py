@@ -1,0 +1,122 @@
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kinetic_payload
+import kinetic_runner
+from kinetic_runner.debugger import listening_line, port_in
+
+SOURCES = [str(Path(str(p.__file__)).parents[1]) for p in (kinetic_runner, kinetic_payload)]
+START = f"import sys; sys.path[:0] = {SOURCES!r}\nfrom kinetic_runner import debugger\n"
+
+
+def test_the_line_that_says_where_is_read_back() -> None:
+    assert port_in(listening_line(5678) + "\n") == 5678
+
+
+@pytest.mark.parametrize(
+    "line", ["", "hello", "[kinetic] debugpy is listening on 0.0.0.0:1", listening_line(1) + "x"]
+)
+def test_other_lines_announce_no_port(line: str) -> None:
+    assert port_in(line) is None
+
+
+def test_a_missing_debugpy_is_said_with_advice() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{START}sys.modules['debugpy'] = None\ndebugger.listen(0)"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "debugpy is not installed where it runs" in done.stderr
+    assert "requirements" in done.stderr
+
+
+needs_debugpy = pytest.mark.skipif(
+    importlib.util.find_spec("debugpy") is None, reason="debugpy is an extra"
+)
+
+
+@needs_debugpy
+def test_it_listens_on_loopback_only_and_sigterm_ends_the_wait() -> None:
+    code = (
+        f"{START}from kinetic_runner.call import Stopping\nStopping.install()\n"
+        "debugger.listen(0)\n"
+        "try: debugger.wait_for_client()\nfinally: print('tidied', flush=True)"
+    )
+    job = subprocess.Popen(
+        [sys.executable, "-u", "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert job.stdout is not None
+    try:
+        port = port_in(job.stdout.readline())
+        assert port
+        listening = [
+            line.split()[1].split(":")[0]
+            for table in ("/proc/net/tcp", "/proc/net/tcp6")
+            if Path(table).exists()
+            for line in Path(table).read_text().splitlines()[1:]
+            if line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A"
+        ]
+        assert set(listening) <= {"0100007F"}
+        with socket.create_connection(("127.0.0.1", port)):
+            pass
+        job.send_signal(signal.SIGTERM)
+        assert job.stdout.readline() == "tidied\n"
+        assert job.wait(10) == 143
+    finally:
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)
+        job.stdout.close()
+        job.wait()
+
+
+@needs_debugpy
+def test_the_function_starts_when_a_client_is_ready() -> None:
+    job = subprocess.Popen(
+        [sys.executable, "-u", "-c", f"{START}debugger.listen(0)\ndebugger.wait_for_client()"],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert job.stdout is not None
+    try:
+        port = port_in(job.stdout.readline())
+        assert port
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            steps = [
+                ("initialize", {"adapterID": "x"}, b'"command": "initialize"'),
+                ("attach", {"justMyCode": False}, b'"initialized"'),
+                ("configurationDone", {}, b'"command": "attach"'),
+            ]
+            for seq, (command, arguments, answer) in enumerate(steps, 1):
+                body = {"seq": seq, "type": "request", "command": command, "arguments": arguments}
+                data = json.dumps(body).encode()
+                client.sendall(b"Content-Length: %d\r\n\r\n" % len(data) + data)
+                read_until(client, answer)
+            assert "attached" in job.stdout.readline()
+    finally:
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)
+        job.stdout.close()
+        job.wait()
+
+
+def read_until(client: socket.socket, word: bytes) -> None:
+    client.settimeout(10)
+    seen = b""
+    while word not in seen:
+        piece = client.recv(4096)
+        assert piece, seen
+        seen += piece

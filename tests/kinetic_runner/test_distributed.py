@@ -1,0 +1,152 @@
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import kinetic_payload
+import kinetic_runner
+from kinetic_runner.distributed import DistributedError, Slice, after_import, join
+
+SOURCES = [str(Path(str(p.__file__)).parents[1]) for p in (kinetic_runner, kinetic_payload)]
+START = (
+    f"import sys; sys.path[:0] = {SOURCES!r}\n"
+    "from kinetic_runner.distributed import Slice, prepare\n"
+)
+
+
+class Jax:
+    """As much of JAX as joining the hosts needs."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.joined = False
+        self.fails = fails
+        self.distributed = SimpleNamespace(
+            initialize=self.initialize, is_initialized=lambda: self.joined
+        )
+
+    def initialize(self, **kwargs: Any) -> None:
+        if self.fails:
+            raise RuntimeError("connection refused")
+        self.calls.append(kwargs)
+        self.joined = True
+
+
+def a_slice() -> Slice:
+    return Slice("127.0.0.1:9000", hosts=2, host=1)
+
+
+def test_the_values_are_passed_explicitly_and_the_service_stays_on_loopback() -> None:
+    jax = Jax()
+
+    join(jax, a_slice())
+
+    assert jax.calls == [
+        {
+            "coordinator_address": "127.0.0.1:9000",
+            "coordinator_bind_address": "127.0.0.1:9000",
+            "num_processes": 2,
+            "process_id": 1,
+            "cluster_detection_method": "deactivate",
+        }
+    ]
+
+
+def test_the_users_own_call_does_no_harm() -> None:
+    jax = Jax()
+    join(jax, a_slice())
+
+    jax.distributed.initialize()
+    jax.distributed.initialize("10.0.0.1:1", 4, 3)
+
+    assert len(jax.calls) == 1
+
+
+def test_after_a_shutdown_the_hosts_can_join_again() -> None:
+    jax = Jax()
+    join(jax, a_slice())
+    jax.joined = False
+
+    jax.distributed.initialize(initialization_timeout=5)
+
+    assert jax.calls[1] == {**jax.calls[0], "initialization_timeout": 5}
+
+
+def test_a_host_that_cannot_join_names_itself_and_the_coordinator() -> None:
+    with pytest.raises(DistributedError, match=r"Host 1 of 2 .* 127\.0\.0\.1:9000"):
+        join(Jax(fails=True), a_slice())
+
+
+def test_a_cluster_listens_where_its_hosts_can_reach_it() -> None:
+    assert Slice("job-0.svc:8476", hosts=2, host=0).bind_address is None
+
+
+def test_the_hook_waits_for_a_real_import(tmp_path: Path, monkeypatch: Any) -> None:
+    name = f"late_{os.getpid()}_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text("ready = True")
+    monkeypatch.syspath_prepend(tmp_path)
+    seen: list[bool] = []
+    finders = list(sys.meta_path)
+
+    after_import(name, lambda module: seen.append(module.ready))
+    assert importlib.util.find_spec(name) is not None
+    assert seen == []
+    __import__(name)
+
+    assert seen == [True]
+    assert sys.meta_path == finders
+
+
+def test_nothing_imports_jax_by_itself() -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"{START}prepare(Slice('127.0.0.1:1', 2, 0))\nprint('jax' in sys.modules)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.slow  # two processes import JAX at once: about 8 s on two cores
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
+def test_two_processes_see_each_others_devices() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    code = (
+        f"{START}host = int(sys.argv[1])\nprepare(Slice({address!r}, 2, host))\n"
+        "import jax\nfrom jax.distributed import initialize\ninitialize()\n"
+        "print(jax.process_index(), jax.process_count(), jax.device_count(), jax.local_device_count())"
+    )
+    hosts = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(host)],
+            env={
+                **os.environ,  # noqa: TID251 - the same, and a shape
+                "JAX_PLATFORMS": "cpu",
+                "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for host in range(2)
+    ]
+    try:
+        seen = [host.communicate(timeout=60) for host in hosts]
+    finally:
+        for host in hosts:
+            host.kill()
+
+    assert [out for out, _ in seen] == ["0 2 8 4\n", "1 2 8 4\n"], seen

@@ -1,0 +1,35 @@
+import pytest
+
+from kinetic_runner.skew import Fingerprint, leading, skews_of
+
+
+def here(python: str = "3.11.7", cloudpickle: str = "3.1.2") -> Fingerprint:
+    return Fingerprint(python, cloudpickle)
+
+
+@pytest.mark.parametrize(
+    ("client", "differences"),
+    [
+        (here(), 0),
+        (here(python="3.11.2"), 0),
+        (here(cloudpickle="3.1.0"), 0),
+        (here(python="3.12.1"), 1),
+        (here(cloudpickle="2.2.1"), 1),
+        (here(python="3.1.0", cloudpickle="3.0.0"), 2),
+        (here(python=""), 0),
+    ],
+)
+def test_only_minor_versions_matter_to_a_pickle(client: Fingerprint, differences: int) -> None:
+    assert len(skews_of(client, here())) == differences
+
+
+def test_a_failure_begins_with_the_skew_and_ends_with_what_to_do() -> None:
+    text = leading(skews_of(here(python="3.12.1"), here()), "TypeError: code() takes 18 arguments")
+
+    assert text.startswith("The call was pickled by Python 3.12.1 and runs on Python 3.11.7")
+    assert "TypeError: code() takes 18 arguments" in text
+    assert text.endswith("Python 3.12.")
+
+
+def test_without_a_skew_the_failure_speaks_for_itself() -> None:
+    assert leading((), "boom") == "boom"

@@ -1,0 +1,99 @@
+from typing import Any
+
+import pytest
+
+from kinetic_payload.errors import IntegrityError
+from kinetic_runner.call import Raised, Stopping, invoke
+from kinetic_runner.tracebacks import TEXT_LIMIT, message_of, notes_of, text_of, type_name
+
+
+def error_of(function: Any) -> BaseException:
+    ending = invoke(function, (), {}, Stopping())
+    assert isinstance(ending, Raised)
+    return ending.error
+
+
+def test_the_text_begins_with_the_users_own_frame() -> None:
+    def train() -> None:
+        raise ValueError("bad learning rate")
+
+    lines = text_of(error_of(train)).splitlines()
+
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1].endswith("in train")
+    assert lines[-1] == "ValueError: bad learning rate"
+
+
+def test_causes_contexts_notes_and_groups_are_told() -> None:
+    def train() -> None:
+        try:
+            raise KeyError("lr")
+        except KeyError as cause:
+            error = ExceptionGroup("two things", [ValueError("one"), TypeError("two")])
+            error.add_note("seen at step 7")
+            raise error from cause
+
+    text = text_of(error_of(train))
+
+    for piece in ("KeyError: 'lr'", "direct cause", "ValueError: one", "TypeError: two", "step 7"):
+        assert piece in text
+    assert "kinetic_runner/call.py" not in text
+
+
+def test_an_error_of_ours_needs_no_frames_and_a_bug_of_ours_does() -> None:
+    assert text_of(IntegrityError("the digest differs")).splitlines()[-1].endswith("differs")
+
+
+def test_a_deep_recursion_is_cut_in_the_middle() -> None:
+    def odd(n: int) -> Any:
+        return even(n + 1)
+
+    def even(n: int) -> Any:
+        return odd(n + 1)
+
+    text = text_of(error_of(lambda: odd(0)))
+
+    assert len(text) < TEXT_LIMIT + 200
+    assert "left out" in text.splitlines()[0]
+    assert "RecursionError" in text.splitlines()[-1]
+
+
+def test_a_huge_message_is_bounded_everywhere() -> None:
+    error = ValueError("x" * 5_000_000)
+    error.add_note("n" * 5_000_000)
+
+    assert len(text_of(error)) <= TEXT_LIMIT + 100
+    assert len(message_of(error)) < 10_000
+    assert len(notes_of(error)[0]) < 10_000
+
+
+class Hostile(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(9)
+
+    @property
+    def __notes__(self) -> Any:
+        raise RuntimeError("no notes")
+
+
+class OddNotes(Exception):
+    __notes__ = 7
+
+
+@pytest.mark.parametrize("error", [Hostile("x"), OddNotes("x")])
+def test_classes_that_misbehave_still_give_text(error: Exception) -> None:
+    assert type(error).__name__ in text_of(error)
+    assert isinstance(message_of(error), str)
+    assert notes_of(error) == ()
+
+
+def test_a_cycle_of_causes_ends() -> None:
+    one, two = ValueError("one"), ValueError("two")
+    one.__cause__, two.__cause__ = two, one
+
+    assert "two" in text_of(one)
+
+
+def test_types_are_named_with_their_module_but_builtins_without() -> None:
+    assert type_name(ValueError()) == "ValueError"
+    assert type_name(IntegrityError("x")) == "kinetic_payload.errors.IntegrityError"
