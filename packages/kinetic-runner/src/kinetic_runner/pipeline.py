@@ -1,0 +1,311 @@
+"""The phases of one host in order, in the process of the user's code; a failure names its phase."""
+
+from __future__ import annotations
+
+import faulthandler
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from kinetic_payload import layout, references
+from kinetic_payload.errors import IntegrityError
+from kinetic_payload.layout import Env, JobObjects
+from kinetic_payload.records import ErrorInfo, HostOutcome, Phase, Pickled, Reason
+from kinetic_payload.store import Store, parse_location
+from kinetic_runner import inputs, report
+from kinetic_runner.call import Exited, Raised, Returned, Stopped, Stopping, invoke
+from kinetic_runner.skew import Fingerprint, Skew, leading, skews_of
+from kinetic_runner.task import Task
+from kinetic_runner.tracebacks import message_of, type_name
+from kinetic_runner.workspace import Workspace, disk_words, import_path
+
+if TYPE_CHECKING:
+    from kinetic_payload.calls import CallHeader, LoadedCall
+
+Tell = Callable[[dict[str, Any]], None]
+
+_STDERR: Final = 2
+
+_DOING: Mapping[str, str] = {
+    "fetch": "fetch the call",
+    "verify": "verify the call",
+    "extract": "extract the project's files",
+    "environment": "prepare the environment",
+    "unpickle": "rebuild the call",
+    "data": "bring the call's data",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tools:
+    """What the phases use of `kinetic_payload`, and of the world."""
+
+    open_store: Callable[[str], Store]
+    fetch_context: Callable[[Store, str, Path], object]
+    extract: Callable[[Path, Path, str], object]
+    read_header: Callable[[BinaryIO], CallHeader]
+    rebuild_main: Callable[[CallHeader, Path], object]
+    load_call: Callable[[BinaryIO, CallHeader], LoadedCall]
+    download: inputs.Download
+    environment: Mapping[str, str]
+    now: Callable[[], float] = time.time
+    clock: Callable[[], float] = time.monotonic
+
+
+def run(task: Task, tell: Tell, tools: Tools | None = None) -> HostOutcome:
+    """Do all of *task* in this process and return how it ended; raises nothing.
+
+    Takes the process over: working folder, `sys.path`, `__main__`, signals, with private mounts its
+    view of the file system. Call it from the main thread, before others start.
+    """
+    faulthandler.enable(_STDERR)
+    # Not undone at the end: a signal must not kill the process before the outcome is sent.
+    stopping = Stopping.install()
+    host = _Host(task, tell, tools or _tools(), stopping)
+    try:
+        try:
+            return host.run()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it must be reported
+            return host.failed(error)
+    except BaseException as error:  # noqa: BLE001 - SIGTERM came in between; it comes only once
+        return host.failed(error)
+
+
+@dataclass
+class _Host:
+    """One host on its way through the phases."""
+
+    task: Task
+    tell: Tell
+    tools: Tools
+    stopping: Stopping
+    phase: Phase = "fetch"
+    phases: dict[str, float] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    skews: tuple[Skew, ...] = ()
+    store: Store | None = None
+
+    def __post_init__(self) -> None:
+        self.pid = os.getpid()
+        self.started_at = self.tools.now()
+        self.names = JobObjects(self.task.job_id)
+        self.space = Workspace(self.task.workspace)
+
+    @property
+    def value_name(self) -> str:
+        return self.names.host_value(self.task.attempt, self.task.host)
+
+    @contextmanager
+    def during(self, phase: Phase) -> Iterator[None]:
+        """Announce *phase* and keep how long it takes, also if it fails."""
+        self.phase = phase
+        self.tell({"phase": phase})
+        began = self.tools.clock()
+        try:
+            yield
+        finally:
+            self.phases[phase] = round(self.tools.clock() - began, 6)
+
+    def run(self) -> HostOutcome:
+        task, tools, space = self.task, self.tools, self.space
+        with self.during("fetch"):
+            space.make()
+            self.store = store = tools.open_store(task.store)
+            store.download(self.names.payload, space.payload)
+            if task.context_digest is not None:
+                tools.fetch_context(store, task.context_digest, space.context)
+        with self.during("verify"):
+            _verify(space.payload, task.payload_digest)
+        with self.during("extract"):
+            if task.context_digest is not None:
+                tools.extract(space.context, space.project, task.context_digest)
+                space.context.unlink(missing_ok=True)
+        with space.payload.open("rb") as stream:
+            with self.during("environment"):
+                header, decided = self.prepare(stream)
+            with self.during("unpickle"):
+                call = tools.load_call(stream, header)
+        space.payload.unlink()
+        with self.during("data"):
+            inputs.bring(decided, store, tools.download)
+            if task.debug_port is not None:
+                from kinetic_runner import debugger
+
+                debugger.wait_for_client()
+        with self.during("call"):
+            ending = invoke(call.function, call.args, call.kwargs, self.stopping)
+        return self.ended(ending, store)
+
+    def prepare(self, stream: BinaryIO) -> tuple[CallHeader, inputs.Plan]:
+        """Make everything ready that unpickling, which imports user code, may look at."""
+        task, tools, space = self.task, self.tools, self.space
+        header = tools.read_header(stream)
+        if header.context_digest != task.context_digest:
+            raise IntegrityError("The call belongs to another snapshot than the job names.")
+        self.skews = skews_of(Fingerprint(header.python, header.cloudpickle), _here())
+        for skew in self.skews:
+            self.warn(skew.warning)
+        decided = inputs.plan(header.data, space, private_mounts=task.private_mounts)
+        references.place(dict(decided.paths))
+        cwd = space.within_project(header.cwd)
+        # An ignored folder is not in the snapshot, and still the function may have run in it.
+        cwd.mkdir(parents=True, exist_ok=True)
+        if decided.binds:
+            from kinetic_runner import mounts
+
+            inputs.make_mount_points(decided)
+            # A namespace belongs to a thread, and user code may start some when it is imported.
+            mounts.enter(decided.binds)
+        os.chdir(cwd)
+        sys.path[:] = import_path(sys.path, map(space.within_project, header.paths))
+        sys.argv = [str(space.within_project(header.main)) if header.main else ""]
+        tools.rebuild_main(header, space.project)
+        _prepare_environment(task, tools.environment)
+        return header, decided
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+        self.tell({"warning": text})
+
+    def ended(self, ending: Returned | Raised | Exited | Stopped, store: Store) -> HostOutcome:
+        """Report how the function ended."""
+        self.stopping.only_note()
+        match ending:
+            case Returned(value):
+                with self.during("report"):
+                    return self.returned(value, store)
+            case Exited(error):
+                return self.outcome(
+                    "exited", layout.EXIT_FUNCTION_FAILED, ending.message, self.info(error)
+                )
+            case Stopped(error):
+                return self.stopped(self.info(error))
+            case Raised(error):
+                message = f"{type_name(error)}: {message_of(error)}"
+                return self.outcome(
+                    "exception", layout.EXIT_FUNCTION_FAILED, message, self.info(error)
+                )
+
+    def returned(self, value: Any, store: Store) -> HostOutcome:
+        """Keep the leader's value; the others' is not asked for."""
+        # A process that user code forked may return from the function as well.
+        if self.task.host != 0 or os.getpid() != self.pid:
+            return self.outcome("returned", layout.EXIT_SUCCESS)
+        try:
+            kept = report.keep(value, store, self.value_name)
+        except report.UnpicklableValueError as error:
+            info = report.error_info(error, None, self.value_name)
+            return self.outcome(
+                "exception",
+                layout.EXIT_FUNCTION_FAILED,
+                error.message,
+                info,
+                value_repr=report.short_repr(value),
+            )
+        return self.outcome("returned", layout.EXIT_SUCCESS, value=kept)
+
+    def failed(self, error: BaseException) -> HostOutcome:
+        """Report what went wrong around the call."""
+        self.stopping.only_note()
+        info = self.info(error)
+        if self.stopping.asked:
+            return self.stopped(info)
+        words = disk_words(error, self.space.root) or message_of(error)
+        if self.phase == "unpickle":
+            words = leading(self.skews, f"{type_name(error)}: {words}")
+        message = f"Kinetic could not {_DOING.get(self.phase, 'report the value')}: {words}"
+        prepared = self.phase in ("call", "report")
+        code = layout.EXIT_FUNCTION_FAILED if prepared else layout.EXIT_NOT_PREPARED
+        return self.outcome("exception", code, message, info)
+
+    def info(self, error: BaseException) -> ErrorInfo:
+        return report.error_info(error, self.store, self.value_name)
+
+    def stopped(self, info: ErrorInfo) -> HostOutcome:
+        message = f"Stopped by SIGTERM in the phase {self.phase}."
+        return self.outcome("terminated", layout.EXIT_TERMINATED, message, info)
+
+    def outcome(
+        self,
+        reason: Reason,
+        exit_code: int,
+        message: str = "",
+        error: ErrorInfo | None = None,
+        *,
+        value: Pickled | None = None,
+        value_repr: str | None = None,
+    ) -> HostOutcome:
+        task = self.task
+        return HostOutcome(
+            job_id=task.job_id,
+            attempt=task.attempt,
+            host=task.host,
+            succeeded=reason == "returned",
+            reason=reason,
+            phase=self.phase,
+            exit_code=exit_code,
+            message=message,
+            error=error,
+            value=value,
+            value_repr=value_repr,
+            started_at=self.started_at,
+            finished_at=self.tools.now(),
+            phases=self.phases,
+            python=_here().python,
+            hostname=os.uname().nodename,
+            warnings=tuple(self.warnings),
+        )
+
+
+def _verify(path: Path, expected: str) -> None:
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != expected:
+        raise IntegrityError(
+            f"The payload has the digest {found[:12]}…, the job was submitted with {expected[:12]}….",
+            hint="Somebody changed it in the store. Submit the job again.",
+        )
+
+
+def _prepare_environment(task: Task, environment: Mapping[str, str]) -> None:
+    output = environment.get(Env.OUTPUT_DIR, "")
+    if output and "://" not in output:
+        Path(output).mkdir(parents=True, exist_ok=True)
+    coordinator = environment.get(Env.COORDINATOR, "")
+    if task.hosts > 1 and coordinator:
+        from kinetic_runner import distributed
+
+        distributed.prepare(distributed.Slice(coordinator, task.hosts, task.host))
+    if task.debug_port is not None:
+        from kinetic_runner import debugger
+
+        debugger.listen(task.debug_port)
+
+
+def _here() -> Fingerprint:
+    import cloudpickle
+
+    return Fingerprint(".".join(map(str, sys.version_info[:3])), cloudpickle.__version__)
+
+
+def _tools() -> Tools:
+    from kinetic_payload import calls, mainmodule, transfer
+    from kinetic_payload.archive import extract_archive
+    from kinetic_payload.stores import open_store
+
+    return Tools(
+        open_store=lambda location: open_store(parse_location(location)),
+        fetch_context=transfer.fetch_context,
+        extract=lambda source, dest, digest: extract_archive(source, dest, expected_digest=digest),
+        read_header=calls.read_header,
+        rebuild_main=mainmodule.rebuild,
+        load_call=calls.load_call,
+        download=transfer.download_data,
+        environment=os.environ,  # noqa: TID251 - the child is started with it and nothing else
+    )

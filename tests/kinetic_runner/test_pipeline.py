@@ -1,0 +1,410 @@
+"""The pipeline takes its process over, so each run has one, as it has in a job."""
+
+import base64
+import hashlib
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+
+import kinetic_payload
+import kinetic_runner
+from kinetic_payload import rebuilding
+from kinetic_payload.calls import CallHeader, python_version
+from kinetic_payload.layout import JobObjects, context_object
+from kinetic_payload.references import DataRef, data_path
+from kinetic_payload.snapshot import tree_of
+from kinetic_payload.store import Store, parse_location
+from kinetic_payload.stores import open_store
+from kinetic_payload.transfer import ensure_context, ensure_data
+from kinetic_runner import mounts
+from kinetic_runner.task import Task
+
+JOB = "cpu-train-20260101-000000-abcdef0"
+SOURCES = [str(Path(str(p.__file__)).parents[1]) for p in (kinetic_runner, kinetic_payload)]
+DRIVER = f"""
+import sys; sys.path[:0] = {SOURCES!r}
+import json
+from kinetic_payload.records import encode
+from kinetic_runner import pipeline
+from kinetic_runner.task import Task
+told = open(sys.argv[2], "a", buffering=1)
+outcome = pipeline.run(Task.decode(sys.argv[1]), lambda message: print(json.dumps(message), file=told))
+told.write(encode(outcome).decode() + "\\n")
+"""
+
+
+class By:
+    """Pickles as what it names: the tests need not import the project."""
+
+    def __init__(self, make: Any, *args: Any) -> None:
+        self.make, self.args = make, args
+
+    def __reduce__(self) -> Any:
+        return self.make, self.args
+
+
+def function(module: str, name: str) -> By:
+    return By(rebuilding.resolve, module, name, 0)
+
+
+@dataclass
+class Run:
+    outcome: dict[str, Any]
+    phases: list[str]
+    warnings: list[str]
+    output: str
+
+    @property
+    def value(self) -> Any:
+        return pickle.loads(base64.b64decode(self.outcome["value"]["inline"]))
+
+
+@dataclass
+class Job:
+    """A small job over a real store, one step before its runner."""
+
+    folder: Path
+    code: str = "def train(*args): return args\n"
+    args: tuple[Any, ...] = ()
+    header: dict[str, Any] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    task: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.store: Store = open_store(parse_location(str(self.folder / "store")))
+        self.project = self.folder / "project"
+        self.project.mkdir()
+        self.told = self.folder / "told"
+
+    @property
+    def space(self) -> Path:
+        return self.folder / "work"
+
+    def submit(self) -> Task:
+        (self.project / "train.py").write_text(self.code)
+        tree = tree_of(self.project)
+        ensure_context(self.store, tree)
+        header = CallHeader(
+            python=python_version(),
+            cloudpickle=cloudpickle.__version__,
+            kinetic="0.1.0",
+            function="train",
+            module="train",
+            context_digest=tree.digest,
+            paths=("",),
+            cwd="",
+            main=None,
+            main_kind="interactive",
+        )
+        header = replace(header, **self.header)
+        payload = (
+            header.encode() + b"\n" + pickle.dumps((function("train", "train"), self.args, {}))
+        )
+        self.store.write(JobObjects(JOB).payload, payload)
+        values: dict[str, Any] = {
+            "store": str(self.folder / "store"),
+            "job_id": JOB,
+            "attempt": 1,
+            "host": 0,
+            "hosts": 1,
+            "payload_digest": hashlib.sha256(payload).hexdigest(),
+            "context_digest": tree.digest,
+            "workspace": str(self.space),
+        }
+        return Task(**{**values, **self.task})
+
+    def start(self, task: Task | None = None) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-u", "-c", DRIVER, (task or self.submit()).encode(), str(self.told)],
+            env={**os.environ, **self.env},  # noqa: TID251 - a child of the tests' own environment
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def finish(self, process: subprocess.Popen[str]) -> Run:
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, output
+        *messages, outcome = [json.loads(line) for line in self.told.read_text().splitlines()]
+        phases = [message["phase"] for message in messages if "phase" in message]
+        return Run(outcome, phases, [m["warning"] for m in messages if "warning" in m], output)
+
+    def run(self) -> Run:
+        return self.finish(self.start())
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
+
+
+def test_a_call_passes_every_phase_and_its_value_comes_home(job: Job) -> None:
+    job.code = "def train(lr, steps):\n    print('training')\n    return {'loss': lr * steps}\n"
+    job.args = (0.5, 4)
+
+    run = job.run()
+
+    assert run.outcome["succeeded"]
+    assert (run.outcome["reason"], run.outcome["exit_code"]) == ("returned", 0)
+    assert run.value == {"loss": 2.0}
+    assert run.phases == (
+        ["fetch", "verify", "extract", "environment", "unpickle", "data", "call", "report"]
+    )
+    assert set(run.outcome["phases"]) == set(run.phases)
+    assert run.outcome["started_at"] <= run.outcome["finished_at"]
+    assert run.output == "training\n"
+
+
+def test_the_function_finds_what_it_had_at_home(job: Job) -> None:
+    (job.project / "src").mkdir()
+    (job.project / "src" / "helper.py").write_text("name = 'helper'")
+    job.header = {
+        "paths": ("src", ""),
+        "cwd": "ignored/folder",
+        "main": "train.py",
+        "main_kind": "script",
+    }
+    job.code = (
+        "import os, sys, helper\n"
+        "def train(): return os.getcwd(), sys.path[:2], sys.argv, sys.modules['__main__'].__file__\n"
+    )
+
+    project = job.space / "project"
+    assert job.run().value == (
+        str(project / "ignored/folder"),
+        [str(project / "src"), str(project)],
+        [str(project / "train.py")],
+        str(project / "train.py"),
+    )
+
+
+def test_a_process_pool_works_in_a_job(job: Job) -> None:
+    job.code = (
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "from multiprocessing import get_context\n"
+        "def square(n): return n * n\n"
+        "def train():\n"
+        "    with ProcessPoolExecutor(1, mp_context=get_context('spawn')) as pool:\n"
+        "        return list(pool.map(square, [2, 3]))\n"
+    )
+
+    assert job.run().value == [4, 9]
+
+
+def test_the_users_exception_is_told_as_text_and_object(job: Job) -> None:
+    job.code = "def train():\n    raise ValueError('bad learning rate')\n"
+
+    outcome = job.run().outcome
+
+    assert (outcome["reason"], outcome["phase"], outcome["exit_code"]) == ("exception", "call", 1)
+    assert outcome["message"] == "ValueError: bad learning rate"
+    lines = outcome["error"]["traceback"].splitlines()
+    assert lines[1].endswith('project/train.py", line 2, in train')
+    raised = pickle.loads(base64.b64decode(outcome["error"]["pickled"]["inline"]))
+    assert repr(raised) == "ValueError('bad learning rate')"
+
+
+def test_leaving_with_a_code_is_not_success(job: Job) -> None:
+    job.code = "import sys\ndef train():\n    sys.exit(3)\n"
+
+    outcome = job.run().outcome
+
+    assert (outcome["reason"], outcome["exit_code"]) == ("exited", 1)
+    assert "sys.exit(3)" in outcome["message"]
+
+
+def test_a_changed_payload_is_never_unpickled(job: Job) -> None:
+    task = job.submit()
+    job.store.write(JobObjects(JOB).payload, b"{}\nspoiled")
+
+    run = job.finish(job.start(task))
+
+    assert run.phases == ["fetch", "verify"]
+    assert (run.outcome["phase"], run.outcome["exit_code"]) == ("verify", 2)
+    assert run.outcome["error"]["type"] == "kinetic_payload.errors.IntegrityError"
+
+
+def test_a_changed_context_is_never_imported(job: Job) -> None:
+    task = job.submit()
+    other = job.folder / "other"
+    other.mkdir()
+    (other / "train.py").write_text("def train(): return 'evil'")
+    with job.store.writer(context_object(str(task.context_digest))) as stream:
+        tree_of(other).write(stream)
+
+    outcome = job.finish(job.start(task)).outcome
+
+    assert (outcome["phase"], outcome["exit_code"]) == ("extract", 2)
+
+
+def test_a_missing_payload_is_a_failure_to_fetch(job: Job) -> None:
+    task = job.submit()
+    job.store.delete(JobObjects(JOB).payload)
+
+    outcome = job.finish(job.start(task)).outcome
+
+    assert (outcome["phase"], outcome["exit_code"]) == ("fetch", 2)
+    assert outcome["message"].startswith("Kinetic could not fetch the call")
+
+
+def test_a_payload_of_another_snapshot_is_refused(job: Job) -> None:
+    job.header = {"context_digest": "0" * 64}
+
+    assert job.run().outcome["phase"] == "environment"
+
+
+def test_a_module_that_fails_to_import_fails_the_unpickling(job: Job) -> None:
+    job.code = "import no_such_module_of_anyone\ndef train(): pass\n"
+
+    outcome = job.run().outcome
+
+    assert (outcome["phase"], outcome["exit_code"]) == ("unpickle", 2)
+    assert "no_such_module_of_anyone" in outcome["message"]
+    assert 'train.py", line 1' in outcome["error"]["traceback"]
+
+
+def test_skew_is_told_before_unpickling_and_leads_the_failure(job: Job) -> None:
+    job.header = {"python": "3.99.1"}
+    job.code = "raise TypeError('code() takes 18 arguments')\n"
+
+    run = job.run()
+
+    assert run.phases[-1] == "unpickle"
+    assert "Python 3.99.1" in run.warnings[0]
+    assert run.outcome["warnings"] == run.warnings
+    assert run.outcome["message"].startswith(
+        "Kinetic could not rebuild the call: The call was pickled by Python 3.99.1"
+    )
+
+
+def test_data_is_where_the_function_is_told(job: Job) -> None:
+    data = job.folder / "set"
+    data.mkdir()
+    (data / "x.csv").write_text("1,2")
+    ref = DataRef(
+        key="d0",
+        kind="local",
+        source="./set",
+        is_dir=True,
+        name="set",
+        digest=ensure_data(job.store, data),
+    )
+    job.header = {"data": (ref,)}
+    job.args = (By(data_path, "d0"),)
+    job.code = "from pathlib import Path\ndef train(p): return Path(p).name, (Path(p) / 'x.csv').read_text()\n"
+
+    assert job.run().value == ("set", "1,2")
+
+
+def test_data_that_is_gone_fails_its_phase_by_name(job: Job) -> None:
+    ref = DataRef(key="d0", kind="local", source="./set", is_dir=True, name="set", digest="0" * 64)
+    job.header = {"data": (ref,)}
+
+    outcome = job.run().outcome
+
+    assert (outcome["phase"], outcome["exit_code"]) == ("data", 2)
+    assert "'./set'" in outcome["message"]
+
+
+@pytest.mark.skipif(mounts.why_not_private() is not None, reason="no private mounts here")
+def test_a_volume_appears_at_its_path_for_the_job_alone(job: Job) -> None:
+    data = job.folder / "set"
+    data.mkdir()
+    (data / "x.csv").write_text("1,2")
+    path = f"/kinetic-volume-{os.getpid()}-{os.urandom(4).hex()}"
+    ref = DataRef(
+        key="d0",
+        kind="local",
+        source="./set",
+        is_dir=True,
+        name="set",
+        mount=path,
+        digest=ensure_data(job.store, data),
+    )
+    job.header, job.task = {"data": (ref,)}, {"private_mounts": True}
+    # A thread from before the data arrives sees it, too.
+    job.code = (
+        "import threading\nfrom pathlib import Path\n"
+        "ready, seen = threading.Event(), []\n"
+        f"def look():\n    ready.wait(); seen.append(Path('{path}/x.csv').read_text())\n"
+        "thread = threading.Thread(target=look); thread.start()\n"
+        "def train():\n    ready.set(); thread.join(); return seen\n"
+    )
+
+    assert job.run().value == ["1,2"]
+    assert not Path(path).exists()
+
+
+def test_a_value_that_will_not_pickle_is_named(job: Job) -> None:
+    job.code = "import threading\ndef train(): return {'model': [1, threading.Lock()]}\n"
+
+    outcome = job.run().outcome
+
+    assert (outcome["reason"], outcome["phase"], outcome["exit_code"]) == ("exception", "report", 1)
+    assert "value['model'][1] is a _thread.lock" in outcome["message"]
+    assert outcome["value_repr"].startswith("{'model'")
+
+
+def test_a_large_value_becomes_an_object(job: Job) -> None:
+    job.code = "def train(): return b'a' * 1_000_000\n"
+
+    value = job.run().outcome["value"]
+
+    data = job.store.read(value["name"])
+    assert hashlib.sha256(data).hexdigest() == value["digest"]
+    assert pickle.loads(data) == b"a" * 1_000_000
+
+
+def test_only_the_leader_keeps_a_value(job: Job) -> None:
+    job.task = {"host": 1, "hosts": 2}
+
+    outcome = job.run().outcome
+
+    assert outcome["succeeded"]
+    assert "value" not in outcome
+
+
+def test_the_folder_for_outputs_is_there(job: Job) -> None:
+    job.env = {"KINETIC_OUTPUT_DIR": str(job.folder / "out" / "job")}
+    job.code = "import os\ndef train(): return os.path.isdir(os.environ['KINETIC_OUTPUT_DIR'])\n"
+
+    assert job.run().value is True
+
+
+def test_sigterm_lets_the_function_tidy_up_and_is_reported(job: Job) -> None:
+    job.code = (
+        "import signal\ndef train():\n    try:\n        print('ready'); signal.pause()\n"
+        "    finally:\n        print('saved')\n"
+    )
+    process = job.start()
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+
+    run = job.finish(process)
+
+    assert run.output == "saved\n"
+    assert (run.outcome["reason"], run.outcome["exit_code"]) == ("terminated", 143)
+    assert "line 4, in train" in run.outcome["error"]["traceback"]
+
+
+def test_a_forked_process_that_returns_does_not_report_twice(job: Job) -> None:
+    job.code = (
+        "import os\ndef train():\n    pid = os.fork()\n    if pid: os.waitpid(pid, 0)\n"
+        "    return (b'p' if pid else b'c') * 1_000_000\n"
+    )
+    process = job.start()
+    process.communicate(timeout=60)
+
+    lines = [json.loads(line) for line in job.told.read_text().splitlines()]
+    name = lines[-1]["value"]["name"]
+    assert pickle.loads(job.store.read(name)) == b"p" * 1_000_000
