@@ -37,6 +37,7 @@ __all__ = [
     "RecordError",
     "RemoteError",
     "ResultTimeoutError",
+    "ResultUnreadableError",
     "StoreError",
     "StorePermissionError",
     "SubmitError",
@@ -83,6 +84,10 @@ class JobNotFoundError(JobError, LookupError):
 
 class ResultTimeoutError(JobError, TimeoutError):
     """The wait was given up; the job runs on and its handle stays valid."""
+
+
+class ResultUnreadableError(JobError):
+    """The job succeeded and its value is kept, but cannot be unpickled in this process."""
 
 
 class NotInsideJobError(KineticError, RuntimeError):

@@ -60,6 +60,13 @@ class LogLine:
     text: str
     host: int = 0
     attempt: int = 1
+    hosts: int = 1
+    """Of the job; with several, `shown` says whose line it is."""
+
+    @property
+    def shown(self) -> str:
+        """The line as people see it."""
+        return f"[host {self.host}] {self.text}" if self.hosts > 1 else self.text
 
 
 class Backend(Protocol):

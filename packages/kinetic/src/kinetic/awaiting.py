@@ -1,0 +1,48 @@
+"""`await handle`: wait for a job without blocking the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kinetic.jobs import JobHandle
+
+
+async def result_of(handle: JobHandle) -> Any:
+    """Return `handle.result()`, waited for in a thread that never keeps the interpreter alive.
+
+    If the awaiting task is cancelled the waiting stops; the job runs on.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+    stop = threading.Event()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(value)
+        else:
+            done.set_exception(error)
+
+    def wait() -> None:
+        value: Any = None
+        error: BaseException | None = None
+        try:
+            value = handle._collect(stop=stop)
+        except StopIteration as problem:
+            # A future refuses to carry one.
+            error = RuntimeError("The job raised StopIteration.")
+            error.__cause__ = problem
+        except BaseException as problem:  # noqa: BLE001 - handed to whoever awaits
+            error = problem
+        if not stop.is_set() and not loop.is_closed():
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=wait, daemon=True, name=f"kinetic-await-{handle.job_id}").start()
+    try:
+        return await done
+    finally:
+        stop.set()

@@ -1,0 +1,170 @@
+"""Find jobs again: `attach` one by its id, `list_jobs` them all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kinetic.errors import InvalidRequestError, JobNotFoundError, RecordError
+from kinetic.jobs import JobHandle
+from kinetic.observing import read_record
+from kinetic.services import LOCAL_BACKENDS, jobs_location, local_store_location
+from kinetic_payload.layout import RESERVED_PREFIXES
+from kinetic_payload.records import JobRecord
+from kinetic_payload.store import Location, Store
+
+if TYPE_CHECKING:
+    from kinetic.settings import Settings
+
+log = logging.getLogger("kinetic")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A store in which a job may be found, and how to call it in a message."""
+
+    title: str
+    location: Location
+
+
+def attach(job_id: str, project: str | None = None, cluster: str | None = None) -> JobHandle:
+    """Return the handle of a job that any process submitted.
+
+    The local store is asked first, without any network; then the target's bucket.
+
+    Args:
+        job_id: The job's identifier.
+        project: GCP project; falls back to KINETIC_PROJECT, the active profile, then
+            GOOGLE_CLOUD_PROJECT.
+        cluster: GKE cluster; falls back to KINETIC_CLUSTER, the active profile, then the default.
+
+    Raises:
+        JobNotFoundError: None of the places knows the job; the message names them all.
+    """
+    from kinetic.settings import Settings
+
+    settings = Settings.from_environment(project=project, cluster=cluster)
+    if not job_id or "/" in job_id or job_id.startswith("."):
+        raise InvalidRequestError(
+            f"{job_id!r} is not a job id.", hint="List the jobs there are with: kinetic jobs list"
+        )
+    looked = []
+    for place in _places(settings):
+        handle, seen = _find(job_id, place)
+        if handle is not None:
+            return handle
+        looked.append(f"{place.title} ({place.location}): {seen}")
+    error = JobNotFoundError(
+        f"There is no job {job_id!r}. Looked in:\n  " + "\n  ".join(looked),
+        hint="List the jobs there are with: kinetic jobs list",
+    )
+    error.job_id = job_id
+    raise error
+
+
+def _places(settings: Settings) -> Iterator[Place]:
+    local = local_store_location(Path(settings.home.value))
+    yield Place("the local store", local)
+    if settings.store.value:
+        named = jobs_location(settings, "local")
+        if named != local:
+            yield Place("KINETIC_STORE", named)
+    elif settings.project.value:
+        yield Place("the bucket of the cluster", jobs_location(settings, "gke"))
+
+
+def _find(job_id: str, place: Place) -> tuple[JobHandle | None, str]:
+    """Return the job's handle, or None and what was seen instead."""
+    if place.location.kind != "folder":
+        return None, "this version of Kinetic cannot read buckets yet"
+    if not Path(place.location.path).is_dir():
+        return None, "not there yet"
+    handle = _read_handle(_open(place.location), job_id)
+    return handle, "no such job"
+
+
+def list_jobs(
+    project: str | None = None,
+    zone: str | None = None,
+    cluster: str | None = None,
+    namespace: str | None = None,
+) -> list[JobHandle]:
+    """Return the jobs there are, newest first.
+
+    Those of the backend that the settings resolve to; where they name none, the jobs of this machine,
+    and those of the cluster where a project is resolved. A job whose record cannot be read is skipped
+    with a warning.
+
+    Args:
+        project: GCP project; like the others it falls back to KINETIC_*, then the active profile.
+        zone: GCP zone.
+        cluster: GKE cluster.
+        namespace: Kubernetes namespace.
+
+    Raises:
+        InvalidRequestError: The settings resolve to a backend that this version cannot reach.
+        StorePermissionError: The records may not be read.
+    """
+    from kinetic.settings import Settings
+
+    settings = Settings.from_environment(
+        project=project, zone=zone, cluster=cluster, namespace=namespace
+    )
+    backend = settings.backend.value
+    if backend is not None and backend not in LOCAL_BACKENDS:
+        raise InvalidRequestError(
+            f"This version of Kinetic cannot list the jobs of the backend {backend!r} yet.",
+            hint="The jobs of this machine: kinetic jobs list --local, or KINETIC_BACKEND=local.",
+        )
+    if backend is None and settings.project.value:
+        log.info(
+            "The jobs of the cluster are left out: this version of Kinetic cannot list them yet."
+        )
+    return list_local_jobs(settings)
+
+
+def list_local_jobs(settings: Settings) -> list[JobHandle]:
+    """Return the jobs whose records lie in the local store, newest first."""
+    location = jobs_location(settings, "local")
+    if location.kind != "folder":
+        raise InvalidRequestError(f"This version of Kinetic cannot read {location} yet.")
+    if not Path(location.path).is_dir():
+        return []
+    store = _open(location)
+    handles = [handle for job_id in _job_ids(store) if (handle := _readable(store, job_id))]
+    return sorted(handles, key=lambda handle: handle.created_at, reverse=True)
+
+
+def _job_ids(store: Store) -> Iterator[str]:
+    for folder in store.folders():
+        if folder not in RESERVED_PREFIXES:
+            yield folder.removesuffix("/")
+
+
+def _readable(store: Store, job_id: str) -> JobHandle | None:
+    try:
+        return _read_handle(store, job_id)
+    except RecordError as error:
+        log.warning("The job %s is left out: %s", job_id, error)
+        return None
+
+
+def _read_handle(store: Store, job_id: str) -> JobHandle | None:
+    record = read_record(store, job_id)
+    return None if record is None else handle_of(record)
+
+
+def handle_of(record: JobRecord) -> JobHandle:
+    """Return the handle of *record*: its first 17 fields."""
+    from dataclasses import asdict
+
+    return JobHandle.from_dict(asdict(record))
+
+
+def _open(location: Location) -> Store:
+    from kinetic_payload.stores import open_store
+
+    return open_store(location)

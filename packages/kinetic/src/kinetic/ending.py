@@ -1,0 +1,85 @@
+"""Cancel a job, and clean up after one."""
+
+from __future__ import annotations
+
+import time
+
+from kinetic.errors import JobError, JobNotFoundError
+from kinetic.job_status import JobStatus
+from kinetic.observing import look, write_outcome
+from kinetic.services import Services
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import JobRecord, Outcome
+from kinetic_payload.store import Store
+
+
+def cancel(
+    record: JobRecord, services: Services, *, timeout: float, poll_interval: float
+) -> Outcome:
+    """Write `cancelled`, then stop what runs. A job that finished first keeps its outcome.
+
+    Raises:
+        JobNotFoundError: There is no such job.
+        JobError: Something of it still runs after *timeout* seconds.
+    """
+    view = look(record, services)
+    if view.status is JobStatus.NOT_FOUND:
+        raise JobNotFoundError(
+            f"There is no job {record.job_id} to cancel.",
+            hint="It was cleaned up, or never started.",
+        )
+    outcome = view.outcome
+    if outcome is None:
+        outcome = write_outcome(
+            services.store,
+            Outcome(
+                job_id=record.job_id,
+                status="cancelled",
+                message="Somebody cancelled the job.",
+                written_by="client",
+                written_at=time.time(),
+            ),
+        )
+    services.backend.stop(record, timeout=timeout, poll_interval=poll_interval)
+    return outcome
+
+
+def clean_up(
+    record: JobRecord,
+    services: Services,
+    *,
+    resource: bool,
+    artifacts: bool,
+    timeout: float,
+    poll_interval: float,
+) -> None:
+    """Remove the job's resource and its objects. Logs, outputs and what jobs share stay.
+
+    Raises:
+        JobError: The artifacts of a job that still runs were to go, and the resource was not.
+    """
+    view = look(record, services)
+    if artifacts and not resource and not view.status.terminal:
+        raise JobError(
+            f"Job {record.job_id} is {view.status.value} and needs its objects.",
+            hint="Cancel it first, or clean up the resource as well.",
+        )
+    if resource:
+        if not view.status.terminal:
+            cancel(record, services, timeout=timeout, poll_interval=poll_interval)
+        services.backend.remove(record, timeout=timeout, poll_interval=poll_interval)
+    if artifacts:
+        remove_objects(record.job_id, services.store)
+
+
+def remove_objects(job_id: str, store: Store) -> None:
+    """Remove the job's own objects.
+
+    The outcome goes last: a clean-up that is interrupted must not make a job that succeeded look
+    like one that vanished.
+    """
+    names = JobObjects(job_id)
+    rest = [info.name for info in store.list(names.prefix) if info.name != names.outcome]
+    for name in sorted(rest, key=lambda name: name != names.handle):
+        store.delete(name)
+    store.delete(names.outcome)

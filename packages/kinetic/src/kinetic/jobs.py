@@ -1,0 +1,315 @@
+"""`JobHandle`: a submitted job, seen from any process on any machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import subprocess
+    import threading
+
+    from kinetic.backends import LogLine
+    from kinetic.job_status import JobStatus
+    from kinetic.outcomes import JobOutcome
+    from kinetic.services import Services
+    from kinetic_payload.records import JobRecord
+
+
+class JobContext(Protocol):
+    """What a submit knows about the job it makes; `JobHandle.from_job_context` reads it."""
+
+    job_id: str
+    project: str
+    cluster_name: str
+    zone: str
+    bucket_name: str
+    image_uri: str
+    accelerator: str
+    func_name: str
+    display_name: str
+    created_at: str
+    group_id: str | None
+    group_kind: str | None
+    group_index: int | None
+    debug: bool
+
+
+@dataclass
+class JobHandle:
+    """Durable description of a submitted job, and what can be done with it.
+
+    Built from its fields alone; stores and backends are reached when a method first needs them.
+    A handle can be awaited: `await handle` is `handle.result()` without blocking the event loop.
+    For jobs of the local backend `project` is `"local"` and `bucket_name` the store's folder.
+    """
+
+    job_id: str
+    backend: str
+    project: str
+    cluster_name: str
+    zone: str
+    namespace: str
+    bucket_name: str
+    k8s_name: str
+    image_uri: str
+    accelerator: str
+    func_name: str
+    display_name: str
+    created_at: str
+    group_id: str | None = None
+    group_kind: str | None = None
+    group_index: int | None = None
+    debug: bool = False
+
+    @classmethod
+    def from_job_context(
+        cls, ctx: JobContext, backend_name: str, namespace: str, k8s_name: str
+    ) -> JobHandle:
+        """Build a handle from what a submit knows."""
+        given = {"backend": backend_name, "namespace": namespace, "k8s_name": k8s_name}
+        known = {f.name: getattr(ctx, f.name) for f in fields(cls) if f.name not in given}
+        return cls(**{**known, **given})
+
+    @classmethod
+    def from_dict(cls, d: dict[str, Any]) -> JobHandle:
+        """Rebuild a handle from a plain dict; unknown keys are ignored.
+
+        Raises:
+            RecordError: A field is missing or has the wrong type.
+        """
+        from kinetic.errors import RecordError
+
+        known = {f.name: d[f.name] for f in fields(cls) if f.name in d}
+        try:
+            return cls(**known)
+        except TypeError as error:
+            raise RecordError(f"This is not a job handle: {error}.") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a dict that JSON can hold."""
+        return asdict(self)
+
+    def status(self) -> JobStatus:
+        """Return the job's status now, decided by its durable outcome before anything else."""
+        from kinetic.observing import look
+
+        return look(self._record, self._services).status
+
+    def outcome(self) -> JobOutcome:
+        """Return what happened so far, per attempt and host, without unpickling anything."""
+        from kinetic.observing import job_outcome
+
+        return job_outcome(self._record, self._services)
+
+    def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
+        """Iterate over log lines; with *follow*, until the job ends, its last line included."""
+        from kinetic.observing import log_lines
+
+        return log_lines(self._record, self._services, follow=follow, tail=tail)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the log so far, line by line."""
+        return (line.shown for line in self.log_lines())
+
+    def logs(self, follow: bool = False) -> str | None:
+        """Return the log so far; with *follow*, print it to stdout until the job ends."""
+        if not follow:
+            return "".join(f"{line.shown}\n" for line in self.log_lines())
+        for line in self.log_lines(follow=True):
+            sys.stdout.write(f"{line.shown}\n")
+            sys.stdout.flush()
+        return None
+
+    def tail(self, n: int = 100) -> str:
+        """Return the last *n* lines of the log of the latest attempt."""
+        return "\n".join(line.shown for line in self.log_lines(tail=n))
+
+    def result(
+        self,
+        timeout: float | None = None,
+        cleanup: bool | None = None,
+        cleanup_timeout: float = 180,
+        cleanup_poll_interval: float = 2,
+        stream_logs: bool | None = None,
+        on_status_change: Callable[[JobStatus], None] | None = None,
+    ) -> Any:
+        """Wait for the job to end; return its value or raise its exception.
+
+        Calling it again gives the same value or exception again, also after the clean-up.
+
+        Args:
+            timeout: Seconds to wait; None waits for ever.
+            cleanup: Remove the resource and the artifacts once the value is here. None means yes,
+                except for debug jobs. A failed job is never cleaned up by this.
+            cleanup_timeout: Seconds to wait until the resource is really gone.
+            cleanup_poll_interval: Seconds between looks while waiting for that.
+            stream_logs: Print the log to stdout while waiting. None means no.
+            on_status_change: Called with each new status, the first and the last one included; what
+                it raises is logged and otherwise ignored.
+
+        Raises:
+            TimeoutError: The time was up; the job runs on and the handle stays valid.
+            RuntimeError: The job failed without an exception of its function's.
+            Exception: Whatever the function raised, with the remote traceback in its notes.
+        """
+        show = _print_line if stream_logs else None
+        return self._collect(
+            timeout=timeout,
+            cleanup=cleanup,
+            cleanup_timeout=cleanup_timeout,
+            cleanup_poll_interval=cleanup_poll_interval,
+            on_line=show,
+            on_status_change=on_status_change,
+        )
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait for the result without blocking the event loop; cancelling leaves the job alone."""
+        from kinetic.awaiting import result_of
+
+        return result_of(self).__await__()
+
+    def cancel(self, cleanup_timeout: float = 180, cleanup_poll_interval: float = 2) -> None:
+        """Stop the job. One that finished first keeps its outcome.
+
+        Raises:
+            JobNotFoundError: There is no such job.
+            JobError: It still runs after *cleanup_timeout* seconds.
+        """
+        from kinetic.ending import cancel
+
+        cancel(
+            self._record,
+            self._services,
+            timeout=cleanup_timeout,
+            poll_interval=cleanup_poll_interval,
+        )
+
+    def cleanup(
+        self,
+        k8s: bool = True,
+        gcs: bool = True,
+        cleanup_timeout: float = 180,
+        cleanup_poll_interval: float = 2,
+    ) -> None:
+        """Remove the job's resource (*k8s*) and its artifacts in the store (*gcs*).
+
+        Logs and everything under `KINETIC_OUTPUT_DIR` stay. A job that still runs is cancelled.
+
+        Raises:
+            JobError: The resource is still there after *cleanup_timeout* seconds, or a running job
+                was to lose its artifacts but not its resource.
+        """
+        from kinetic.ending import clean_up
+
+        clean_up(
+            self._record,
+            self._services,
+            resource=k8s,
+            artifacts=gcs,
+            timeout=cleanup_timeout,
+            poll_interval=cleanup_poll_interval,
+        )
+
+    def debug_attach(
+        self, local_port: int = 5678, working_dir: str | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Wait for debugpy in the job and print what VS Code needs to attach to it.
+
+        Returns a process that lives until it is given to `kinetic.debug.cleanup_port_forward`.
+
+        Args:
+            local_port: Where the debugger connects on this machine. A local job listens on a port of
+                its own, which is the one that is printed.
+            working_dir: The project's folder here, for the path mappings; None means the current one.
+
+        Raises:
+            JobError: The job is not a debug job, or ended before debugpy was ready.
+        """
+        from kinetic.debugging import attach
+
+        return attach(self, local_port=local_port, working_dir=working_dir)
+
+    def _collect(
+        self,
+        *,
+        timeout: float | None = None,
+        cleanup: bool | None = None,
+        cleanup_timeout: float = 180,
+        cleanup_poll_interval: float = 2,
+        on_line: Callable[[LogLine], None] | None = None,
+        on_status_change: Callable[[JobStatus], None] | None = None,
+        stop: threading.Event | None = None,
+    ) -> Any:
+        from kinetic.collect import Collected, collect
+
+        collected: Collected | None = self.__dict__.get("_collected")
+        if collected is None:
+            collected = collect(
+                self._record,
+                self._services,
+                timeout=timeout,
+                on_line=on_line,
+                on_status_change=on_status_change,
+                stop=stop,
+            )
+            # Kept, so that a second call gives the same again, whatever clean-up took away.
+            self.__dict__["_collected"] = collected
+        if collected.succeeded and (not self.debug if cleanup is None else cleanup):
+            self._clean_up_after_success(cleanup_timeout, cleanup_poll_interval)
+        return collected.get()
+
+    def _clean_up_after_success(self, timeout: float, poll_interval: float) -> None:
+        import logging
+
+        from kinetic.errors import KineticError
+
+        if self.__dict__.get("_cleaned"):
+            return
+        try:
+            self.cleanup(cleanup_timeout=timeout, cleanup_poll_interval=poll_interval)
+            self.__dict__["_cleaned"] = True
+        except KineticError as error:
+            # The value is here; losing it to a clean-up that failed would help nobody.
+            logging.getLogger("kinetic").warning(
+                "The result of %s is here, but cleaning up failed: %s", self.job_id, error
+            )
+
+    @property
+    def _record(self) -> JobRecord:
+        """The persisted record, which knows more than the handle; without one, the fields alone."""
+        record: JobRecord | None = self.__dict__.get("_read")
+        if record is None:
+            from kinetic.observing import read_record
+            from kinetic_payload.records import JobRecord
+
+            record = read_record(self._services.store, self.job_id)
+            record = record or JobRecord(**self.to_dict())
+            self.__dict__["_read"] = record
+        return record
+
+    @property
+    def _services(self) -> Services:
+        services: Services | None = self.__dict__.get("_reached")
+        if services is None:
+            from pathlib import Path
+
+            from kinetic.services import connect
+            from kinetic.settings import Settings
+            from kinetic_payload.store import parse_location
+
+            home = Path(Settings.from_environment().home.value)
+            services = connect(self.backend, parse_location(self.bucket_name), home)
+            self.__dict__["_reached"] = services
+        return services
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the fields alone: connections and collected values stay here."""
+        return self.to_dict()
+
+
+def _print_line(line: LogLine) -> None:
+    sys.stdout.write(f"{line.shown}\n")
+    sys.stdout.flush()

@@ -1,0 +1,112 @@
+"""What hosts reported → the value or the exception, and what to say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kinetic.errors import JobCancelledError, JobError, JobFailedError, RemoteError
+from kinetic.job_status import JobStatus
+from kinetic_payload.records import HostOutcome, Outcome
+
+E = TypeVar("E", bound=BaseException)
+J = TypeVar("J", bound=JobError)
+
+
+@dataclass(frozen=True)
+class JobOutcome:
+    """What happened to a job, per attempt and host, readable without unpickling anything."""
+
+    job_id: str
+    status: JobStatus
+    message: str
+    """One sentence for people; empty while the job runs."""
+    final: Outcome | None
+    """The durable outcome, None while there is none."""
+    hosts: tuple[HostOutcome, ...]
+    """Every report, in order of attempt and host."""
+
+    @property
+    def attempts(self) -> dict[int, tuple[HostOutcome, ...]]:
+        """The reports by attempt."""
+        numbers = sorted({host.attempt for host in self.hosts})
+        return {n: tuple(h for h in self.hosts if h.attempt == n) for n in numbers}
+
+
+def status_of(outcome: Outcome) -> JobStatus:
+    """Return the status of a job that has *outcome*: cancelled jobs are FAILED until cleaned up."""
+    return JobStatus.SUCCEEDED if outcome.status == "succeeded" else JobStatus.FAILED
+
+
+def deciding_host(outcome: Outcome, hosts: Sequence[HostOutcome]) -> HostOutcome | None:
+    """Return the report that *outcome* names."""
+    for host in hosts:
+        if host.attempt == outcome.attempt and host.host == outcome.host:
+            return host
+    return None
+
+
+def failure_without_exception(outcome: Outcome, host: HostOutcome | None) -> JobError:
+    """Return the error for a job that ended without a value and without the user's exception."""
+    if outcome.status == "cancelled":
+        return _about(
+            outcome,
+            JobCancelledError(
+                f"Job {outcome.job_id} was cancelled.",
+                hint=f"Its log is kept: kinetic jobs logs {outcome.job_id}",
+            ),
+        )
+    said = (host.message if host else "") or outcome.message or "It left no word of why."
+    error = JobFailedError(
+        f"Job {outcome.job_id} failed: {said}",
+        hint=f"Its log: kinetic jobs logs {outcome.job_id}",
+    )
+    for note in notes_of(outcome, host):
+        error.add_note(note)
+    return _about(outcome, error)
+
+
+def remote_error(outcome: Outcome, host: HostOutcome, why: str) -> RemoteError:
+    """Return the stand-in for the user's exception, which cannot be rebuilt here because of *why*."""
+    info = host.error
+    assert info is not None
+    headline = f"{info.type}: {info.message}" if info.message else info.type
+    error = RemoteError(headline, hint=f"The exception itself could not be rebuilt here: {why}")
+    error.remote_type = info.type
+    error.remote_message = info.message
+    error.remote_traceback = info.traceback
+    error.job_id = outcome.job_id
+    return annotated(error, outcome, host)
+
+
+def annotated(error: E, outcome: Outcome, host: HostOutcome) -> E:
+    """Add where *error* happened and its remote traceback as notes, once."""
+    known = set(getattr(error, "__notes__", ()))
+    for note in notes_of(outcome, host):
+        if note not in known:
+            error.add_note(note)
+    return error
+
+
+def notes_of(outcome: Outcome, host: HostOutcome | None) -> list[str]:
+    """Return what a reader of a traceback should know of where it happened."""
+    if host is None:
+        return []
+    notes = []
+    if host.error is not None and host.error.traceback:
+        notes.append("Remote traceback:\n" + host.error.traceback.rstrip())
+    notes.append(
+        f"In phase {host.phase!r} of attempt {host.attempt} on host {host.host} "
+        f"of job {outcome.job_id}."
+    )
+    if outcome.other_failed_hosts:
+        others = ", ".join(str(number) for number in outcome.other_failed_hosts)
+        notes.append(f"Also failed: host {others}.")
+    notes.extend(host.warnings)
+    return notes
+
+
+def _about(outcome: Outcome, error: J) -> J:
+    error.job_id = outcome.job_id
+    return error

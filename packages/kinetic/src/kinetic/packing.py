@@ -1,0 +1,182 @@
+"""Package a call: the project as a snapshot, the function and its arguments as a pickle, its data."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kinetic.data import Data, to_ref
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.store import ABSENT, Store
+
+if TYPE_CHECKING:
+    from kinetic_payload.calls import DumpedCall
+    from kinetic_payload.digests import StatCache
+    from kinetic_payload.roots import ProjectPlan
+    from kinetic_payload.snapshot import Snapshot
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """What the user called, and the volumes that go with it."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    volumes: Mapping[str, Data]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackingOptions:
+    """What decides how a project is packaged."""
+
+    caches: Path
+    cwd: Path
+    user_home: Path
+    root: str | None
+    """`KINETIC_PACKAGE_ROOT`."""
+    no_default_excludes: bool
+    context_warn_mb: float
+    payload_warn_mb: float
+    kinetic_version: str
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A call ready to be uploaded."""
+
+    plan: ProjectPlan
+    snapshot: Snapshot
+    call: DumpedCall
+    cache: StatCache
+
+
+def plan_of(call: Call, options: PackingOptions) -> ProjectPlan:
+    """Decide which project the call belongs to, and what its `sys.path` and folder were."""
+    from kinetic_payload.roots import entry_of, plan_project
+
+    return plan_project(
+        entry_of(call.function),
+        sys_path=sys.path,
+        cwd=options.cwd,
+        home=options.user_home,
+        override=options.root,
+    )
+
+
+def pack(
+    call: Call,
+    plan: ProjectPlan,
+    options: PackingOptions,
+    *,
+    check: Callable[[Data], None],
+    warn: Say,
+) -> Packed:
+    """Pickle the call and take the project's snapshot. Nothing is uploaded.
+
+    *check* refuses a `Data` that the backend cannot serve.
+
+    Raises:
+        PackagingError: The project cannot be read.
+        PayloadError: Something in the call does not pickle; the message names it.
+        DataError: A `Data` of the call is not there.
+    """
+    from kinetic_payload.calls import dump_call
+    from kinetic_payload.snapshot import Shipping, take_snapshot
+
+    asked: set[Path] = set()
+    shipping = Shipping(plan.root, no_defaults=options.no_default_excludes)
+
+    def ships(path: Path) -> bool:
+        asked.add(path)
+        return shipping(path)
+
+    def dump(ships: Callable[[Path], bool]) -> DumpedCall:
+        return dump_call(
+            call.function,
+            call.args,
+            call.kwargs,
+            plan=plan,
+            ships=ships,
+            data_type=Data,
+            volumes=call.volumes,
+        )
+
+    dumped = dump(ships)
+    local = []
+    for found in dumped.data:
+        check(found.value)
+        if not (found.value.is_gcs or found.value.is_hf):
+            local.append(Path(found.value.path))
+    cache = stat_cache(options.caches, plan.root)
+    snapshot = take_snapshot(
+        plan.root, exclude=local, no_defaults=options.no_default_excludes, cache=cache
+    )
+    if any(shipping(path) and not snapshot.contains(path) for path in asked):
+        # A module lies inside a `Data` and so outside the snapshot: it cannot go by reference.
+        dumped = dump(snapshot.contains)
+    for warning in (
+        snapshot.oversize_warning(options.context_warn_mb),
+        dumped.oversize_warning(options.payload_warn_mb),
+    ):
+        if warning:
+            warn(warning)
+    return Packed(plan, snapshot, dumped, cache)
+
+
+def upload(
+    packed: Packed, store: Store, job_id: str, options: PackingOptions, *, say: Say
+) -> tuple[str, str]:
+    """Upload what the store does not have yet; return the digests of the payload and the context."""
+    from kinetic_payload.transfer import ensure_context, ensure_data
+
+    refs = []
+    for found in packed.call.data:
+        digest = None
+        if not (found.value.is_gcs or found.value.is_hf):
+            path = Path(found.value.path)
+            digest = ensure_data(store, path, cache=stat_cache(options.caches, path))
+        refs.append(to_ref(found.value, found.key, digest=digest, mount=found.mount))
+    if ensure_context(store, packed.snapshot):
+        say(f"Uploaded {packed.snapshot.size / 1e6:.1f} MB of {packed.plan.root.name}/.")
+    name = JobObjects(job_id).payload
+    with store.writer(name, if_generation=ABSENT) as stream:
+        hashing = _Hashing(stream)
+        packed.call.write(
+            hashing,
+            refs=refs,
+            context_digest=packed.snapshot.digest,
+            kinetic_version=options.kinetic_version,
+        )
+    return hashing.digest, packed.snapshot.digest
+
+
+def stat_cache(caches: Path, tree: Path) -> StatCache:
+    """Return the cache of file digests of one tree."""
+    from kinetic_payload.digests import StatCache
+
+    key = hashlib.sha256(str(tree).encode(errors="surrogateescape")).hexdigest()[:24]
+    return StatCache(caches / "trees" / key)
+
+
+class _Hashing:
+    """A stream that passes bytes on and remembers their digest."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._hash = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self._hash.update(data)
+        written: int = self._stream.write(data)
+        return written
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()

@@ -1,0 +1,233 @@
+"""Submit a request: package, upload, record, start; undone newest first if it fails."""
+
+from __future__ import annotations
+
+import platform
+import secrets
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import kinetic
+from kinetic.backends import Launch
+from kinetic.jobs import JobHandle
+from kinetic.names import job_id_of, k8s_name_of
+from kinetic.packing import Call, Packed, PackingOptions, pack, plan_of, upload
+from kinetic.services import Services, connect, jobs_location
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import JobRecord, encode
+from kinetic_payload.store import ABSENT
+
+if TYPE_CHECKING:
+    from kinetic.console import Console
+    from kinetic.local.emulation import Shape
+    from kinetic.request import JobRequest
+    from kinetic_payload.roots import ProjectPlan
+    from kinetic_payload.store import Store
+
+GRACE = 30.0
+"""Seconds between SIGTERM and SIGKILL, as on a cluster."""
+
+
+@dataclass(kw_only=True)
+class Context:
+    """What this submit knows of the job it makes; see `JobHandle.from_job_context`."""
+
+    job_id: str
+    project: str
+    cluster_name: str
+    zone: str
+    bucket_name: str
+    image_uri: str
+    accelerator: str
+    func_name: str
+    display_name: str
+    created_at: str
+    group_id: str | None = None
+    group_kind: str | None = None
+    group_index: int | None = None
+    debug: bool = False
+
+
+def submit(
+    request: JobRequest,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    services: Services | None = None,
+    console: Console | None = None,
+) -> JobHandle:
+    """Start *request* and return a handle to it, at once.
+
+    Raises:
+        KineticError: It could not be packaged or started; nothing of this job stays behind.
+    """
+    from kinetic.local.emulation import merge, shape_of
+
+    say, warn = _voices(console)
+    for note in request.notes:
+        warn(note)
+    home = Path(request.settings.home.value)
+    services = services or connect(
+        request.backend, jobs_location(request.settings, request.backend), home
+    )
+    options = _packing_options(request, home)
+    call = Call(function=function, args=tuple(args), kwargs=kwargs, volumes=request.volumes)
+    private_mounts = _check_volumes(request, services.store)
+
+    say("packaging")
+    plan = plan_of(call, options)
+    packed = pack(call, plan, options, check=_check_data, warn=warn)
+    if packed.snapshot.left_out and console is not None:
+        warn(_left_out_sentence(packed))
+    interpreter, image = _interpreter(request, plan, home, say)
+
+    context = _context(request, services.store, image)
+    handle = JobHandle.from_job_context(
+        context,
+        request.backend,
+        request.target.namespace,
+        k8s_name_of(request.function_name, context.job_id[-7:]),
+    )
+    shape = shape_of(request.accelerator, request.semantics)
+    with ExitStack() as undo:
+        names = JobObjects(handle.job_id)
+        undo.callback(services.store.delete, names.payload)
+        payload_digest, context_digest = upload(
+            packed, services.store, handle.job_id, options, say=say
+        )
+        record = _record(handle, request, shape, payload_digest, context_digest)
+        services.store.write(names.handle, encode(record), if_generation=ABSENT)
+        undo.callback(services.store.delete, names.handle)
+        services.backend.start(
+            Launch(
+                record=record,
+                environment=merge(shape.environment, request.environment),
+                interpreter=interpreter,
+                bundle=_bundle(home),
+                grace=GRACE,
+                memory=request.memory,
+                private_mounts=private_mounts,
+                debug_port=0 if request.debug else None,
+            )
+        )
+        undo.pop_all()  # It started: nothing to undo.
+    say(f"submitted {handle.job_id}")
+    return handle
+
+
+def _voices(console: Console | None) -> tuple[Callable[[str], None], Callable[[str], None]]:
+    if console is not None:
+        return console.phase, console.note
+    import logging
+
+    log = logging.getLogger("kinetic")
+    return log.info, log.warning
+
+
+def _packing_options(request: JobRequest, home: Path) -> PackingOptions:
+    settings = request.settings
+    return PackingOptions(
+        caches=home / "cache",
+        cwd=Path.cwd(),
+        user_home=Path.home(),
+        root=settings.package_root.value,
+        no_default_excludes=settings.no_default_excludes.value,
+        context_warn_mb=settings.context_size_warn_mb.value,
+        payload_warn_mb=settings.payload_size_warn_mb.value,
+        kinetic_version=kinetic.__version__,
+    )
+
+
+def _check_data(data: Any) -> None:
+    from kinetic.request import check_local_data
+
+    check_local_data(data)
+    data.check()
+
+
+def _check_volumes(request: JobRequest, store: Store) -> bool:
+    """Return whether the job needs a mount namespace of its own; refuse it where there is none."""
+    from kinetic.errors import InvalidRequestError
+
+    if not request.volumes:
+        return False
+    from kinetic.mount_paths import check_volumes
+    from kinetic_runner.mounts import why_not_private
+
+    home = request.settings.home.value
+    check_volumes(request.volumes, workspaces=(home, str(store.location)))
+    why_not = why_not_private()
+    if why_not is not None:
+        raise InvalidRequestError(
+            f"A local job cannot have volumes here: {why_not}",
+            hint="Pass the kinetic.Data as an argument instead: the function gets its path.",
+        )
+    return True
+
+
+def _left_out_sentence(packed: Packed) -> str:
+    left_out = packed.snapshot.left_out
+    few = ", ".join(str(item.path) for item in left_out[:3])
+    more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
+    return f"left out of the snapshot: {few}{more}"
+
+
+def _interpreter(
+    request: JobRequest, plan: ProjectPlan, home: Path, say: Callable[[str], None]
+) -> tuple[str, str]:
+    """Return the Python that runs the function, and how the handle names its environment."""
+    if request.image.mode == "default":
+        return sys.executable, f"python:{sys.executable}"
+    from kinetic.local.environments import ensure_environment
+
+    environment = ensure_environment(plan.root, home=home, interpreter=sys.executable, say=say)
+    return str(environment.python), f"environment:{environment.digest}"
+
+
+def _context(request: JobRequest, store: Store, image: str) -> Context:
+    now = datetime.now(UTC)
+    return Context(
+        job_id=job_id_of(
+            request.accelerator.slug, request.function_name, now, secrets.token_hex(4)[:7]
+        ),
+        project="local",
+        cluster_name=request.target.cluster,
+        zone=request.target.zone,
+        bucket_name=str(store.location),
+        image_uri=image,
+        accelerator=str(request.accelerator),
+        func_name=request.function_name,
+        display_name=f"{request.function_name} on {request.accelerator}",
+        created_at=now.isoformat(timespec="milliseconds"),
+        debug=request.debug,
+    )
+
+
+def _record(
+    handle: JobHandle, request: JobRequest, shape: Shape, payload_digest: str, context_digest: str
+) -> JobRecord:
+    return JobRecord(
+        **handle.to_dict(),
+        payload_digest=payload_digest,
+        context_digest=context_digest,
+        hosts=shape.hosts,
+        retries=request.retries,
+        timeout=request.timeout,
+        output_dir=request.output_dir,
+        captured_env=tuple(request.environment),
+        labels=dict(request.labels),
+        client=f"kinetic {kinetic.__version__}, Python {platform.python_version()}",
+    )
+
+
+def _bundle(home: Path) -> bytes:
+    from kinetic.light import light_files
+    from kinetic_runner.bundle import bundle_for
+
+    return bundle_for(home / "cache", light_files()).read_bytes()

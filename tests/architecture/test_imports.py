@@ -1,0 +1,52 @@
+"""What an import may cost and drag in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {
+    "google",
+    "kubernetes",
+    "grpc",
+    "jax",
+    "numpy",
+    "msgspec",
+    "psutil",
+    "rich",
+    "asyncio",
+    "cloudpickle",
+}
+
+
+def modules_after(code: str) -> set[str]:
+    program = f"{code}\nimport sys, json\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    return {name.split(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import kinetic",
+        "import kinetic; kinetic.Data('x')",
+        "import kinetic_cli.main",
+    ],
+)
+def test_importing_drags_in_nothing_heavy(code: str) -> None:
+    loaded = modules_after(code) & (HEAVY - modules_after("pass"))
+
+    assert loaded == set()
+
+
+def test_decorating_drags_in_no_cloud_sdk_and_no_jax() -> None:
+    code = "import kinetic\n@kinetic.run(accelerator='tpu-v5litepod-4')\ndef f(): pass"
+
+    loaded = modules_after(code) & {"google", "kubernetes", "grpc", "jax", "numpy"}
+
+    assert loaded == set()

@@ -1,0 +1,76 @@
+"""Projects of a user's, run as a user runs them: as scripts in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass
+class Project:
+    """A folder with a user's files, a Kinetic home beside it, and a way to run scripts there."""
+
+    root: Path
+    home: Path
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("KINETIC_")}
+        return {**kept, "KINETIC_HOME": str(self.home), "KINETIC_BACKEND": "local"}
+
+    def start(self, name: str, *args: str, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, name, *args],
+            cwd=self.root,
+            env={**self.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, name: str, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(name, *args, **environment)
+        out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def script(self, text: str, *args: str, **environment: str) -> str:
+        """Write `main.py`, run it, and return what it printed; it must succeed."""
+        self.write("main.py", text)
+        done = self.run("main.py", *args, **environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "pyproject.toml").write_text("[project]\nname = 'users-project'\nversion = '1'\n")
+    yield Project(root, tmp_path / "home")
+    end_supervisors_below(tmp_path / "home")
+
+
+def end_supervisors_below(home: Path) -> None:
+    """Kill what a failed test left: every process that says in its environment it is of *home*."""
+    import psutil
+
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("KINETIC_HOME") == str(home) and process.pid != os.getpid():
+                process.kill()
+        except psutil.Error:
+            continue
