@@ -105,6 +105,8 @@ class _Job:
         verdict = self._settle(attempt, started_at)
         self._attempts[-1]["state"] = "succeeded" if verdict.succeeded else "failed"
         self._attempts[-1]["message"] = verdict.message
+        if verdict.retry:
+            self._write("running", "")
         return verdict
 
     def _settle(self, attempt: Attempt, started_at: float) -> Verdict:

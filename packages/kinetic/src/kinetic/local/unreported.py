@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kinetic.backends import Observation
+from kinetic.job_status import JobStatus
 from kinetic.local.reporting import outcome_of, read_end
 from kinetic.local.verdict import deciding
 from kinetic_payload.layout import JobObjects
@@ -29,9 +30,11 @@ def outcome_of_vanished(
         if (chosen.succeeded and complete) or chosen.reason in ("exception", "exited", "timeout"):
             outcome = outcome_of(store, record.job_id, attempt, ends, stop=None)
             return replace(outcome, written_by="client", written_at=now)
-    message = observation.reason or "The job's folder on this machine is gone."
-    if observation.status.terminal and not observation.vanished:
-        message = f"Nothing of the job is left on this machine. {message}"
+    message = observation.reason or (
+        "Nothing of the job is on this machine: its submit was interrupted, or its folder removed."
+    )
+    if observation.status is JobStatus.SUCCEEDED:
+        message = "The job succeeded, but its value was removed from the store since."
     return Outcome(
         job_id=record.job_id,
         status="failed",

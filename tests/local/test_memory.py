@@ -1,0 +1,34 @@
+import subprocess
+import sys
+
+from kinetic.local.memory import _Watch, limit_memory, readable_size
+from kinetic.testing import eventually
+
+PARENT = """
+import subprocess, sys
+body = "x = bytearray(200 << 20); import time; time.sleep(60)"
+sys.exit(abs(subprocess.run([sys.executable, "-c", body]).returncode))
+"""
+
+
+def test_a_watched_runner_outlives_the_child_that_is_too_large() -> None:
+    runner = subprocess.Popen([sys.executable, "-c", PARENT])
+    watch = _Watch(runner.pid, 100 << 20)
+    assert eventually(watch.exceeded)
+    assert runner.wait(20) == 9
+
+
+def test_a_runner_within_its_limit_is_left_alone() -> None:
+    runner = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    limit = limit_memory(f"test-{runner.pid}", runner.pid, 1 << 30)
+    assert not limit.exceeded()
+    runner.communicate(b"\n", timeout=20)
+    assert not limit.exceeded()
+    assert runner.returncode == 0
+    limit.close()
+
+
+def test_sizes_are_said_as_people_say_them() -> None:
+    assert readable_size(2 << 30) == "2 GiB"
+    assert readable_size(1536 << 20) == "1.5 GiB"
+    assert readable_size(1000) == "1000 bytes"

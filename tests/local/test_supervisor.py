@@ -1,0 +1,388 @@
+"""Local jobs as real processes over a fake runner: deaths, races, retries and limits."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kinetic.backends.local import LocalBackend
+from kinetic.errors import JobError, SubmitError
+from kinetic.job_status import JobStatus
+from kinetic.local.processes import marked
+from kinetic.testing import a_launch, await_outcome, eventually, kill_hard, outcome_of
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import JobRecord, Outcome
+from kinetic_payload.stores.folder import FolderStore
+
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(60)"
+
+
+class Machine:
+    """A home with a store, and a backend over both."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.store = FolderStore(self.home / "store")
+        self.backend = LocalBackend(self.home, self.store)
+        self.records: list[JobRecord] = []
+
+    def start(self, code: str, **options: object) -> JobRecord:
+        launch = a_launch(self.store, textwrap.dedent(code), **options)  # type: ignore[arg-type]
+        self.records.append(launch.record)
+        self.backend.start(launch)
+        return launch.record
+
+    def folder(self, record: JobRecord) -> Path:
+        return self.home / "jobs" / record.job_id
+
+    def state(self, record: JobRecord) -> dict:  # type: ignore[type-arg]
+        path = self.folder(record) / "state.json"
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    def until_up(self, record: JobRecord) -> None:
+        next(iter(self.backend.log_lines(record, follow=True)))
+        eventually(lambda: self.state(record))
+
+    def supervisor(self, record: JobRecord) -> psutil.Process:
+        [runner, *_] = self.state(record)["attempts"][-1]["pids"]
+        return psutil.Process(psutil.Process(runner).ppid())
+
+    def outcome(self, record: JobRecord) -> Outcome:
+        return await_outcome(self.backend, self.store, record)
+
+    def processes(self, record: JobRecord) -> list[int]:
+        return marked(f"KINETIC_JOB_ID={record.job_id}")
+
+    def ended(self, record: JobRecord) -> bool:
+        return self.backend.observe(record).status.terminal
+
+    def texts(self, record: JobRecord) -> list[str]:
+        return [line.text for line in self.backend.log_lines(record, follow=True)]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    machine = Machine(tmp_path)
+    yield machine
+    for record in machine.records:
+        for pid in machine.processes(record):
+            kill_hard(pid)
+
+
+def test_a_killed_supervisor_is_a_failed_job_and_nothing_of_it_lives_on(machine: Machine) -> None:
+    record = machine.start(SLEEP, hosts=2)
+    machine.until_up(record)
+    machine.supervisor(record).kill()
+    seen = eventually(lambda: machine.backend.observe(record).vanished and _look(machine, record))
+    assert seen.status is JobStatus.FAILED
+    assert "supervisor died" in seen.reason
+    outcome = machine.outcome(record)
+    assert (outcome.status, outcome.written_by) == ("failed", "client")
+    assert "supervisor died" in outcome.message
+    eventually(lambda: not machine.processes(record))
+
+
+def _look(machine: Machine, record: JobRecord):  # type: ignore[no-untyped-def]
+    return machine.backend.observe(record)
+
+
+def test_a_killed_runner_is_reported_by_its_supervisor(machine: Machine) -> None:
+    record = machine.start(SLEEP)
+    machine.until_up(record)
+    kill_hard(machine.state(record)["attempts"][0]["pids"][0])
+    outcome = machine.outcome(record)
+    assert (outcome.status, outcome.written_by, outcome.host) == ("failed", "supervisor", 0)
+    assert "SIGKILL" in outcome.message
+    report = json.loads(machine.store.read(JobObjects(record.job_id).host_outcome(1, 0)))
+    assert (report["reason"], report["signal"], report["phase"]) == ("killed", 9, "call")
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.01, 0.03, 0.06, 0.1])
+def test_whenever_the_submitter_is_killed_the_status_is_true(tmp_path: Path, delay: float) -> None:
+    machine = Machine(tmp_path)
+    code = textwrap.dedent(
+        f"""
+        import sys
+        from pathlib import Path
+        from kinetic.backends.local import LocalBackend
+        from kinetic.testing import a_launch
+        from kinetic_payload.stores.folder import FolderStore
+        home = Path({str(machine.home)!r})
+        store = FolderStore(home / "store")
+        backend = LocalBackend(home, store)
+        for n in range(100):
+            launch = a_launch(store, "pass", job_id=f"cpu-f-20260101-000000-{{n:07x}}")
+            if n == 0:
+                print("ready", flush=True)
+            backend.start(launch)
+        """
+    )
+    submitter = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert submitter.stdout is not None
+    assert submitter.stdout.readline() == b"ready\n"
+    threading.Event().wait(delay)
+    submitter.kill()
+    submitter.communicate()
+    seen = set()
+    for folder in machine.store.folders():
+        if not folder.startswith("cpu-"):
+            continue
+        record = a_launch(FolderStore(tmp_path / "x"), "", job_id=folder.rstrip("/")).record
+        # A record whose folder never came to be is for the client to tell from a clean-up.
+        if machine.backend.observe(record).status is JobStatus.NOT_FOUND:
+            seen.add("not started")
+            continue
+        outcome = machine.outcome(record)
+        seen.add(outcome.status)
+        if outcome.status == "failed":
+            assert "before the job was started" in outcome.message
+    assert seen <= {"succeeded", "failed", "not started"}
+    assert seen
+
+
+def test_a_job_outlives_its_submitter_and_its_terminal(tmp_path: Path) -> None:
+    import pty
+
+    machine = Machine(tmp_path)
+    code = textwrap.dedent(
+        f"""
+        from pathlib import Path
+        from kinetic.backends.local import LocalBackend
+        from kinetic.testing import a_launch
+        from kinetic_payload.stores.folder import FolderStore
+        home = Path({str(machine.home)!r})
+        store = FolderStore(home / "store")
+        body = "import time; time.sleep(0.5); print('done')"
+        LocalBackend(home, store).start(a_launch(store, body))
+        """
+    )
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", code])
+    os.waitpid(pid, 0)
+    os.close(terminal)  # The session's terminal hangs up.
+    record = a_launch(FolderStore(tmp_path / "x"), "").record
+    assert machine.outcome(record).status == "succeeded"
+    assert machine.texts(record) == ["done"]
+
+
+def test_a_terminated_supervisor_says_so(machine: Machine) -> None:
+    record = machine.start(SLEEP)
+    machine.until_up(record)
+    machine.supervisor(record).terminate()
+    outcome = machine.outcome(record)
+    assert outcome.status == "failed"
+    assert "SIGTERM" in outcome.message
+    eventually(lambda: not machine.processes(record))
+
+
+def test_a_function_that_ignores_sigterm_is_killed_after_its_grace(machine: Machine) -> None:
+    code = """
+    import signal, time
+    signal.signal(signal.SIGTERM, lambda *_: print("saving", flush=True))
+    print("up", flush=True)
+    while True: time.sleep(1)
+    """
+    record = machine.start(code, grace=-4.7)  # The fake takes no time to report: 0.3 s in all.
+    machine.until_up(record)
+    machine.backend.stop(record, timeout=20, poll_interval=0.05)
+    outcome = outcome_of(machine.store, record.job_id)
+    assert outcome is not None
+    assert outcome.status == "cancelled"
+    assert "saving" in machine.texts(record)
+    assert not machine.processes(record)
+
+
+def test_stop_that_takes_too_long_says_so_and_the_job_is_still_watched(machine: Machine) -> None:
+    code = """
+    import signal, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("up", flush=True)
+    while True: time.sleep(1)
+    """
+    record = machine.start(code, grace=-4)
+    machine.until_up(record)
+    with pytest.raises(JobError, match="still runs"):
+        machine.backend.stop(record, timeout=0.1, poll_interval=0.05)
+    machine.backend.remove(record, timeout=20, poll_interval=0.05)
+    assert machine.backend.observe(record).status is JobStatus.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("code", "attempts"),
+    [
+        ("raise ValueError", 3),
+        ("import sys; sys.exit(7)", 3),
+        ("import os; os.kill(os.getpid(), 9)", 3),
+        ("import os; os._exit(9)", 3),
+        ("import time; time.sleep(60)", 3),
+        (
+            "import sys; sys.exit(2)",
+            1,
+        ),  # The fake passes it on: what the real one calls unprepared.
+    ],
+)
+def test_what_may_go_better_next_time_is_tried_again(
+    machine: Machine, code: str, attempts: int
+) -> None:
+    record = machine.start(code, retries=2, timeout=0.3)
+    outcome = machine.outcome(record)
+    assert (outcome.status, outcome.attempt) == ("failed", attempts)
+    eventually(lambda: machine.ended(record))
+    assert [one["state"] for one in machine.state(record)["attempts"]] == ["failed"] * attempts
+
+
+def test_a_follower_sees_every_attempt_and_where_one_ends(machine: Machine) -> None:
+    code = "import time; time.sleep(.1); print(f'in {attempt}', end='')\nif attempt == 1: 1 / 0"
+    record = machine.start(code, retries=1)
+    texts = machine.texts(record)
+    assert texts[0] == "in 1" or texts[0].startswith("in 1Traceback")
+    assert texts[-2:] == [
+        "[kinetic] Attempt 1 ended: ZeroDivisionError: division by zero. Attempt 2 begins.",
+        "in 2",
+    ]
+
+
+def test_what_a_job_leaves_behind_is_killed_wherever_it_went(machine: Machine) -> None:
+    code = """
+    import subprocess, sys
+    for _ in range(3):
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"],
+                         start_new_session=True)
+    """
+    record = machine.start(code)
+    assert machine.outcome(record).status == "succeeded"
+    eventually(lambda: not machine.processes(record))
+
+
+def test_twenty_jobs_at_once_do_not_disturb_each_other(machine: Machine) -> None:
+    def run(number: int) -> tuple[str, list[str]]:
+        record = machine.start(f"print({number})", job_id=f"cpu-f-20260101-000000-{number:07x}")
+        return machine.outcome(record).status, machine.texts(record)
+
+    with ThreadPoolExecutor(10) as pool:
+        found = list(pool.map(run, range(20)))
+    assert found == [("succeeded", [str(number)]) for number in range(20)]
+    assert len(machine.backend.job_ids()) == 20
+
+
+def test_processes_get_the_captured_environment_and_the_machines_own(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORGOTTEN", "1")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setenv("LC_CTYPE", "C.UTF-8")
+    monkeypatch.setenv("KINETIC_JOB_ID", "another")
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    record = machine.start(code, environment={"TOKEN": "secret"}, hosts=2)
+    machine.outcome(record)
+    lines = list(machine.backend.log_lines(record, follow=True))
+    first, second = (json.loads(line.text) for line in sorted(lines, key=lambda line: line.host))
+    assert first["TOKEN"] == "secret"
+    assert {"FORGOTTEN", "PYTHONPATH"}.isdisjoint(first)
+    assert first["LC_CTYPE"] == "C.UTF-8"
+    assert first["KINETIC_JOB_ID"] == record.job_id
+    assert first["KINETIC_HOME"] == str(machine.home)
+    assert Path(first["KINETIC_OUTPUT_DIR"]).is_dir()
+    assert (first["KINETIC_HOST_INDEX"], second["KINETIC_HOST_INDEX"]) == ("0", "1")
+    assert first["KINETIC_HOST_COUNT"] == second["KINETIC_HOST_COUNT"] == "2"
+    assert first["KINETIC_COORDINATOR_ADDRESS"] == second["KINETIC_COORDINATOR_ADDRESS"]
+
+
+def test_secrets_are_nowhere_on_the_disk_and_files_are_the_users_only(machine: Machine) -> None:
+    record = machine.start(SLEEP, environment={"TOKEN": "s3cr3t-value"})
+    machine.until_up(record)
+    for path in [machine.home / "jobs", machine.folder(record), *machine.folder(record).rglob("*")]:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode & 0o077 == 0, path
+        if path.is_file():
+            assert b"s3cr3t-value" not in path.read_bytes()
+    machine.backend.remove(record, timeout=20, poll_interval=0.05)
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self"), reason="reads a process's environment in /proc"
+)
+def test_a_supervisor_itself_gets_no_secrets(machine: Machine) -> None:
+    record = machine.start(SLEEP, environment={"TOKEN": "s3cr3t-value"})
+    machine.until_up(record)
+    supervisor = machine.supervisor(record)
+    assert "TOKEN" not in supervisor.environ()
+    assert not any("s3cr3t-value" in part for part in supervisor.cmdline())
+
+
+def test_too_much_memory_is_named(machine: Machine) -> None:
+    code = """
+    import subprocess, sys
+    body = "import time; x = bytearray(300 << 20); time.sleep(60)"
+    sys.exit(subprocess.run([sys.executable, "-c", body]).returncode)
+    """
+    record = machine.start(code, memory=128 << 20)
+    outcome = machine.outcome(record)
+    assert outcome.status == "failed"
+    assert "more memory than its limit of 128 MiB" in outcome.message
+
+
+def test_an_interpreter_that_is_not_there_is_refused(machine: Machine) -> None:
+    launch = a_launch(machine.store, "pass")
+    broken = type(launch)(**{**launch.__dict__, "interpreter": str(machine.home / "no" / "python")})
+    with pytest.raises(SubmitError, match="no/python"):
+        machine.backend.start(broken)
+    assert machine.backend.job_ids() == []
+
+
+def test_a_fork_of_the_submitter_does_not_keep_a_dead_job_alive(machine: Machine) -> None:
+    """A pool's worker, forked while the FIFO is open here, inherits its write end."""
+    from kinetic.local.liveness import is_alive
+    from kinetic.local.paths import JobFolder
+
+    record = machine.start(SLEEP)
+    machine.until_up(record)
+    folder = JobFolder(str(machine.folder(record)))
+    copy = os.open(folder.alive, os.O_WRONLY | os.O_NONBLOCK) if _open_reader(folder.alive) else -1
+    try:
+        machine.supervisor(record).kill()
+        eventually(lambda: not is_alive(folder))
+    finally:
+        os.close(copy)
+    assert machine.outcome(record).status == "failed"
+
+
+def _open_reader(path: str) -> bool:
+    os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    return True
+
+
+def test_after_the_folder_is_gone_the_stored_log_is_read(machine: Machine) -> None:
+    record = machine.start("pass")
+    machine.outcome(record)
+    names = JobObjects(record.job_id)
+    machine.store.write(names.log_chunk(1, 0, 0), b"old\n")
+    for seq, text in enumerate([b"one\ntw", b"o\nth", "ré".encode()[:2], "ré".encode()[2:] + b"e"]):
+        machine.store.write(names.log_chunk(2, 0, seq), text)
+    machine.backend.remove(record, timeout=20, poll_interval=0.05)
+    assert machine.texts(record) == ["one", "two", "thrée"]
+    tail = [line.text for line in machine.backend.log_lines(record, tail=2)]
+    assert tail == ["two", "thrée"]
+
+
+def test_an_unused_signal_mask_of_the_submitter_is_not_inherited(machine: Machine) -> None:
+    blocked = {signal.SIGTERM, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+    try:
+        record = machine.start(SLEEP)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    machine.until_up(record)
+    machine.backend.stop(record, timeout=20, poll_interval=0.05)
+    assert machine.outcome(record).status == "cancelled"
