@@ -1,3 +1,122 @@
-"""Run a Python function on an accelerator."""
+"""Run a Python function on an accelerator.
+
+import kinetic
+
+@kinetic.run(accelerator="tpu-v5litepod-4")
+def train(lr: float) -> float: ...
+
+loss = train(0.001)           # blocks, shows the log, returns the value
+job = train.run_async(0.001)  # a JobHandle, at once
+"""
+
+from __future__ import annotations
+
+import logging as _logging
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+if _TYPE_CHECKING:
+    from kinetic.data import Data as Data
+    from kinetic.decorator import run as run
+    from kinetic.discovery import attach as attach
+    from kinetic.discovery import list_jobs as list_jobs
+    from kinetic.errors import ConfigurationError as ConfigurationError
+    from kinetic.errors import DataError as DataError
+    from kinetic.errors import IntegrityError as IntegrityError
+    from kinetic.errors import InvalidRequestError as InvalidRequestError
+    from kinetic.errors import JobCancelledError as JobCancelledError
+    from kinetic.errors import JobError as JobError
+    from kinetic.errors import JobFailedError as JobFailedError
+    from kinetic.errors import JobNotFoundError as JobNotFoundError
+    from kinetic.errors import KineticError as KineticError
+    from kinetic.errors import NotInsideJobError as NotInsideJobError
+    from kinetic.errors import PackagingError as PackagingError
+    from kinetic.errors import PayloadError as PayloadError
+    from kinetic.errors import RemoteError as RemoteError
+    from kinetic.errors import ResultTimeoutError as ResultTimeoutError
+    from kinetic.errors import ResultUnreadableError as ResultUnreadableError
+    from kinetic.errors import StoreError as StoreError
+    from kinetic.errors import SubmitError as SubmitError
+    from kinetic.job_status import JobStatus as JobStatus
+    from kinetic.jobs import JobHandle as JobHandle
 
 __version__ = "0.1.0"
+
+# A library says nothing unless its user asks; this is all that importing it configures.
+_logging.getLogger("kinetic").addHandler(_logging.NullHandler())
+
+_HOMES = {
+    "Data": "data",
+    "JobHandle": "jobs",
+    "JobStatus": "job_status",
+    "attach": "discovery",
+    "list_jobs": "discovery",
+    "run": "decorator",
+    **dict.fromkeys(
+        (
+            "ConfigurationError",
+            "DataError",
+            "IntegrityError",
+            "InvalidRequestError",
+            "JobCancelledError",
+            "JobError",
+            "JobFailedError",
+            "JobNotFoundError",
+            "KineticError",
+            "NotInsideJobError",
+            "PackagingError",
+            "PayloadError",
+            "RemoteError",
+            "ResultTimeoutError",
+            "ResultUnreadableError",
+            "StoreError",
+            "SubmitError",
+        ),
+        "errors",
+    ),
+}
+"""The public names and their modules, loaded when first used."""
+
+__all__ = [*sorted(_HOMES), "__version__"]
+
+
+def __getattr__(name: str) -> _Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'kinetic' has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        value = getattr(import_module(f"kinetic.{home}"), name)
+    except ModuleNotFoundError as error:
+        value = _stand_in(name, error)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
+
+
+def _stand_in(name: str, error: ModuleNotFoundError) -> _Any:
+    """Return what *name* is inside a job that has no full `kinetic`: it says so when it is used.
+
+    A module that imports it next to `run` must not fail for that.
+    """
+    from kinetic_payload.references import inside_job
+
+    if not inside_job():
+        raise error
+
+    def refuse(*_args: object, **_kwargs: object) -> _Any:
+        from kinetic.errors import NotInsideJobError
+
+        raise NotInsideJobError(
+            f"kinetic.{name} is for whoever submits jobs; this is inside one, without {error.name!r}.",
+            hint="Use it in the process that submits. Inside a job, decorated functions simply run.",
+        )
+
+    if name[0].isupper():
+        return type(name, (), {"__new__": refuse, "__module__": "kinetic"})
+    refuse.__name__ = refuse.__qualname__ = name
+    return refuse

@@ -128,7 +128,7 @@ def resolve_request(
     )
 
 
-def settings_arguments(options: RunOptions) -> dict[str, object]:
+def settings_arguments(options: RunOptions) -> dict[str, str | None]:
     """Return the arguments of *options* that settings can stand in for."""
     names = ("project", "zone", "cluster", "namespace", "backend", "output_dir", "base_image_repo")
     return {name: getattr(options, name) for name in names}

@@ -1,0 +1,102 @@
+"""A call that blocks: submit, show progress and the log, bring the value; say how to come back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kinetic.console import Console, is_terminal
+from kinetic.job_status import JobStatus
+
+if TYPE_CHECKING:
+    from kinetic.jobs import JobHandle
+    from kinetic.request import JobRequest
+
+
+class Submit(Protocol):
+    """`kinetic.submit.submit`, as far as a blocking call uses it."""
+
+    def __call__(
+        self,
+        request: JobRequest,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        console: Console | None,
+    ) -> JobHandle:
+        """Start the job."""
+        ...
+
+
+def call(
+    request: JobRequest,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    submit: Submit | None = None,
+    console: Console | None = None,
+    ask: Callable[[str], str] | None = None,
+) -> Any:
+    """Run *function* as *request* says, and return its value or raise its exception.
+
+    Ctrl-C before the job started undoes the submit. Afterwards it says how to come back, asks on a
+    terminal (with *ask*) whether to cancel, and is raised again.
+    """
+    if submit is None:
+        from kinetic.submit import submit as start
+
+        submit = start
+    if console is None:
+        console = Console.of_this_process(color=not request.settings.no_color.value)
+        if console.interactive and is_terminal(sys.stdin):
+            ask = ask or input
+    with console:
+        handle = submit(request, function, args, kwargs, console=console)
+        if console.interactive:
+            # Phases vanish from a terminal, and whoever closes it needs the id to come back.
+            console.note(handle.job_id)
+        try:
+            return handle._collect(
+                on_line=console.line, on_status_change=lambda status: _say(console, status)
+            )
+        except KeyboardInterrupt:
+            console.done()
+            _interrupted(handle, console, ask)
+            raise
+
+
+_SAID = {
+    JobStatus.PENDING: "waiting to start",
+    JobStatus.RUNNING: "running",
+}
+
+
+def _say(console: Console, status: JobStatus) -> None:
+    if status in _SAID:
+        console.phase(_SAID[status])
+
+
+def _interrupted(handle: JobHandle, console: Console, ask: Callable[[str], str] | None) -> None:
+    console.note(
+        f"The job goes on without you: {handle.job_id}\n"
+        f'  come back:  kinetic.attach("{handle.job_id}").result()\n'
+        f"  its log:    kinetic jobs logs --follow {handle.job_id}\n"
+        f"  stop it:    kinetic jobs cancel {handle.job_id}"
+    )
+    if ask is None:
+        return
+    try:
+        answer = ask("Cancel it now? [y/N] ")
+    except (KeyboardInterrupt, EOFError):
+        # A second Ctrl-C is no answer: the job is kept, as the note says.
+        answer = ""
+    if answer.strip().lower() in ("y", "yes"):
+        console.phase("cancelling")
+        handle.cancel()
+        console.done()
+        console.note(f"Cancelled {handle.job_id}.")
+    else:
+        console.note("Kept.")

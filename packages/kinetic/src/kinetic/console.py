@@ -1,0 +1,172 @@
+"""What a person sees while a call blocks: progress on stderr, the job's log on stdout."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from kinetic.backends import LogLine
+
+
+def text_of(line: LogLine, *, prefixed: bool | None = None) -> str:
+    """Return *line* as it is printed: lines of several hosts say whose they are.
+
+    *prefixed* None means: all hosts but the leader.
+    """
+    show = line.host > 0 if prefixed is None else prefixed
+    return f"[host {line.host}] {line.text}" if show else line.text
+
+
+class Console:
+    """Says what a blocking call does. May be used from any thread.
+
+    On a terminal the running phase is shown with the time it has taken, until the log begins;
+    elsewhere every phase is a line. Text is never read as markup.
+    """
+
+    def __init__(
+        self,
+        stdout: TextIO,
+        stderr: TextIO,
+        *,
+        interactive: bool,
+        color: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.interactive = interactive
+        self.prefixed: bool | None = None
+        """Whether log lines say their host; None leaves out the leader's."""
+        self._stdout = stdout
+        self._stderr = stderr
+        self._color = color
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._phase = ""
+        self._began = 0.0
+        self._live: Any = None
+
+    @classmethod
+    def of_this_process(cls, *, color: bool = True) -> Console:
+        """Return a console on this process's streams; interactive if progress goes to a terminal."""
+        return cls(sys.stdout, sys.stderr, interactive=is_terminal(sys.stderr), color=color)
+
+    def phase(self, text: str) -> None:
+        """Say what happens now."""
+        with self._lock:
+            if text == self._phase:
+                return
+            self._phase, self._began = text, self._clock()
+            if self.interactive:
+                self._show()
+            else:
+                _write(self._stderr, f"kinetic: {text}")
+
+    def note(self, text: str) -> None:
+        """Say something that stays readable."""
+        with self._lock:
+            shown = self._live is not None
+            self._hide()
+            for line in text.splitlines() or [""]:
+                _write(self._stderr, f"kinetic: {line}")
+            if shown:
+                self._show()
+
+    def line(self, line: LogLine) -> None:
+        """Print a line of the job's log on stdout. On a terminal the log takes over from progress."""
+        with self._lock:
+            self._hide()
+            _write(self._stdout, text_of(line, prefixed=self.prefixed))
+
+    def done(self) -> None:
+        """Take away what only showed that something was going on."""
+        with self._lock:
+            self._hide()
+            self._phase = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.done()
+
+    def _show(self) -> None:
+        if self._live is not None:
+            return
+        from rich.console import Console as RichConsole
+        from rich.live import Live
+
+        terminal = RichConsole(
+            file=self._stderr,
+            no_color=not self._color,
+            markup=False,
+            highlight=False,
+            emoji=False,
+        )
+        self._live = Live(
+            get_renderable=self._progress,
+            console=terminal,
+            refresh_per_second=4,
+            transient=True,
+            # The process's own streams stay as they are: user code may be writing to them.
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start()
+
+    def _hide(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    def _progress(self) -> RenderableType:
+        from rich.text import Text
+
+        # Read without our lock, which whoever stops the display holds while it waits for this.
+        phase, began = self._phase, self._began
+        shown = Text(no_wrap=True, overflow="ellipsis")
+        shown.append("kinetic ", style="bold")
+        shown.append(f"{phase} ")
+        shown.append(elapsed_text(self._clock() - began), style="dim")
+        return shown
+
+
+def elapsed_text(seconds: float) -> str:
+    """Return *seconds* as `7s`, `3m 20s` or `2h 05m`."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+
+
+def is_terminal(stream: Any) -> bool:
+    """Return whether *stream* is a terminal that can redraw a line; False for what cannot say."""
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is None:  # pythonw and some daemons have no streams
+        return
+    try:
+        stream.write(f"{text}\n")
+    except UnicodeEncodeError:
+        # A log may hold what this terminal's encoding has not.
+        encoding = getattr(stream, "encoding", None) or "ascii"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    stream.flush()

@@ -1,0 +1,267 @@
+"""`kinetic.run`: turns a function into one that runs elsewhere, and does nothing inside a job."""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+
+from kinetic.errors import InvalidRequestError, NotInsideJobError
+from kinetic_payload.references import inside_job
+
+if TYPE_CHECKING:
+    import inspect
+    from typing import Self
+
+    from kinetic.data import Data
+    from kinetic.jobs import JobHandle
+    from kinetic.options import CheckedOptions
+    from kinetic.request import JobRequest
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+def run(
+    accelerator: str = "tpu-v5e-1",
+    container_image: str | None = None,
+    base_image_repo: str | None = None,
+    zone: str | None = None,
+    project: str | None = None,
+    capture_env_vars: list[str] | None = None,
+    cluster: str | None = None,
+    backend: str | None = None,
+    namespace: str | None = None,
+    volumes: dict[str, Data] | None = None,
+    spot: bool = False,
+    output_dir: str | None = None,
+    debug: bool = False,
+    *,
+    timeout: float | timedelta | None = None,
+    retries: int = 0,
+    preemptions: int | None = None,
+    cpu: float | str | None = None,
+    memory: int | str | None = None,
+    shared_memory: int | str | None = None,
+    labels: dict[str, str] | None = None,
+) -> Callable[[Callable[P, R]], RemoteCallable[P, R]]:
+    """Run a function on an accelerator: `@kinetic.run(accelerator="tpu-v5litepod-4")`.
+
+    Calling the decorated function runs it there and waits for its value; `run_async(...)` returns a
+    `JobHandle` at once. Inside a job a decorated function simply runs.
+
+    Args:
+        accelerator: What to run on, such as `tpu-v5litepod-4`, `gpu-l4`, `gpu-a100x8`, `cpu`;
+            `kinetic accelerators` lists all. A `:spot` at the end asks for spot machines.
+        container_image: None or `"bundled"`: an image with the project's requirements; None on the
+            local backend is the interpreter that submits. `"prebuilt"`: a base image, requirements
+            installed at start. Anything else is an image's address.
+        base_image_repo: Where prebuilt base images lie. Falls back to KINETIC_BASE_IMAGE_REPO.
+        zone: GCP zone. Falls back, like the next ones, to KINETIC_ZONE, then the active profile.
+        project: GCP project; after the profile also GOOGLE_CLOUD_PROJECT. The local backend needs none.
+        capture_env_vars: Variables to take along: names, or beginnings that end in `*`.
+        cluster: GKE cluster.
+        backend: `"gke"`, `"pathways"`, or `"local"` for this machine (`"local-gke"` and
+            `"local-pathways"` say which of the two to emulate). None on a cluster: what suits the
+            accelerator.
+        namespace: Kubernetes namespace.
+        volumes: Data by absolute mount path: `{"/data": kinetic.Data("./dataset/")}`.
+        spot: Use spot machines. Means nothing on the local backend.
+        output_dir: What the job finds in KINETIC_OUTPUT_DIR; None is a folder of the job's own.
+        debug: Wait for a debugger before the function is called.
+        timeout: Seconds, or a timedelta, that the function may take in one attempt.
+        retries: How often to try again after the function failed.
+        preemptions: How many disruptions to bear, which are not failures; None means any number.
+            Means something on a cluster only.
+        cpu: Cores of each host (`4`, `"500m"`). Means something on a cluster only.
+        memory: Memory of each host in bytes or as text (`"16Gi"`); a limit on the local backend, too,
+            where the system offers one.
+        shared_memory: Size of /dev/shm. Means something on a cluster only.
+        labels: Labels of the job's resources.
+
+    Raises:
+        InvalidRequestError: An argument cannot be right; the message says what to do.
+    """
+    given = dict(locals())
+    first: object = accelerator
+    if callable(first) or isinstance(first, classmethod | staticmethod):
+        raise InvalidRequestError(
+            "@kinetic.run stands without parentheses.",
+            hint='Write @kinetic.run() or @kinetic.run(accelerator="tpu-v5litepod-4").',
+        )
+    if inside_job():
+        return lambda function: RemoteCallable(function, None)
+    from kinetic.options import RunOptions, check_options
+
+    options = check_options(RunOptions(**given))
+
+    def decorate(function: Callable[P, R]) -> RemoteCallable[P, R]:
+        from kinetic.callables import check_callable
+
+        if isinstance(function, RemoteCallable):
+            raise InvalidRequestError(
+                f"{function!r} is decorated with @kinetic.run already.", hint="Keep one of the two."
+            )
+        return RemoteCallable(cast("Callable[P, R]", check_callable(function)), options)
+
+    return decorate
+
+
+class RemoteCallable(Generic[P, R]):
+    """A function that runs elsewhere: call it and wait, or `run_async` it.
+
+    As an attribute of a class it is a method: the instance travels along as the first argument.
+    """
+
+    __wrapped__: Callable[..., R]
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        options: CheckedOptions | None,
+        *,
+        instance: object = None,
+        bound: bool = False,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._options = options
+        self._first: tuple[Any, ...] = (instance,) if bound else ()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function and wait for its value, showing progress and the job's log.
+
+        Raises:
+            Exception: Whatever the function raised, with the remote traceback in its notes.
+            KineticError: The job was refused, could not start, or ended without a value.
+            KeyboardInterrupt: Ctrl-C; the message before it says how to come back to the job.
+        """
+        if inside_job():
+            return self._function(*self._first, *args, **kwargs)
+        from kinetic.blocking import call
+
+        request = self._request((*self._first, *args), kwargs)
+        return cast("R", call(request, self._function, (*self._first, *args), kwargs))
+
+    def run_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        """Start the function elsewhere and return a handle at once.
+
+        The job outlives this process. `handle.result()` waits for the value; `await handle` does so
+        without blocking the event loop.
+
+        Raises:
+            KineticError: The job was refused or could not start; nothing of it stays behind.
+        """
+        if inside_job():
+            raise NotInsideJobError(
+                f"{self._name}.run_async() was called inside a job, which submits no jobs of its own.",
+                hint=f"Call {self._name}(...) itself: inside a job it simply runs.",
+            )
+        import warnings
+
+        from kinetic.arguments import check_class_given
+        from kinetic.submit import submit
+
+        check_class_given(self, (*self._first, *args))
+        request = self._request((*self._first, *args), kwargs)
+        for note in request.notes:
+            warnings.warn(note, stacklevel=2)
+        return submit(request, self._function, (*self._first, *args), kwargs)
+
+    def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JobRequest:
+        from kinetic.arguments import check_arguments
+        from kinetic.submission import request_of
+
+        _teach_cloudpickle()
+        check_arguments(self._function, args, kwargs)
+        options = self._options
+        if options is None:
+            # It was decorated inside a job, or rebuilt from a pickle, and is called outside of one.
+            raise NotInsideJobError(
+                f"{self._name} came out of a job, without what @kinetic.run was given.",
+                hint="Decorate the function here.",
+            )
+        return request_of(options, self._function)
+
+    @property
+    def _name(self) -> str:
+        return str(getattr(self, "__qualname__", None) or type(self._function).__qualname__)
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: RemoteCallable[Concatenate[S, Q], R], instance: S, owner: type | None = None
+    ) -> RemoteCallable[Q, R]: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> RemoteCallable[Any, Any]:
+        """Bind like a function does."""
+        if instance is None or self._first:
+            return self
+        return RemoteCallable(self._function, self._options, instance=instance, bound=True)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RemoteCallable):
+            return NotImplemented
+        if not self._first or not other._first:
+            return self is other
+        return self._function is other._function and self._first[0] is other._first[0]
+
+    def __hash__(self) -> int:
+        if not self._first:
+            return object.__hash__(self)
+        return hash((id(self._function), id(self._first[0])))
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What the user's function takes, for editors and notebooks."""
+        import inspect
+
+        signature = inspect.signature(self._function)
+        if not self._first:
+            return signature
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def __repr__(self) -> str:
+        options = ""
+        if self._options is not None:
+            given = self._options.given.given()
+            options = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        bound = f" of {self._first[0]!r}" if self._first else ""
+        return f"<{self._name}{bound}, decorated with @kinetic.run({options})>"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle by reference, like a function; a bound one like a method."""
+        if self._first:
+            return getattr, (self._first[0], getattr(self, "__name__", self._name))
+        return self._name if "__qualname__" in vars(self) else _by_value(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["function"], None)  # type: ignore[misc]
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+
+def _teach_cloudpickle() -> None:
+    """Let cloudpickle, and it alone, take decorated functions of scripts by value.
+
+    What can be imported in the job goes by reference before this is asked.
+    """
+    import cloudpickle
+
+    cloudpickle.CloudPickler.dispatch_table[RemoteCallable] = _by_value
+
+
+def _by_value(remote: RemoteCallable[Any, Any]) -> Any:
+    if remote._first:
+        return remote.__reduce_ex__(4)
+    # Made first and filled later, so that a function that calls itself can be pickled. What the
+    # decorator was given stays here: its data and settings mean nothing in the job.
+    return copyreg.__newobj__, (RemoteCallable,), {"function": remote._function}  # type: ignore[attr-defined]

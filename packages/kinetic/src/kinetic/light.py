@@ -1,0 +1,23 @@
+"""The part of `kinetic` that travels with the runner, so that user code can import it in a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+MODULES: Final = (
+    "__init__",
+    "_wire",
+    "callables",
+    "data",
+    "decorator",
+    "errors",
+    "job_status",
+)
+"""What imports with nothing but the standard library and the rest of the bundle."""
+
+
+def light_files() -> dict[str, bytes]:
+    """Return the sources of the light part by their name in the bundle: `light/kinetic/….py`."""
+    folder = Path(__file__).parent
+    return {f"light/kinetic/{name}.py": (folder / f"{name}.py").read_bytes() for name in MODULES}
