@@ -1,3 +1,3 @@
-"""The command kinetic."""
+"""The command `kinetic`."""
 
 __version__ = "0.1.0"

@@ -1,0 +1,100 @@
+"""`App`: what commands share, and the one place where they meet the facade."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from kinetic_cli.options import Target
+from kinetic_cli.output import Output
+
+if TYPE_CHECKING:
+    from kinetic.jobs import JobHandle
+    from kinetic.profiles import Profiles
+    from kinetic.settings import Settings
+
+Where = Literal["local", "cluster"]
+
+
+class App:
+    """The facade as one command line sees it. The facade is imported when a command first asks."""
+
+    def __init__(
+        self, output: Output | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.output = output or Output()
+        self.clock = clock
+        self.target = Target()
+        self.debug = False
+
+    def settings(self) -> Settings:
+        """Return the settings that this command line resolves to, with their sources."""
+        from kinetic.settings import Settings
+
+        return Settings.from_environment(**self.target.given)
+
+    def attach(self, job_id: str) -> JobHandle:
+        """Return the handle of a job."""
+        from kinetic.discovery import attach
+
+        self._choose_profile()
+        self._hear_warnings()
+        return attach(
+            job_id, project=self.target.get("project"), cluster=self.target.get("cluster")
+        )
+
+    def list_jobs(self, where: Where | None = None) -> list[JobHandle]:
+        """Return the jobs there are; *where* overrides what the settings say."""
+        from kinetic.discovery import list_jobs
+
+        self._choose_profile()
+        self._hear_warnings()
+        if where is not None:
+            _set("KINETIC_BACKEND", "local" if where == "local" else "gke")
+        return list_jobs(
+            project=self.target.get("project"),
+            zone=self.target.get("zone"),
+            cluster=self.target.get("cluster"),
+            namespace=self.target.get("namespace"),
+        )
+
+    def profiles_path(self) -> Path:
+        """Return where the profiles file is, or will be."""
+        from kinetic.settings import environment, resolve
+
+        # Which profile is chosen does not matter here, and may be the very thing to be mended.
+        outside = {k: v for k, v in environment().items() if k != "KINETIC_PROFILE"}
+        return Path(resolve({}, environ=outside).profiles_file.value)
+
+    def profiles(self) -> Profiles:
+        """Read the profiles file."""
+        from kinetic.profiles import read_profiles
+
+        return read_profiles(self.profiles_path())
+
+    def _choose_profile(self) -> None:
+        if profile := self.target.get("profile"):
+            _set("KINETIC_PROFILE", profile)
+
+    def _hear_warnings(self) -> None:
+        """Say what the facade warns of, such as a job whose record cannot be read."""
+        import logging
+
+        say = self.output.note
+
+        class Notes(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                say(f"{record.levelname.capitalize()}: {record.getMessage()}")
+
+        logger = logging.getLogger("kinetic")
+        if not any(type(handler).__name__ == "Notes" for handler in logger.handlers):
+            logger.addHandler(Notes(logging.WARNING))
+
+
+def _set(name: str, value: str) -> None:
+    # This process is the command's own. Whatever reads the settings later, also deep inside a handle,
+    # must see what the command line said.
+    os.environ[name] = value  # noqa: TID251

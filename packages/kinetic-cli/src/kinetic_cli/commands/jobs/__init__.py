@@ -1,0 +1,17 @@
+"""`kinetic jobs`: what was submitted, from any process on any machine."""
+
+from __future__ import annotations
+
+import click
+
+from kinetic_cli.groups import LazyGroup
+
+
+@click.group(
+    "jobs",
+    cls=LazyGroup,
+    package=__name__,
+    verbs=("list", "status", "logs", "result", "cancel", "cleanup"),
+)
+def command() -> None:
+    """List, watch, collect and stop jobs."""

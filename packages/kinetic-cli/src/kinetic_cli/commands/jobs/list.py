@@ -1,0 +1,85 @@
+"""`kinetic jobs list`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kinetic_cli.ages import age_of, spoken
+from kinetic_cli.app import App
+from kinetic_cli.options import json_option, target_options
+
+if TYPE_CHECKING:
+    from kinetic.jobs import JobHandle
+    from kinetic_cli.app import Where
+
+
+@click.command("list")
+@click.option("--local", is_flag=True, help="Only the jobs of this machine.")
+@click.option(
+    "--cluster",
+    is_flag=False,
+    # What stands for `--cluster` without a name: the cluster that the settings name.
+    flag_value="",
+    metavar="[NAME]",
+    help="Only the jobs of the cluster.",
+)
+@target_options(hidden=True, without="cluster")
+@json_option
+@click.pass_obj
+def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
+    """List jobs with status and age, newest first."""
+    if local and cluster is not None:
+        raise click.UsageError("--local and --cluster exclude each other.")
+    if cluster:
+        app.target.given["cluster"] = cluster
+    where: Where | None = "local" if local else "cluster" if cluster is not None else None
+    jobs = [_described(app, job) for job in app.list_jobs(where)]
+    if as_json:
+        app.output.json(jobs)
+    elif not jobs:
+        app.output.note("No jobs.")
+    else:
+        app.output.table(
+            ["job id", "status", "age", "function", "accelerator", "backend"],
+            (
+                (
+                    job["job_id"],
+                    job["status"],
+                    spoken(job["age_seconds"]),
+                    job["function"],
+                    job["accelerator"],
+                    job["backend"],
+                )
+                for job in jobs
+            ),
+        )
+
+
+def _described(app: App, job: JobHandle) -> dict[str, Any]:
+    return {
+        "job_id": job.job_id,
+        "status": _status(app, job),
+        "age_seconds": age_of(job.created_at, app.clock()),
+        "created_at": job.created_at,
+        "function": job.func_name,
+        "accelerator": job.accelerator,
+        "backend": job.backend,
+        "project": job.project,
+        "cluster": job.cluster_name,
+        "zone": job.zone,
+        "namespace": job.namespace,
+        "group_id": job.group_id,
+    }
+
+
+def _status(app: App, job: JobHandle) -> str | None:
+    from kinetic.errors import KineticError
+
+    try:
+        return job.status().value
+    except KineticError as error:
+        # One job that cannot be asked must not hide the others.
+        app.output.note(f"Warning: the status of {job.job_id} is unknown: {error.message}")
+        return None

@@ -1,0 +1,41 @@
+"""`kinetic jobs logs`."""
+
+from __future__ import annotations
+
+import click
+
+from kinetic_cli.app import App
+from kinetic_cli.options import job_id_argument, json_option, target_options
+
+
+@click.command("logs")
+@job_id_argument
+@click.option("-f", "--follow", is_flag=True, help="Keep printing until the job ends.")
+@click.option(
+    "-n",
+    "--tail",
+    type=click.IntRange(min=0),
+    metavar="LINES",
+    help="Begin so many lines from the end.",
+)
+@target_options(hidden=True)
+@json_option
+@click.pass_obj
+def command(app: App, job_id: str, follow: bool, tail: int | None, as_json: bool) -> None:
+    """Print a job's log.
+
+    With --json one document a line: host, attempt, text.
+    """
+    job = app.attach(job_id)
+    from kinetic.console import text_of
+
+    try:
+        for line in job.log_lines(follow=follow, tail=tail):
+            if as_json:
+                document = {"host": line.host, "attempt": line.attempt, "text": line.text}
+                app.output.json(document, lines=True)
+            else:
+                app.output.line(text_of(line), flush=follow)
+    except KeyboardInterrupt:
+        app.output.note(f"Stopped following; {job_id} is left alone.")
+        raise click.exceptions.Exit(130) from None

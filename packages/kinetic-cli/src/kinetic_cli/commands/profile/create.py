@@ -1,0 +1,37 @@
+"""`kinetic profile create`."""
+
+from __future__ import annotations
+
+import click
+
+from kinetic_cli.app import App
+from kinetic_cli.options import profile_argument, target_options
+
+
+@click.command("create")
+@profile_argument()
+@target_options()
+@click.option(
+    "--backend", metavar="NAME", help="Backend: local, local-gke, local-pathways, gke or pathways."
+)
+@click.option("--kube-context", metavar="NAME", help="Context of your kubeconfig to use.")
+@click.option("--replace", is_flag=True, help="Replace the profile if it is there already.")
+@click.pass_obj
+def command(
+    app: App, name: str, backend: str | None, kube_context: str | None, replace: bool
+) -> None:
+    """Make the profile NAME. The first one made becomes the current one."""
+    from kinetic.profiles import Profile, create_profile
+
+    profile = Profile(
+        name=name,
+        project=app.target.get("project"),
+        zone=app.target.get("zone"),
+        cluster=app.target.get("cluster"),
+        namespace=app.target.get("namespace"),
+        backend=backend or None,
+        kube_context=kube_context or None,
+    )
+    written = create_profile(app.profiles_path(), profile, replace=replace)
+    current = " It is the current one." if written.current == name else ""
+    app.output.line(f"Wrote profile {name}.{current}")

@@ -1,0 +1,42 @@
+"""`LazyGroup`: a group whose commands are imported when they are looked at."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+
+class LazyGroup(click.Group):
+    """Commands that live in a module each: `command` of the module named as the command is."""
+
+    def __init__(self, *args: Any, package: str, verbs: tuple[str, ...], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.package = package
+        self.verbs = verbs
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the commands in the order they are written, which is the order of a job's life."""
+        return list(self.verbs)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the command *cmd_name*."""
+        if cmd_name not in self.verbs:
+            return None
+        command = importlib.import_module(f"{self.package}.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which are near."""
+        name = args[0]
+        if name in self.verbs or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        import difflib
+
+        near = difflib.get_close_matches(name, self.verbs)
+        meant = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise click.UsageError(f"No such command {name!r}.{meant}", ctx)

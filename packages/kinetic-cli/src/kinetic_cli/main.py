@@ -1,0 +1,74 @@
+"""The command `kinetic`: what it offers, and how it ends."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from kinetic_cli.app import App
+from kinetic_cli.ending import ended_well
+from kinetic_cli.groups import LazyGroup
+from kinetic_cli.options import Target, target_options
+from kinetic_cli.output import Output
+
+
+class Root(LazyGroup):
+    """The root of all commands; nothing leaves it but an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command and translate whatever ends it."""
+        with ended_well(ctx):
+            return super().invoke(ctx)
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    import kinetic
+    import kinetic_cli
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    Output().line(
+        f"kinetic {kinetic.__version__} (kinetic-cli {kinetic_cli.__version__}, Python {python})"
+    )
+    ctx.exit()
+
+
+@click.group(
+    cls=Root,
+    package="kinetic_cli.commands",
+    verbs=("jobs", "profile", "config", "accelerators", "completion"),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@target_options()
+@click.option("--debug", is_flag=True, help="Show the traceback of whatever fails.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the versions and exit.",
+)
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
+    """Run Python functions on accelerators: look after jobs, profiles and settings."""
+    if ctx.obj is None:
+        ctx.obj = App(Output())
+    ctx.obj.target = Target.of(ctx)
+    ctx.obj.debug = debug
+
+
+def main() -> None:
+    """Run the command that the process was started with."""
+    for stream in (sys.stdout, sys.stderr):
+        # What a user's job printed may hold anything; a terminal that cannot show it is no failure.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        cli(prog_name="kinetic")
+    except OSError as error:
+        # Not even the help could be printed.
+        Output().failure(error)
+        sys.exit(1)

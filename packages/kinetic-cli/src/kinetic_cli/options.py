@@ -1,0 +1,123 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TARGET: Final = {
+    "profile": "Profile to take settings from, for this command.",
+    "project": "GCP project.",
+    "zone": "GCP zone.",
+    "cluster": "GKE cluster.",
+    "namespace": "Kubernetes namespace.",
+}
+
+
+@dataclass
+class Target:
+    """Where a command looks, as far as its options say."""
+
+    given: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, ctx: click.Context) -> Target:
+        """Return the one target of this command line; options at any level add to it."""
+        target = ctx.meta.setdefault(__name__, cls())
+        assert isinstance(target, cls)
+        return target
+
+    def get(self, name: str) -> str | None:
+        """Return what was given as `--name`; an empty text counts as nothing."""
+        return self.given.get(name)
+
+
+def target_options(*, hidden: bool = False, without: str = "") -> Callable[[F], F]:
+    """Add `--profile`, `--project`, `--zone`, `--cluster` and `--namespace`.
+
+    The root shows them; commands take them too, so that they may stand anywhere on the line. A command
+    that has a use of its own for one of the names says so by *without*.
+    """
+
+    def remember(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+        if value and param.name:
+            Target.of(ctx).given[param.name] = value
+
+    def add(function: F) -> F:
+        for name, text in reversed(_TARGET.items()):
+            if name == without:
+                continue
+            function = click.option(
+                f"--{name}",
+                metavar="NAME",
+                expose_value=False,
+                callback=remember,
+                hidden=hidden,
+                help=text,
+                shell_complete=_complete_profiles if name == "profile" else None,
+            )(function)
+        return function
+
+    return add
+
+
+def json_option(function: F) -> F:
+    """Add `--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON with stable keys.")(
+        function
+    )
+
+
+def job_id_argument(function: F) -> F:
+    """Add the argument `JOB_ID`, which a shell completes from the jobs of this machine."""
+    return click.argument("job_id", shell_complete=_complete_jobs)(function)
+
+
+def profile_argument(*, required: bool = True) -> Callable[[F], F]:
+    """Add the argument `NAME` of a profile, which a shell completes."""
+    return click.argument("name", required=required, shell_complete=_complete_profiles)
+
+
+def deletion_options(function: F) -> F:
+    """Add how long and how often to look whether a resource is really gone."""
+    function = click.option(
+        "--cleanup-poll-interval",
+        type=click.FloatRange(min=0, min_open=True),
+        default=2.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Time between looks while waiting for that.",
+    )(function)
+    return click.option(
+        "--cleanup-timeout",
+        type=click.FloatRange(min=0),
+        default=180.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to wait until the resource is really gone.",
+    )(function)
+
+
+def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from kinetic_cli.app import App
+
+    try:
+        jobs = App().list_jobs("local")
+    except Exception:  # noqa: BLE001 - a shell that completes is no place for our errors
+        return []
+    return [job.job_id for job in jobs if job.job_id.startswith(incomplete)]
+
+
+def _complete_profiles(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from kinetic_cli.app import App
+
+    try:
+        profiles = App().profiles().profiles
+    except Exception:  # noqa: BLE001 - as above
+        return []
+    return [name for name in profiles if name.startswith(incomplete)]

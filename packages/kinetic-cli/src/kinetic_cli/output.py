@@ -1,0 +1,156 @@
+"""The only printer: text, tables and JSON on stdout, notes and failures on stderr."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Final, TextIO
+
+_COLOURS: Final = {
+    "SUCCEEDED": "32",
+    "FAILED": "31",
+    "RUNNING": "36",
+    "PENDING": "33",
+    "NOT_FOUND": "2",
+}
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+class Output:
+    """Prints what commands say. User text is data: no markup is read in it."""
+
+    def __init__(
+        self, stdout: TextIO | None = None, stderr: TextIO | None = None, colour: bool | None = None
+    ) -> None:
+        self._stdout = stdout
+        self._stderr = stderr
+        self._colour = colour
+
+    @property
+    def stdout(self) -> TextIO:
+        """Where data goes."""
+        # Looked up each time, because test runners put another stream there.
+        return self._stdout or sys.stdout
+
+    @property
+    def stderr(self) -> TextIO:
+        """Where all else goes."""
+        return self._stderr or sys.stderr
+
+    @property
+    def colour(self) -> bool:
+        """Whether stdout is a terminal whose user wants colours."""
+        if self._colour is not None:
+            return self._colour
+        if not self.stdout.isatty():
+            return False
+        from kinetic.settings import environment
+
+        outside = environment()
+        return not outside.get("NO_COLOR") and outside.get("TERM") != "dumb"
+
+    def line(self, text: str, *, flush: bool = False) -> None:
+        """Print one line as it is: the log of a job may colour itself."""
+        self.stdout.write(f"{text}\n")
+        if flush:
+            self.stdout.flush()
+
+    def json(self, document: Any, *, lines: bool = False) -> None:
+        """Print *document*; with *lines* on one line, for streams of documents."""
+        # ASCII only, so that it stays JSON whatever the encoding of a pipe.
+        self.line(json.dumps(document, indent=None if lines else 2, allow_nan=False), flush=lines)
+
+    def table(self, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Print aligned columns, never cut or wrapped; control characters of cells are spelled out.
+
+        Every row has a cell in every column (`-` where there is nothing), so that `awk` counts right.
+        """
+        cells = [[_cell(cell) for cell in row] for row in rows]
+        heads = [head.upper() for head in heads]
+        widths = [max(map(_width, column)) for column in zip(heads, *cells, strict=True)]
+        for row in (heads, *cells):
+            padded = (
+                self._coloured(cell) + " " * (width - _width(cell))
+                for cell, width in zip(row, widths, strict=True)
+            )
+            self.line("  ".join(padded).rstrip())
+
+    def facts(self, pairs: Iterable[tuple[str, object]]) -> None:
+        """Print names and values, one pair a line; what is None is left out."""
+        known = [(name, _cell(value)) for name, value in pairs if value is not None]
+        width = max((len(name) for name, _ in known), default=0)
+        for name, value in known:
+            self.line(f"{name:<{width}}  {self._coloured(value)}")
+
+    def note(self, text: str) -> None:
+        """Say something beside the data."""
+        with suppress(OSError):
+            # A stdout that fails must not keep us from saying that it does.
+            self.flush()
+        self.stderr.write(f"{text}\n")
+        self.stderr.flush()
+
+    def failure(self, error: BaseException) -> None:
+        """Say what failed: message and hint of ours, the remote traceback of the user's."""
+        from kinetic.errors import KineticError
+
+        if isinstance(error, KineticError):
+            self.note(f"Error: {error.message}")
+            for note in notes_of(error):
+                self.note(note)
+            if error.hint:
+                self.note(error.hint)
+        elif notes := notes_of(error):
+            self.note(f"Error: {headline_of(error)}")
+            for note in notes:
+                self.note(note)
+        elif isinstance(error, OSError) and error.strerror:
+            where = f": {error.filename}" if error.filename else ""
+            self.note(f"Error: {error.strerror}{where}.")
+        else:
+            self.note(f"Error: Kinetic failed unexpectedly: {headline_of(error)}")
+            self.note("Please report it; `kinetic --debug …` shows where it happened.")
+
+    def flush(self) -> None:
+        """Send on what was printed, so that it stays in order with the notes."""
+        self.stdout.flush()
+
+    def _coloured(self, cell: str) -> str:
+        code = _COLOURS.get(cell)
+        return f"\x1b[{code}m{cell}\x1b[0m" if code and self.colour else cell
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """Return the notes of an exception; those of a job's end say where it happened."""
+    return [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
+
+
+def headline_of(error: BaseException) -> str:
+    """Return `Type: message`, also of an exception that cannot say itself."""
+    kind = type(error)
+    name = kind.__qualname__
+    if kind.__module__ not in ("builtins", "__main__"):
+        name = f"{kind.__module__}.{name}"
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - the user's own __str__ may do anything
+        message = "(its message cannot be shown)"
+    return f"{name}: {message}" if message else name
+
+
+def _cell(value: object) -> str:
+    text = "-" if value is None or value == "" else str(value)
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def _width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
+        for char in text
+    )

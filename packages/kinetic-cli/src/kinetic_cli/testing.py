@@ -1,0 +1,132 @@
+"""Command lines in this process, over jobs whose answers are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from kinetic.backends import LogLine
+from kinetic.errors import JobNotFoundError
+from kinetic.job_status import JobStatus
+from kinetic.jobs import JobHandle
+from kinetic.outcomes import JobOutcome
+from kinetic_cli.app import App, Where
+from kinetic_cli.main import cli
+
+NOW = 1_700_000_000.0
+"""What the clock of `StubApp` says: 2023-11-14, 22:13:20 UTC."""
+
+_CLEAN = ("PROFILE", "PROFILES_FILE", "BACKEND", "PROJECT", "ZONE", "CLUSTER", "NAMESPACE", "STORE")
+
+
+def run(
+    *args: str, home: Path, app: App | None = None, environment: Mapping[str, str] | None = None
+) -> Result:
+    """Run `kinetic *args*` in this process, with *home* as KINETIC_HOME and nothing else set."""
+    # What a command sets in its own process is taken back afterwards, because that process is ours.
+    unset = dict.fromkeys((*(f"KINETIC_{name}" for name in _CLEAN), "GOOGLE_CLOUD_PROJECT"))
+    return CliRunner().invoke(
+        cli,
+        args,
+        obj=app,
+        prog_name="kinetic",
+        env={**unset, "KINETIC_HOME": str(home), **(environment or {})},
+    )
+
+
+@dataclass
+class StubJob(JobHandle):
+    """A handle whose answers are given, and which remembers what it was asked."""
+
+    state: JobStatus = JobStatus.RUNNING
+    told: JobOutcome | None = None
+    lines: Sequence[LogLine] = ()
+    value: Any = None
+    raises: BaseException | None = None
+    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def status(self) -> JobStatus:
+        """Return the given state, or raise what was given."""
+        if self.raises is not None:
+            raise self.raises
+        return self.state
+
+    def outcome(self) -> JobOutcome:
+        """Return the given outcome."""
+        return self.told or JobOutcome(self.job_id, self.state, "", None, ())
+
+    def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
+        """Iterate over the given lines, then raise what was given."""
+        self.calls.append(("log_lines", {"follow": follow, "tail": tail}))
+        yield from self.lines if tail is None else self.lines[len(self.lines) - tail :]
+        if self.raises is not None:
+            raise self.raises
+
+    def result(self, *_: Any, **options: Any) -> Any:
+        """Return the given value, or raise what was given."""
+        options.pop("on_status_change")(self.state)
+        self.calls.append(("result", options))
+        if self.raises is not None:
+            raise self.raises
+        return self.value
+
+    def cancel(self, *_: Any, **options: Any) -> None:
+        """Remember that."""
+        self.calls.append(("cancel", options))
+
+    def cleanup(self, *_: Any, **options: Any) -> None:
+        """Remember that."""
+        self.calls.append(("cleanup", options))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields of a handle."""
+        return JobHandle(**{name: getattr(self, name) for name in _FIELDS}).to_dict()
+
+
+_FIELDS = tuple(JobHandle.__dataclass_fields__)
+
+
+def a_job(job_id: str = "j", **more: Any) -> StubJob:
+    """Return a local job, five minutes old."""
+    given: dict[str, Any] = {
+        "backend": "local",
+        "project": "local",
+        "cluster_name": "kinetic-cluster",
+        "zone": "us-central1-a",
+        "namespace": "default",
+        "bucket_name": "/store",
+        "k8s_name": "kn-train-abc1234",
+        "image_uri": "",
+        "accelerator": "v5litepod-4",
+        "func_name": "train",
+        "display_name": "train",
+        "created_at": "2023-11-14T22:08:20+00:00",
+    }
+    return StubJob(job_id=job_id, **{**given, **more})
+
+
+class StubApp(App):
+    """The facade as commands see it, over given jobs."""
+
+    def __init__(self, *jobs: StubJob) -> None:
+        super().__init__(clock=lambda: NOW)
+        self.jobs = jobs
+        self.asked: Where | None = None
+
+    def attach(self, job_id: str) -> JobHandle:
+        """Return the given job of that id."""
+        for job in self.jobs:
+            if job.job_id == job_id:
+                return job
+        raise JobNotFoundError(
+            f"There is no job {job_id!r}.", hint="List the jobs there are with: kinetic jobs list"
+        )
+
+    def list_jobs(self, where: Where | None = None) -> list[JobHandle]:
+        """Return the given jobs."""
+        self.asked = where
+        return list(self.jobs)

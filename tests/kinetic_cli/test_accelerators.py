@@ -1,0 +1,51 @@
+"""`kinetic accelerators`: what there is, and what a name means."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kinetic_cli.testing import run
+
+
+def listed(home: Path, *args: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(run("accelerators", "--json", *args, home=home).stdout)
+    return found
+
+
+def test_every_kind_is_listed(tmp_path: Path) -> None:
+    assert {row["kind"] for row in listed(tmp_path)} == {"cpu", "gpu", "tpu"}
+    assert {row["kind"] for row in listed(tmp_path, "--kind", "gpu")} == {"gpu"}
+    assert len(listed(tmp_path, "--all")) > len(listed(tmp_path)) > 90
+
+
+def test_a_name_is_explained(tmp_path: Path) -> None:
+    ran = run("accelerators", "tpu-v5e-16:spot", "--json", home=tmp_path)
+
+    assert json.loads(ran.stdout) == {
+        "name": "v5litepod-16:spot",
+        "kind": "tpu",
+        "devices": 16,
+        "topology": "4x4",
+        "hosts": 4,
+        "devices_per_host": 4,
+        "machine_type": "ct5lp-hightpu-4t",
+        "label": "tpu-v5-lite-podslice",
+        "spot": True,
+        "aliases": ["v5e-16:spot"],
+    }
+
+
+def test_a_table_has_a_cell_in_every_column(tmp_path: Path) -> None:
+    lines = run("accelerators", home=tmp_path).stdout.splitlines()
+
+    assert {len(line.split()) for line in lines} <= {8, 9}
+    assert lines[1].split() == ["cpu", "cpu", "1", "-", "1", "-", "-", "-"]
+
+
+def test_an_unknown_name_is_refused_with_what_is_near(tmp_path: Path) -> None:
+    ran = run("accelerators", "v5e-9", home=tmp_path)
+
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "v5litepod-8: 8 chips in 2x4 on one ct5lp-hightpu-8t" in ran.stderr

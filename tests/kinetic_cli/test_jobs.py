@@ -1,0 +1,373 @@
+"""`kinetic jobs …`: what is asked of a handle, and what is said of its answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic.backends import LogLine
+from kinetic.errors import JobFailedError, ResultTimeoutError, StoreError
+from kinetic.job_status import JobStatus
+from kinetic.outcomes import JobOutcome
+from kinetic_cli.testing import StubApp, StubJob, a_job, run
+from kinetic_payload.records import ErrorInfo, FinalStatus, HostOutcome, Outcome
+
+
+def ended(status: FinalStatus, **more: Any) -> JobOutcome:
+    succeeded = status == "succeeded"
+    host = HostOutcome(
+        job_id="j",
+        attempt=1,
+        host=0,
+        succeeded=succeeded,
+        reason="returned" if succeeded else "exception",
+        phase="call",
+        exit_code=0 if succeeded else 1,
+        **more,
+    )
+    final = Outcome(job_id="j", status=status, attempt=1, host=0)
+    state = JobStatus.SUCCEEDED if succeeded else JobStatus.FAILED
+    return JobOutcome("j", state, host.message, final, (host,))
+
+
+def users_error() -> ValueError:
+    error = ValueError("loss is [red]nan[/red]")
+    error.add_note("Remote traceback:\nTraceback …\n  train.py, line 3\nValueError: loss is nan")
+    error.add_note("In phase 'call' of attempt 1 on host 0 of job j.")
+    return error
+
+
+def test_list_shows_status_and_age_in_columns(tmp_path: Path) -> None:
+    app = StubApp(a_job("j-new", state=JobStatus.PENDING), a_job("j-old", func_name="[b]f[/b]"))
+
+    ran = run("jobs", "list", home=tmp_path, app=app)
+
+    assert [line.split() for line in ran.stdout.splitlines()] == [
+        ["JOB", "ID", "STATUS", "AGE", "FUNCTION", "ACCELERATOR", "BACKEND"],
+        ["j-new", "PENDING", "5m", "train", "v5litepod-4", "local"],
+        ["j-old", "RUNNING", "5m", "[b]f[/b]", "v5litepod-4", "local"],
+    ]
+
+
+def test_list_as_json_has_stable_keys(tmp_path: Path) -> None:
+    ran = run("jobs", "list", "--json", home=tmp_path, app=StubApp(a_job()))
+
+    assert json.loads(ran.stdout) == [
+        {
+            "job_id": "j",
+            "status": "RUNNING",
+            "age_seconds": 300.0,
+            "created_at": "2023-11-14T22:08:20+00:00",
+            "function": "train",
+            "accelerator": "v5litepod-4",
+            "backend": "local",
+            "project": "local",
+            "cluster": "kinetic-cluster",
+            "zone": "us-central1-a",
+            "namespace": "default",
+            "group_id": None,
+        }
+    ]
+
+
+def test_list_without_jobs_prints_no_data(tmp_path: Path) -> None:
+    assert run("jobs", "list", home=tmp_path, app=StubApp()).stdout == ""
+    assert json.loads(run("jobs", "list", "--json", home=tmp_path, app=StubApp()).stdout) == []
+
+
+def test_a_job_that_cannot_be_asked_does_not_hide_the_others(tmp_path: Path) -> None:
+    broken = a_job("broken", raises=StoreError("disk on fire"))
+
+    ran = run("jobs", "list", "--json", home=tmp_path, app=StubApp(broken, a_job("well")))
+
+    assert [job["status"] for job in json.loads(ran.stdout)] == [None, "RUNNING"]
+    assert "disk on fire" in ran.stderr
+    assert ran.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "where", "cluster"),
+    [
+        ([], None, None),
+        (["--local"], "local", None),
+        (["--cluster"], "cluster", None),
+        (["--cluster", "--json"], "cluster", None),
+        (["--cluster", "big"], "cluster", "big"),
+        (["--cluster=big"], "cluster", "big"),
+    ],
+)
+def test_list_looks_where_it_is_told(
+    tmp_path: Path, options: list[str], where: str | None, cluster: str | None
+) -> None:
+    app = StubApp()
+
+    run("jobs", "list", *options, home=tmp_path, app=app)
+
+    assert (app.asked, app.target.get("cluster")) == (where, cluster)
+
+
+def test_local_and_cluster_exclude_each_other(tmp_path: Path) -> None:
+    assert run("jobs", "list", "--local", "--cluster", home=tmp_path, app=StubApp()).exit_code == 2
+
+
+def test_status_says_why_and_what_each_host_reported(tmp_path: Path) -> None:
+    job = a_job(told=ended("failed", message="ValueError: nan"))
+
+    ran = run("jobs", "status", "j", home=tmp_path, app=StubApp(job))
+
+    lines = ran.stdout.splitlines()
+    assert lines[0].split() == ["status", "FAILED"]
+    assert lines[1].split(maxsplit=1) == ["why", "ValueError: nan"]
+    assert lines[-1].split(maxsplit=5) == ["1", "0", "exception", "call", "1", "ValueError: nan"]
+    assert ran.exit_code == 0
+
+
+def test_status_as_json_needs_no_unpickling_to_name_the_exception(tmp_path: Path) -> None:
+    error = ErrorInfo(type="builtins.ValueError", message="nan", traceback="Traceback …")
+    job = a_job(told=ended("failed", error=error))
+
+    document = json.loads(
+        run("jobs", "status", "j", "--json", home=tmp_path, app=StubApp(job)).stdout
+    )
+
+    assert set(document) == {"job_id", "status", "message", "age_seconds", "handle", "hosts"}
+    assert document["handle"]["accelerator"] == "v5litepod-4"
+    assert document["hosts"][0]["error"] == {
+        "type": "builtins.ValueError",
+        "message": "nan",
+        "traceback": "Traceback …",
+    }
+
+
+def test_logs_are_printed_as_they_are(tmp_path: Path) -> None:
+    lines = [LogLine("[info] 1/2"), LogLine("[/path] \x1b[31mred\x1b[0m"), LogLine("")]
+
+    ran = run("jobs", "logs", "j", home=tmp_path, app=StubApp(a_job(lines=lines)))
+
+    assert ran.stdout == "[info] 1/2\n[/path] \x1b[31mred\x1b[0m\n\n"
+
+
+def test_logs_as_json_are_one_document_a_line(tmp_path: Path) -> None:
+    lines = [LogLine("a\u2028b", host=0), LogLine("c", host=1, attempt=2)]
+
+    ran = run("jobs", "logs", "j", "--json", home=tmp_path, app=StubApp(a_job(lines=lines)))
+
+    assert [json.loads(line) for line in ran.stdout.split("\n")[:-1]] == [
+        {"host": 0, "attempt": 1, "text": "a\u2028b"},
+        {"host": 1, "attempt": 2, "text": "c"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ([], {"follow": False, "tail": None}),
+        (["-f"], {"follow": True, "tail": None}),
+        (["--follow", "--tail", "5"], {"follow": True, "tail": 5}),
+        (["-n", "0"], {"follow": False, "tail": 0}),
+    ],
+)
+def test_logs_passes_on_what_is_wanted(
+    tmp_path: Path, options: list[str], asked: dict[str, Any]
+) -> None:
+    job = a_job()
+
+    run("jobs", "logs", "j", *options, home=tmp_path, app=StubApp(job))
+
+    assert job.calls == [("log_lines", asked)]
+
+
+def test_an_interrupted_follow_leaves_the_job_alone(tmp_path: Path) -> None:
+    job = a_job(lines=[LogLine("one")], raises=KeyboardInterrupt())
+
+    ran = run("jobs", "logs", "-f", "j", home=tmp_path, app=StubApp(job))
+
+    assert (ran.exit_code, ran.stdout) == (130, "one\n")
+    assert "left alone" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"),
+    [
+        (0.5, "0.5\n"),
+        ("two\nlines", "two\nlines\n"),
+        (None, "None\n"),
+        ({"a": [1]}, "{'a': [1]}\n"),
+    ],
+)
+def test_result_prints_the_value_and_nothing_else_on_stdout(
+    tmp_path: Path, value: object, printed: str
+) -> None:
+    ran = run("jobs", "result", "j", home=tmp_path, app=StubApp(a_job(value=value)))
+
+    assert (ran.exit_code, ran.stdout) == (0, printed)
+    assert "j is RUNNING" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ([], {}),
+        (["--no-cleanup"], {"cleanup": False}),
+        (["--cleanup", "--timeout", "1.5"], {"cleanup": True, "timeout": 1.5}),
+        (
+            ["--cleanup-timeout", "9", "--cleanup-poll-interval", "0.5"],
+            {"cleanup_timeout": 9.0, "cleanup_poll_interval": 0.5},
+        ),
+    ],
+)
+def test_result_passes_its_options_on(
+    tmp_path: Path, options: list[str], asked: dict[str, Any]
+) -> None:
+    job = a_job()
+    defaults = {
+        "timeout": None,
+        "cleanup": None,
+        "cleanup_timeout": 180.0,
+        "cleanup_poll_interval": 2.0,
+    }
+
+    run("jobs", "result", "j", *options, home=tmp_path, app=StubApp(job))
+
+    assert job.calls == [("result", {**defaults, **asked})]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "kept"),
+    [
+        ({"loss": 0.1}, "builtins.dict", {"loss": 0.1}),
+        (float("nan"), "builtins.float", None),
+        (Path("x"), f"{type(Path('x')).__module__}.PosixPath", None),
+    ],
+)
+def test_result_as_json_holds_the_value_where_json_can(
+    tmp_path: Path, value: object, kind: str, kept: object
+) -> None:
+    ran = run("jobs", "result", "j", "--json", home=tmp_path, app=StubApp(a_job(value=value)))
+
+    assert json.loads(ran.stdout) == {
+        "job_id": "j",
+        "succeeded": True,
+        "type": kind,
+        "value": kept,
+        "repr": repr(value),
+        "error": None,
+    }
+
+
+def test_the_users_exception_is_shown_with_its_remote_traceback_and_none_of_ours(
+    tmp_path: Path,
+) -> None:
+    ran = run("jobs", "result", "j", home=tmp_path, app=StubApp(a_job(raises=users_error())))
+
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "Error: ValueError: loss is [red]nan[/red]" in ran.stderr
+    assert "train.py, line 3" in ran.stderr
+    assert "kinetic_cli" not in ran.stderr
+
+
+def test_a_failed_result_as_json_is_a_document_too(tmp_path: Path) -> None:
+    job = a_job(raises=users_error())
+
+    ran = run("jobs", "result", "j", "--json", home=tmp_path, app=StubApp(job))
+
+    document = json.loads(ran.stdout)
+    assert (ran.exit_code, document["succeeded"]) == (1, False)
+    assert document["error"]["type"] == "builtins.ValueError"
+    assert document["error"]["message"] == "loss is [red]nan[/red]"
+    assert "train.py, line 3" in document["error"]["notes"][0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        JobFailedError("Job j failed: killed by signal 9.", hint="Its log: kinetic jobs logs j"),
+        ResultTimeoutError("Job j is still RUNNING.", hint="It runs on."),
+    ],
+)
+def test_an_error_of_ours_is_message_and_hint(tmp_path: Path, error: JobFailedError) -> None:
+    ran = run("jobs", "result", "j", home=tmp_path, app=StubApp(a_job(raises=error)))
+
+    assert ran.exit_code == 1
+    assert ran.stderr.endswith(f"Error: {error.message}\n{error.hint}\n")
+
+
+def test_an_interrupted_wait_says_how_to_come_back(tmp_path: Path) -> None:
+    job = a_job(raises=KeyboardInterrupt())
+
+    ran = run("jobs", "result", "j", home=tmp_path, app=StubApp(job))
+
+    assert ran.exit_code == 130
+    assert "kinetic jobs result j" in ran.stderr
+
+
+class _Rude:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def test_a_value_that_cannot_show_itself_is_no_failure(tmp_path: Path) -> None:
+    ran = run("jobs", "result", "j", home=tmp_path, app=StubApp(a_job(value=_Rude())))
+
+    assert (ran.exit_code, ran.stdout) == (0, "<_Rude whose repr fails>\n")
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (a_job(told=ended("cancelled")), "Cancelled j."),
+        (a_job(told=ended("succeeded")), "j had finished already; its value is kept."),
+        (a_job(told=ended("failed")), "j had failed already."),
+    ],
+)
+def test_cancel_says_what_became_of_the_job(tmp_path: Path, job: StubJob, said: str) -> None:
+    ran = run("jobs", "cancel", "j", home=tmp_path, app=StubApp(job))
+
+    assert ran.stdout == f"{said}\n"
+    assert job.calls[-1] == ("cancel", {"cleanup_timeout": 180.0, "cleanup_poll_interval": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("options", "k8s", "gcs"),
+    [([], True, True), (["--no-gcs"], True, False), (["--no-k8s", "--gcs"], False, True)],
+)
+def test_cleanup_removes_what_it_is_told_to(
+    tmp_path: Path, options: list[str], k8s: bool, gcs: bool
+) -> None:
+    job = a_job()
+
+    ran = run("jobs", "cleanup", "j", *options, home=tmp_path, app=StubApp(job))
+
+    assert ran.exit_code == 0
+    [(verb, asked)] = job.calls
+    assert (verb, asked["k8s"], asked["gcs"]) == ("cleanup", k8s, gcs)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["jobs", "cleanup", "j", "--no-k8s", "--no-gcs"],
+        ["jobs", "result", "j", "--timeout", "soon"],
+        ["jobs", "logs", "j", "-n", "-1"],
+        ["jobs", "status"],
+        ["jobs", "lst"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2(tmp_path: Path, args: list[str]) -> None:
+    ran = run(*args, home=tmp_path, app=StubApp(a_job()))
+
+    assert ran.exit_code == 2
+    assert "Usage: kinetic jobs" in ran.stderr
+
+
+@pytest.mark.parametrize("verb", ["status", "logs", "result", "cancel", "cleanup"])
+def test_an_unknown_job_is_message_hint_and_exit_code_1(tmp_path: Path, verb: str) -> None:
+    ran = run("jobs", verb, "nope", home=tmp_path, app=StubApp())
+
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr == (
+        "Error: There is no job 'nope'.\nList the jobs there are with: kinetic jobs list\n"
+    )
