@@ -1,0 +1,131 @@
+"""Local jobs with the real runner: whatever is killed, the status is true and nothing lives on."""
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kinetic.backends.local import LocalBackend
+from kinetic.job_status import JobStatus
+from kinetic.local.processes import marked
+from kinetic.testing import await_outcome, eventually, kill_hard
+from kinetic_payload.decoding import decode
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import JobRecord, Outcome
+from kinetic_payload.stores.folder import FolderStore
+
+SCRIPT = """
+import os, sys, time
+import kinetic
+
+@kinetic.run(accelerator="cpu", backend="local", retries=int(sys.argv[2]))
+def life(text):
+    print("up", flush=True)
+    exec(text, {})
+    return "done"
+
+if __name__ == "__main__":
+    print(life.run_async(sys.argv[1]).job_id)
+"""
+
+
+class Life:
+    """One submitted job, seen from a process that did not submit it."""
+
+    def __init__(self, home: Path, project: Path, code: str, retries: int) -> None:
+        project.mkdir()
+        (project / "pyproject.toml").write_text("")
+        (project / "job.py").write_text(SCRIPT)
+        submitted = subprocess.run(
+            [sys.executable, "job.py", textwrap.dedent(code), str(retries)],
+            cwd=project,
+            stdout=subprocess.PIPE,
+            check=True,
+            timeout=60,
+        )
+        self.job_id = submitted.stdout.decode().split()[-1]
+        self.store = FolderStore(home / "store")
+        self.backend = LocalBackend(home, self.store)
+        name = JobObjects(self.job_id).handle
+        self.record = decode(JobRecord, self.store.read(name), name=name)
+        self.folder = home / "jobs" / self.job_id
+
+    def until_up(self) -> int:
+        """Wait for the function, and return the pid of the runner."""
+        lines = self.backend.log_lines(self.record, follow=True)
+        assert any(line.text == "up" for line in lines)
+        state = json.loads((self.folder / "state.json").read_text())
+        pid: int = state["attempts"][-1]["pids"][0]
+        return pid
+
+    def outcome(self) -> Outcome:
+        return await_outcome(self.backend, self.store, self.record)
+
+    def processes(self) -> list[int]:
+        return marked(f"KINETIC_JOB_ID={self.job_id}")
+
+
+@pytest.fixture
+def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+    monkeypatch.setenv("KINETIC_HOME", str(tmp_path / "home"))
+    lives = []
+
+    def start(code: str, retries: int = 0) -> Life:
+        lives.append(Life(tmp_path / "home", tmp_path / f"p{len(lives)}", code, retries))
+        return lives[-1]
+
+    yield start
+    for life in lives:
+        for pid in life.processes():
+            kill_hard(pid)
+
+
+def test_when_the_supervisor_is_killed_the_function_dies_and_the_job_failed(live) -> None:  # type: ignore[no-untyped-def]
+    life = live("import time; time.sleep(60)")
+    runner = life.until_up()
+    assert len(life.processes()) == 2
+    psutil.Process(runner).parent().kill()  # type: ignore[union-attr]
+    assert life.outcome().status == "failed"
+    eventually(lambda: not life.processes())
+    assert life.backend.observe(life.record).status is JobStatus.FAILED
+
+
+def test_when_the_runner_is_killed_the_function_dies_and_a_retry_succeeds(live) -> None:  # type: ignore[no-untyped-def]
+    life = live("import os, time; time.sleep(60 if os.environ['KINETIC_ATTEMPT'] == '1' else 0)", 1)
+    runner = life.until_up()
+    kill_hard(runner)
+    outcome = life.outcome()
+    assert (outcome.status, outcome.attempt) == ("succeeded", 2)
+    eventually(lambda: not life.processes())
+
+
+def test_when_the_function_is_killed_its_runner_says_so(live) -> None:  # type: ignore[no-untyped-def]
+    life = live("import time; time.sleep(60)")
+    runner = life.until_up()
+    [child] = psutil.Process(runner).children()
+    child.send_signal(signal.SIGKILL)
+    outcome = life.outcome()
+    assert (outcome.status, outcome.written_by) == ("failed", "supervisor")
+    assert "SIGKILL" in outcome.message
+
+
+def test_a_stopped_job_had_its_grace(live) -> None:  # type: ignore[no-untyped-def]
+    code = """
+    import time
+    try:
+        time.sleep(60)
+    finally:
+        print("saved", flush=True)
+    """
+    life = live(code)
+    life.until_up()
+    life.backend.stop(life.record, timeout=30, poll_interval=0.05)
+    assert life.outcome().status == "cancelled"
+    assert [line.text for line in life.backend.log_lines(life.record)][:2] == ["up", "saved"]
+    assert life.processes() == []
