@@ -1,0 +1,148 @@
+"""`kinetic jobs …` over real detached jobs that another process submitted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+KINETIC = (sys.executable, "-m", "kinetic_cli")
+
+SCRIPT = """
+    import sys
+    import kinetic
+
+    @kinetic.run(accelerator="cpu")
+    def answer(x):
+        print("[info] working", flush=True)
+        return {"answer": x}
+
+    @kinetic.run(accelerator="cpu")
+    def fail():
+        raise LookupError("[/path] is gone")
+
+    @kinetic.run(accelerator="cpu")
+    def wait():
+        import time
+        print("waiting", flush=True)
+        time.sleep(600)
+
+    if __name__ == "__main__":
+        which, *args = sys.argv[1:]
+        print(globals()[which].run_async(*map(int, args)).job_id)
+"""
+
+
+class Laptop:
+    """A project and a home; everything that is done there is a process of its own."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.project = folder / "project"
+        self.project.mkdir()
+        (self.project / "main.py").write_text(textwrap.dedent(SCRIPT))
+        self.environment = {
+            **environment,
+            "KINETIC_HOME": str(folder / "home"),
+            "KINETIC_BACKEND": "local",
+        }
+        self.submitted: list[str] = []
+
+    def submit(self, *args: str) -> str:
+        ran = self._run([sys.executable, "main.py", *args])
+        assert ran.returncode == 0, ran.stderr
+        self.submitted.append(ran.stdout.split()[-1])
+        return self.submitted[-1]
+
+    def kinetic(self, *args: str) -> subprocess.CompletedProcess[str]:
+        return self._run([*KINETIC, *args])
+
+    def start(self, *args: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*KINETIC, *args],
+            cwd=self.project,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=self.project,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+
+@pytest.fixture
+def laptop(tmp_path: Path) -> Iterator[Laptop]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("KINETIC_")}  # noqa: TID251 - for children
+    laptop = Laptop(tmp_path, kept)
+    yield laptop
+    for job_id in laptop.submitted:
+        laptop.kinetic("jobs", "cancel", job_id)
+
+
+def test_a_job_is_followed_collected_and_forgotten(laptop: Laptop) -> None:
+    job = laptop.submit("answer", "42")
+
+    followed = laptop.kinetic("jobs", "logs", "--follow", job)
+    listed = json.loads(laptop.kinetic("jobs", "list", "--json").stdout)
+    tail = laptop.kinetic("jobs", "logs", "-n", "1", job)
+    result = laptop.kinetic("jobs", "result", job, "--json", "--no-cleanup")
+    status = json.loads(laptop.kinetic("jobs", "status", job, "--json").stdout)
+
+    assert followed.stdout == "[info] working\n"
+    assert [(each["job_id"], each["function"]) for each in listed] == [(job, "answer")]
+    assert tail.stdout == "[info] working\n"
+    assert (result.returncode, json.loads(result.stdout)["value"]) == (0, {"answer": 42})
+    assert (status["status"], status["hosts"][0]["reason"]) == ("SUCCEEDED", "returned")
+
+    cleaned = laptop.kinetic("jobs", "cleanup", job)
+
+    assert cleaned.returncode == 0, cleaned.stderr
+    assert json.loads(laptop.kinetic("jobs", "list", "--json").stdout) == []
+    assert laptop.kinetic("jobs", "status", job).returncode == 1
+
+
+def test_the_functions_exception_is_shown_with_its_own_traceback_only(laptop: Laptop) -> None:
+    job = laptop.submit("fail")
+
+    ran = laptop.kinetic("jobs", "result", job)
+
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "Error: LookupError: [/path] is gone" in ran.stderr
+    assert "main.py" in ran.stderr
+    assert "kinetic_cli" not in ran.stderr
+    assert "FAILED" in laptop.kinetic("jobs", "list").stdout
+
+
+def test_a_waiting_job_is_left_alone_by_ctrl_c_and_stopped_by_cancel(laptop: Laptop) -> None:
+    job = laptop.submit("wait")
+    following = laptop.start("jobs", "logs", "-f", job)
+    assert following.stdout is not None
+    assert following.stdout.readline() == "waiting\n"
+
+    following.send_signal(signal.SIGINT)
+    _, said = following.communicate(timeout=30)
+
+    assert (following.returncode, job in said) == (130, True)
+    timed_out = laptop.kinetic("jobs", "result", job, "--timeout", "0.1")
+    assert (timed_out.returncode, "Traceback" in timed_out.stderr) == (1, False)
+    assert "RUNNING" in laptop.kinetic("jobs", "status", job).stdout
+
+    cancelled = laptop.kinetic("jobs", "cancel", job)
+
+    assert (cancelled.returncode, cancelled.stdout) == (0, f"Cancelled {job}.\n")
+    assert "cancelled" in laptop.kinetic("jobs", "result", job).stderr
