@@ -1,44 +1,48 @@
-"""What may be decorated, and what to do about what may not."""
+"""Which functions may be decorated; the rest is refused, with what to do instead."""
 
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, BuiltinMethodType, FunctionType, MethodType
 from typing import Any, Final
 
 from kinetic.errors import InvalidRequestError
 
-_CACHED: Final = type(functools.lru_cache(lambda: None))
+# Flags of code objects (`inspect.CO_*`); importing inspect would cost more than all of this module.
+_GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200
 _LONGEST_CHAIN: Final = 64
 
 
+class InvalidCallableError(InvalidRequestError, TypeError):
+    """What was decorated cannot be run as a job."""
+
+
 def check_callable(function: object) -> Callable[..., Any]:
-    """Return *function* if it can be run elsewhere.
+    """Return *function* if it can run as a job.
 
     Raises:
-        InvalidRequestError: It cannot; the hint says what to write instead.
+        InvalidCallableError: It cannot; the message says what to do.
     """
-    if isinstance(function, classmethod | staticmethod):
+    if isinstance(function, staticmethod | classmethod):
         kind = type(function).__name__
-        raise InvalidRequestError(
-            f"@kinetic.run stands above @{kind}.",
-            hint=f"Swap them: @{kind} comes first (outermost), @kinetic.run(...) below it.",
+        raise InvalidCallableError(
+            f"@kinetic.run stands above @{kind}, and a {kind} object is not a function.",
+            hint=f"Put @{kind} on top and @kinetic.run(...) directly above the def.",
         )
-    if isinstance(function, property | functools.cached_property):
-        raise InvalidRequestError(
-            f"A {type(function).__name__} is not a function.", hint="Decorate a method instead."
-        )
-    if not callable(function):
-        raise InvalidRequestError(
-            f"{_shown(function)} cannot be called, so it cannot be run.",
-            hint="Decorate a function: @kinetic.run(...) above its def.",
+    if isinstance(function, property):
+        raise InvalidCallableError(
+            "A property cannot run as a job.", hint="Decorate a function or a method."
         )
     if isinstance(function, type):
-        raise InvalidRequestError(
-            f"{function.__name__} is a class, and only functions can be run.",
-            hint="Decorate one of its methods, or a function that makes and uses an instance.",
+        raise InvalidCallableError(
+            f"{_name(function)} is a class, not a function.",
+            hint="Decorate a function that makes the object and uses it.",
+        )
+    if not callable(function):
+        raise InvalidCallableError(
+            f"A {type(function).__name__} cannot be called, so it cannot run as a job.",
+            hint="Decorate a function.",
         )
     # What a wrapper (`functools.wraps`) makes of an async function or a cache is the wrapper's affair.
     for layer in _layers(function):
@@ -46,88 +50,53 @@ def check_callable(function: object) -> Callable[..., Any]:
     return function
 
 
-def name_of(function: Callable[..., Any]) -> str:
-    """Return the qualified name of *function*, or of what a partial or an object calls."""
-    inner = unwrapped(function)
-    name = getattr(function, "__qualname__", None) or getattr(inner, "__qualname__", None)
-    return name if isinstance(name, str) and name else type(inner).__qualname__
+def name_of(function: object) -> str:
+    """Return the plain name of *function*, for job ids."""
+    layers = list(_layers(function))
+    name = getattr(layers[-1], "__name__", None) or type(layers[-1]).__name__
+    if name == "__call__" and len(layers) > 1:
+        return type(layers[-2]).__name__
+    return "lambda" if name == "<lambda>" else str(name)
 
 
-def unwrapped(function: Any) -> Any:
-    """Return the function behind partials, bound methods and callable objects."""
-    *_, innermost = _layers(function)
-    return innermost
+def _check_layer(layer: object) -> None:
+    if hasattr(layer, "cache_info") and hasattr(layer, "cache_clear"):
+        raise InvalidCallableError(
+            f"{_name(layer)} is wrapped by functools.lru_cache, whose cache cannot follow it.",
+            hint="Put @functools.lru_cache on top and @kinetic.run(...) below it.",
+        )
+    if isinstance(layer, BuiltinFunctionType | BuiltinMethodType):
+        raise InvalidCallableError(
+            f"{_name(layer)} is built into Python or into an extension.",
+            hint="Decorate a function of your own that calls it.",
+        )
+    flags = int(getattr(getattr(layer, "__code__", None), "co_flags", 0))
+    if flags & (_COROUTINE | _ASYNC_GENERATOR):
+        raise InvalidCallableError(
+            f"{_name(layer)} is an async function; a job calls a plain one.",
+            hint="Decorate a plain function that calls asyncio.run(...) inside. To wait for a job "
+            "without blocking: await function.run_async(...).",
+        )
+    if flags & _GENERATOR:
+        raise InvalidCallableError(
+            f"{_name(layer)} is a generator; what it yields cannot leave the job one by one.",
+            hint="Return a list, or write to KINETIC_OUTPUT_DIR as you go.",
+        )
 
 
 def _layers(function: Any) -> Iterator[Any]:
+    """Iterate over *function* and what partials, bound methods and callable objects call."""
     for _ in range(_LONGEST_CHAIN):
         yield function
         if isinstance(function, functools.partial):
             function = function.func
         elif isinstance(function, MethodType):
             function = function.__func__
-        elif _is_callable_object(function):
-            function = type(function).__call__
+        elif isinstance(method := getattr(type(function), "__call__", None), FunctionType):  # noqa: B004
+            function = method
         else:
             return
 
 
-def bound_arguments_problem(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> str | None:
-    """Return why *function* would refuse these arguments, or None if it would not.
-
-    Asked before anything is packaged. Only a plain function is asked: what wraps another may take
-    other arguments than its signature says.
-    """
-    if not isinstance(function, FunctionType) or hasattr(function, "__signature__"):
-        return None
-    try:
-        inspect.signature(function, follow_wrapped=False).bind(*args, **kwargs)
-    except TypeError as error:
-        return str(error)
-    return None
-
-
-def _check_layer(layer: Any) -> None:
-    name = getattr(layer, "__qualname__", None) or type(layer).__qualname__
-    if getattr(layer, "__kinetic__", False):
-        raise InvalidRequestError(
-            f"{name} is decorated with @kinetic.run already.", hint="Keep one of the two."
-        )
-    if isinstance(layer, _CACHED):
-        raise InvalidRequestError(
-            f"{name} is cached (functools.lru_cache or cache); its cache would not come along.",
-            hint="Remove the cache, or cache what the job returns.",
-        )
-    if isinstance(layer, BuiltinFunctionType | BuiltinMethodType):
-        raise InvalidRequestError(
-            f"{name} is built into Python or an extension.",
-            hint="Write a function of your own that calls it, and decorate that.",
-        )
-    if inspect.iscoroutinefunction(layer):
-        raise InvalidRequestError(
-            f"{name} is an async function.",
-            hint="Decorate a plain function that calls asyncio.run(...); "
-            "to wait without blocking here, use: await function.run_async(...)",
-        )
-    if inspect.isasyncgenfunction(layer):
-        raise InvalidRequestError(
-            f"{name} is an async generator.", hint="Return a list of what it yields instead."
-        )
-    if inspect.isgeneratorfunction(layer):
-        raise InvalidRequestError(
-            f"{name} is a generator function: its values would have to travel while it runs.",
-            hint="Return a list instead of using yield.",
-        )
-
-
-def _is_callable_object(function: Any) -> bool:
-    return isinstance(getattr(type(function), "__call__", None), FunctionType) and not isinstance(  # noqa: B004
-        function, type
-    )
-
-
-def _shown(function: object) -> str:
-    text = repr(function)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+def _name(function: object) -> str:
+    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)

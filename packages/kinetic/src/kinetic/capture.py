@@ -1,39 +1,36 @@
-"""Which environment variables travel: exact names, and patterns that end in `*`."""
+"""Which environment variables travel with a job."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from kinetic.errors import InvalidRequestError
 
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PATTERN: Final = re.compile(r"[A-Za-z0-9_]*\*")
-
-_OF_THE_MACHINE: Final = frozenset(
-    {
-        "HOME",
-        "HOSTNAME",
-        "LOGNAME",
-        "PATH",
-        "PYTHONPATH",
-        "SHELL",
-        "SSH_AUTH_SOCK",
-        "TEMP",
-        "TMP",
-        "TMPDIR",
-        "USER",
-        "VIRTUAL_ENV",
-    }
+NEVER_BY_PATTERN = (
+    "PATH",
+    "HOME",
+    "PYTHONPATH",
+    "LD_*",
+    "DYLD_*",
+    "VIRTUAL_ENV",
+    "CONDA_*",
+    "SHELL",
+    "TMPDIR",
+    "TEMP",
+    "TMP",
+    "HOSTNAME",
+    "USER",
+    "LOGNAME",
+    "SSH_AUTH_SOCK",
+    "KUBERNETES_*",
+    "KINETIC_*",
 )
-# Kinetic's own settings describe the client, and the runner sets those that a job needs.
-_PREFIXES_OF_THE_MACHINE: Final = ("LD_", "DYLD_", "CONDA_", "KUBERNETES_", "KINETIC_")
+"""What a pattern never takes: they describe this machine or this client. An exact name does."""
 
 
 class SecretValues(Mapping[str, str]):
-    """Variables whose names may be shown and whose values may not."""
+    """Variables whose values are secrets: as text it shows names only."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
@@ -42,94 +39,89 @@ class SecretValues(Mapping[str, str]):
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        return iter(sorted(self._values))
 
     def __len__(self) -> int:
         return len(self._values)
 
     def __repr__(self) -> str:
-        return f"SecretValues({', '.join(f'{name}=…' for name in self._values)})"
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        raise TypeError("Captured values are not pickled: they would end up in a payload.")
+        return f"SecretValues({', '.join(self)})"
 
 
 @dataclass(frozen=True)
 class Captured:
-    """What was captured, and what was asked for and is not there."""
+    """What `capture` took, and what it did not find."""
 
     values: SecretValues
-    missing: tuple[str, ...] = ()
-    """Exact names that are not set."""
+    missing: tuple[str, ...]
+    """Exact names that were asked for and are not set."""
     unmatched: tuple[str, ...] = ()
     """Patterns that took nothing."""
 
     def notes(self) -> list[str]:
-        """Return what the user should read, without any value."""
-        notes = [
-            f"capture_env_vars names {name}, which is not set here, so the job will not see it."
-            for name in self.missing
-        ]
-        notes += [
-            f"No environment variable matches {pattern!r} of capture_env_vars."
-            for pattern in self.unmatched
-        ]
-        return notes
+        """Return what the user should read: names, never values."""
+        notes = [f"{name} is to be captured and is not set here." for name in self.missing]
+        return notes + [f"No variable here matches {pattern}." for pattern in self.unmatched]
 
 
-def check_patterns(wanted: object) -> tuple[str, ...]:
-    """Return the names and patterns of `capture_env_vars`.
+def check_patterns(patterns: Iterable[str] | None) -> tuple[str, ...]:
+    """Return *patterns* if each is the name of a variable, or a beginning that ends in `*`.
 
     Raises:
-        InvalidRequestError: It is not a list of names and of patterns that end in `*`.
+        InvalidRequestError: One is not.
     """
-    if wanted is None:
-        return ()
-    if isinstance(wanted, str) or not isinstance(wanted, Iterable):
+    if isinstance(patterns, str):
         raise InvalidRequestError(
-            f"capture_env_vars must be a list of names, not {wanted!r}.",
-            hint=f"Write capture_env_vars=[{wanted!r}]."
-            if isinstance(wanted, str)
-            else "Write capture_env_vars=['NAME', 'PREFIX_*'].",
+            f"capture_env_vars is the text {patterns!r}, not a list.",
+            hint=f"Write capture_env_vars=[{patterns!r}].",
         )
-    found = tuple(wanted)
-    for text in found:
-        if isinstance(text, str) and (_NAME.fullmatch(text) or _PATTERN.fullmatch(text)):
-            continue
+    if patterns is not None and not isinstance(patterns, Iterable):
         raise InvalidRequestError(
-            f"capture_env_vars holds {text!r}, which is neither a variable's name nor a pattern.",
-            hint="Name a variable (HF_TOKEN), or end a prefix with '*' (HF_*).",
+            f"capture_env_vars is {patterns!r}, not a list.",
+            hint="Give names, or beginnings that end in '*'.",
         )
-    return found
+    checked = tuple(patterns or ())
+    for pattern in checked:
+        _check(pattern)
+    return checked
 
 
-def capture(wanted: Iterable[str], environ: Mapping[str, str]) -> Captured:
-    """Take the variables that *wanted* names from *environ*.
-
-    A pattern never takes what describes this machine (`PATH`, `HOME`, `LD_*`, …) or Kinetic itself;
-    an exact name does. Of exact names only those that are set at all are taken, empty ones included.
-    """
-    values: dict[str, str] = {}
+def capture(patterns: Iterable[str], environ: Mapping[str, str]) -> Captured:
+    """Take from *environ* what checked *patterns* name."""
+    taken: dict[str, str] = {}
     missing, unmatched = [], []
-    for text in dict.fromkeys(wanted):
-        if not text.endswith("*"):
-            if text in environ:
-                values[text] = environ[text]
-            else:
-                missing.append(text)
-            continue
-        prefix = text[:-1]
-        taken = {
-            name: value
-            for name, value in environ.items()
-            if name.startswith(prefix) and not _describes_the_machine(name)
-        }
-        if not taken:
-            unmatched.append(text)
-        values.update(taken)
-    in_order = SecretValues({name: values[name] for name in sorted(values)})
-    return Captured(in_order, tuple(missing), tuple(unmatched))
+    for pattern in dict.fromkeys(patterns):
+        if pattern.endswith("*"):
+            found = {
+                name: value
+                for name, value in environ.items()
+                if name.startswith(pattern[:-1]) and not _machines_own(name)
+            }
+            taken.update(found)
+            if not found:
+                unmatched.append(pattern)
+        elif pattern in environ:
+            taken[pattern] = environ[pattern]
+        else:
+            missing.append(pattern)
+    return Captured(SecretValues(taken), tuple(missing), tuple(unmatched))
 
 
-def _describes_the_machine(name: str) -> bool:
-    return name in _OF_THE_MACHINE or name.startswith(_PREFIXES_OF_THE_MACHINE)
+def _check(pattern: object) -> None:
+    if not isinstance(pattern, str) or not pattern or "=" in pattern or "\0" in pattern:
+        raise InvalidRequestError(
+            f"capture_env_vars holds {pattern!r}, which is not the name of a variable.",
+            hint="Give names, or beginnings that end in '*'; the values are taken from your environment.",
+        )
+    if "*" in pattern[:-1]:
+        raise InvalidRequestError(
+            f"capture_env_vars holds {pattern!r}; a '*' can only stand at the end.",
+            hint="Give names, or beginnings that end in '*'.",
+        )
+
+
+def _machines_own(name: str) -> bool:
+    return any(
+        name.startswith(rule[:-1]) if rule.endswith("*") else name == rule
+        for rule in NEVER_BY_PATTERN
+    )

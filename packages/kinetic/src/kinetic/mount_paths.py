@@ -1,101 +1,90 @@
-"""Where volumes may appear: mount paths checked before anything is packaged."""
+"""Where volumes may appear; the rest is refused before any work."""
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from kinetic.data import Data
 from kinetic.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from kinetic.data import Data
+    from collections.abc import Iterable
 
-WORKSPACE: Final = "/workspace"
-"""Where the project lies in a container."""
+SYSTEM_PATHS = (
+    *("/app", "/workspace"),  # the runner and the project, in a container
+    *("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot"),
+    *("/proc", "/sys", "/dev", "/run", "/tmp"),  # noqa: S108 - refused, not used
+)
+"""Nothing appears at these or below them."""
 
-_TAKEN: Final = {
-    "/app": "the runner lies there",
-    WORKSPACE: "the project lies there",
-    "/tmp": "it belongs to running programs",  # noqa: S108 - refused, not used
-    **dict.fromkeys(
-        ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot"),
-        "it belongs to the system",
-    ),
-    **dict.fromkeys(("/proc", "/sys", "/dev", "/run"), "it belongs to the kernel and the system"),
-}
-"""Neither these nor anything below them."""
-
-_HOLD_OTHERS: Final = frozenset({"/home", "/root", "/var", "/opt"})
-"""Not themselves, since a volume would hide what is there; below them is fine."""
-
-_HINT: Final = "Take a path of its own, such as /data."
+FULL_PATHS = ("/home", "/opt", "/root", "/var")
+"""Nothing appears at these, where it would hide what is there; below them is fine."""
 
 
-def check_volumes(volumes: Mapping[str, object]) -> dict[str, Data]:
-    """Return *volumes* by normalised mount path.
+def check_volumes(
+    volumes: Mapping[str, object] | None, *, workspaces: Iterable[str] = ()
+) -> dict[str, Data]:
+    """Return *volumes* with normalised mount paths.
+
+    Args:
+        volumes: Mount path → `Data`.
+        workspaces: Folders in which jobs work: nothing may be mounted over or inside them.
 
     Raises:
         InvalidRequestError: A path cannot be mounted at, or a value is not a `Data`.
     """
-    from kinetic.data import Data
-
     checked: dict[str, Data] = {}
-    for path, data in volumes.items():
-        mount = check_mount_path(path)
+    for path, data in (volumes or {}).items():
+        mount = _checked_path(path, tuple(workspaces))
         if not isinstance(data, Data):
             raise InvalidRequestError(
-                f"The volume {path!r} is a {type(data).__name__}, not a kinetic.Data.",
+                f"volumes[{path!r}] is a {type(data).__name__}, not a kinetic.Data.",
                 hint=f"Write volumes={{{path!r}: kinetic.Data(...)}}.",
             )
-        if mount in checked:
-            raise InvalidRequestError(
-                f"Two volumes would appear at {mount!r}.", hint="Give each a path of its own."
-            )
+        for other in checked:
+            if mount == other:
+                raise InvalidRequestError(f"Two volumes are to appear at {mount}.", hint=_ELSEWHERE)
+            if _inside(mount, other) or _inside(other, mount):
+                raise InvalidRequestError(
+                    f"The volumes at {other} and {mount} lie inside each other.", hint=_ELSEWHERE
+                )
         checked[mount] = data
-    _check_nesting(sorted(checked))
     return checked
 
 
-def check_mount_path(path: object) -> str:
-    """Return *path* without trailing or doubled slashes if a volume may appear there.
+_ELSEWHERE = "Give each volume a folder of its own, such as /data."
 
-    Raises:
-        InvalidRequestError: It may not; the message says why.
-    """
-    if not isinstance(path, str):
-        raise InvalidRequestError(f"The mount path {path!r} is not text.", hint=_HINT)
-    if not path.startswith("/"):
+
+def _checked_path(path: object, workspaces: tuple[str, ...]) -> str:
+    if not isinstance(path, str) or not path.startswith("/"):
+        raise InvalidRequestError(f"The mount path {path!r} is not absolute.", hint=_ELSEWHERE)
+    if ".." in PurePosixPath(path).parts:
+        raise InvalidRequestError(f"The mount path {path!r} leads upwards.", hint=_ELSEWHERE)
+    if not path.isprintable():
         raise InvalidRequestError(
-            f"The mount path {path!r} is not absolute.", hint=f"Begin it with '/'. {_HINT}"
+            f"The mount path {path!r} holds characters that cannot be printed.", hint=_ELSEWHERE
         )
-    if "\0" in path or "\n" in path or any("\ud800" <= c <= "\udfff" for c in path):
+    mount = "/" + posixpath.normpath(path).strip("/")
+    if mount == "/" or mount in FULL_PATHS:
         raise InvalidRequestError(
-            f"The mount path {path!r} holds characters that no mount path can have.", hint=_HINT
+            f"A volume cannot appear at {mount}: it would hide what is there.", hint=_ELSEWHERE
         )
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    if ".." in parts:
-        raise InvalidRequestError(f"The mount path {path!r} holds '..'.", hint="Write it out.")
-    mount = "/" + "/".join(parts)
-    if mount == "/" or mount in _HOLD_OTHERS:
-        raise InvalidRequestError(
-            f"Nothing can be mounted at {mount!r}: it would hide what is there.", hint=_HINT
-        )
-    for taken, why in _TAKEN.items():
-        if _is_below(mount, taken):
-            raise InvalidRequestError(f"Nothing can be mounted at {mount!r}: {why}.", hint=_HINT)
+    for taken in SYSTEM_PATHS:
+        if mount == taken or _inside(mount, taken):
+            raise InvalidRequestError(
+                f"A volume cannot appear at {mount}: {taken} belongs to the system.",
+                hint=_ELSEWHERE,
+            )
+    for taken in workspaces:
+        if mount == taken or _inside(mount, taken) or _inside(taken, mount):
+            raise InvalidRequestError(
+                f"A volume cannot appear at {mount}: jobs work in {taken}.", hint=_ELSEWHERE
+            )
     return mount
 
 
-def _check_nesting(mounts: list[str]) -> None:
-    for outer in mounts:
-        for inner in mounts:
-            if inner != outer and _is_below(inner, outer):
-                raise InvalidRequestError(
-                    f"The volume {inner!r} lies inside the volume {outer!r}.",
-                    hint="Put them side by side.",
-                )
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return PurePosixPath(path).is_relative_to(folder)
+def _inside(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip("/") + "/")

@@ -1,46 +1,30 @@
-"""The names of a job: its id, which people read, and its Kubernetes name, which must be short."""
+"""Names of jobs: ids that read well and sort, and shorter ones for Kubernetes."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Final
 
-TOKEN_LENGTH: Final = 7
-"""Hex digits that make the names of one job unlike those of any other."""
-
-_LONGEST: Final = 63
-_LONGEST_ACCELERATOR: Final = 20
-_LONGEST_K8S_FUNCTION: Final = 11
+MOST_ID = 63
+"""Characters of a job id: it is a label value on Kubernetes."""
 
 
-def job_id_of(accelerator: str, function: str, when: datetime, token: str) -> str:
-    """Return `{accelerator}-{function}-{yyyymmdd}-{hhmmss}-{token}`, a DNS label.
+def slug(text: str) -> str:
+    """Return *text* as lower-case letters, digits and single dashes; `job` if nothing is left."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "job"
 
-    Args:
-        accelerator: Its short name, such as `v5litepod-4`.
-        function: The function's name; shortened where the whole would be too long.
-        when: The moment of the submit, in UTC.
-        token: Seven random hex digits.
+
+def job_id_of(accelerator: str, function: str, when: datetime, suffix: str) -> str:
+    """Return `{accelerator}-{function}-{yyyymmdd}-{hhmmss}-{suffix}`, at most 63 characters.
+
+    The function's part is what gives way.
     """
-    head = _safe(accelerator, _LONGEST_ACCELERATOR) or "job"
-    tail = f"{when:%Y%m%d-%H%M%S}-{token}"
-    room = _LONGEST - len(head) - len(tail) - 2
-    return f"{head}-{_safe(function, room) or 'call'}-{tail}"
+    head, tail = slug(accelerator), f"{when:%Y%m%d-%H%M%S}-{suffix}"
+    room = MOST_ID - len(head) - len(tail) - 2
+    middle = slug(function)[: max(room, 0)].strip("-")
+    return "-".join(part for part in (head, middle, tail) if part)
 
 
-def k8s_name_of(function: str, token: str) -> str:
-    """Return `kn-{function}-{token}` with at most 22 characters: Pathways allows no more."""
-    return f"kn-{_safe(function, _LONGEST_K8S_FUNCTION) or 'call'}-{token}"
-
-
-def short_function_name(qualname: str) -> str:
-    """Return the part of a qualified name that a person would call the function by."""
-    last = qualname.rsplit(".", 1)[-1]
-    return "lambda" if last == "<lambda>" else last
-
-
-def _safe(text: str, longest: int) -> str:
-    """Return *text* as lower-case letters, digits and single dashes, at most *longest* of them."""
-    words = re.sub(r"[^a-z0-9]+", "-", short_function_name(text).lower())
-    return words.strip("-")[:longest].strip("-")
+def k8s_name_of(function: str, suffix: str) -> str:
+    """Return `kn-{at most 11 of the function}-{suffix}`: every name derived from it fits."""
+    return f"kn-{slug(function)[:11].strip('-')}-{suffix}"

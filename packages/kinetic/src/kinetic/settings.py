@@ -1,4 +1,7 @@
-"""The settings: argument, environment, profile or default; the only reader of the last three."""
+"""What the user set, and where: argument > `KINETIC_*` > active profile > default.
+
+The only module that reads the environment and the profiles file.
+"""
 
 from __future__ import annotations
 
@@ -9,46 +12,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kinetic.errors import ConfigurationError
-from kinetic_payload.layout import Env
 
 if TYPE_CHECKING:
     from kinetic.profiles import Profile
 
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T", covariant=True)
+
+DEFAULT_ZONE = "us-central1-a"
+DEFAULT_CLUSTER = "kinetic-cluster"
+DEFAULT_NAMESPACE = "default"
+DEFAULT_IMAGE_REPO = "kinetic"
 
 
 @dataclass(frozen=True)
-class Setting(Generic[T_co]):
-    """A value and where it comes from."""
+class Setting(Generic[T]):
+    """A value, and who set it: `argument`, `KINETIC_ZONE`, `profile 'dev'` or `default`."""
 
-    value: T_co
+    value: T
     source: str
-    """`argument`, the variable's name, `profile NAME` or `default`."""
-
-    @property
-    def given(self) -> bool:
-        """Whether somebody chose it: it is not the default."""
-        return self.source != "default"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that can be set from outside, resolved once."""
+    """Every setting, resolved once."""
 
     project: Setting[str | None]
     zone: Setting[str]
     cluster: Setting[str]
     namespace: Setting[str]
     backend: Setting[str | None]
-    kube_context: Setting[str | None]
     store: Setting[str | None]
     output_dir: Setting[str | None]
-    """None means a folder of the job's own."""
+    """None means a folder of its own for every job."""
     base_image_repo: Setting[str]
+    kube_context: Setting[str | None]
+    home: Setting[str]
+    profiles_file: Setting[str]
     profile: Setting[str | None]
-    profiles_file: Setting[Path]
-    home: Setting[Path]
     package_root: Setting[str | None]
     no_default_excludes: Setting[bool]
     context_size_warn_mb: Setting[float]
@@ -57,118 +57,106 @@ class Settings:
     no_color: Setting[bool]
 
     @classmethod
-    def from_environment(cls, **arguments: object) -> Settings:
-        """Resolve the settings from *arguments*, this process's environment and the profiles file.
+    def from_environment(cls, *, profile: str | None = None, **arguments: str | None) -> Settings:
+        """Resolve with this process's environment.
 
         Raises:
-            ConfigurationError: A variable, the profiles file or the choice of profile is wrong.
+            ConfigurationError: A variable, the profile or the profiles file is wrong.
         """
-        return resolve(arguments, environ=environment())
+        return resolve(arguments, profile=profile, environ=os.environ)  # noqa: TID251 - this is the place
 
-    def named(self) -> dict[str, Setting[object]]:
-        """Return the settings by name, in the order in which a person would read them."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+    def items(self) -> list[tuple[str, Setting[object]]]:
+        """Return all settings by name."""
+        return [(field.name, getattr(self, field.name)) for field in fields(self)]
+
+
+def inside_job(environ: Mapping[str, str] | None = None) -> bool:
+    """Return whether this process is part of a job."""
+    from kinetic_payload.layout import Env
+
+    return bool((os.environ if environ is None else environ).get(Env.JOB_ID))  # noqa: TID251 - this is the place
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment as it is now."""
-    return dict(os.environ)  # noqa: TID251 - this module is its reader
+    """Return a copy of this process's environment, for `capture`."""
+    return dict(os.environ)  # noqa: TID251 - this is the place
 
 
-def inside_job() -> bool:
-    """Tell whether this process belongs to a job: the runner says so in its environment."""
-    return bool(os.environ.get(Env.JOB_ID))  # noqa: TID251 - this module is its reader
-
-
-def resolve(arguments: Mapping[str, object], *, environ: Mapping[str, str]) -> Settings:
-    """Resolve every setting: argument > `KINETIC_*` > profile > default.
-
-    An argument that is None counts as not given, an empty variable as not set.
+def resolve(
+    arguments: Mapping[str, str | None],
+    *,
+    environ: Mapping[str, str],
+    profile: str | None = None,
+    user_home: Path | None = None,
+) -> Settings:
+    """Resolve every setting from *arguments*, *environ* and the profiles file. Empty is unset.
 
     Raises:
-        ConfigurationError: A value cannot be right; the message names where it comes from.
+        ConfigurationError: A variable, the profile or the profiles file is wrong.
     """
-    unknown = sorted(set(arguments) - {field.name for field in fields(Settings)})
-    if unknown:
+    known = {field.name for field in fields(Settings)}
+    if unknown := sorted(set(arguments) - known):
         raise TypeError(f"There is no setting {unknown[0]!r}.")
-    outside = _Sources(arguments, environ, None)
-    home = outside.path("home", _user_home(environ) / ".kinetic")
-    profiles_file = outside.path("profiles_file", home.value / "profiles.json")
-    profile, chosen = _active_profile(outside, profiles_file.value)
-    of = _Sources(arguments, environ, chosen)
+    home = _first(
+        _argument(arguments, "home"),
+        _variable(environ, "KINETIC_HOME"),
+    ) or Setting(str((user_home or Path.home()) / ".kinetic"), "default")
+    home = Setting(str(Path(home.value).expanduser().absolute()), home.source)
+    profiles_file = _variable(environ, "KINETIC_PROFILES_FILE") or Setting(
+        str(Path(home.value) / "profiles.json"), home.source
+    )
+    profiles_file = Setting(
+        str(Path(profiles_file.value).expanduser().absolute()), profiles_file.source
+    )
+    asked = Setting(profile, "argument") if profile else _variable(environ, "KINETIC_PROFILE")
+    active = _active_profile(Path(profiles_file.value), asked)
+    sources = _Sources(arguments, environ, active)
     return Settings(
-        project=of.text("project", "GOOGLE_CLOUD_PROJECT"),
-        zone=of.text_or("zone", "us-central1-a"),
-        cluster=of.text_or("cluster", "kinetic-cluster"),
-        namespace=of.text_or("namespace", "default"),
-        backend=of.text("backend"),
-        kube_context=of.text("kube_context"),
-        store=of.text("store"),
-        output_dir=of.text("output_dir"),
-        base_image_repo=of.text_or("base_image_repo", "kinetic"),
-        profile=profile,
-        profiles_file=profiles_file,
+        project=sources.text("project", also="GOOGLE_CLOUD_PROJECT"),
+        zone=sources.required("zone", DEFAULT_ZONE),
+        cluster=sources.required("cluster", DEFAULT_CLUSTER),
+        namespace=sources.required("namespace", DEFAULT_NAMESPACE),
+        backend=sources.text("backend"),
+        store=sources.text("store"),
+        output_dir=sources.text("output_dir"),
+        base_image_repo=sources.required("base_image_repo", DEFAULT_IMAGE_REPO),
+        kube_context=sources.text("kube_context"),
         home=home,
-        package_root=of.text("package_root"),
-        no_default_excludes=of.flag("no_default_excludes"),
-        context_size_warn_mb=of.number("context_size_warn_mb", 100.0),
-        payload_size_warn_mb=of.number("payload_size_warn_mb", 50.0),
-        trust_bucket=of.flag("trust_bucket"),
-        # https://no-color.org: any text but none at all means no colour.
-        no_color=Setting(True, "NO_COLOR")
+        profiles_file=profiles_file,
+        profile=_profile_setting(active, asked),
+        package_root=sources.text("package_root"),
+        no_default_excludes=sources.flag("KINETIC_NO_DEFAULT_EXCLUDES"),
+        context_size_warn_mb=sources.number("KINETIC_CONTEXT_SIZE_WARN_MB", 100),
+        payload_size_warn_mb=sources.number("KINETIC_PAYLOAD_SIZE_WARN_MB", 50),
+        trust_bucket=sources.flag("KINETIC_TRUST_BUCKET"),
+        # The convention has no KINETIC_ prefix and counts any value that is not empty: no-color.org.
+        no_color=Setting(bool(environ.get("NO_COLOR")), "NO_COLOR")
         if environ.get("NO_COLOR")
         else Setting(False, "default"),
     )
 
 
-def _user_home(environ: Mapping[str, str]) -> Path:
-    return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
-
-
-def _active_profile(
-    of: _Sources, profiles_file: Path
-) -> tuple[Setting[str | None], Profile | None]:
-    from kinetic.profiles import read_profiles
-
-    asked = of.text("profile")
-    profiles = read_profiles(profiles_file)
-    if asked.value is not None:
-        return asked, profiles.find(asked.value, because=asked.source)
-    if profiles.active is not None:
-        return Setting(profiles.active.name, str(profiles_file)), profiles.active
-    return asked, None
-
-
 class _Sources:
-    """Where a setting may come from, asked in order."""
-
     def __init__(
-        self, arguments: Mapping[str, object], environ: Mapping[str, str], profile: Profile | None
+        self,
+        arguments: Mapping[str, str | None],
+        environ: Mapping[str, str],
+        profile: Profile | None,
     ) -> None:
         self._arguments = arguments
         self._environ = environ
         self._profile = profile
 
-    def text(self, name: str, last_variable: str | None = None) -> Setting[str | None]:
-        """Return a text; *last_variable* is asked after everything else."""
-        argument = self._arguments.get(name)
-        if argument is not None and not isinstance(argument, str):
-            raise ConfigurationError(
-                f"{name} must be text, not {type(argument).__name__} ({argument!r})."
-            )
-        if argument:
-            return Setting(argument, "argument")
-        variable = f"KINETIC_{name.upper()}"
-        if value := self._environ.get(variable):
-            return Setting(value, variable)
-        if self._profile is not None and (value := self._profile.values().get(name)):
-            return Setting(value, f"profile {self._profile.name}")
-        if last_variable is not None and (value := self._environ.get(last_variable)):
-            return Setting(value, last_variable)
-        return Setting(None, "default")
+    def text(self, name: str, *, also: str | None = None) -> Setting[str | None]:
+        found = _first(
+            _argument(self._arguments, name),
+            _variable(self._environ, f"KINETIC_{name.upper()}"),
+            self._from_profile(name),
+            _variable(self._environ, also) if also else None,
+        )
+        return found or Setting(None, "default")
 
-    def text_or(self, name: str, default: str) -> Setting[str]:
-        """Return a text that is never None."""
+    def required(self, name: str, default: str) -> Setting[str]:
         found = self.text(name)
         return (
             Setting(default, "default")
@@ -176,58 +164,74 @@ class _Sources:
             else Setting(found.value, found.source)
         )
 
-    def path(self, name: str, default: Path) -> Setting[Path]:
-        """Return an absolute path; a leading `~` is the user's home."""
-        argument = self._arguments.get(name)
-        if isinstance(argument, Path):
-            return Setting(argument.expanduser().absolute(), "argument")
-        found = self.text(name)
-        if found.value is None:
-            return Setting(default, "default")
-        home = str(_user_home(self._environ))
-        text = found.value
-        if text == "~" or text.startswith("~/"):
-            text = home + text[1:]
-        return Setting(Path(text).absolute(), found.source)
-
-    def flag(self, name: str) -> Setting[bool]:
-        """Return a yes or a no."""
-        argument = self._arguments.get(name)
-        if isinstance(argument, bool):
-            return Setting(argument, "argument")
-        found = self.text(name)
-        if found.value is None:
+    def flag(self, variable: str) -> Setting[bool]:
+        found = _variable(self._environ, variable)
+        if found is None:
             return Setting(False, "default")
-        word = found.value.strip().lower()
-        if word in _YES or word in _NO:
-            return Setting(word in _YES, found.source)
-        raise ConfigurationError(
-            f"{found.source}={found.value!r} is neither yes nor no.", hint="Set it to 1 or to 0."
-        )
+        truth = _TRUTHS.get(found.value.strip().lower())
+        if truth is None:
+            raise ConfigurationError(
+                f"{variable} is {found.value!r}, which is neither yes nor no.",
+                hint=f"Set {variable}=1, or unset it.",
+            )
+        return Setting(truth, variable)
 
-    def number(self, name: str, default: float) -> Setting[float]:
-        """Return a number that is not negative."""
-        argument = self._arguments.get(name)
-        if isinstance(argument, int | float):
-            argument = str(argument)
-        found = _Sources({name: argument}, self._environ, self._profile).text(name)
-        if found.value is None:
+    def number(self, variable: str, default: float) -> Setting[float]:
+        found = _variable(self._environ, variable)
+        if found is None:
             return Setting(default, "default")
         try:
             number = float(found.value)
+            if not 0 <= number < float("inf"):
+                raise ValueError
         except ValueError:
-            number = -1.0
-        if not 0 <= number < float("inf"):
             raise ConfigurationError(
-                f"{_called(name, found)}={found.value!r} is not a size in MB.",
-                hint="Set it to a number that is not negative, such as 100.",
-            )
-        return Setting(number, found.source)
+                f"{variable} is {found.value!r}, which is not a number of megabytes.",
+                hint=f"Set {variable}={default:g}, or unset it.",
+            ) from None
+        return Setting(number, variable)
+
+    def _from_profile(self, name: str) -> Setting[str] | None:
+        if self._profile is None:
+            return None
+        value = self._profile.values().get(name)
+        return Setting(value, f"profile {self._profile.name!r}") if value else None
 
 
-def _called(name: str, setting: Setting[T]) -> str:
-    return name if setting.source == "argument" else setting.source
+_TRUTHS = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
 
 
-_YES = frozenset({"1", "true", "yes", "on"})
-_NO = frozenset({"0", "false", "no", "off"})
+def _argument(arguments: Mapping[str, str | None], name: str) -> Setting[str] | None:
+    value = arguments.get(name)
+    return Setting(value, "argument") if value else None
+
+
+def _variable(environ: Mapping[str, str], name: str) -> Setting[str] | None:
+    value = environ.get(name)
+    return Setting(value, name) if value else None
+
+
+def _first(*candidates: Setting[str] | None) -> Setting[str] | None:
+    return next((found for found in candidates if found is not None), None)
+
+
+def _active_profile(path: Path, asked: Setting[str] | None) -> Profile | None:
+    # Without a file there is nothing to read, and reading would import what reading needs.
+    if asked is None and not path.exists():
+        return None
+    from kinetic.profiles import read_profiles
+
+    profiles = read_profiles(path)
+    if asked is not None:
+        because = "--profile" if asked.source == "argument" else asked.source
+        return profiles.find(asked.value, because=because)
+    return profiles.active
+
+
+def _profile_setting(active: Profile | None, asked: Setting[str] | None) -> Setting[str | None]:
+    if active is None:
+        return Setting(None, "default")
+    return Setting(active.name, asked.source if asked else "current")
