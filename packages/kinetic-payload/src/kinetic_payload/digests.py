@@ -1,0 +1,251 @@
+"""SHA-256 of bytes, files and trees, on all cores, and the stat cache that spares reading again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from kinetic_payload.errors import DataError
+from kinetic_payload.stat_cache import Hashed, StatCache
+
+__all__ = [
+    "CHUNK",
+    "FileHasher",
+    "Hashed",
+    "StatCache",
+    "TreeEntry",
+    "content_hash",
+    "digest_of",
+    "file_digest",
+    "hash_files",
+    "tree_digest",
+]
+
+CHUNK: Final = 1 << 20
+_BATCH_BYTES: Final = 4 << 20
+_BATCH_FILES: Final = 128
+
+EntryKind = Literal["file", "dir", "link"]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEntry:
+    """One path of a tree, as it travels. Times and owners do not."""
+
+    path: str
+    """Relative to the tree's root, `/`-separated; bytes that are not UTF-8 as surrogate escapes."""
+    kind: EntryKind
+    mode: int = 0o755
+    """Permission bits; 0o777 of a link."""
+    size: int = 0
+    digest: str = ""
+    """Of a file, as `file_digest` makes it."""
+    target: str = ""
+    """Of a link, relative."""
+
+
+class FileHasher:
+    """The digest of one file, fed piece by piece: SHA-256 of its relative path, NUL, contents."""
+
+    def __init__(self, relpath: str) -> None:
+        self._sha = hashlib.sha256(encoded(relpath) + b"\0")
+        self.update = self._sha.update
+        self.hexdigest = self._sha.hexdigest
+
+
+def encoded(path: str) -> bytes:
+    """Return *path* as the bytes that digests and archives use, the same on every system."""
+    return path.encode("utf-8", "surrogateescape")
+
+
+def digest_of(data: bytes) -> str:
+    """Return the SHA-256 of *data* in lower-case hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def file_digest(path: Path | str, relpath: str) -> str:
+    """Return the digest of the file *path* that is called *relpath* in its tree."""
+    return hash_file(path, relpath).digest
+
+
+def open_regular(path: Path | str) -> int:
+    """Open a regular file for reading and return its descriptor; never hangs on a FIFO.
+
+    Raises:
+        OSError: It cannot be opened, or is not a regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(None, "not a regular file", os.fspath(path))
+    return descriptor
+
+
+def hash_file(path: Path | str, relpath: str) -> Hashed:
+    """Read the file *path* once and return its digest under the name *relpath*."""
+    started = time.time_ns()
+    descriptor = open_regular(path)
+    try:
+        before = os.fstat(descriptor)
+        # Small files, the most of them, are one read and one update.
+        sha = hashlib.sha256(encoded(relpath) + b"\0")
+        size = 0
+        length = min(before.st_size + 1, CHUNK)
+        while data := os.read(descriptor, length):
+            sha.update(data)
+            size += len(data)
+        after = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    settled = size == after.st_size and (before.st_mtime_ns, before.st_ctime_ns) == (
+        after.st_mtime_ns,
+        after.st_ctime_ns,
+    )
+    return Hashed(relpath, sha.hexdigest(), size, before, settled, started)
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
+
+
+def hash_files(
+    files: Sequence[tuple[str, str, int]], *, failed: Callable[[str, OSError], None]
+) -> Iterator[Hashed]:
+    """Hash many files on all cores; yields in no particular order.
+
+    Args:
+        files: Path, relative path and expected size of each; the size only balances the work.
+        failed: Told of every file that could not be read; the others go on.
+    """
+
+    def run(batch: Sequence[tuple[str, str, int]]) -> list[Hashed]:
+        done = []
+        for path, relpath, _ in batch:
+            try:
+                done.append(hash_file(path, relpath))
+            except OSError as error:
+                failed(relpath, error)
+        return done
+
+    batches = list(_batches(files))
+    if len(batches) < 2 or cores() < 2:
+        for batch in batches:
+            yield from run(batch)
+        return
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
+    with ThreadPoolExecutor(cores(), thread_name_prefix="kinetic-hash") as pool:
+        for future in as_completed([pool.submit(run, batch) for batch in batches]):
+            yield from future.result()
+
+
+def _batches(files: Sequence[tuple[str, str, int]]) -> Iterator[list[tuple[str, str, int]]]:
+    """Split *files* into pieces of work, the largest first, so that no core ends up alone."""
+    batch: list[tuple[str, str, int]] = []
+    total = 0
+    for file in sorted(files, key=lambda file: file[2], reverse=True):
+        batch.append(file)
+        total += file[2]
+        if total >= _BATCH_BYTES or len(batch) >= _BATCH_FILES:
+            yield batch
+            batch, total = [], 0
+    if batch:
+        yield batch
+
+
+def tree_digest(entries: Iterable[TreeEntry]) -> str:
+    """Return the digest of a tree: sorted paths, kinds, modes, file digests, link targets.
+
+    It depends on nothing else, so it is known without writing an archive, and the two ends agree.
+    """
+    sha = hashlib.sha256(b"kinetic-tree 1\0")
+    for entry in sorted(entries, key=lambda entry: entry.path):
+        # No path, digest or target holds a NUL, so the fields cannot run into each other.
+        fields = (entry.kind, f"{entry.mode:o}", entry.path, entry.digest, entry.target)
+        sha.update(encoded("\0".join(fields)) + b"\0")
+    return sha.hexdigest()
+
+
+def content_hash(path: Path, cache: StatCache | None = None) -> str:
+    """Return the SHA-256 of all file contents below *path*, in sorted-walk order.
+
+    Every file's digest covers its relative path and its contents; a file given itself is called
+    by its name. Symlinked directories are not entered; symlinked files count with what they lead
+    to. What cannot be read as data (dangling links, sockets, pipes) is left out.
+
+    Raises:
+        DataError: Files cannot be read; the message names them.
+    """
+    if path.is_dir():
+        prefix = b"dir:"
+        files = [(name, os.path.relpath(name, path), size) for name, size in _walk(str(path))]
+    else:
+        prefix = b"file:"
+        files = [(str(path), path.name, 0)]
+    digests, problems = digests_of(files, cache)
+    if problems:
+        raise DataError(unreadable("data", path, problems), hint=UNREADABLE_HINT)
+    if cache is not None:
+        cache.save()
+    sha = hashlib.sha256(prefix)
+    for _, relpath, _ in files:
+        sha.update(bytes.fromhex(digests[relpath]))
+    return sha.hexdigest()
+
+
+def digests_of(
+    files: Sequence[tuple[str, str, int]], cache: StatCache | None
+) -> tuple[dict[str, str], dict[str, OSError]]:
+    """Return the digest of each relative path, and what went wrong with the others."""
+    digests: dict[str, str] = {}
+    problems: dict[str, OSError] = {}
+    unknown = []
+    for file in files:
+        known = None
+        if cache is not None:
+            try:
+                known = cache.get(file[1], os.stat(file[0]))  # noqa: PTH116
+            except OSError as error:
+                problems[file[1]] = error
+                continue
+        if known is None:
+            unknown.append(file)
+        else:
+            digests[file[1]] = known
+    for hashed in hash_files(unknown, failed=problems.__setitem__):
+        digests[hashed.relpath] = hashed.digest
+        if cache is not None:
+            cache.put(hashed)
+    return digests, problems
+
+
+UNREADABLE_HINT: Final = "Make them readable, or leave them out."
+
+
+def unreadable(what: str, path: Path, problems: dict[str, OSError]) -> str:
+    """Return a message that names every one of *problems*."""
+    lines = [f"  {name!r}: {error.strerror or error}" for name, error in sorted(problems.items())]
+    return "\n".join([f"{len(lines)} of the {what} in {path} cannot be read:", *lines])
+
+
+def _walk(top: str) -> Iterator[tuple[str, int]]:
+    """Yield the files below *top* as `os.walk` orders them: a folder's files, then its folders."""
+    folders = []
+    found = []
+    for entry in os.scandir(top):
+        if entry.is_dir(follow_symlinks=False):
+            folders.append(entry.path)
+        elif entry.is_file():
+            found.append((entry.path, entry.stat().st_size))
+    yield from sorted(found)
+    for folder in sorted(folders):
+        yield from _walk(folder)

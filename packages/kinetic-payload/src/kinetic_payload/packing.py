@@ -1,0 +1,268 @@
+"""Write a tree as an archive: streaming, deterministic in what matters, on all cores."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, cores, encoded, open_regular
+from kinetic_payload.errors import PackagingError
+from kinetic_payload.zipformat import (
+    DEFLATED,
+    STORED,
+    Member,
+    central_header,
+    descriptor,
+    end_records,
+    local_header,
+)
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
+_SAMPLE: Final = 64 * 1024
+_GAIN: Final = 0.97
+"""A file whose beginning does not shrink to less than this is stored as it is."""
+_GROUP_FILES: Final = 64
+_IN_FLIGHT: Final = 16 * CHUNK
+"""Bytes read but not yet written, at most; this is what bounds memory."""
+_LARGE: Final = 0xF0000000
+"""From this size on a member's sizes take eight bytes, also if deflating makes it longer."""
+_LAST_BLOCK: Final = b"\x03\x00"
+
+
+def pack(stream: BinaryIO, root: Path, entries: Iterable[TreeEntry]) -> int:
+    """Write the *entries* of the tree at *root* into *stream* and return the archive's size.
+
+    The stream is only appended to. Contents are held against the digests of *entries*.
+
+    Raises:
+        PackagingError: A file is not what it was when its digest was taken; the message names it.
+    """
+    with ExitStack() as stack:
+        writer = _Writer(stream, str(root), stack)
+        groups = _groups(entries)
+        first = next(groups, [])
+        second = next(groups, None)
+        if second is None and sum(entry.size for entry in first) <= CHUNK:
+            # So little to do that starting threads would take longer.
+            writer.write_members(writer.pack(first))
+        else:
+            writer.start_threads()
+            for group in chain((first, second or []), groups):
+                writer.add(group)
+        return writer.finish()
+
+
+def _groups(entries: Iterable[TreeEntry]) -> Iterator[list[TreeEntry]]:
+    """Split *entries*, in order, into pieces of work: one large file, or up to 1 MiB of small ones."""
+    group: list[TreeEntry] = []
+    total = 0
+    for entry in entries:
+        if group and (total + entry.size > CHUNK or len(group) >= _GROUP_FILES):
+            yield group
+            group, total = [], 0
+        group.append(entry)
+        total += entry.size
+    if group:
+        yield group
+
+
+class _Writer:
+    """Reads in order, compresses side by side, writes in order."""
+
+    def __init__(self, stream: BinaryIO, root: str, stack: ExitStack) -> None:
+        self._stream = stream
+        self._root = root
+        self._stack = stack
+        self._directory: list[bytes] = []
+        self._offset = 0
+        self._pending: deque[tuple[int, Callable[[], None]]] = deque()
+        self._in_flight = 0
+        self._pool: Executor
+        self._hash_thread: Executor
+        self._deflater, self._crc = _compressor()
+
+    def start_threads(self) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        def stopped(executor: ThreadPoolExecutor) -> ThreadPoolExecutor:
+            self._stack.callback(executor.shutdown, wait=True, cancel_futures=True)
+            return executor
+
+        self._pool = stopped(ThreadPoolExecutor(max(2, cores()), "kinetic-pack"))
+        # One thread, so that the pieces of a file are hashed in order.
+        self._hash_thread = stopped(ThreadPoolExecutor(1, "kinetic-pack-hash"))
+
+    def add(self, group: list[TreeEntry]) -> None:
+        """Take on *group*; writes what is ready once enough is in flight."""
+        size = sum(entry.size for entry in group)
+        if len(group) == 1 and size > CHUNK:
+            self._add_large(group[0])
+        else:
+            packed = self._pool.submit(self.pack, group)
+            self._enqueue(size + CHUNK // 16, lambda: self.write_members(packed.result()))
+
+    def _enqueue(self, cost: int, write: Callable[[], None]) -> None:
+        self._pending.append((cost, write))
+        self._in_flight += cost
+        while self._in_flight > _IN_FLIGHT:
+            self._write_next()
+
+    def _write_next(self) -> None:
+        cost, write = self._pending.popleft()
+        write()
+        self._in_flight -= cost
+
+    def pack(self, group: list[TreeEntry]) -> list[tuple[Member, bytes]]:
+        """Read and compress small entries; runs in any thread."""
+        return [self._pack(entry) for entry in group]
+
+    def _pack(self, entry: TreeEntry) -> tuple[Member, bytes]:
+        member = Member(entry.path, entry.kind, entry.mode, digest=entry.digest)
+        if entry.kind == "dir":
+            return member, b""
+        if entry.kind == "link":
+            data = encoded(entry.target)
+        else:
+            data = b"".join(_pieces(self._root, entry))
+            hasher = FileHasher(entry.path)
+            hasher.update(data)
+            _must_match(entry, hasher)
+        member.size, member.crc = len(data), self._crc(data)
+        if entry.kind == "file" and self._worth_it(data):
+            deflated = self._deflater(data) + _LAST_BLOCK
+            if len(deflated) < len(data):
+                member.method, data = DEFLATED, deflated
+        member.packed = len(data)
+        return member, data
+
+    def _worth_it(self, data: bytes) -> bool:
+        sample = data[:_SAMPLE]
+        # Below this a header outweighs any gain; above, the sample decides for the whole file.
+        return len(data) > 64 and (
+            len(data) <= _SAMPLE or len(self._deflater(sample)) < _GAIN * len(sample)
+        )
+
+    def _add_large(self, entry: TreeEntry) -> None:
+        member = Member(entry.path, "file", entry.mode, digest=entry.digest, streamed=True)
+        member.large = entry.size >= _LARGE
+        hasher = FileHasher(entry.path)
+        begun = False
+        for piece in _pieces(self._root, entry):
+            if not begun:
+                begun = True
+                member.method = DEFLATED if self._worth_it(piece) else STORED
+                self._enqueue(0, lambda: self._begin(member))
+            member.crc = self._crc(piece, member.crc)
+            member.size += len(piece)
+            hashed = self._hash_thread.submit(hasher.update, piece)
+            deflated = (
+                self._pool.submit(self._deflater, piece) if member.method == DEFLATED else None
+            )
+            self._enqueue(2 * len(piece), _writing(self, member, piece, hashed, deflated))
+        self._enqueue(0, lambda: self._end(member, entry, hasher))
+
+    def _begin(self, member: Member) -> None:
+        member.offset = self._offset
+        self._write(local_header(member))
+
+    def write_piece(self, member: Member, data: bytes) -> None:
+        member.packed += len(data)
+        self._write(data)
+
+    def _end(self, member: Member, entry: TreeEntry, hasher: FileHasher) -> None:
+        _must_match(entry, hasher)
+        if member.method == DEFLATED:
+            self.write_piece(member, _LAST_BLOCK)
+        self._write(descriptor(member))
+        self._directory.append(central_header(member))
+
+    def write_members(self, packed: list[tuple[Member, bytes]]) -> None:
+        parts: list[bytes] = []
+        for member, data in packed:
+            member.offset = self._offset
+            header = local_header(member)
+            self._offset += len(header) + len(data)
+            parts += (header, data)
+            self._directory.append(central_header(member))
+        self._stream.write(b"".join(parts))
+
+    def _write(self, data: bytes) -> None:
+        self._stream.write(data)
+        self._offset += len(data)
+
+    def finish(self) -> int:
+        while self._pending:
+            self._write_next()
+        start = self._offset
+        directory = b"".join(self._directory)
+        self._write(directory)
+        self._write(end_records(len(self._directory), start, len(directory)))
+        return self._offset
+
+
+def _writing(
+    writer: _Writer,
+    member: Member,
+    piece: bytes,
+    hashed: Future[None],
+    deflated: Future[bytes] | None,
+) -> Callable[[], None]:
+    def write() -> None:
+        hashed.result()
+        writer.write_piece(member, piece if deflated is None else deflated.result())
+
+    return write
+
+
+def _compressor() -> tuple[Callable[[bytes], bytes], Callable[..., int]]:
+    """Return a function that deflates a piece, complete but for the last block, and a CRC."""
+    module: Any
+    try:
+        from isal import isal_zlib as module
+    except ImportError:
+        module = zlib
+
+    def deflate(data: bytes) -> bytes:
+        packer = module.compressobj(1, DEFLATED, -15)
+        packed: bytes = packer.compress(data) + packer.flush(module.Z_SYNC_FLUSH)
+        return packed
+
+    return deflate, module.crc32
+
+
+def _pieces(root: str, entry: TreeEntry) -> Iterator[bytes]:
+    """Yield the contents of *entry*, as much as there was when it was hashed.
+
+    A file that only grew (a log) is still the file that was promised.
+    """
+    left = entry.size
+    try:
+        file = open_regular(f"{root}/{entry.path}")
+        try:
+            while left and (data := os.read(file, min(left, CHUNK))):
+                left -= len(data)
+                yield data
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise _changed(entry.path) from error
+
+
+def _must_match(entry: TreeEntry, hasher: FileHasher) -> None:
+    if hasher.hexdigest() != entry.digest:
+        raise _changed(entry.path)
+
+
+def _changed(path: str) -> PackagingError:
+    return PackagingError(
+        f"{path!r} changed while the project was being packaged.",
+        hint="Run it again, or leave the file out with a line in .kineticignore if it keeps changing.",
+    )

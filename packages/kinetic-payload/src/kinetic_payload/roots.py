@@ -1,0 +1,263 @@
+"""Where a project is: from a function and `sys.path` to the root that is shipped, and what to put on paths."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Literal
+
+from kinetic_payload.errors import InvalidRequestError
+
+Kind = Literal["script", "module", "notebook", "interactive"]
+
+MARKERS: Final = ("pyproject.toml", "requirements.txt", "setup.py", "setup.cfg", ".git")
+"""What makes a folder the root of a project."""
+
+OVERRIDE: Final = "KINETIC_PACKAGE_ROOT"
+
+_MAINS: Final = ("__main__", "__mp_main__")
+_THIRD_PARTY: Final = frozenset(("site-packages", "dist-packages", "__pypackages__"))
+_STDLIB: Final = os.path.dirname(os.path.realpath(os.__file__))  # noqa: PTH120
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a function was found, and how Python was started."""
+
+    file: Path | None
+    """Of the module that defines the function; None in a notebook, a REPL, `python -c`."""
+    module: str | None
+    """The dotted name it can be imported by; None where there is none."""
+    kind: Kind
+    """How `__main__` was started."""
+    main: Path | None = None
+    """The file of `__main__`."""
+
+
+@dataclass(frozen=True)
+class ProjectPlan:
+    """What is shipped, and what the worker's `sys.path`, folder and `__main__` look like then."""
+
+    root: Path
+    paths: tuple[str, ...]
+    """Entries of `sys.path` relative to the root, `/`-separated, in order; "" is the root."""
+    cwd: str
+    """The working directory relative to the root; "" also where it lies outside."""
+    main: str | None
+    """The script of `__main__` relative to the root, where it is shipped."""
+    kind: Kind
+
+
+def entry_of(function: Any) -> Entry:
+    """Find where *function* comes from, under partials, methods, wrappers and callable objects."""
+    function = _unwrapped(function)
+    name = getattr(function, "__module__", None)
+    main = sys.modules.get("__main__")
+    kind = _kind_of(main)
+    main_file = _file_of(main)
+    if name in _MAINS:
+        return Entry(main_file, _module_name(main), kind, main_file)
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    file = _file_of(module)
+    if file is None and (code := getattr(function, "__code__", None)) is not None:
+        # Loaded by something that keeps no module: the code still knows its file.
+        file = _existing(code.co_filename)
+    if file is None or _is_third_party(file):
+        # A function of a library: the project is that of whoever calls it.
+        return Entry(main_file, _module_name(main), kind, main_file)
+    return Entry(file, _module_name(module), kind, main_file)
+
+
+def _unwrapped(function: Any) -> Any:
+    """Follow *function* down to the function or class that somebody wrote."""
+    seen: set[int] = set()
+    while id(function) not in seen:
+        seen.add(id(function))
+        inner = getattr(function, "__wrapped__", None)
+        if inner is None and type(function).__name__ in ("partial", "partialmethod"):
+            inner = getattr(function, "func", None)
+        if inner is None:
+            inner = getattr(function, "__func__", None)
+        if inner is None and not isinstance(function, type) and not hasattr(function, "__code__"):
+            # A callable object is found by its class; a built-in has no Python `__call__`.
+            call = getattr(type(function), "__call__", None)  # noqa: B004
+            inner = call if hasattr(call, "__code__") else None
+        if inner is None:
+            break
+        function = inner
+    return function
+
+
+def _file_of(module: ModuleType | None) -> Path | None:
+    file = getattr(module, "__file__", None)
+    if file is None and module is not None:
+        # `python -m` keeps it; a namespace package has none.
+        file = getattr(getattr(module, "__spec__", None), "origin", None)
+    return _existing(file) if isinstance(file, str) else None
+
+
+def _existing(file: str) -> Path | None:
+    path = Path(os.path.abspath(file))  # noqa: PTH100
+    return path if path.is_file() else None
+
+
+def _module_name(module: ModuleType | None) -> str | None:
+    """Return the dotted name that leads to the module's file; None for scripts and notebooks."""
+    spec = getattr(module, "__spec__", None)
+    name = getattr(spec, "name", None) or getattr(module, "__name__", None)
+    return name if isinstance(name, str) and name not in _MAINS else None
+
+
+def _kind_of(main: ModuleType | None) -> Kind:
+    if getattr(main, "__spec__", None) is not None:
+        return "module"
+    if _file_of(main) is not None:
+        return "script"
+    # Read rather than imported: nobody who has no notebook should load one.
+    return "notebook" if "ipykernel" in sys.modules else "interactive"
+
+
+def plan_project(
+    entry: Entry, *, sys_path: Sequence[str], cwd: Path, home: Path, override: str | None
+) -> ProjectPlan:
+    """Decide which folder is shipped, and what of `sys.path` and the working directory lies in it.
+
+    Args:
+        override: The value of `KINETIC_PACKAGE_ROOT`, if it is set.
+
+    Raises:
+        InvalidRequestError: The override does not fit, or the root would be the home directory.
+    """
+    cwd = _plain(cwd)
+    base = _base(entry, cwd)
+    root = _overridden(override, entry, cwd, home) if override else _found(base, home)
+    main = entry.main or (entry.file if entry.module is None else None)
+    main_path = _inside(main, root) if main is not None else None
+    if main is not None and main_path is not None and _is_environment(main.parent, root):
+        main_path = None
+    paths = [_inside(path, root) for path in _project_paths(entry, main, base, root, sys_path, cwd)]
+    return ProjectPlan(
+        root=root,
+        paths=tuple(dict.fromkeys(path for path in paths if path is not None)),
+        cwd=_inside(cwd, root) or "",
+        main=main_path,
+        kind=entry.kind,
+    )
+
+
+def _project_paths(
+    entry: Entry, main: Path | None, base: Path, root: Path, sys_path: Sequence[str], cwd: Path
+) -> list[Path]:
+    """Return what of `sys.path` is the project's own, the script's folder first."""
+    wanted = [cwd / path for path in sys_path]
+    if entry.kind == "script" and main is not None:
+        wanted.insert(0, main.parent)
+    if entry.module is not None:
+        # An editable install through an import hook leaves no path entry.
+        wanted.append(base)
+    return [
+        path
+        for path in wanted
+        if path.exists() and _inside(path, root) is not None and not _is_environment(path, root)
+    ]
+
+
+def _base(entry: Entry, cwd: Path) -> Path:
+    """Return the folder that the entry's outermost package lies in."""
+    if entry.file is None:
+        return cwd
+    file = _plain(entry.file)
+    if entry.module is not None:
+        parts = entry.module.split(".")
+        own = list(file.with_suffix("").parts)
+        # Compiled modules are called `name.cpython-311-….so`.
+        own[-1] = own[-1].partition(".")[0]
+        if own[-1] == "__init__" and parts[-1] != "__init__":
+            own.pop()
+        if own[-len(parts) :] == parts:
+            return Path(*own[: -len(parts)])
+    folder = file.parent
+    while (folder / "__init__.py").exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _found(base: Path, home: Path) -> Path:
+    """Return the nearest folder with a marker, from *base* upwards, else *base*."""
+    home = _plain(home)
+    # Neither home nor what contains it is a project, whatever lies there by accident.
+    off_limits = {
+        path for known in (home, Path(os.path.realpath(home))) for path in _upwards(known)
+    }
+    for folder in _upwards(base):
+        if folder in off_limits or folder == folder.parent:
+            break
+        if any((folder / marker).exists() for marker in MARKERS):
+            return folder
+    if base in off_limits or base == base.parent:
+        raise InvalidRequestError(
+            f"The project would be {base}, all of it, since the code lies directly there.",
+            hint=f"Move the code into a folder of its own, or set {OVERRIDE} to the folder to ship.",
+        )
+    return base
+
+
+def _overridden(override: str, entry: Entry, cwd: Path, home: Path) -> Path:
+    text = re.sub(r"^~(?=/|$)", lambda _: str(home), override)
+    root = _plain(cwd / text)
+    if not root.is_dir():
+        raise InvalidRequestError(
+            f"{OVERRIDE}={override} is not a folder.", hint="Set it to your project's folder."
+        )
+    if entry.file is not None and _inside(entry.file, root) is None:
+        raise InvalidRequestError(
+            f"{OVERRIDE}={override} does not contain {entry.file}, which defines the function.",
+            hint="Set it to a folder that contains the function's file, or unset it.",
+        )
+    return root
+
+
+def _upwards(path: Path) -> tuple[Path, ...]:
+    return (path, *path.parents)
+
+
+def _plain(path: Path) -> Path:
+    return Path(os.path.abspath(path))  # noqa: PTH100
+
+
+def _inside(path: Path, root: Path) -> str | None:
+    """Return *path* relative to *root*, "" where they are the same, None where it lies outside."""
+    pairs = (
+        (_plain(path), root),
+        # Entries of `sys.path` and files of modules do not agree about links on the way.
+        (Path(os.path.realpath(path)), Path(os.path.realpath(root))),
+    )
+    for inner, outer in pairs:
+        if inner.is_relative_to(outer):
+            relative = inner.relative_to(outer).as_posix()
+            return "" if relative == "." else relative
+    return None
+
+
+def _is_third_party(file: Path) -> bool:
+    """Tell whether *file* belongs to the interpreter or to something installed."""
+    real = os.path.realpath(file)
+    return not _THIRD_PARTY.isdisjoint(file.parts) or real.startswith(_STDLIB + os.sep)
+
+
+def _is_environment(path: Path, root: Path) -> bool:
+    """Tell whether *path*, in *root*, belongs to an installation of Python."""
+    relative = _inside(path, root)
+    if relative is None or _is_third_party(path / "x"):
+        return True
+    folder = root
+    for part in relative.split("/") if relative else ():
+        folder /= part
+        if (folder / "pyvenv.cfg").exists() or (folder / "conda-meta").exists():
+            return True
+    return False

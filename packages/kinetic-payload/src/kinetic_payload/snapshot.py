@@ -1,0 +1,224 @@
+"""A folder as it travels: its files, their digests, what was left out, and the archive of it."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from kinetic_payload.archive import write_archive
+from kinetic_payload.digests import (
+    UNREADABLE_HINT,
+    Hashed,
+    TreeEntry,
+    hash_files,
+    tree_digest,
+    unreadable,
+)
+from kinetic_payload.errors import DataError, KineticError, PackagingError
+from kinetic_payload.ignore import OWN_FILE, ignore_line
+from kinetic_payload.ignore_files import top_scope
+from kinetic_payload.shipping import Shipping
+from kinetic_payload.treewalk import FoundFile, LeftOut, Tree, walk
+
+if TYPE_CHECKING:
+    from kinetic_payload.stat_cache import StatCache
+
+__all__ = ["LargePath", "LeftOut", "Shipping", "Snapshot", "take_snapshot", "tree_of"]
+
+_MB: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LargePath:
+    """A file or folder that takes much of a snapshot."""
+
+    path: str
+    size: int
+    """In bytes, before compression."""
+    ignore_line: str
+    """The line of `.kineticignore` that leaves exactly this out."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A tree at one moment: everything about it is known, nothing is written yet."""
+
+    root: Path
+    """Absolute."""
+    entries: tuple[TreeEntry, ...]
+    """Sorted by path."""
+    left_out: tuple[LeftOut, ...]
+    """What is not in it, and why; sorted by path."""
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the tree: of paths, modes, links and contents, and of nothing else."""
+        return tree_digest(self.entries)
+
+    @cached_property
+    def size(self) -> int:
+        """The bytes of all files, before compression."""
+        return sum(entry.size for entry in self.entries)
+
+    def contains(self, path: Path) -> bool:
+        """Tell whether the very file *path* is in the snapshot."""
+        plain = os.path.abspath(path)  # noqa: PTH100
+        candidates = (
+            (plain, os.path.abspath(self.root)),  # noqa: PTH100
+            (os.path.realpath(plain), self._real_root),
+        )
+        for candidate, root in candidates:
+            if candidate.startswith(prefix := root.rstrip("/") + "/"):
+                entry = self._by_path.get(candidate[len(prefix) :])
+                if entry is not None and entry.kind == "file":
+                    return True
+        return False
+
+    @cached_property
+    def _real_root(self) -> str:
+        return os.path.realpath(self.root)
+
+    @cached_property
+    def _by_path(self) -> dict[str, TreeEntry]:
+        return {entry.path: entry for entry in self.entries}
+
+    def largest(self, count: int = 10) -> list[LargePath]:
+        """Return the paths that take most of it: disjoint, a folder where no one part dominates."""
+        sizes: dict[str, int] = {}
+        children: dict[str, list[str]] = {}
+        for entry in self.entries:
+            parent = entry.path.rpartition("/")[0]
+            children.setdefault(parent, []).append(entry.path)
+            if not entry.size:
+                continue
+            path = entry.path
+            while path:
+                sizes[path] = sizes.get(path, 0) + entry.size
+                path = path.rpartition("/")[0]
+        heap = [(-sizes[path], path) for path in children.get("", ()) if path in sizes]
+        heapq.heapify(heap)
+        found: list[LargePath] = []
+        while heap and len(found) < count:
+            size, path = heapq.heappop(heap)
+            inner = [(-sizes[child], child) for child in children.get(path, ()) if child in sizes]
+            # Where one part is half of the folder, it says more than the folder does.
+            if inner and 2 * min(inner)[0] <= size:
+                for item in inner:
+                    heapq.heappush(heap, item)
+            else:
+                line = ignore_line(path, is_folder=bool(inner))
+                found.append(LargePath(path, -size, line))
+        return found
+
+    def write(self, stream: BinaryIO) -> int:
+        """Write the archive of it into *stream* and return the archive's size.
+
+        Raises:
+            PackagingError: A file changed since the snapshot was taken; the message names it.
+        """
+        return write_archive(stream, self.root, self.entries)
+
+    def oversize_warning(self, limit_mb: float) -> str | None:
+        """Return what to tell a user whose project is larger than *limit_mb*, or None."""
+        if self.size <= limit_mb * _MB:
+            return None
+        largest = self.largest(10)
+        width = max((len(item.ignore_line) for item in largest), default=0)
+        lines = [
+            f"The project in {self.root} is {self.size / _MB:,.0f} MB, more than {limit_mb:g} MB. "
+            f"The largest paths, as the lines of {OWN_FILE} that leave them out:",
+            *(f"  {item.ignore_line:<{width}}  {item.size / _MB:,.1f} MB" for item in largest),
+        ]
+        return "\n".join(lines)
+
+
+def take_snapshot(
+    root: Path,
+    *,
+    exclude: Iterable[Path] = (),
+    no_defaults: bool = False,
+    cache: StatCache | None = None,
+) -> Snapshot:
+    """Read the project at *root* as it is to travel.
+
+    Args:
+        exclude: Paths that travel otherwise (local `Data`) or not at all; *root* itself always does.
+        no_defaults: Leave the default excludes off. Virtual environments stay out even so: they
+            hold paths and binaries of this machine.
+        cache: Digests of an earlier run; makes an unchanged tree cost one walk and no reads.
+
+    Raises:
+        PackagingError: Something cannot be read; the message names all of it.
+    """
+    root = Path(os.path.abspath(root))  # noqa: PTH100
+    excluded = frozenset(os.path.realpath(path) for path in exclude)
+    tree = walk(str(root), top_scope(root, no_defaults=no_defaults), excluded)
+    return _finished(root, tree, cache, PackagingError, "files of the project")
+
+
+def tree_of(path: Path, cache: StatCache | None = None) -> Snapshot:
+    """Read local data at *path* as it is to travel: all of it, symlinked files as what they are.
+
+    A single file is a tree of one entry.
+
+    Raises:
+        DataError: Something cannot be read; the message names all of it.
+    """
+    path = Path(os.path.abspath(path))  # noqa: PTH100
+    if path.is_dir():
+        return _finished(path, walk(str(path), None), cache, DataError, "files of the data")
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+    tree = Tree(files=[FoundFile(path.name, status.st_mode & 0o777, status)])
+    return _finished(path.parent, tree, cache, DataError, "files of the data")
+
+
+def _finished(
+    root: Path,
+    tree: Tree,
+    cache: StatCache | None,
+    error_class: type[KineticError],
+    what: str,
+) -> Snapshot:
+    entries = [*tree.others, *_hashed(root, tree, cache)]
+    if tree.problems:
+        raise error_class(unreadable(what, root, tree.problems), hint=UNREADABLE_HINT)
+    if cache is not None:
+        cache.save()
+    return Snapshot(
+        root,
+        tuple(sorted(entries, key=lambda entry: entry.path)),
+        tuple(sorted(tree.left_out, key=lambda item: item.path)),
+    )
+
+
+def _hashed(root: Path, tree: Tree, cache: StatCache | None) -> Iterable[TreeEntry]:
+    """Return the entries of the tree's files; what cannot be read becomes one of its problems."""
+    top = str(root)
+    modes: dict[str, int] = {}
+    unknown = []
+    for file in tree.files:
+        digest = cache.get(file.path, file.status) if cache is not None else None
+        if digest is not None:
+            yield TreeEntry(file.path, "file", file.mode, file.status.st_size, digest)
+        else:
+            modes[file.path] = file.mode
+            unknown.append((f"{top}/{file.path}", file.path, file.status.st_size))
+
+    def failed(path: str, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            tree.problems[path] = error
+
+    hashed: Hashed
+    for hashed in hash_files(unknown, failed=failed):
+        if cache is not None:
+            cache.put(hashed)
+        path = hashed.relpath
+        yield TreeEntry(path, "file", modes[path], hashed.size, hashed.digest)

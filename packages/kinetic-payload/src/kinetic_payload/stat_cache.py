@@ -1,0 +1,121 @@
+"""`StatCache`: digests of files that did not change since they were read, from one run to the next."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_FINE: Final = 100_000_000
+"""Nanoseconds. Kernels stamp files with the time of their last tick, which is at most 10 ms old."""
+_COARSE: Final = 2_500_000_000
+"""Where stamps are whole seconds (HFS+, some network mounts) or even seconds (FAT)."""
+_SECOND: Final = 1_000_000_000
+
+_Key = tuple[int, int, int, int]
+_Entry = tuple[int, int, int, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Hashed:
+    """What reading one file gave."""
+
+    relpath: str
+    digest: str
+    size: int
+    """The bytes that went into the digest."""
+    status: os.stat_result
+    """Of the very file that was read, taken before the first byte."""
+    settled: bool
+    """Nothing wrote to the file while it was read, as far as its times tell."""
+    started_ns: int
+    """The clock before the file was opened."""
+
+
+class StatCache:
+    """Digests by relative path, valid while size, times and inode are what they were.
+
+    A file whose stamp is so young that it could change again without the stamp changing is never
+    taken into the cache, so a hit is as good as a read. One cache serves one root. Processes may
+    share the file: it is replaced atomically, and one that is damaged counts as empty.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._entries: dict[str, _Entry] | None = None
+        self._fresh: dict[str, _Entry] = {}
+
+    @classmethod
+    def of(cls, root: Path, folder: Path) -> StatCache:
+        """Return the cache of *root* in *folder* (`KINETIC_HOME/cache`)."""
+        return cls(folder / f"stat-{_sha256(os.fsencode(root))[:32]}.json")
+
+    def get(self, relpath: str, status: os.stat_result) -> str | None:
+        """Return the digest of *relpath* if the file with this *status* was read before."""
+        if self._entries is None:
+            self._entries = self._load()
+        entry = self._entries.get(relpath)
+        if entry is None or entry[:4] != _key(status):
+            return None
+        self._fresh[relpath] = entry
+        return entry[4]
+
+    def put(self, hashed: Hashed) -> None:
+        """Remember *hashed*, unless the file may change again without its times changing."""
+        status = hashed.status
+        youngest = max(status.st_mtime_ns, status.st_ctime_ns)
+        whole = status.st_mtime_ns % _SECOND == 0 and status.st_ctime_ns % _SECOND == 0
+        # Whatever is written after the read began gets a stamp of that moment or later, less a
+        # tick; only if the stamp we saw is older than that can a later write not look the same.
+        if hashed.settled and youngest + (_COARSE if whole else _FINE) < hashed.started_ns:
+            self._fresh[hashed.relpath] = (*_key(status), hashed.digest)
+
+    def save(self) -> None:
+        """Write what was seen since the cache was opened; files that are gone are forgotten."""
+        if self._entries is not None and self._fresh == self._entries:
+            return
+        import msgspec
+
+        # A name that is not UTF-8 cannot be in JSON; such a file is read each time.
+        entries = {name: entry for name, entry in self._fresh.items() if _is_text(name)}
+        body = msgspec.json.encode(entries)
+        partial = self._file.with_name(f"{self._file.name}.{os.getpid()}.{time.monotonic_ns()}")
+        # The cache only saves time: a full disk or a read-only home must not end a submit.
+        with suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                partial.write_bytes(_sha256(body).encode() + b"\n" + body)
+                partial.replace(self._file)
+            finally:
+                partial.unlink(missing_ok=True)
+        self._entries = dict(self._fresh)
+
+    def _load(self) -> dict[str, _Entry]:
+        try:
+            digest, _, body = self._file.read_bytes().partition(b"\n")
+        except OSError:
+            return {}
+        if _sha256(body).encode() != digest:
+            return {}
+        import msgspec
+
+        try:
+            return msgspec.json.decode(body, type=dict[str, _Entry])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return {}
+
+
+def _key(status: os.stat_result) -> _Key:
+    return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+
+def _is_text(name: str) -> bool:
+    return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,208 @@
+"""Walk a folder into what a snapshot of it holds, and what it leaves out and why.
+
+Links. One that leads to somewhere inside the tree stays a link (with a relative target, rewritten
+where the text would leave the tree on the way). What a link outside leads to is taken in its place,
+file or whole folder, since the link would lead nowhere elsewhere; within such a folder the same
+holds for links that stay inside it. A link to a folder that contains the tree, or to one being
+walked already, is left out, as are dangling links that lead outside, sockets, pipes and devices.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field, replace
+
+from kinetic_payload.archive import link_goal, unsafe_path
+from kinetic_payload.digests import TreeEntry
+from kinetic_payload.ignore import ENVIRONMENT_MARKERS, Scope
+from kinetic_payload.ignore_files import scope_in
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """One path that a snapshot does not hold, with everything below it."""
+
+    path: str
+    rule: str
+    """`src/.gitignore:3: *.log`, `default: .env*`, `data`, or the reason it cannot travel."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A regular file, or what a link led to."""
+
+    path: str
+    mode: int
+    status: os.stat_result
+
+
+@dataclass(slots=True)
+class Tree:
+    """What a walk found, in no particular order."""
+
+    files: list[FoundFile] = field(default_factory=list)
+    others: list[TreeEntry] = field(default_factory=list)
+    """Folders and links."""
+    left_out: list[LeftOut] = field(default_factory=list)
+    problems: dict[str, OSError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A real folder, and where it appears in the tree."""
+
+    real: str
+    path: str
+
+
+def walk(root: str, scope: Scope | None, exclude: frozenset[str] = frozenset()) -> Tree:
+    """Walk the folder *root*.
+
+    Args:
+        scope: The rules for its top; None takes everything, and files in place of links to them.
+        exclude: Real paths that do not travel with it.
+    """
+    real = os.path.realpath(root)
+    walker = _Walker(scope is None, exclude)
+    walker.todo.append(_Folder(real, "", scope or Scope(None), (Place(real, ""),)))
+    while walker.todo:
+        walker.take(walker.todo.pop())
+    _straighten(walker.tree, walker.link_goals)
+    return walker.tree
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder still to be looked at."""
+
+    real: str
+    path: str
+    scope: Scope
+    places: tuple[Place, ...]
+    """The root, and the folders outside of it that links led to on the way here."""
+
+
+class _Walker:
+    def __init__(self, everything: bool, exclude: frozenset[str]) -> None:
+        self.tree = Tree()
+        self.todo: list[_Folder] = []
+        self.link_goals: dict[str, str] = {}
+        """Of each link that stays one: the path in the tree that it leads to."""
+        self._everything = everything
+        self._exclude = exclude
+
+    def take(self, folder: _Folder) -> None:
+        """Take in what lies directly in *folder*."""
+        path = folder.path
+        prefix = f"{path}/" if path else ""
+        try:
+            with os.scandir(folder.real) as listing:
+                found = list(listing)
+            if path:
+                # A folder its owner cannot write to could not be removed again on the worker.
+                mode = os.stat(folder.real).st_mode & 0o777 | 0o700  # noqa: PTH116
+        except OSError as error:
+            self._problem(path or ".", error)
+            return
+        scope = folder.scope
+        if not self._everything:
+            names = {entry.name for entry in found}
+            if path and not ENVIRONMENT_MARKERS.isdisjoint(names):
+                self._leave_out(path, "default: a virtual environment")
+                return
+            scope = scope_in(scope, folder.real, prefix, names)
+        if path:
+            self.tree.others.append(TreeEntry(path, "dir", mode))
+        for entry in found:
+            try:
+                self._entry(entry, prefix + entry.name, scope, folder.places)
+            except OSError as error:
+                self._problem(prefix + entry.name, error)
+
+    def _problem(self, path: str, error: OSError) -> None:
+        # What vanished since it was listed might as well have vanished before.
+        if not isinstance(error, FileNotFoundError) or path == ".":
+            self.tree.problems[path] = error
+
+    def _leave_out(self, path: str, rule: str) -> None:
+        self.tree.left_out.append(LeftOut(path, rule))
+
+    def _entry(
+        self, entry: os.DirEntry[str], path: str, scope: Scope, places: tuple[Place, ...]
+    ) -> None:
+        is_link = entry.is_symlink()
+        # To git a link is a file, whatever it leads to.
+        is_folder = not is_link and entry.is_dir(follow_symlinks=False)
+        if entry.path in self._exclude:
+            self._leave_out(path, "data")
+        elif not self._everything and (rule := scope.leaves_out(entry.name, is_folder=is_folder)):
+            self._leave_out(path, str(rule))
+        elif (why := unsafe_path(path)) is not None:
+            self._leave_out(path, f"its name cannot travel: {why}")
+        elif is_link:
+            self._link(entry, path, scope, places)
+        elif is_folder:
+            self.todo.append(_Folder(entry.path, path, scope.inner(entry.name), places))
+        else:
+            self._file(path, entry.stat(follow_symlinks=False))
+
+    def _file(self, path: str, status: os.stat_result) -> None:
+        if stat.S_ISREG(status.st_mode):
+            self.tree.files.append(FoundFile(path, status.st_mode & 0o777, status))
+        else:
+            self._leave_out(path, "neither a file nor a folder")
+
+    def _link(
+        self, entry: os.DirEntry[str], path: str, scope: Scope, places: tuple[Place, ...]
+    ) -> None:
+        goal = os.path.realpath(entry.path)
+        try:
+            status = entry.stat()
+        except OSError:
+            status = None  # Dangling, or a circle.
+        leads_to_file = status is not None and not stat.S_ISDIR(status.st_mode)
+        inside = None
+        if not (self._everything and (status is None or leads_to_file)):
+            inside = next(filter(None.__ne__, (within(goal, p) for p in reversed(places))), None)
+        if goal in self._exclude:
+            self._leave_out(path, "data")
+        elif inside is not None:
+            self.link_goals[path] = inside
+            target = os.readlink(entry.path)  # noqa: PTH115
+            self.tree.others.append(TreeEntry(path, "link", 0o777, target=target))
+        elif status is None:
+            self._leave_out(path, "a link that leads nowhere")
+        elif leads_to_file:
+            self._file(path, status)
+        elif any(within(place.real, Place(goal, "")) is not None for place in places):
+            self._leave_out(path, f"a link to {goal}, which contains the folder it lies in")
+        else:
+            inner = scope.inner(entry.name)
+            self.todo.append(_Folder(goal, path, inner, (*places, Place(goal, path))))
+
+
+def within(real: str, place: Place) -> str | None:
+    """Return where the real path appears in the tree by way of *place*, or None."""
+    if real == place.real:
+        return place.path
+    within = place.real if place.real.endswith("/") else f"{place.real}/"
+    if not real.startswith(within):
+        return None
+    inside = real[len(within) :]
+    return f"{place.path}/{inside}" if place.path else inside
+
+
+def _straighten(tree: Tree, goals: dict[str, str]) -> None:
+    """Rewrite the targets that would lead elsewhere, or outside, where the tree is extracted."""
+    targets = {entry.path: entry.target for entry in tree.others if entry.kind == "link"}
+    kept = set(targets)
+    while wrong := {path for path in kept if link_goal(path, targets) not in (path, goals[path])}:
+        for path in wrong:
+            # Goals are real paths, so these targets lead through no other link.
+            targets[path] = os.path.relpath(f"/{goals[path]}", f"/{os.path.dirname(path)}")  # noqa: PTH120
+        kept -= wrong
+    tree.others = [
+        replace(entry, target=targets[entry.path]) if entry.kind == "link" else entry
+        for entry in tree.others
+    ]

@@ -1,0 +1,261 @@
+"""The zip file format, as much of it as archives need: members to bytes and back.
+
+Beside what every zip holds, a member carries its Kinetic digest in an extra field of the central
+directory, so the directory alone tells the digest of the tree, and no name is taken from the user.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+from kinetic_payload.digests import EntryKind, encoded
+from kinetic_payload.errors import IntegrityError
+
+STORED: Final = 0
+DEFLATED: Final = 8
+
+_UTF8: Final = 0x0800
+_DESCRIPTOR: Final = 0x0008
+_ENCRYPTED: Final = 0x0001
+_LIMIT32: Final = 0xFFFFFFFF
+_LIMIT16: Final = 0xFFFF
+_DIGEST_FIELD: Final = 0x4E4B
+_ZIP64_FIELD: Final = 0x0001
+_MADE_BY_UNIX: Final = 3 << 8 | 45
+_DOS_TIME: Final = 0
+_DOS_DATE: Final = 1 << 5 | 1  # 1 January 1980; files are told apart by digests, not by times
+
+_LOCAL: Final = struct.Struct("<4s5H3L2H")
+_CENTRAL: Final = struct.Struct("<4s6H3L5H2L")
+_END: Final = struct.Struct("<4s4H2LH")
+_END64: Final = struct.Struct("<4sQ2H2L4Q")
+_LOCATOR64: Final = struct.Struct("<4sLQL")
+
+_TYPES: Final[dict[EntryKind, int]] = {
+    "file": stat.S_IFREG,
+    "dir": stat.S_IFDIR,
+    "link": stat.S_IFLNK,
+}
+
+
+@dataclass(slots=True)
+class Member:
+    """One entry of a zip file."""
+
+    path: str
+    """Without the trailing slash of folders."""
+    kind: EntryKind
+    mode: int
+    method: int = STORED
+    crc: int = 0
+    packed: int = 0
+    """Bytes in the archive."""
+    size: int = 0
+    digest: str = ""
+    """As `file_digest` makes it; empty in archives that Kinetic did not write."""
+    offset: int = 0
+    streamed: bool = False
+    """Sizes were not known when the local header was written; they follow the data."""
+    large: bool = False
+    """A streamed member whose sizes take eight bytes."""
+
+
+def _name_of(member: Member) -> tuple[bytes, int]:
+    """Return the name's bytes, and the flag that says whether they are UTF-8."""
+    name = encoded(member.path) + (b"/" if member.kind == "dir" else b"")
+    if member.path.isascii():
+        return name, 0
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return name, 0
+    return name, _UTF8
+
+
+def local_header(member: Member) -> bytes:
+    """Return what stands before the member's data."""
+    name, flags = _name_of(member)
+    extra = b""
+    crc, packed, size = member.crc, member.packed, member.size
+    if member.streamed:
+        flags |= _DESCRIPTOR
+        crc = packed = size = 0
+        if member.large:
+            extra = struct.pack("<2H2Q", _ZIP64_FIELD, 16, 0, 0)
+            packed = size = _LIMIT32
+    return (
+        _LOCAL.pack(
+            b"PK\3\4",
+            45 if member.large else 20,
+            flags,
+            member.method,
+            _DOS_TIME,
+            _DOS_DATE,
+            crc,
+            packed,
+            size,
+            len(name),
+            len(extra),
+        )
+        + name
+        + extra
+    )
+
+
+def descriptor(member: Member) -> bytes:
+    """Return what stands after the data of a streamed member."""
+    sizes = "<4sLQQ" if member.large else "<4sLLL"
+    return struct.pack(sizes, b"PK\7\x08", member.crc, member.packed, member.size)
+
+
+def central_header(member: Member) -> bytes:
+    """Return the member's line of the central directory."""
+    name, flags = _name_of(member)
+    if member.streamed:
+        flags |= _DESCRIPTOR
+    wide = [value for value in (member.size, member.packed, member.offset) if value >= _LIMIT32]
+    extra = b""
+    if wide:
+        extra += struct.pack(f"<2H{len(wide)}Q", _ZIP64_FIELD, 8 * len(wide), *wide)
+    if member.digest:
+        extra += struct.pack("<2H", _DIGEST_FIELD, 32) + bytes.fromhex(member.digest)
+    folder_bit = 0x10 if member.kind == "dir" else 0
+    return (
+        _CENTRAL.pack(
+            b"PK\1\2",
+            _MADE_BY_UNIX,
+            45 if wide or member.large else 20,
+            flags,
+            member.method,
+            _DOS_TIME,
+            _DOS_DATE,
+            member.crc,
+            min(member.packed, _LIMIT32),
+            min(member.size, _LIMIT32),
+            len(name),
+            len(extra),
+            0,
+            0,
+            0,
+            (_TYPES[member.kind] | member.mode) << 16 | folder_bit,
+            min(member.offset, _LIMIT32),
+        )
+        + name
+        + extra
+    )
+
+
+def end_records(count: int, start: int, length: int) -> bytes:
+    """Return what ends a zip file whose central directory lies at *start*."""
+    records = b""
+    if count >= _LIMIT16 or start >= _LIMIT32 or length >= _LIMIT32:
+        records += _END64.pack(b"PK\6\6", 44, 45, 45, 0, 0, count, count, length, start)
+        records += _LOCATOR64.pack(b"PK\6\7", 0, start + length, 1)
+    count, start, length = min(count, _LIMIT16), min(start, _LIMIT32), min(length, _LIMIT32)
+    return records + _END.pack(b"PK\5\6", 0, 0, count, count, length, start, 0)
+
+
+def _end_of_directory(source: BinaryIO) -> tuple[int, int, int]:
+    """Return count, start and length of the central directory."""
+    size = source.seek(0, os.SEEK_END)
+    tail_start = max(0, size - _END.size - _LIMIT16 - _LOCATOR64.size)
+    source.seek(tail_start)
+    tail = source.read()
+    at = tail.rfind(b"PK\5\6")
+    if at < 0 or at + _END.size > len(tail):
+        raise IntegrityError("The archive has no end: it is cut off, or is not a zip file.")
+    _, _, _, _, count, length, start, _ = _END.unpack_from(tail, at)
+    locator = at - _LOCATOR64.size
+    if locator >= 0 and tail[locator : locator + 4] == b"PK\6\7":
+        _, _, where, _ = _LOCATOR64.unpack_from(tail, locator)
+        source.seek(where)
+        record = source.read(_END64.size)
+        if len(record) < _END64.size or record[:4] != b"PK\6\6":
+            raise IntegrityError("The archive's end is damaged.")
+        *_, count, length, start = _END64.unpack(record)
+    if start + length > size:
+        raise IntegrityError("The archive's directory lies outside of it: it is cut off.")
+    return count, start, length
+
+
+def read_directory(source: BinaryIO, *, max_entries: int) -> Iterator[Member]:
+    """Yield the members of the zip file *source*, as its central directory lists them.
+
+    Raises:
+        IntegrityError: The directory is damaged, or lists more than *max_entries*.
+    """
+    count, start, length = _end_of_directory(source)
+    if count > max_entries:
+        raise IntegrityError(f"The archive lists {count} entries; {max_entries} are allowed.")
+    source.seek(start)
+    directory = source.read(length)
+    at = 0
+    for _ in range(count):
+        if directory[at : at + 4] != b"PK\1\2" or at + _CENTRAL.size > length:
+            raise IntegrityError("The archive's directory is damaged.")
+        fields = _CENTRAL.unpack_from(directory, at)
+        name_at = at + _CENTRAL.size
+        extra_at = name_at + fields[10]
+        at = extra_at + fields[11] + fields[12]
+        if at > length:
+            raise IntegrityError("The archive's directory is damaged.")
+        yield _member(fields, directory[name_at:extra_at], directory[extra_at : at - fields[12]])
+
+
+def _member(fields: tuple[int, ...], name: bytes, extra: bytes) -> Member:
+    _, made_by, _, flags, method, _, _, crc, packed, size, *_, attributes, offset = fields
+    # Whoever wrote the name, its bytes are what it is called: os.fsdecode would depend on a locale.
+    path = name.decode("utf-8", "surrogateescape")
+    mode = attributes >> 16 if made_by >> 8 == 3 else 0
+    kind: EntryKind = "file"
+    if stat.S_ISLNK(mode):
+        kind = "link"
+    elif path.endswith("/"):
+        kind = "dir"
+    elif stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+        raise IntegrityError(f"The archive's entry {path!r} is neither file, folder nor link.")
+    if flags & _ENCRYPTED or method not in (STORED, DEFLATED):
+        raise IntegrityError(f"The archive's entry {path!r} is packed in a way we do not read.")
+    member = Member(
+        path=path[:-1] if kind == "dir" else path,
+        kind=kind,
+        mode=mode & 0o777 if mode else 0o755 if kind == "dir" else 0o644,
+        method=method,
+        crc=crc,
+        packed=packed,
+        size=size,
+        offset=offset,
+        streamed=bool(flags & _DESCRIPTOR),
+    )
+    _read_extra(member, extra)
+    return member
+
+
+def _read_extra(member: Member, extra: bytes) -> None:
+    at = 0
+    while at + 4 <= len(extra):
+        kind, length = struct.unpack_from("<2H", extra, at)
+        body = extra[at + 4 : at + 4 + length]
+        at += 4 + length
+        if kind == _DIGEST_FIELD and len(body) == 32:
+            member.digest = body.hex()
+        elif kind == _ZIP64_FIELD:
+            wide = iter(struct.unpack(f"<{len(body) // 8}Q", body[: len(body) // 8 * 8]))
+            for name in ("size", "packed", "offset"):
+                if getattr(member, name) == _LIMIT32:
+                    setattr(member, name, next(wide, _LIMIT32))
+
+
+def data_offset(source: BinaryIO, member: Member) -> int:
+    """Return where the member's data begins."""
+    source.seek(member.offset)
+    header = source.read(_LOCAL.size)
+    if len(header) < _LOCAL.size or header[:4] != b"PK\3\4":
+        raise IntegrityError(f"The archive is damaged at its entry {member.path!r}.")
+    name_length, extra_length = struct.unpack_from("<2H", header, 26)
+    return int(member.offset + _LOCAL.size + name_length + extra_length)
