@@ -118,10 +118,10 @@ class Dependencies:
         """Whether every package must come with its hash."""
         return any(option.name == "--require-hashes" for option in self.options)
 
-    def named_in(self, words: str) -> list[str]:
-        """Return `file:line: requirement` of those that an installer's *words* speak of."""
+    def named_in(self, words: str) -> list[tuple[str, str]]:
+        """Return (`file:line`, requirement) of those that an installer's *words* speak of."""
         found = [one for one in self.requirements if _speaks_of(words, one)]
-        return [f"{self.shown(one.place)}: {one.canonical}" for one in found]
+        return [(self.shown(one.place), one.canonical) for one in found]
 
     def shown(self, place: Place) -> str:
         """Return *place* so that a terminal finds the file."""

@@ -1,9 +1,9 @@
 """Isolated environments of local jobs: made by uv once per digest, reused at once afterwards.
 
-`{home}/environments/{digest}/` is a virtual environment that holds two files of ours: `complete`,
-written last, and `last-used`, touched at every use. `{digest}.lock` beside it is held while it is
-made or removed. Environments cannot be moved, so it is made where it stays; without `complete` it
-is a ruin, which the next one clears away.
+`{home}/environments/{digest}/` holds a virtual environment, `complete`, which is written last and
+names it, and `last-used`, touched at every use. Environments cannot be moved, so one is made where
+it stays, under a name of its own: when its maker is killed, the uv that lives on spoils nothing of
+the next one. `{digest}.lock` beside the folder is held while it is made or removed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -182,11 +183,11 @@ def _identity(interpreter: str) -> tuple[str, str]:
 
 def _ready(folder: Path, plan: _Plan) -> Environment | None:
     """Return the environment if it is complete, and mark it as used."""
-    python = folder / "bin" / "python"
     try:
         made = json.loads((folder / COMPLETE).read_bytes())
     except (FileNotFoundError, ValueError):
         return None
+    python = folder / made["venv"] / "bin" / "python"
     if not python.exists():  # The interpreter that it links to was removed or upgraded.
         return None
     (folder / LAST_USED).touch()
@@ -196,20 +197,22 @@ def _ready(folder: Path, plan: _Plan) -> Environment | None:
 def _make(folder: Path, plan: _Plan, home: Path, uv: Uv) -> None:
     """Make the environment in *folder*; on any failure nothing of it stays."""
     _clear(folder)
+    folder.mkdir(exist_ok=True)
+    venv = folder / f"venv-{secrets.token_hex(3)}"
     try:
-        uv.run("venv", "--no-project", "--python", plan.interpreter, str(folder))
+        uv.run("venv", "--no-project", "--python", plan.interpreter, str(venv))
         with tempfile.TemporaryDirectory(prefix="kinetic-") as scratch:
-            notes, output = _install(folder, plan, home, uv, Path(scratch))
+            notes, output = _install(venv, plan, home, uv, Path(scratch))
         (folder / "uv.log").write_text(output)
         record = folder / f"{COMPLETE}.new"
-        record.write_text(json.dumps({"layout": _LAYOUT, "notes": notes}))
+        record.write_text(json.dumps({"layout": _LAYOUT, "venv": venv.name, "notes": notes}))
         record.replace(folder / COMPLETE)
     except BaseException:
         _clear(folder)
         raise
 
 
-def _install(folder: Path, plan: _Plan, home: Path, uv: Uv, scratch: Path) -> tuple[list[str], str]:
+def _install(venv: Path, plan: _Plan, home: Path, uv: Uv, scratch: Path) -> tuple[list[str], str]:
     """Install everything; return what to tell the user besides, and what uv printed."""
     wheels = home.joinpath(*_WHEELS)
     asked = plan.dependencies.installer_lines()
@@ -224,7 +227,7 @@ def _install(folder: Path, plan: _Plan, home: Path, uv: Uv, scratch: Path) -> tu
     pickle: list[str] = []
     if not any(one.name == _PICKLE for one in plan.dependencies.requirements):
         pickle = [f"{_PICKLE} @ {copied_wheel(wheels, _PICKLE, _PICKLE).as_uri()}"]
-    job = _Installation(folder, plan.dependencies, uv, scratch, constraints)
+    job = _Installation(venv, plan.dependencies, uv, scratch, constraints)
     try:
         return [], job.run(asked, [*additions, *pickle])
     except InstallError as error:
@@ -240,7 +243,7 @@ def _install(folder: Path, plan: _Plan, home: Path, uv: Uv, scratch: Path) -> tu
 class _Installation:
     """One `uv pip install`, which may have to be tried twice."""
 
-    folder: Path
+    venv: Path
     dependencies: Dependencies
     uv: Uv
     scratch: Path
@@ -259,7 +262,7 @@ class _Installation:
         constraint_file = self.scratch / "constraints.txt"
         for path, content in ((requirements, lines), (constraint_file, constraints)):
             path.write_text("".join(f"{line}\n" for line in content))
-        python = str(self.folder / "bin" / "python")
+        python = str(self.venv / "bin" / "python")
         command = ["pip", "install", "--python", python, "--compile-bytecode", *arguments]
         files = ["-r", str(requirements), "-c", str(constraint_file)]
         try:
@@ -274,21 +277,19 @@ def _explained(error: InstallError, dependencies: Dependencies) -> InstallError:
     source = f" of {dependencies.source}" if dependencies.source else ""
     message = f"The environment{source} could not be made. uv says:\n{error.output}"
     if named:
-        message += "\nThat speaks of:\n" + "\n".join(f"  {one}" for one in named)
+        message += "\nThat speaks of:" + "".join(f"\n  {place}: {line}" for place, line in named)
     explained = InstallError(
         message, hint="Correct that and call again; nothing half-made was kept."
     )
     explained.output = error.output
-    explained.places = tuple(one.rpartition(": ")[0] for one in named)
+    explained.places = tuple(place for place, _ in named)
     return explained
 
 
 def _clear(folder: Path) -> None:
-    if folder.exists():
-        (folder / COMPLETE).unlink(
-            missing_ok=True
-        )  # First, so that a rest is never taken as whole.
-        shutil.rmtree(folder)
+    (folder / COMPLETE).unlink(missing_ok=True)  # First: a rest is never taken for the whole.
+    # A uv whose maker was killed may still be writing here, into a name that nobody uses.
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 _threads: dict[str, threading.Lock] = {}

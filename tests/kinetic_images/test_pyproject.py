@@ -1,0 +1,106 @@
+"""What a pyproject.toml declares is taken, what is not read is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinetic_images.errors import DependencyError
+from kinetic_images.pyproject import Pyproject, parse_pyproject
+
+FILE = "pyproject.toml"
+
+
+def parsed(text: str, *extras: str) -> Pyproject:
+    return parse_pyproject(text.encode(), FILE, extras=extras)
+
+
+def lines(pyproject: Pyproject) -> list[str]:
+    return [one.canonical for one in pyproject.said.requirements]
+
+
+def test_project_dependencies_remember_their_lines() -> None:
+    pyproject = parsed(
+        '[project]\nname = "a"\n# "Six>=1" was not enough\ndependencies = [\n  "iniconfig",\n  "Six>=1",\n]\n'
+    )
+    assert lines(pyproject) == ["iniconfig", "six>=1"]
+    assert [str(one.place) for one in pyproject.said.requirements] == [f"{FILE}:5", f"{FILE}:6"]
+
+
+def test_extras_are_taken_when_asked_for_also_through_each_other() -> None:
+    text = (
+        '[project]\nname = "My_App"\ndependencies = ["six"]\n[project.optional-dependencies]\n'
+        'all = ["my-app[gpu]"]\ngpu = ["cupy"]\ndocs = ["sphinx"]\n'
+    )
+    assert lines(parsed(text)) == ["six"]
+    assert lines(parsed(text, "all")) == ["six", "cupy"]
+    assert parsed(text, "all").said.notes == (
+        f"{FILE}:4: optional dependencies were not installed: docs.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[project]\nname="a"\ndynamic = ["version", "dependencies"]\n', f"{FILE}:3: the dependencies are dynamic"),
+        ('[tool.poetry]\nname="a"\n[tool.poetry.dependencies]\nsix = "*"\n', f"{FILE}:1: dependencies in the tables of Poetry"),
+        ('[project]\nname="a"\n[dependency-groups]\ndev = ["pytest"]\n', f"{FILE}:3: dependency groups are for development and were not installed: dev"),
+    ],
+)  # fmt: skip
+def test_tables_that_are_not_read_are_said(text: str, words: str) -> None:
+    (note,) = parsed(text).said.notes
+    assert note.startswith(words)
+
+
+def test_a_file_with_settings_of_tools_only_declares_nothing() -> None:
+    assert not parsed("[tool.ruff]\nline-length = 100\n").declares
+    assert parsed("[tool.poetry.dependencies]\nsix = '*'\n").declares
+
+
+def with_source(source: str) -> str:
+    return (
+        f'[project]\nname = "a"\ndependencies = ["mine>=1"]\n[tool.uv.sources]\nmine = {source}\n'
+    )
+
+
+def test_a_source_by_address_takes_the_place_of_the_name() -> None:
+    pyproject = parsed(with_source('{ git = "https://h/m.git", tag = "v1", subdirectory = "x" }'))
+    assert lines(pyproject) == ["mine @ git+https://h/m.git@v1#subdirectory=x"]
+
+
+@pytest.mark.parametrize("source", ['{ path = "../mine" }', "{ workspace = true }"])
+def test_a_source_on_this_machine_is_never_looked_up_on_an_index(source: str) -> None:
+    pyproject = parsed(with_source(source))
+    assert lines(pyproject) == []
+    assert [str(one.place) for one in pyproject.said.local] == [f"{FILE}:3"]
+
+
+@pytest.mark.parametrize(
+    "source", ['{ index = "private" }', '[{ url = "https://h", marker = "x" }]']
+)
+def test_a_source_in_another_form_is_refused_rather_than_guessed(source: str) -> None:
+    with pytest.raises(DependencyError, match=rf"^{FILE}:3: .*'mine'"):
+        parsed(with_source(source))
+
+
+def test_indexes_for_everything_are_taken_and_explicit_ones_are_not() -> None:
+    pyproject = parsed(
+        '[project]\nname = "a"\n[[tool.uv.index]]\nurl = "https://a"\ndefault = true\n'
+        '[[tool.uv.index]]\nurl = "https://b"\n[[tool.uv.index]]\nurl = "https://c"\nexplicit = true\n'
+    )
+    assert [one.line for one in pyproject.said.options] == [
+        "--index-url https://a",
+        "--extra-index-url https://b",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[project\n",
+        '[project]\nname = "a"\ndependencies = "six"\n',
+        '[project]\ndependencies = ["=1"]\n',
+    ],
+)
+def test_a_broken_file_is_refused_by_name(text: str) -> None:
+    with pytest.raises(DependencyError, match=FILE):
+        parsed(text)

@@ -1,0 +1,78 @@
+"""uv runs without what its surroundings would slip in, and its words come back."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kinetic_images.errors import InstallError
+from kinetic_images.uv import Uv, cleaned, find_uv, uv_environment
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_where_packages_come_from_is_kept_and_what_is_chosen_is_not() -> None:
+    kept = {
+        "UV_INDEX_URL": "https://h",
+        "UV_INDEX_PRIVATE_PASSWORD": "x",
+        "UV_CACHE_DIR": "/c",
+        "SSL_CERT_FILE": "/s",
+        "HOME": "/h",
+    }
+    dropped = {
+        "UV_EXCLUDE_NEWER": "2020-01-01",
+        "UV_PRERELEASE": "allow",
+        "UV_CONFIG_FILE": "/x",
+        "UV_PYTHON": "3.9",
+        "VIRTUAL_ENV": "/v",
+        "PYTHONPATH": "/p",
+    }
+    environment = uv_environment(kept | dropped)
+    assert kept.items() <= environment.items()
+    assert not dropped.keys() & environment.keys()
+    assert environment["UV_PYTHON_DOWNLOADS"] == "never"
+
+
+def test_the_uv_on_path_is_taken(tmp_path: Path) -> None:
+    program = script(tmp_path / "uv", "echo uv 99.0.0")
+    assert find_uv({"PATH": str(tmp_path)}).program == str(program)
+
+
+@pytest.mark.parametrize("text", ["echo uv 0.1.2", "exit 127", "echo what"])
+def test_a_uv_on_path_that_is_too_old_or_broken_gives_way_to_the_installed_one(
+    tmp_path: Path, text: str
+) -> None:
+    program = script(tmp_path / "uv", text)
+    assert find_uv({"PATH": str(tmp_path)}).program != str(program)
+
+
+def test_a_failure_says_uvs_own_words_without_passwords(tmp_path: Path) -> None:
+    program = script(
+        tmp_path / "uv", 'echo "error: no https://me:hunter2@h/simple, $2" >&2; exit 7'
+    )
+    with pytest.raises(InstallError) as caught:
+        Uv(str(program), {}).run("pip", "install")
+    assert caught.value.output == "error: no https://h/simple, pip"
+    assert caught.value.message == (
+        "uv pip install failed (exit code 7):\nerror: no https://h/simple, pip"
+    )
+
+
+def test_the_environment_of_uv_is_never_shown() -> None:
+    assert "hunter2" not in repr(Uv("uv", {"UV_INDEX_X_PASSWORD": "hunter2"}))
+
+
+def test_colours_are_cut() -> None:
+    assert cleaned("\x1b[1m\x1b[31merror\x1b[0m: no\n") == "error: no"
+
+
+def test_a_real_uv_runs_without_reading_a_configuration(tmp_path: Path) -> None:
+    (tmp_path / "uv.toml").write_text("this is not TOML")
+    assert re.match(r"uv \d", find_uv().run("--version", folder=tmp_path))

@@ -1,0 +1,68 @@
+"""Wheels of our own packages come from the installation at hand, byte for byte the same."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from kinetic_images.errors import DependencyError
+from kinetic_images.uv import find_uv
+from kinetic_images.wheels import copied_wheel, own_closure, own_wheels
+
+
+def test_a_wheel_holds_the_package_its_metadata_and_a_true_record(tmp_path: Path) -> None:
+    (path,) = own_wheels(tmp_path, ["Kinetic_Payload"])
+    with zipfile.ZipFile(path) as wheel:
+        names = wheel.namelist()
+        assert "kinetic_payload/py.typed" in names
+        assert not [name for name in names if "__pycache__" in name]
+        info = next(name for name in names if name.endswith("/METADATA")).rpartition("/")[0]
+        assert b"\nName: kinetic-payload\n" in wheel.read(f"{info}/METADATA")
+        recorded = wheel.read(f"{info}/RECORD").decode().splitlines()
+    assert [row.split(",")[0] for row in recorded] == names
+
+
+def test_the_same_installation_gives_the_same_file_at_the_same_place(tmp_path: Path) -> None:
+    first, second = (own_wheels(tmp_path / name, ["kinetic-payload"])[0] for name in "ab")
+    assert first.read_bytes() == second.read_bytes()
+    assert first.relative_to(tmp_path / "a") == second.relative_to(tmp_path / "b")
+    assert first.parent.name == hashlib.sha256(first.read_bytes()).hexdigest()[:32]
+
+
+def test_a_wheel_that_is_there_is_not_written_again(tmp_path: Path) -> None:
+    (path,) = own_wheels(tmp_path, ["kinetic-payload"])
+    inode = path.stat().st_ino
+    assert own_wheels(tmp_path, ["kinetic-payload"]) == [path]
+    assert path.stat().st_ino == inode
+
+
+def test_uv_installs_what_was_made(tmp_path: Path) -> None:
+    wheels = own_wheels(tmp_path / "wheels", ["kinetic-images", "kinetic-payload"])
+    target = str(tmp_path / "site")
+    names = [str(wheel) for wheel in wheels]
+    find_uv().run("pip", "install", "--offline", "--no-deps", "--target", target, *names)
+    for package in ("kinetic_images", "kinetic_payload"):
+        assert (tmp_path / "site" / package / "py.typed").is_file()
+
+
+def test_what_ours_need_of_ours_comes_along() -> None:
+    assert set(own_closure({"kinetic-images": ()})) == {"kinetic-images", "kinetic-payload"}
+
+
+def test_a_strangers_name_is_never_taken_for_one_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(DependencyError, match="none of Kinetic's own"):
+        own_wheels(tmp_path, ["kinetics"])
+
+
+def test_a_package_that_is_not_installed_cannot_be_copied(tmp_path: Path) -> None:
+    with pytest.raises(DependencyError, match="not installed here"):
+        copied_wheel(tmp_path, "no-such-distribution", "no_such_package")
+
+
+def test_a_strangers_pure_package_can_be_copied(tmp_path: Path) -> None:
+    wheel = copied_wheel(tmp_path, "packaging", "packaging")
+    with zipfile.ZipFile(wheel) as archive:
+        assert "packaging/version.py" in archive.namelist()

@@ -1,0 +1,332 @@
+"""An isolated environment is made once, by whoever comes first, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import textwrap
+import zipfile
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+from kinetic.errors import KineticError
+from kinetic.local.environments import (
+    COMPLETE,
+    LAST_USED,
+    Environment,
+    ensure_environment,
+    remove_environment,
+)
+from kinetic_images.errors import DependencyError, InstallError
+from kinetic_images.uv import find_uv
+
+
+class Project:
+    """A project with a folder of wheels instead of an index, and a uv that counts its runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.root = folder / "project"
+        self.wheels = self.root / "wheels"
+        self.log = folder / "uv.log"
+        self.wheels.mkdir(parents=True)
+        (self.root / ".git").mkdir()
+        counting = folder / "bin" / "uv"
+        counting.parent.mkdir()
+        counting.write_text(
+            f'#!/bin/sh\n[ "$1" = --version ] || echo "$2 $3" >> {self.log}\n'
+            f'exec {find_uv().program} "$@"\n'
+        )
+        counting.chmod(0o755)
+        self.environ = {"PATH": str(counting.parent), "HOME": str(folder), "UV_OFFLINE": "1"}
+
+    def wheel(self, name: str, *needs: str, version: str = "1.0") -> None:
+        info = f"{name}-{version}.dist-info"
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        metadata += "".join(f"Requires-Dist: {need}\n" for need in needs)
+        tags = "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        with zipfile.ZipFile(self.wheels / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{name}.py", f"version = {version!r}\n")
+            wheel.writestr(f"{info}/METADATA", metadata)
+            wheel.writestr(f"{info}/WHEEL", tags)
+            wheel.writestr(f"{info}/RECORD", "")
+
+    def require(self, *lines: str) -> None:
+        text = "\n".join(("--no-index", "--find-links wheels", *lines))
+        (self.root / "requirements.txt").write_text(text)
+
+    def ensure(self, interpreter: str = sys.executable) -> Environment:
+        return ensure_environment(
+            self.root, home=self.home, interpreter=interpreter, environ=self.environ
+        )
+
+    def runs(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+    def kept(self) -> list[str]:
+        folder = self.home / "environments"
+        return [path.name for path in folder.iterdir() if path.is_dir()]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
+    made.wheel("alpha", version="1.0")
+    made.wheel("alpha", version="2.0")
+    return made
+
+
+def run(environment: Environment, code: str) -> str:
+    command = [str(environment.python), "-I", "-c", code]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_it_holds_what_the_project_asks_for_the_clients_cloudpickle_and_no_more(
+    project: Project,
+) -> None:
+    project.require("alpha<2")
+    environment = project.ensure()
+    code = (
+        "import alpha, cloudpickle, sys; print(alpha.version, cloudpickle.__version__, sys.prefix)"
+    )
+    prefix = environment.python.parents[1]
+    assert prefix.parent == project.home / "environments" / environment.digest
+    assert run(environment, code) == f"1.0 {cloudpickle.__version__} {prefix}"
+    code = "import importlib.util as u; print(u.find_spec('msgspec'), u.find_spec('kinetic'))"
+    assert run(environment, code) == "None None"
+    assert list(prefix.rglob("alpha*.pyc"))
+
+
+def test_it_is_reused_without_running_uv_and_each_use_is_marked(project: Project) -> None:
+    project.require("alpha")
+    first = project.ensure()
+    assert project.runs() == ["venv --no-project", "pip install"]
+    mark = project.home / "environments" / first.digest / LAST_USED
+    mark.unlink()
+    project.require("# a comment", "", "Alpha")
+    assert project.ensure() == first
+    assert project.runs() == ["venv --no-project", "pip install"]
+    assert mark.exists()
+
+
+def test_another_requirement_is_another_environment(project: Project) -> None:
+    project.require("alpha<2")
+    first = project.ensure()
+    project.require("alpha>=2")
+    assert project.ensure().digest != first.digest
+    assert len(project.kept()) == 2
+
+
+def test_ten_processes_at_once_make_it_once(project: Project) -> None:
+    project.require("alpha")
+    code = textwrap.dedent(
+        """
+        import json, sys
+        from pathlib import Path
+        from kinetic.local.environments import ensure_environment
+        root, home, environ = sys.argv[1:]
+        print("ready", flush=True)
+        sys.stdin.readline()
+        made = ensure_environment(
+            Path(root), home=Path(home), interpreter=sys.executable, environ=json.loads(environ)
+        )
+        print(made.python)
+        """
+    )
+    arguments = [str(project.root), str(project.home), json.dumps(project.environ)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(10)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    printed = {process.communicate(timeout=60)[0] for process in processes}
+    assert [process.returncode for process in processes] == [0] * 10
+    assert len(printed) == 1
+    assert project.runs() == ["venv --no-project", "pip install"]
+
+
+def test_threads_of_one_process_make_it_once(project: Project) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    project.require("alpha")
+    with ThreadPoolExecutor(5) as pool:
+        made = set(pool.map(lambda _: project.ensure(), range(5)))
+    assert len(made) == 1
+    assert project.runs() == ["venv --no-project", "pip install"]
+
+
+def test_a_failure_says_uvs_words_and_the_line_and_leaves_nothing(project: Project) -> None:
+    project.require("alpha>=99")
+    with pytest.raises(InstallError) as caught:
+        project.ensure()
+    line = f"{project.root}/requirements.txt:3"
+    assert "you require alpha>=99" in caught.value.message
+    assert f"\n  {line}: alpha>=99" in caught.value.message
+    assert caught.value.places == (line,)
+    assert project.kept() == []
+
+
+def test_a_failure_of_a_dependency_leads_to_the_line_that_wants_it(project: Project) -> None:
+    project.wheel("gamma", "delta>=3")
+    project.require("alpha", "gamma")
+    with pytest.raises(InstallError) as caught:
+        project.ensure()
+    assert caught.value.places == (f"{project.root}/requirements.txt:4",)
+
+
+def test_a_ruin_is_cleared_away(project: Project) -> None:
+    project.require("alpha")
+    ruin = project.ensure()
+    (project.home / "environments" / ruin.digest / COMPLETE).unlink()
+    made = project.ensure()
+    assert run(made, "import alpha; print(alpha.version)") == "2.0"
+    assert not ruin.python.exists()
+
+
+def test_a_killed_maker_blocks_nobody_and_its_uv_spoils_nothing(project: Project) -> None:
+    project.require("alpha")
+    started, released = project.folder / "started", project.folder / "released"
+    os.mkfifo(started)
+    os.mkfifo(released)
+    slow = project.folder / "slow" / "uv"
+    slow.parent.mkdir()
+    slow.write_text(
+        f'#!/bin/sh\n[ "$2" = pip ] && {{ echo > {started}; read x < {released} ; }}\n'
+        f'exec {find_uv().program} "$@"\n'
+    )
+    slow.chmod(0o755)
+    code = textwrap.dedent(
+        """
+        import sys
+        from pathlib import Path
+        from kinetic.local.environments import ensure_environment
+        root, home, path = sys.argv[1:]
+        environ = {"PATH": path, "HOME": home, "UV_OFFLINE": "1"}
+        ensure_environment(
+            Path(root), home=Path(home), interpreter=sys.executable, environ=environ
+        )
+        """
+    )
+    maker = subprocess.Popen(
+        [sys.executable, "-c", code, str(project.root), str(project.home), str(slow.parent)],
+        stdout=subprocess.DEVNULL,
+    )
+    with open(os.open(started, os.O_RDONLY | os.O_NONBLOCK)) as begun:
+        assert select.select([begun], [], [], 30)[0], "uv never began to install"
+    maker.kill()
+    maker.wait()
+    made = project.ensure()
+    with open(os.open(released, os.O_RDWR), "w") as release:
+        release.write("\n")  # The orphaned uv goes on.
+    assert run(made, "import alpha; print(alpha.version)") == "2.0"
+    assert project.ensure() == made
+
+
+def test_an_environment_whose_interpreter_was_removed_is_made_again(project: Project) -> None:
+    project.require("alpha")
+    stale = project.ensure()
+    stale.python.unlink()
+    stale.python.symlink_to(project.folder / "gone")
+    made = project.ensure()
+    assert made.digest == stale.digest
+    assert run(made, "print(1)") == "1"
+
+
+def test_our_own_names_bring_the_clients_copy_and_never_an_index(project: Project) -> None:
+    # A stranger's package of that name, which an index could serve.
+    project.wheel("kinetic_payload", version="99")
+    for name in ("isal", "msgspec", "pathspec", "cloudpickle"):
+        project.wheel(name, version="99")
+    project.require("Kinetic_Payload==99")
+    environment = project.ensure()
+    code = "import kinetic_payload.layout as l; print(l.WIRE_VERSION)"
+    assert run(environment, code) == "1"
+    assert "kinetic-payload==99 is Kinetic's own" in environment.notes[0]
+
+
+def test_a_package_that_needs_ours_gets_the_copy(project: Project) -> None:
+    project.wheel("kinetic_payload", version="99")
+    for name in ("isal", "msgspec", "pathspec"):
+        project.wheel(name, version="99")
+    project.wheel("plugin", "kinetic-payload")
+    project.require("plugin")
+    assert run(project.ensure(), "import kinetic_payload.layout as l; print(l.WIRE_VERSION)") == "1"
+
+
+def test_a_cloudpickle_that_the_project_asks_for_is_its_own(project: Project) -> None:
+    project.wheel("cloudpickle", version="2.0")
+    project.require("cloudpickle==2.0")
+    assert run(project.ensure(), "import cloudpickle; print(cloudpickle.version)") == "2.0"
+
+
+def test_a_dependency_may_insist_on_another_cloudpickle_and_that_is_said(project: Project) -> None:
+    project.wheel("cloudpickle", version="2.0")
+    project.wheel("old", "cloudpickle<3")
+    project.require("old")
+    environment = project.ensure()
+    assert run(environment, "import cloudpickle; print(cloudpickle.version)") == "2.0"
+    assert "cloudpickle" in environment.notes[-1]
+    assert project.ensure() == environment
+
+
+def test_hashes_are_required_of_the_users_lines_only(project: Project) -> None:
+    import hashlib
+
+    wheel = (project.wheels / "alpha-1.0-py3-none-any.whl").read_bytes()
+    project.require(
+        "--require-hashes", f"alpha==1.0 --hash=sha256:{hashlib.sha256(wheel).hexdigest()}"
+    )
+    assert run(project.ensure(), "import alpha, cloudpickle; print(alpha.version)") == "1.0"
+    project.require("--require-hashes", f"alpha==1.0 --hash=sha256:{'0' * 64}")
+    with pytest.raises(InstallError, match=r"requirements\.txt:4"):
+        project.ensure()
+
+
+def test_a_path_of_this_machine_is_refused_before_uv_runs(project: Project) -> None:
+    project.require("-e ../library")
+    with pytest.raises(DependencyError, match=r"requirements\.txt:3: '-e \.\./library'"):
+        project.ensure()
+    assert project.runs() == []
+
+
+def test_a_project_that_declares_nothing_gets_an_environment_and_is_told(project: Project) -> None:
+    environment = project.ensure()
+    assert run(environment, "import cloudpickle; print(1)") == "1"
+    assert "declares dependencies" in environment.notes[0]
+
+
+def test_a_pyproject_that_asks_for_another_python_is_told(project: Project) -> None:
+    text = '[project]\nname = "p"\nversion = "1"\nrequires-python = "<3"\n'
+    (project.root / "pyproject.toml").write_text(text)
+    assert "asks for Python <3" in project.ensure().notes[0]
+
+
+def test_an_interpreter_that_does_not_run_is_named(project: Project) -> None:
+    with pytest.raises(KineticError, match="/no/such/python"):
+        project.ensure("/no/such/python")
+
+
+def test_a_removed_environment_is_made_again(project: Project) -> None:
+    project.require("alpha")
+    environment = project.ensure()
+    assert remove_environment(project.home, environment.digest)
+    assert not remove_environment(project.home, environment.digest)
+    assert not environment.python.exists()
+    assert run(project.ensure(), "import alpha; print(alpha.version)") == "2.0"
