@@ -1,0 +1,177 @@
+"""One attempt on one host, from the claim to the last word."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import sys
+from collections.abc import Mapping
+from functools import partial
+from time import monotonic, time
+from typing import Final
+
+from kinetic_payload.errors import InvalidRequestError, KineticError
+from kinetic_payload.layout import (
+    EXIT_FUNCTION_FAILED,
+    EXIT_NOT_PREPARED,
+    EXIT_SUCCESS,
+    EXIT_TERMINATED,
+    Flag,
+    JobObjects,
+)
+from kinetic_payload.records import Claim, HostOutcome
+from kinetic_payload.store import parse_location
+from kinetic_payload.stores import open_store
+from kinetic_runner.bell import Bell
+from kinetic_runner.child import Child
+from kinetic_runner.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
+from kinetic_runner.command_line import Arguments
+from kinetic_runner.ending import Seen, outcome_of
+from kinetic_runner.finish import Finish
+from kinetic_runner.hosts import Host, host_of
+from kinetic_runner.journal import Journal
+from kinetic_runner.memory import kills_for_memory
+from kinetic_runner.mirror import Mirror
+from kinetic_runner.task import Task
+from kinetic_runner.watch import Limits, Watch
+
+_LINGER: Final = 10.0
+_LINGER_TOGETHER: Final = 300.0
+"""Several hosts leave `jax.distributed` together: whoever goes first would abort the others."""
+_JOURNAL_SECONDS: Final = 30.0
+_ORPHAN_SECONDS: Final = 2.0
+_READER_SECONDS: Final = 5.0
+
+
+def attend(arguments: Arguments, environment: Mapping[str, str], child: Child, bell: Bell) -> int:
+    """Claim an attempt, give *child* its task, watch it, and report; return the exit code.
+
+    Raises:
+        KineticError: Nothing was claimed, so there is nothing to report on.
+    """
+    started, began = time(), monotonic()
+    host = host_of(environment, hosts=arguments.hosts)
+    if host.count > 1 and arguments.attempt is None:
+        raise InvalidRequestError(
+            f"Several hosts cannot number their attempts by themselves: {Flag.ATTEMPT} is missing."
+        )
+    if arguments.lifeline is not None:
+        os.set_inheritable(arguments.lifeline, False)
+    store = open_store(parse_location(arguments.store))
+    job = JobObjects(arguments.job)
+    hostname = socket.gethostname()
+    try:
+        attempt = claim_attempt(
+            store,
+            job,
+            host,
+            attempt=arguments.attempt,
+            claim_of=partial(_claim, arguments.job, host, hostname, started),
+            pause=bell.pause,
+        )
+    except AlreadyFinishedError as error:
+        sys.stderr.write(f"[kinetic] {error}\n")
+        return EXIT_SUCCESS if error.succeeded else EXIT_FUNCTION_FAILED
+    except AlreadyClaimedError as error:
+        sys.stderr.write(f"[kinetic] {error}\n")
+        return EXIT_NOT_PREPARED
+    child.send_task(_task(arguments, attempt, host).encode())
+    claimed = monotonic() - began
+    journal = Journal(store, partial(job.log_chunk, attempt, host.index))
+    mirror = Mirror(sys.stdout.fileno())
+    watch = Watch(
+        child,
+        bell,
+        mirror=mirror,
+        journal=journal,
+        limits=Limits(
+            timeout=arguments.timeout,
+            grace=arguments.grace,
+            linger=_LINGER if host.count == 1 else _LINGER_TOGETHER,
+        ),
+        lifeline=arguments.lifeline,
+    )
+    kills = kills_for_memory()
+    seen = watch.run(lambda: _more_kills(kills))
+    orphaned = seen.cause == "orphaned"
+    warnings = _close(watch, journal, mirror, seconds=_ORPHAN_SECONDS if orphaned else None)
+    blank = HostOutcome(
+        job_id=job.job_id,
+        attempt=attempt,
+        host=host.index,
+        succeeded=False,
+        reason="unreported",
+        phase="claim",
+        exit_code=EXIT_TERMINATED,
+        started_at=started,
+        finished_at=time(),
+        python=platform.python_version(),
+        hostname=hostname,
+        warnings=warnings,
+    )
+    outcome = outcome_of(_with_claim(seen, claimed), blank)
+    finish = Finish(
+        store=store,
+        job=job,
+        host=host,
+        pause=bell.pause,
+        last_attempt=arguments.last_attempt,
+        **({"seconds": _ORPHAN_SECONDS} if orphaned else {}),
+    )
+    try:
+        return finish.report(outcome)
+    except (KineticError, OSError) as error:
+        sys.stderr.write(f"[kinetic] The outcome could not be stored: {error}\n")
+        return outcome.exit_code or EXIT_FUNCTION_FAILED
+
+
+def _claim(job_id: str, host: Host, hostname: str, now: float, attempt: int) -> Claim:
+    return Claim(
+        job_id=job_id,
+        attempt=attempt,
+        host=host.index,
+        hostname=hostname,
+        pid=os.getpid(),
+        claimed_at=now,
+    )
+
+
+def _task(arguments: Arguments, attempt: int, host: Host) -> Task:
+    return Task(
+        store=arguments.store,
+        job_id=arguments.job,
+        attempt=attempt,
+        host=host.index,
+        hosts=host.count,
+        payload_digest=arguments.payload_digest,
+        context_digest=arguments.context_digest,
+        workspace=arguments.workspace,
+        debug_port=arguments.debug_port,
+        private_mounts=arguments.private_mounts,
+    )
+
+
+def _close(
+    watch: Watch, journal: Journal, mirror: Mirror, *, seconds: float | None
+) -> tuple[str, ...]:
+    """Bring the log to its two places; return what to say about what did not get there."""
+    journal.close(_JOURNAL_SECONDS if seconds is None else seconds)
+    warnings: tuple[str, ...] = ()
+    if journal.lost:
+        text = f"{journal.lost} bytes of the log could not be stored: {journal.trouble}"
+        watch.say(text)
+        warnings = (text,)
+    mirror.finish(_READER_SECONDS if seconds is None else 0.0)
+    return warnings
+
+
+def _more_kills(before: int | None) -> bool | None:
+    after = kills_for_memory()
+    return None if before is None or after is None else after > before
+
+
+def _with_claim(seen: Seen, seconds: float) -> Seen:
+    from dataclasses import replace
+
+    return replace(seen, phases={"claim": round(seconds, 6), **seen.phases})

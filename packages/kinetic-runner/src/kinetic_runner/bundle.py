@@ -1,0 +1,126 @@
+"""The runner, the light part of kinetic and of kinetic-payload as one deterministic file."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import marshal
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import kinetic_payload
+import kinetic_runner
+
+SIZE_LIMIT: Final = 512 * 1024
+"""Bytes: the bundle must fit into a ConfigMap beside other things."""
+
+_NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
+_START: Final = "kinetic_runner/bundle_main.py"
+_LEFT_OUT: Final = ("kinetic_payload/testing", "kinetic_runner/bundle.py", _START)
+_OLDEST_TIME: Final = (1980, 1, 1, 0, 0, 0)
+
+
+def build_bundle(extra: Mapping[str, bytes] = _NOTHING) -> bytes:
+    """Return the runner as a zip application: `python3 -u FILE --store … --job …`.
+
+    It needs nothing but a Python with `cloudpickle`. The same sources give the same bytes. *extra*
+    holds further files by their name in the archive; what lies below `light/` can be imported where
+    nothing of that name is installed.
+
+    Raises:
+        SyntaxError: A module does not compile; the message names it.
+        ValueError: The bundle is larger than `SIZE_LIMIT`.
+    """
+    sources = {name: path.read_bytes() for name, path in _sources() if not _left_out(name)}
+    start = dict(_sources())[_START]
+    files = {**sources, "__main__.py": start.read_bytes(), **extra}
+    for name, source in list(files.items()):
+        if name.endswith(".py"):
+            files[f"{name}c"] = _bytecode(name, source)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in sorted(files):
+            archive.writestr(_entry(name), files[name])
+    data = packed.getvalue()
+    if len(data) > SIZE_LIMIT:
+        raise ValueError(f"The runner's bundle has {len(data)} bytes; the limit is {SIZE_LIMIT}.")
+    return data
+
+
+def bundle_digest(data: bytes) -> str:
+    """Return the digest that names a bundle."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def bundle_for(cache_dir: Path, extra: Mapping[str, bytes] = _NOTHING) -> Path:
+    """Return a file in *cache_dir* that holds `build_bundle(extra)`, made on first use.
+
+    Any number of processes may ask at once. As long as no source changed, this costs one `stat` for
+    each of them and compiles nothing.
+    """
+    path = cache_dir / f"remote_runner-{_key(extra)}.py"
+    if not path.exists():
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        _write_atomically(path, build_bundle(extra))
+    return path
+
+
+def _sources() -> Iterator[tuple[str, Path]]:
+    for package in (kinetic_payload, kinetic_runner):
+        folder = Path(str(package.__file__)).parent
+        for path in sorted(folder.rglob("*.py")):
+            yield f"{package.__name__}/{path.relative_to(folder).as_posix()}", path
+
+
+def _left_out(name: str) -> bool:
+    return name.startswith(_LEFT_OUT)
+
+
+def _bytecode(name: str, source: bytes) -> bytes:
+    code = compile(source, f"remote_runner.py/{name}", "exec", dont_inherit=True, optimize=0)
+    # PEP 552: hash-based, never checked against the source. Version 2 of marshal knows no
+    # back-references: where later versions put those depends on what else is in memory.
+    flags = (1).to_bytes(4, "little")
+    digest = importlib.util.source_hash(source)
+    return importlib.util.MAGIC_NUMBER + flags + digest + marshal.dumps(code, 2)
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, _OLDEST_TIME)
+    entry.create_system = 3
+    entry.external_attr = 0o644 << 16
+    # Stored would start no faster, and not fit.
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry
+
+
+def _key(extra: Mapping[str, bytes]) -> str:
+    """Digest what the bundle is made of, without reading the modules."""
+    key = hashlib.sha256(repr((sys.implementation.cache_tag, _bytecode("", b""))).encode())
+    for name, path in _sources():
+        seen = path.stat()
+        key.update(f"{name}\0{path}\0{seen.st_size}\0{seen.st_mtime_ns}\0{seen.st_ino}\n".encode())
+    for name in sorted(extra):
+        key.update(f"{name}\0{len(extra[name])}\0".encode() + extra[name])
+    return key.hexdigest()[:16]
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            # A crash of the machine must not leave an empty file under a name that is trusted.
+            os.fsync(stream.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

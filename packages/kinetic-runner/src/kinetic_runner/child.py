@@ -1,0 +1,205 @@
+"""The process of the user's code: start, signal and reap it, and whatever it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+
+# This module is imported before the child starts, so it imports nothing that takes time: while the
+# parent goes on importing and claims its attempt, the child already does the same.
+
+MARK = "KINETIC_RUNNER_MARK"
+"""A variable by which every descendant can be told, wherever it went."""
+
+_READ_SIZE = 256 * 1024
+
+
+class Child:
+    """A running child: one pipe for its output, one for its reports, one for its task.
+
+    `status` is what `waitpid` said, or None while it lives. The task's pipe stays open: the child
+    takes its end for the parent's death.
+    """
+
+    def __init__(self, pid: int, output: int, report: int, task: int, mark: str) -> None:
+        self.pid = pid
+        self.output = output
+        self.report = report
+        self.task = task
+        self.mark = mark
+        self.status: int | None = None
+        self.reaper = False
+        self._group_gone = False
+
+    def send_task(self, text: str) -> None:
+        """Hand the task over; the child begins."""
+        # A few hundred bytes into an empty pipe: this never blocks.
+        try:
+            os.write(self.task, text.encode() + b"\n")
+        except BrokenPipeError:
+            return  # It died already; whoever reaps it will say so.
+
+    def keep_orphans(self) -> None:
+        """Become the parent of orphaned descendants, where the system can do that."""
+        self.reaper = os.getpid() == 1 or _become_subreaper()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the child alone."""
+        if self.status is None:
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                return
+
+    def reap(self) -> bool:
+        """Collect whatever ended; return whether the child is among it, now or earlier."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return self.status is not None
+            if pid == 0:
+                return self.status is not None
+            if pid == self.pid:
+                self.status = status
+
+    def kill(self) -> None:
+        """Kill the child and its process group, at once."""
+        if self.status is None:
+            self.signal(signal.SIGKILL)
+        # A number stays taken for as long as a group of that number has members. Once it had none
+        # it may become a stranger's, so it is not used again.
+        if not self._group_gone:
+            try:
+                os.killpg(self.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                self._group_gone = True
+            except PermissionError:
+                return  # macOS says this of a group of zombies.
+
+    def kill_descendants(self) -> bool:
+        """Kill what left the group as well; one round. Return whether nothing was left.
+
+        Killing a process hands its children to us, so it takes several rounds to reach all.
+        """
+        self.kill()
+        found = _children_of_this() if self.reaper else _marked(self.mark)
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                continue
+        self.reap()
+        return not found and self.status is not None
+
+
+def spawn(command: Sequence[str], environment: Mapping[str, str]) -> Child:
+    """Start `command TASK_FD REPORT_FD` in a session of its own, without input."""
+    output, output_end = os.pipe()
+    report, report_end = os.pipe()
+    task_end, task = os.pipe()
+    for mine in (output, report):
+        os.set_blocking(mine, False)
+    for theirs in (task_end, report_end):
+        os.set_inheritable(theirs, True)
+    null = os.open(os.devnull, os.O_RDONLY)
+    mark = f"{os.getpid()}-{os.urandom(8).hex()}"
+    actions = [
+        (os.POSIX_SPAWN_DUP2, null, 0),
+        (os.POSIX_SPAWN_DUP2, output_end, 1),
+        (os.POSIX_SPAWN_DUP2, output_end, 2),
+    ]
+    argv = [*command, str(task_end), str(report_end)]
+    # Someone who started us may have ignored or blocked what the user's code wants to hear.
+    fresh = [signal.SIGTERM, signal.SIGINT, signal.SIGPIPE]
+    try:
+        try:
+            pid = os.posix_spawn(
+                argv[0], argv, {**environment, MARK: mark}, file_actions=actions,
+                setsid=True, setsigdef=fresh, setsigmask=[],
+            )  # fmt: skip
+        except NotImplementedError:  # The child makes its session itself: `inner`.
+            pid = os.posix_spawn(
+                argv[0], argv, {**environment, MARK: mark}, file_actions=actions,
+                setsigdef=fresh, setsigmask=[],
+            )  # fmt: skip
+    finally:
+        for theirs in (null, output_end, report_end, task_end):
+            os.close(theirs)
+    return Child(pid, output, report, task, mark)
+
+
+def read_available(fd: int) -> bytes | None:
+    """Return what is in a non-blocking pipe: b"" at its end, None where nothing is there now."""
+    try:
+        return os.read(fd, _READ_SIZE)
+    except BlockingIOError:
+        return None
+
+
+def pipe_capacity(fd: int) -> int:
+    """Return how many bytes can lie in a pipe."""
+    import fcntl
+
+    number = getattr(fcntl, "F_GETPIPE_SZ", None)  # Linux only; elsewhere 64 KiB is the most.
+    if number is None:
+        return 64 * 1024
+    try:
+        return fcntl.fcntl(fd, number)
+    except OSError:
+        return 64 * 1024
+
+
+def _become_subreaper() -> bool:
+    if sys.platform != "linux":
+        return False
+    try:
+        import ctypes
+
+        set_child_subreaper = 36
+        return bool(ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def _children_of_this() -> list[int]:
+    me = os.getpid()
+    return [pid for pid in _processes() if _parent_of(pid) == me]
+
+
+def _processes() -> list[int]:
+    with os.scandir("/proc") as entries:
+        return [int(entry.name) for entry in entries if entry.name.isdigit()]
+
+
+def _parent_of(pid: int) -> int | None:
+    # The command's name may hold anything, also parentheses: fields begin after the last.
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return int(fields[1]) if fields[:1] not in ([], [b"Z"]) else None
+
+
+def _marked(mark: str) -> list[int]:
+    """Find living processes by the variable they inherited."""
+    wanted = f"{MARK}={mark}".encode()
+    if sys.platform == "linux":
+        me = os.getpid()
+        return [
+            pid for pid in _processes() if pid != me and wanted in _read(f"/proc/{pid}/environ")
+        ]
+    else:  # noqa: RET505  # mypy looks at one system at a time
+        import subprocess
+
+        # macOS shows the environment of one's own processes behind their command.
+        command = ["/bin/ps", "-axwwE", "-o", "pid=,command="]
+        listed = subprocess.run(command, capture_output=True, check=False).stdout
+        return [int(line.split(None, 1)[0]) for line in listed.splitlines() if wanted in line]
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123  # pathlib is too slow to import here
+            return stream.read()
+    except OSError:
+        return b""  # The process ended, or is somebody else's.

@@ -1,0 +1,141 @@
+"""The last words of a host, and of the job where this host may speak for it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic, time
+from typing import Any, Final
+
+from kinetic_payload.errors import KineticError
+from kinetic_payload.layout import EXIT_NOT_PREPARED, EXIT_TERMINATED, JobObjects
+from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode
+from kinetic_payload.store import Store
+from kinetic_runner.hosts import Host
+from kinetic_runner.persistence import create_once
+
+OTHERS_SECONDS: Final = 330.0
+"""How long the leader waits for the others' outcomes after its own success. Longer than a child may
+linger: the hosts leave `jax.distributed` together."""
+
+_SIBLINGS_SECONDS: Final = 2.0
+_EXIT_UNFINISHED: Final = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finish:
+    """Writes outcomes of one attempt of one job on one host."""
+
+    store: Store
+    job: JobObjects
+    host: Host
+    pause: Callable[[float], bool]
+    """Waits; True when this process was told to stop."""
+    last_attempt: int | None = None
+    """Failures of this attempt and later ones are final; None leaves them to somebody else."""
+    seconds: float = 60.0
+    """How long to try while the store is away."""
+
+    def report(self, outcome: HostOutcome) -> int:
+        """Write *outcome*, and the job's final outcome if it is ours to write; return the exit code."""
+        attempt = outcome.attempt
+        name = self.job.host_outcome(attempt, self.host.index)
+        written = self._create(name, encode(outcome))
+        if outcome.succeeded:
+            return self._succeed(attempt, written) if self.host.leader else outcome.exit_code
+        if outcome.reason != "terminated" and self._is_final(attempt, outcome.exit_code):
+            seen = {self.host.index: written}
+            if self.host.count > 1:
+                self._gather(attempt, seen, _SIBLINGS_SECONDS, until_failure=False)
+            self._fail(attempt, seen)
+        return outcome.exit_code
+
+    def _succeed(self, attempt: int, written: bytes) -> int:
+        seen = {self.host.index: written}
+        if self._gather(attempt, seen, OTHERS_SECONDS, until_failure=True):
+            return EXIT_TERMINATED
+        failed = _failed(seen)
+        missing = [host for host in range(self.host.count) if host not in seen]
+        if not failed and not missing:
+            self._write_final("succeeded", attempt, self.host.index, written)
+            return 0
+        if self._is_final(attempt, _EXIT_UNFINISHED):
+            self._fail(attempt, seen)
+        return _EXIT_UNFINISHED
+
+    def _fail(self, attempt: int, seen: dict[int, bytes]) -> None:
+        failed = _failed(seen)
+        if not failed:
+            missing = ", ".join(str(n) for n in range(self.host.count) if n not in seen)
+            message = f"No word from host(s) {missing} within {OTHERS_SECONDS:g} s."
+            self._write_final("failed", attempt, self.host.index, seen[self.host.index], message)
+            return
+        lowest, *others = failed
+        message = str(_read(seen[lowest]).get("message", ""))
+        self._write_final("failed", attempt, lowest, seen[lowest], message, tuple(others))
+
+    def _gather(
+        self, attempt: int, seen: dict[int, bytes], seconds: float, *, until_failure: bool
+    ) -> bool:
+        """Collect the other hosts' outcomes into *seen*; return whether we were told to stop."""
+        until = monotonic() + seconds
+        delay = 0.01
+        while len(seen) < self.host.count and not (until_failure and _failed(seen)):
+            for host in set(range(self.host.count)) - set(seen):
+                name = self.job.host_outcome(attempt, host)
+                try:
+                    if self.store.stat(name) is not None:
+                        seen[host] = self.store.read(name)
+                except KineticError:
+                    continue  # Away for a moment, or removed: the time limit decides.
+            if len(seen) == self.host.count or monotonic() > until:
+                break
+            if self.pause(delay):
+                return True
+            delay = min(delay * 1.5, 1.0)
+        return False
+
+    def _is_final(self, attempt: int, exit_code: int) -> bool:
+        # Nobody tries again what could not be prepared.
+        last = self.last_attempt
+        return last is not None and (attempt >= last or exit_code == EXIT_NOT_PREPARED)
+
+    def _write_final(
+        self,
+        status: FinalStatus,
+        attempt: int,
+        host: int,
+        written: bytes,
+        message: str = "",
+        others: tuple[int, ...] = (),
+    ) -> None:
+        outcome = Outcome(
+            job_id=self.job.job_id,
+            status=status,
+            attempt=attempt,
+            host=host,
+            digest=hashlib.sha256(written).hexdigest(),
+            other_failed_hosts=others,
+            message=message,
+            written_by="runner",
+            written_at=time(),
+        )
+        # Who was first, was first: a job cancelled a moment ago stays cancelled.
+        self._create(self.job.outcome, encode(outcome))
+
+    def _create(self, name: str, data: bytes) -> bytes:
+        return create_once(self.store, name, data, seconds=self.seconds, pause=self.pause)
+
+
+def _failed(seen: dict[int, bytes]) -> list[int]:
+    return sorted(host for host, data in seen.items() if not _read(data).get("succeeded"))
+
+
+def _read(data: bytes) -> dict[str, Any]:
+    try:
+        values = json.loads(data)
+    except ValueError:
+        return {}
+    return values if isinstance(values, dict) else {}

@@ -1,0 +1,68 @@
+"""Which of the job's hosts this one is: environment → index, count, coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kinetic_payload.errors import InvalidRequestError
+from kinetic_payload.layout import HOST_INDEX_SOURCES, Env
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine (on a laptop: one process) of a job."""
+
+    index: int = 0
+    count: int = 1
+    coordinator: str | None = None
+    """`address:port` of the process that joins the hosts; None where there is only one."""
+
+    @property
+    def leader(self) -> bool:
+        """Whether this host's value is the job's result."""
+        return self.index == 0
+
+
+def host_of(environment: Mapping[str, str], *, hosts: int | None = None) -> Host:
+    """Decide which host this is.
+
+    *hosts* says how many there are; without it the environment does, and else there is one. An
+    empty variable counts as unset.
+
+    Raises:
+        InvalidRequestError: A variable holds something that cannot be.
+    """
+    said = _number(environment, Env.HOST_COUNT, least=1)
+    if hosts is not None and said is not None and hosts != said:
+        raise InvalidRequestError(
+            f"The command says {hosts} host(s), {Env.HOST_COUNT} says {said}.",
+            hint=f"Remove {Env.HOST_COUNT}, or make the two agree.",
+        )
+    count = hosts or said or 1
+    source = next((name for name in HOST_INDEX_SOURCES if environment.get(name)), None)
+    index = (_number(environment, source, least=0) or 0) if source else 0
+    if source is None and count > 1:
+        raise InvalidRequestError(
+            f"The job has {count} hosts, and nothing says which one this is.",
+            hint=f"Set {Env.HOST_INDEX} to a number from 0 to {count - 1}.",
+        )
+    if index >= count:
+        raise InvalidRequestError(
+            f"{source} is {index}, but the job has {count} host(s), counted from 0.",
+            hint=f"Set {Env.HOST_INDEX}, which wins over all others, or correct the count.",
+        )
+    return Host(index, count, environment.get(Env.COORDINATOR) or None)
+
+
+def _number(environment: Mapping[str, str], name: str, *, least: int) -> int | None:
+    text = environment.get(name, "").strip()
+    if not text:
+        return None
+    # int() alone would take "1_0", "+1" and the digits of every script.
+    if not (text.isascii() and text.isdigit()) or int(text) < least:
+        raise InvalidRequestError(
+            f"{name} is {text!r}; a whole number from {least} was expected.",
+            hint=f"Correct {name} where the job is described.",
+        )
+    return int(text)

@@ -1,0 +1,189 @@
+"""(child) The entry of the process that runs the user's code: task in, outcome out, then surely gone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, Env
+from kinetic_payload.records import ErrorInfo, HostOutcome, Phase, encode
+from kinetic_runner.task import Task
+
+Tell = Callable[[dict[str, Any]], None]
+Pipeline = Callable[[Task, Tell], HostOutcome]
+
+
+def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn:
+    """Run the task that comes over the descriptor `argv[-2]`; report to `argv[-1]`.
+
+    *pipeline* is `kinetic_runner.pipeline.run` unless somebody says otherwise.
+    """
+    task_fd, report_fd = int(argv[-2]), int(argv[-1])
+    for fd in (task_fd, report_fd):
+        os.set_inheritable(fd, False)
+    if os.getsid(0) != os.getpid():
+        os.setsid()  # Where `posix_spawn` could not.
+    failure: BaseException | None = None
+    if pipeline is None:
+        # Before the task arrives: meanwhile the parent claims the attempt.
+        try:
+            from kinetic_runner import pipeline as standard
+
+            pipeline = standard.run
+        except ImportError as error:
+            failure = error
+    line = _read_line(task_fd)
+    if not line:
+        os._exit(EXIT_NOT_PREPARED)  # There was nothing to do; the parent says why.
+    task = Task.decode(line)
+    _die_with_parent(task_fd)
+    _say_who_we_are(task)
+    report = _Report(report_fd)
+    me = os.getpid()
+    try:
+        if pipeline is None:
+            outcome = _unprepared(task, report.phase, failure)
+        else:
+            outcome = pipeline(task, report.tell)
+    except BaseException as error:  # noqa: BLE001  # nothing may leave without a word
+        outcome = _unprepared(task, report.phase, error)
+    _flush()
+    if os.getpid() == me:  # A process that user code forked may come back here, too.
+        report.send(b'{"outcome": ' + encode(outcome) + b"}\n")
+        _run_exit_handlers()
+        _flush()
+    # Not sys.exit: threads that user code left behind would keep the process alive.
+    os._exit(outcome.exit_code)
+
+
+class _Report:
+    def __init__(self, fd: int) -> None:
+        self.phase: Phase = "fetch"
+        self._fd = fd
+        self._pid = os.getpid()
+
+    def tell(self, message: dict[str, Any]) -> None:
+        import json
+
+        self.phase = message.get("phase", self.phase)
+        if os.getpid() == self._pid:
+            self.send(json.dumps(message).encode() + b"\n")
+
+    def send(self, line: bytes) -> None:
+        view = memoryview(line)
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError:
+            return  # User code closed what is not its own; the exit code has to do.
+
+
+def _read_line(fd: int) -> str:
+    data = b""
+    while not data.endswith(b"\n"):
+        piece = os.read(fd, 65536)
+        if not piece:
+            return ""
+        data += piece
+    return data.decode()
+
+
+def _say_who_we_are(task: Task) -> None:
+    own = {
+        Env.JOB_ID: task.job_id,
+        Env.ATTEMPT: str(task.attempt),
+        Env.HOST_INDEX: str(task.host),
+        Env.HOST_COUNT: str(task.hosts),
+    }
+    # The attempt's number was not known when this process started.
+    os.environ.update(own)  # noqa: TID251
+
+
+def _die_with_parent(fd: int) -> None:
+    """Have the whole process group killed when the parent's end of the task's pipe closes."""
+    if sys.platform == "linux":
+        import fcntl
+        import select
+        import signal
+
+        # The kernel does it by itself: no thread (a private mount namespace allows none), and not
+        # held up by native code that keeps the interpreter's lock.
+        fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+        if select.select([fd], [], [], 0)[0]:  # It died a moment ago.
+            os.killpg(0, signal.SIGKILL)
+    else:
+        import threading
+
+        threading.Thread(target=_wait_for_end, args=(fd,), name="lifeline", daemon=True).start()
+
+
+def _wait_for_end(fd: int) -> None:
+    import signal
+
+    me = os.getpid()
+    while os.read(fd, 1):
+        continue
+    if os.getpid() == me:
+        os.killpg(0, signal.SIGKILL)
+
+
+def _unprepared(task: Task, phase: Phase, error: BaseException | None) -> HostOutcome:
+    """Return the outcome of something that the pipeline itself did not foresee."""
+    import platform
+    import traceback
+
+    message = f"The runner failed in the phase {phase!r}: {type(error).__name__}: {error}"
+    if isinstance(error, ModuleNotFoundError) and error.name == "cloudpickle":
+        message = (
+            f"cloudpickle is not installed for {sys.executable}. "
+            "Kinetic needs it to load the call: add cloudpickle to the environment or image."
+        )
+    text = "".join(traceback.format_exception(error)) if error is not None else ""
+    sys.stderr.write(f"[kinetic] {message}\n")
+    called = phase in ("call", "report")
+    return HostOutcome(
+        job_id=task.job_id,
+        attempt=task.attempt,
+        host=task.host,
+        succeeded=False,
+        reason="exception",
+        phase=phase,
+        exit_code=EXIT_FUNCTION_FAILED if called else EXIT_NOT_PREPARED,
+        message=message,
+        error=ErrorInfo(type=_name_of(error), message=str(error), traceback=text),
+        python=platform.python_version(),
+    )
+
+
+def _name_of(error: BaseException | None) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+
+
+def _run_exit_handlers() -> None:
+    """Let user code put its things away: log files, temporary folders, uploads, `jax.distributed`.
+
+    The outcome is told by now, and the parent waits only so long.
+    """
+    import atexit
+
+    atexit._run_exitfuncs()
+
+
+def _flush() -> None:
+    """Empty what Python and C hold back, because `os._exit` does not."""
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        try:
+            if stream is not None:
+                stream.flush()
+        except Exception:  # noqa: BLE001, S112  # user code may have put anything there
+            continue
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).fflush(None)
+    except (ImportError, OSError, AttributeError):
+        return

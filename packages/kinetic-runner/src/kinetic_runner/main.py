@@ -1,0 +1,60 @@
+"""The runner's parent: claim, child, log, signals, outcome, exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+# The child is started before anything else is imported: it prepares itself meanwhile.
+from kinetic_runner.bell import Bell
+from kinetic_runner.child import Child, spawn
+
+
+def run_parent(argv: Sequence[str], bundle: str) -> NoReturn:
+    """Run as the bundle does: the child is the same file again. Ends the process."""
+    # Options for the interpreter (-u, -X, -W) go to the child as well.
+    options = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv)]
+    run_with([sys.executable, *options, bundle, "--child"], argv)
+
+
+def run_with(command: Sequence[str], argv: Sequence[str]) -> NoReturn:
+    """Run *command* as the child of a runner with the arguments *argv*. Ends the process."""
+    bell = Bell()
+    environment = dict(os.environ)  # noqa: TID251  # the one place of the parent that reads it
+    child = spawn(command, environment)
+    code = 2
+    try:
+        code = _guarded(lambda: _attend(argv, environment, child, bell))
+    finally:
+        child.kill()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Not sys.exit: a thread may still wait for a store that does not answer.
+        os._exit(code)
+
+
+def _guarded(run: Callable[[], int]) -> int:
+    from kinetic_payload.errors import KineticError
+
+    try:
+        return run()
+    except SystemExit as error:  # argparse has said what is wrong.
+        return error.code if isinstance(error.code, int) else 2
+    except KineticError as error:
+        sys.stderr.write(f"[kinetic] {error}\n")
+    except BaseException:  # noqa: BLE001  # os._exit would swallow it
+        import traceback
+
+        traceback.print_exc()
+    return 2
+
+
+def _attend(argv: Sequence[str], environment: Mapping[str, str], child: Child, bell: Bell) -> int:
+    # The rest is imported while the child starts.
+    from kinetic_runner.attempt import attend
+    from kinetic_runner.command_line import parse_arguments
+
+    child.keep_orphans()
+    return attend(parse_arguments(argv), environment, child, bell)

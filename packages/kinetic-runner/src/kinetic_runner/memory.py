@@ -1,0 +1,42 @@
+"""Did the kernel kill for lack of memory? Counters of this process's control group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def kills_for_memory() -> int | None:
+    """Return how often the kernel killed in this control group for want of memory.
+
+    None where nothing counts that: outside Linux, without control groups.
+    """
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            files = [f"/sys/fs/cgroup{path}/memory.events", "/sys/fs/cgroup/memory.events"]
+        elif "memory" in controllers.split(","):
+            root = "/sys/fs/cgroup/memory"
+            files = [f"{root}{path}/memory.oom_control", f"{root}/memory.oom_control"]
+        else:
+            continue
+        for file in files:
+            count = _count_in(file)
+            if count is not None:
+                return count
+    return None
+
+
+def _count_in(file: str) -> int | None:
+    try:
+        lines = Path(file).read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    for line in lines:
+        name, _, value = line.partition(" ")
+        if name == "oom_kill" and value.isdigit():
+            return int(value)
+    return None

@@ -1,0 +1,76 @@
+"""This process's own output: the live view of the log, whoever reads it and however slowly."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import stat
+from time import monotonic
+from typing import Final
+
+_MOST_WAITING: Final = 1024 * 1024
+_ATOMIC: Final = 512
+"""PIPE_BUF by POSIX: a pipe that is ready takes that much without blocking, everywhere."""
+
+
+class Mirror:
+    """Writes to *fd* without ever blocking on a reader that went for lunch."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._waiting = bytearray()
+        # A descriptor of somebody else's is not made non-blocking: they share the setting.
+        self._direct = stat.S_ISREG(os.fstat(fd).st_mode)
+        self._atomic = max(_ATOMIC, getattr(select, "PIPE_BUF", _ATOMIC))
+        self._broken = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something is left to write."""
+        return bool(self._waiting)
+
+    @property
+    def full(self) -> bool:
+        """Whether so much is waiting that nothing more should be read."""
+        return len(self._waiting) >= _MOST_WAITING
+
+    def write(self, data: bytes) -> None:
+        """Write *data*, now or later. A reader that is gone is no error: the journal has it all."""
+        if self._broken:
+            return
+        if self._direct:
+            self._write(data)
+            return
+        self._waiting += data
+        self.pump()
+
+    def pump(self) -> None:
+        """Write as much as the reader takes now."""
+        done = 0
+        while done < len(self._waiting) and not self._broken:
+            if not select.select([], [self.fd], [], 0)[1]:
+                break
+            done += self._write(self._waiting[done : done + self._atomic])
+        del self._waiting[: len(self._waiting) if self._broken else done]
+
+    def finish(self, seconds: float) -> None:
+        """Write what is waiting; give up after *seconds* without a taker."""
+        until = monotonic() + seconds
+        while self._waiting and (left := until - monotonic()) > 0:
+            select.select([], [self.fd], [], left)
+            before = len(self._waiting)
+            self.pump()
+            if len(self._waiting) < before:
+                until = monotonic() + seconds
+
+    def _write(self, data: bytes | bytearray) -> int:
+        done, view = 0, memoryview(data)
+        try:
+            while done < len(view):
+                done += os.write(self.fd, view[done:])
+        except OSError as error:
+            # A full disk may have room again later; a reader does not come back.
+            self._broken = error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EAGAIN)
+            return len(view)
+        return done

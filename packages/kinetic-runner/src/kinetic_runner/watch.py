@@ -1,0 +1,258 @@
+"""Follow a child until it is gone for certain: output, reports, time limits, signals, remains."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final
+
+from kinetic_payload.records import HostOutcome, Phase
+from kinetic_runner.bell import Bell
+from kinetic_runner.child import Child, pipe_capacity, read_available
+from kinetic_runner.ending import Cause, Seen, outcome_from
+from kinetic_runner.journal import Journal
+from kinetic_runner.mirror import Mirror
+
+_SAFETY: Final = 1.0
+"""Seconds after which to look around even if nothing rang."""
+_HELD_BACK: Final = 0.05
+_REMAINS_SECONDS: Final = 5.0
+_MOST_REPORT: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How long things may take, in seconds."""
+
+    timeout: float | None = None
+    """Of the function, from the phase `call`."""
+    grace: float = 30.0
+    """Between SIGTERM and SIGKILL."""
+    linger: float = 10.0
+    """Between a reported outcome and the end of the process: for exit handlers."""
+
+
+class Watch:
+    """One child under watch. `run` returns when the child, and all it started, is gone."""
+
+    def __init__(
+        self,
+        child: Child,
+        bell: Bell,
+        *,
+        mirror: Mirror,
+        journal: Journal,
+        limits: Limits,
+        lifeline: int | None = None,
+    ) -> None:
+        self._child = child
+        self._bell = bell
+        self._mirror = mirror
+        self._journal = journal
+        self._limits = limits
+        self._lifeline = lifeline
+        self._phase: Phase = "fetch"
+        self._phase_began = monotonic()
+        self._phases: dict[str, float] = {}
+        self._cause: Cause | None = None
+        self._killed = False
+        self._reported: HostOutcome | None = None
+        self._reported_in_time = True
+        self._warnings: list[str] = []
+        self._unread = b""
+        self._at_line_start = True
+        self._call_until: float | None = None
+        self._kill_at: float | None = None
+        self._give_up_at: float | None = None
+        self._open = {child.output: self._take_output, child.report: self._take_report}
+
+    def run(self, out_of_memory: Callable[[], bool | None] = lambda: None) -> Seen:
+        """Watch until the end; *out_of_memory* is asked once the child is dead."""
+        while not self._child.reap() and self._cause != "orphaned" and not self._gave_up():
+            self._keep_time()
+            self._wait()
+        memory = out_of_memory()
+        self._take_the_rest()
+        self._child.kill()
+        self._clear_remains()
+        self._take_the_rest()
+        if self._unread:
+            self._hear(self._unread)
+        self._end_phase()
+        return Seen(
+            phase=self._phase,
+            status=self._child.status,
+            reported=self._reported,
+            reported_in_time=self._reported_in_time,
+            cause=self._cause,
+            killed_by_us=self._killed,
+            timeout=self._limits.timeout,
+            grace=self._limits.grace,
+            out_of_memory=memory,
+            phases=self._phases,
+            warnings=tuple(self._warnings),
+        )
+
+    def say(self, text: str) -> None:
+        """Put a line of Kinetic's own into the log."""
+        start = "" if self._at_line_start else "\n"
+        self._keep(f"{start}[kinetic] {text}\n".encode(errors="backslashreplace"))
+
+    # What may happen next.
+
+    def _wait(self) -> None:
+        held_back = self._mirror.full or self._journal.full
+        readers = [fd for fd in self._open if not (held_back and fd == self._child.output)]
+        readers.append(self._bell.fd)
+        if self._lifeline is not None:
+            readers.append(self._lifeline)
+        writers = [self._mirror.fd] if self._mirror.waiting else []
+        ready, writable, _ = select.select(readers, writers, [], self._patience(held_back))
+        if writable:
+            self._mirror.pump()
+        for fd in ready:
+            if fd in self._open:
+                self._open[fd]()
+        if self._bell.fd in ready:
+            self._bell.listen()
+        if self._lifeline in ready and not os.read(self._lifeline or 0, 512):
+            self._cause = "orphaned"
+            self._reported_in_time = self._reported is not None and self._reported_in_time
+        self._journal.tick()
+
+    def _patience(self, held_back: bool) -> float:
+        now = monotonic()
+        alarms = [self._call_until, self._kill_at]
+        waits = [max(0.0, alarm - now) for alarm in alarms if alarm is not None]
+        due = self._journal.due_in
+        return min(
+            _HELD_BACK if held_back else _SAFETY, *waits, due if due is not None else _SAFETY
+        )
+
+    def _keep_time(self) -> None:
+        now = monotonic()
+        if self._bell.stop_asked and self._cause is None:
+            if self._reported is None:
+                self._stop("terminated")
+            else:
+                # All is said and done; only the exit handlers are cut short.
+                self._kill_at = min(self._kill_at or now, now)
+        if self._call_until is not None and now >= self._call_until:
+            self._call_until = None
+            if self._cause is None and self._reported is None:
+                self.say(f"The time limit of {self._limits.timeout:g} s is reached.")
+                self._stop("timeout")
+        if self._kill_at is not None and now >= self._kill_at:
+            self._kill_at = None
+            self._killed = True
+            if self._reported is not None and self._cause is None and not self._bell.stop_asked:
+                self.say(
+                    f"The function has ended, but its exit handlers took more than "
+                    f"{self._limits.linger:g} s: the process is killed."
+                )
+            self._child.kill()
+            self._give_up_at = now + _REMAINS_SECONDS
+
+    def _gave_up(self) -> bool:
+        """Say whether it was killed a while ago and is still there: stuck inside the kernel."""
+        return self._give_up_at is not None and monotonic() >= self._give_up_at
+
+    def _stop(self, cause: Cause) -> None:
+        self._cause = cause
+        # The child alone: its own workers die when it lets go of them, not while it saves its state.
+        self._child.signal(signal.SIGTERM)
+        self._kill_at = monotonic() + self._limits.grace
+
+    # Output.
+
+    def _take_output(self) -> int:
+        data = read_available(self._child.output)
+        if data == b"":
+            del self._open[self._child.output]
+        if not data:
+            return 0
+        self._keep(data)
+        return len(data)
+
+    def _keep(self, data: bytes) -> None:
+        self._journal.append(data)
+        self._mirror.write(data)
+        self._at_line_start = data.endswith(b"\n")
+
+    def _take_the_rest(self) -> None:
+        """Read both pipes empty, but never wait for their end: somebody may hold them open.
+
+        What the child wrote lies in the pipe by now, so whoever goes on writing is cut off after
+        as much as a pipe can hold.
+        """
+        for fd, take in list(self._open.items()):
+            left = pipe_capacity(fd)
+            while fd in self._open and left > 0 and (size := take()):
+                left -= size
+
+    def _clear_remains(self) -> None:
+        until = monotonic() + _REMAINS_SECONDS
+        while not self._child.kill_descendants() and monotonic() < until:
+            # Rung by SIGCHLD; the time limit is for those that only the next round can see.
+            select.select([self._bell.fd], [], [], 0.02)
+            self._bell.listen()
+
+    # Reports.
+
+    def _take_report(self) -> int:
+        data = read_available(self._child.report)
+        if data == b"":
+            del self._open[self._child.report]
+        if not data:
+            return 0
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        if len(self._unread) > _MOST_REPORT:
+            self._unread = b""
+        for line in lines:
+            self._hear(line)
+        return len(data)
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            message: Any = json.loads(line)
+        except ValueError:
+            return  # User code wrote to a descriptor that is not its own, or died half-way.
+        if not isinstance(message, dict) or self._reported is not None:
+            return
+        if "phase" in message:
+            self._begin_phase(message["phase"])
+        if "warning" in message:
+            self._warnings.append(str(message["warning"]))
+            self.say(f"Warning: {message['warning']}")
+        if "outcome" in message:
+            self._conclude(message["outcome"])
+
+    def _begin_phase(self, phase: Phase) -> None:
+        self._end_phase()
+        self._phase = phase
+        if phase == "call" and self._limits.timeout is not None:
+            self._call_until = monotonic() + self._limits.timeout
+        if phase == "report":
+            self._call_until = None  # The function is done; storing its value is our time.
+
+    def _end_phase(self) -> None:
+        now = monotonic()
+        took = now - self._phase_began
+        self._phases[self._phase] = round(self._phases.get(self._phase, 0.0) + took, 6)
+        self._phase_began = now
+
+    def _conclude(self, message: Any) -> None:
+        try:
+            self._reported = outcome_from(message)
+        except TypeError as error:
+            self._warnings.append(f"The child's report cannot be read: {error}.")
+            return
+        self._reported_in_time = self._cause is None
+        self._call_until = None
+        linger = monotonic() + self._limits.linger
+        self._kill_at = min(self._kill_at or linger, linger)
