@@ -1,6 +1,7 @@
 """A project whose calls are shipped to another process that has its snapshot and nothing else."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -95,6 +96,7 @@ with open(folder / "payload.pkl", "rb") as stream:
     header = calls.read_header(stream)
     assert "cloudpickle" not in sys.modules
     sys.path[:1] = [str(project / path) for path in header.paths]
+    sys.path.append(str(Path(__file__).parent.parent))  # `shipping`, in the place of `kinetic`
     os.chdir(project / header.cwd)
     mainmodule.rebuild(header, project)
     references.place({ref.key: f"/data/{ref.key}" for ref in header.data})
@@ -154,11 +156,23 @@ class Project:
             "TEST_MAIN": main if main is not None else next(iter(command)),
             "TEST_KIND": kind,
         }
-        done = subprocess.run(
-            [python, *command], cwd=self.root, env=env, capture_output=True, text=True, timeout=60
+        process = subprocess.Popen(
+            [python, *command],
+            cwd=self.root,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout.rstrip("\n")
+        try:
+            output, _ = process.communicate(timeout=40)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            raise AssertionError(f"It hangs: {output[-3000:]}") from None
+        assert process.returncode == 0, output
+        return output.rstrip("\n")
 
 
 @pytest.fixture

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kinetic_payload import references
 from kinetic_payload.errors import DataError, InvalidRequestError
 from kinetic_payload.references import DataKind, DataRef
+
+if TYPE_CHECKING:
+    from kinetic_payload.digests import StatCache
 
 _SCHEME: Final = "://"
 
@@ -60,8 +63,12 @@ class Data:
 
     @property
     def path(self) -> str:
-        """The absolute local path, or the URI."""
-        return self._path
+        """The absolute local path, or the URI.
+
+        Raises:
+            DataError: This is a job, and a local path of the machine that submitted it means nothing.
+        """
+        return self._path if self.is_gcs or self.is_hf else self.__fspath__()
 
     @property
     def fuse(self) -> bool:
@@ -88,7 +95,7 @@ class Data:
         """Whether it is a folder: by looking for a local path, by the slash at the end for `gs://`."""
         if self.is_gcs:
             return self._path.endswith("/")
-        return self.is_hf or Path(self._path).is_dir()
+        return self.is_hf or Path(self.path).is_dir()
 
     def content_hash(self) -> str:
         """Return the SHA-256 of all file contents in deterministic order.
@@ -100,15 +107,16 @@ class Data:
         Raises:
             DataError: It is not local, not there, or cannot be read.
         """
-        from kinetic_payload.digests import content_hash
-
         if self.is_gcs or self.is_hf:
             raise DataError(
                 f"{self!r} is not on this machine, so its contents cannot be hashed here.",
                 hint="Only local data has a content_hash().",
             )
         self.check()
-        return content_hash(Path(self._path))
+        from kinetic_payload.digests import content_hash
+
+        path = Path(self.path)
+        return content_hash(path, _cache(path))
 
     def check(self) -> None:
         """Look whether local data is there and can be read; called when a job is submitted.
@@ -118,7 +126,7 @@ class Data:
         """
         if self.is_gcs or self.is_hf:
             return
-        path = Path(self._path)
+        path = Path(self.path)
         if not path.exists():
             raise DataError(f"{self!r} does not exist: {_seen(path)}", hint=_near(path))
         if not (path.is_file() or path.is_dir()):
@@ -177,6 +185,17 @@ def to_ref(data: Data, key: str, *, digest: str | None = None, mount: str | None
         fuse=data.fuse,
         trust_remote_code=data.hf_trust_remote_code,
     )
+
+
+def _cache(path: Path) -> StatCache | None:
+    from kinetic.packing import stat_cache
+    from kinetic.settings import Settings
+
+    try:
+        home = Settings.from_environment().home.value
+    except InvalidRequestError:  # a broken setting is no reason not to hash
+        return None
+    return stat_cache(Path(home), path)
 
 
 def _name(data: Data) -> str:
