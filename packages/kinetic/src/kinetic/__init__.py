@@ -12,10 +12,10 @@ job = train.run_async(0.001)  # a JobHandle, at once
 from __future__ import annotations
 
 import logging as _logging
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import TYPE_CHECKING
 from typing import Any as _Any
 
-if _TYPE_CHECKING:
+if TYPE_CHECKING:
     from kinetic.data import Data as Data
     from kinetic.decorator import run as run
     from kinetic.discovery import attach as attach
@@ -80,18 +80,20 @@ _HOMES = {
 __all__ = [*sorted(_HOMES), "__version__"]
 
 
-def __getattr__(name: str) -> _Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'kinetic' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # it would make every name look public
 
-    try:
-        value = getattr(import_module(f"kinetic.{home}"), name)
-    except ModuleNotFoundError as error:
-        value = _stand_in(name, error)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> _Any:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'kinetic' has no attribute {name!r}")
+        from importlib import import_module
+
+        try:
+            value = getattr(import_module(f"kinetic.{home}"), name)
+        except ModuleNotFoundError as error:
+            value = _stand_in(name, error)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

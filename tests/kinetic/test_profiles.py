@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kinetic.errors import ConfigurationError
+from kinetic.profiles import (
+    Profile,
+    create_profile,
+    read_profiles,
+    remove_profile,
+    unset_profile,
+    use_profile,
+)
+
+
+def a_profile(name: str = "dev", **more: str) -> Profile:
+    return Profile(name=name, **{"project": "p", "zone": "z", "cluster": "c", **more})
+
+
+def test_the_first_profile_becomes_current_and_the_second_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "profiles.json"
+
+    create_profile(path, a_profile("one"))
+    after = create_profile(path, a_profile("two", backend="gke"))
+
+    assert after.current == "one"
+    assert json.loads(path.read_text()) == {
+        "current": "one",
+        "profiles": {
+            "one": {"project": "p", "zone": "z", "cluster": "c"},
+            "two": {"project": "p", "zone": "z", "cluster": "c", "backend": "gke"},
+        },
+    }
+
+
+def test_only_its_owner_can_read_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "profiles.json"
+
+    create_profile(path, a_profile())
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_using_unsetting_and_removing_change_what_is_current(tmp_path: Path) -> None:
+    path = tmp_path / "profiles.json"
+    create_profile(path, a_profile("one"))
+    create_profile(path, a_profile("two"))
+
+    assert use_profile(path, "two").active == a_profile("two")
+    assert unset_profile(path).active is None
+    use_profile(path, "two")
+    after = remove_profile(path, "two")
+
+    assert after.current is None
+    assert list(after.profiles) == ["one"]
+
+
+@pytest.mark.parametrize("change", [use_profile, remove_profile])
+def test_a_missing_profile_is_refused_with_those_that_are_near(tmp_path: Path, change) -> None:
+    path = tmp_path / "profiles.json"
+    create_profile(path, a_profile("staging"))
+
+    with pytest.raises(ConfigurationError, match="'staging'"):
+        change(path, "stagin")
+
+
+@pytest.mark.parametrize("name", ["", "-a", "_a", "a b", "a/b", "ü", "a" * 65, "a\n"])
+def test_a_name_that_cannot_be_one_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be the name"):
+        create_profile(tmp_path / "profiles.json", a_profile(name))
+
+
+def test_a_name_may_be_64_characters_long(tmp_path: Path) -> None:
+    name = "a" * 64
+
+    assert create_profile(tmp_path / "profiles.json", a_profile(name)).current == name
+
+
+def test_only_a_local_profile_can_do_without_a_project(tmp_path: Path) -> None:
+    path = tmp_path / "profiles.json"
+
+    with pytest.raises(ConfigurationError, match="no project and no zone"):
+        create_profile(path, Profile(name="x", cluster="c"))
+
+    assert create_profile(path, Profile(name="x", backend="local")).current == "x"
+
+
+def test_a_name_that_is_taken_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+    path = tmp_path / "profiles.json"
+    create_profile(path, a_profile(zone="before"))
+
+    with pytest.raises(ConfigurationError, match="already"):
+        create_profile(path, a_profile(zone="after"))
+
+    assert read_profiles(path).profiles["dev"].zone == "before"
+
+
+def test_keys_of_a_later_version_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "profiles.json"
+    path.write_text(
+        '{"current": "a", "later": [1], "profiles": {"a": {"project": "p", "colour": "red"}}}'
+    )
+
+    create_profile(path, a_profile("b"))
+    create_profile(path, a_profile("a"), replace=True)
+
+    document = json.loads(path.read_text())
+    assert document["later"] == [1]
+    assert document["profiles"]["a"]["colour"] == "red"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", 1),
+        ("[]", 1),
+        ('{\n"current": null,\n"profiles": {\n', 4),
+        ('{\n"profiles": 3}', 2),
+        ('{"profiles": {\n"a": 3}}', 2),
+        ('{"profiles": {\n"a": {\n"zone": 3}}}', 3),
+        ('{"profiles": {},\n"current": "a"}', 2),
+        ('{"profiles": {},\n"current": 1}', 2),
+        ('{"profiles": {\n"no way": {}}}', 2),
+    ],
+)
+def test_a_broken_file_is_named_with_its_line_and_never_overwritten(
+    tmp_path: Path, text: str, line: int
+) -> None:
+    path = tmp_path / "profiles.json"
+    path.write_text(text)
+
+    for action in (read_profiles, lambda p: create_profile(p, a_profile()), unset_profile):
+        with pytest.raises(ConfigurationError) as caught:
+            action(path)
+        assert f"{path} is broken at line {line}:" in str(caught.value)
+
+    assert path.read_text() == text
+
+
+def test_bytes_that_are_no_text_are_an_error_with_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "profiles.json"
+    path.write_bytes(b'{"current": null,\n"\xff": 1}')
+
+    with pytest.raises(ConfigurationError, match="line 2"):
+        read_profiles(path)
+
+
+def test_a_file_that_is_a_link_stays_one(tmp_path: Path) -> None:
+    kept = tmp_path / "dotfiles.json"
+    link = tmp_path / "profiles.json"
+    link.symlink_to(kept)
+
+    create_profile(link, a_profile())
+
+    assert link.is_symlink()
+    assert read_profiles(kept).current == "dev"
+
+
+def test_profiles_made_at_once_by_several_processes_are_all_there(tmp_path: Path) -> None:
+    path = tmp_path / "profiles.json"
+    code = (
+        "import sys; from pathlib import Path; from kinetic.profiles import *\n"
+        "for i in range(5): create_profile(Path(sys.argv[1]),"
+        " Profile(name=f'{sys.argv[2]}{i}', backend='local'))"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(path), name]) for name in "abc"]
+
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
+    assert len(read_profiles(path).profiles) == 15

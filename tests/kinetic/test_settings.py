@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import pytest
+
+from kinetic.errors import ConfigurationError
+from kinetic.settings import Settings, resolve
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def profiles(home: Path, current: str | None = "dev", **values: dict[str, str]) -> None:
+    folder = home / ".kinetic"
+    folder.mkdir(exist_ok=True)
+    (folder / "profiles.json").write_text(json.dumps({"current": current, "profiles": values}))
+
+
+def resolved(
+    home: Path, environ: dict[str, str] | None = None, **arguments: str | None
+) -> Settings:
+    return resolve(arguments, environ=environ or {}, user_home=home)
+
+
+def test_nothing_set_gives_the_documented_defaults(home: Path) -> None:
+    settings = resolved(home)
+
+    assert settings.project.value is None
+    assert settings.zone.value == "us-central1-a"
+    assert settings.cluster.value == "kinetic-cluster"
+    assert settings.namespace.value == "default"
+    assert settings.backend.value is None
+    assert settings.output_dir.value is None
+    assert settings.home.value == str(home / ".kinetic")
+    assert settings.context_size_warn_mb.value == 100
+    assert settings.payload_size_warn_mb.value == 50
+    assert {setting.source for _, setting in settings.items()} == {"default"}
+
+
+def test_each_source_gives_way_to_the_one_before_it(home: Path) -> None:
+    profiles(home, dev={"project": "from-profile", "zone": "z", "cluster": "c"})
+    everything = {"KINETIC_PROJECT": "from-variable", "GOOGLE_CLOUD_PROJECT": "from-google"}
+
+    argument = resolved(home, everything, project="from-argument").project
+    variable = resolved(home, everything).project
+    profile = resolved(home, {"GOOGLE_CLOUD_PROJECT": "from-google"}).project
+    profiles(home, current=None)
+    google = resolved(home, {"GOOGLE_CLOUD_PROJECT": "from-google"}).project
+
+    assert (argument.value, argument.source) == ("from-argument", "argument")
+    assert (variable.value, variable.source) == ("from-variable", "KINETIC_PROJECT")
+    assert profile.value == "from-profile"
+    assert "dev" in profile.source
+    assert (google.value, google.source) == ("from-google", "GOOGLE_CLOUD_PROJECT")
+
+
+def test_an_empty_variable_counts_as_unset(home: Path) -> None:
+    profiles(home, dev={"project": "p", "zone": "from-profile", "cluster": "c"})
+
+    settings = resolved(home, {"KINETIC_ZONE": "", "KINETIC_PROFILE": "", "NO_COLOR": ""})
+
+    assert settings.zone.value == "from-profile"
+    assert settings.no_color.value is False
+
+
+def test_a_chosen_profile_wins_over_the_current_one(home: Path) -> None:
+    full = {"project": "p", "zone": "z"}
+    profiles(home, dev={**full, "cluster": "a"}, prod={**full, "cluster": "b"})
+
+    assert resolved(home).cluster.value == "a"
+    assert resolved(home, {"KINETIC_PROFILE": "prod"}).cluster.value == "b"
+
+
+def test_a_profile_that_is_not_there_is_refused_with_near_names(home: Path) -> None:
+    profiles(home, prod={}, current=None)
+
+    with pytest.raises(ConfigurationError) as caught:
+        resolved(home, {"KINETIC_PROFILE": "prdo"})
+
+    assert "KINETIC_PROFILE" in str(caught.value)
+    assert "'prod'" in str(caught.value)
+
+
+def test_home_and_profiles_file_can_be_moved(home: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    (moved / "profiles.json").write_text('{"current": "x", "profiles": {"x": {"zone": "far"}}}')
+    named = tmp_path / "named.json"
+    named.write_text('{"current": "y", "profiles": {"y": {"zone": "farther"}}}')
+
+    assert resolved(home, {"KINETIC_HOME": str(moved)}).zone.value == "far"
+    both = {"KINETIC_HOME": str(moved), "KINETIC_PROFILES_FILE": str(named)}
+    assert resolved(home, both).zone.value == "farther"
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["KINETIC_CONTEXT_SIZE_WARN_MB", "KINETIC_PAYLOAD_SIZE_WARN_MB"],
+)
+@pytest.mark.parametrize("text", ["many", "-1", "nan", "inf"])
+def test_a_bad_number_names_its_variable(home: Path, variable: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=variable):
+        resolved(home, {variable: text})
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1", True), ("yes", True), ("0", False)])
+def test_a_switch_is_read_as_yes_or_no(home: Path, text: str, expected: bool) -> None:
+    settings = resolved(home, {"KINETIC_NO_DEFAULT_EXCLUDES": text})
+
+    assert settings.no_default_excludes.value is expected
+
+
+def test_a_switch_that_is_neither_names_its_variable(home: Path) -> None:
+    with pytest.raises(ConfigurationError, match="KINETIC_TRUST_BUCKET"):
+        resolved(home, {"KINETIC_TRUST_BUCKET": "perhaps"})
+
+
+def test_a_broken_profiles_file_is_an_error_even_if_no_profile_is_asked_for(home: Path) -> None:
+    (home / ".kinetic").mkdir()
+    (home / ".kinetic" / "profiles.json").write_text("{")
+
+    with pytest.raises(ConfigurationError, match="line 1"):
+        resolved(home)
+
+
+def test_settings_cannot_be_changed_afterwards(home: Path) -> None:
+    settings = resolved(home)
+
+    with pytest.raises(FrozenInstanceError):
+        settings.zone = settings.cluster  # type: ignore[misc]
+
+
+def test_this_process_environment_is_read_when_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KINETIC_HOME", str(tmp_path))
+    monkeypatch.setenv("KINETIC_BACKEND", "local")
+
+    settings = Settings.from_environment(zone="here", project=None)
+
+    assert settings.backend.source == "KINETIC_BACKEND"
+    assert settings.zone.source == "argument"
