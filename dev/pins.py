@@ -1,0 +1,85 @@
+"""Refresh the exact versions in `[tool.uv] constraint-dependencies` of the root `pyproject.toml`.
+
+`python dev/pins.py` resolves everything that the workspace declares anew, for every Python and
+system it is declared for, as if there were no pins, and writes what came out: names, versions and
+markers, no addresses. The next `uv lock` or `uv sync` brings `uv.lock` into line.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PINS = re.compile(r"^constraint-dependencies = \[\n.*?^\]\n", re.MULTILINE | re.DOTALL)
+
+
+def main() -> int:
+    """Resolve, write, and say what changed."""
+    path = ROOT / "pyproject.toml"
+    text = path.read_text(encoding="utf-8")
+    before = tomllib.loads(text)["tool"]["uv"].get("constraint-dependencies", [])
+    after = resolved(text)
+    path.write_text(pinned(text, after), encoding="utf-8")
+    for pin in sorted({*before, *after}):
+        if (pin in before) != (pin in after):
+            print(f"{'+' if pin in after else '-'} {pin}")
+    print(f"{len(after)} pins")
+    return 0
+
+
+def resolved(text: str) -> list[str]:
+    """Return `name==version ; marker` of everything the workspace needs, resolved without pins."""
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch)
+        (copy / "pyproject.toml").write_text(PINS.sub("", text), encoding="utf-8")
+        for project in ROOT.glob("packages/*/pyproject.toml"):
+            target = copy / project.relative_to(ROOT)
+            target.parent.mkdir(parents=True)
+            shutil.copy(project, target)
+        uv(copy, "lock")
+        return uv(
+            copy, "export", "--frozen", "--all-packages", "--all-extras", "--all-groups",
+            "--no-emit-workspace", "--no-hashes", "--no-annotate", "--no-header",
+        ).splitlines()  # fmt: skip
+
+
+def pinned(text: str, pins: list[str]) -> str:
+    """Return *text*, a `pyproject.toml`, with these pins in place of any others."""
+    rows = "".join(f'  "{pin}",\n' for pin in pins)
+    block = f"constraint-dependencies = [\n{rows}]\n"
+    if PINS.search(text):
+        return PINS.sub(lambda _: block, text)
+    comment = "# Exact versions, refreshed by one command: python dev/pins.py\n"
+    return text.replace("[tool.uv]\n", f"[tool.uv]\n{comment}{block}", 1)
+
+
+def uv(folder: Path, *arguments: str) -> str:
+    """Run uv in *folder* without the user's own configuration; return what it printed."""
+    command = [program(), "--no-config", "-q", *arguments]
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"uv {arguments[0]} failed; nothing was written.")
+    return done.stdout
+
+
+def program() -> str:
+    """Return the uv of the checkout, of this Python, or on PATH."""
+    local = ROOT / ".tools" / "bin" / "uv"
+    if local.is_file():
+        return str(local)
+    try:
+        from uv import find_uv_bin
+
+        return find_uv_bin()
+    except (ImportError, FileNotFoundError):
+        return shutil.which("uv") or sys.exit("No uv was found: pip install uv")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
