@@ -15,13 +15,9 @@ if TYPE_CHECKING:
     from kinetic.backends import LogLine
 
 
-def text_of(line: LogLine, *, prefixed: bool | None = None) -> str:
-    """Return *line* as it is printed: lines of several hosts say whose they are.
-
-    *prefixed* None means: all hosts but the leader.
-    """
-    show = line.host > 0 if prefixed is None else prefixed
-    return f"[host {line.host}] {line.text}" if show else line.text
+def text_of(line: LogLine) -> str:
+    """Return *line* as it is printed: hosts other than the leader are named."""
+    return f"[host {line.host}] {line.text}" if line.host else line.text
 
 
 class Console:
@@ -41,8 +37,6 @@ class Console:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.interactive = interactive
-        self.prefixed: bool | None = None
-        """Whether log lines say their host; None leaves out the leader's."""
         self._stdout = stdout
         self._stderr = stderr
         self._color = color
@@ -82,7 +76,7 @@ class Console:
         """Print a line of the job's log on stdout. On a terminal the log takes over from progress."""
         with self._lock:
             self._hide()
-            _write(self._stdout, text_of(line, prefixed=self.prefixed))
+            _write(self._stdout, text_of(line))
 
     def done(self) -> None:
         """Take away what only showed that something was going on."""

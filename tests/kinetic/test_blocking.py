@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kinetic.backends import LogLine
+from kinetic.blocking import call
+from kinetic.console import Console
+from kinetic.job_status import JobStatus
+
+JOB_ID = "cpu-f-20260101-000000-abcdef0"
+
+
+class Handle:
+    """A job that prints, then ends as it is told to."""
+
+    job_id = JOB_ID
+
+    def __init__(self, end: Callable[[], Any]) -> None:
+        self._end = end
+        self.cancelled = False
+
+    def _collect(self, *, on_line: Any, on_status_change: Any) -> Any:
+        on_status_change(JobStatus.PENDING)
+        on_status_change(JobStatus.RUNNING)
+        on_line(LogLine("working"))
+        return self._end()
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def blocking(handle: Handle, ask: Callable[[str], str] | None = None) -> tuple[Any, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    console = Console(out, err, interactive=False)
+    try:
+        value = call(None, len, (), {}, submit=lambda *a, **k: handle, console=console, ask=ask)
+    except KeyboardInterrupt:
+        value = KeyboardInterrupt
+    return value, out.getvalue(), err.getvalue()
+
+
+def test_a_blocking_call_shows_status_and_log_and_returns_the_value() -> None:
+    value, out, err = blocking(Handle(lambda: 42))
+
+    assert value == 42
+    assert out == "working\n"
+    assert err == "kinetic: waiting to start\nkinetic: running\n"
+
+
+def test_the_users_exception_passes_through() -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("theirs")
+
+    with pytest.raises(ZeroDivisionError, match="theirs"):
+        blocking(Handle(fail))
+
+
+def test_ctrl_c_without_a_terminal_says_how_to_come_back_and_asks_nothing() -> None:
+    handle = Handle(interrupt)
+
+    value, _, err = blocking(handle)
+
+    assert value is KeyboardInterrupt
+    assert f'kinetic.attach("{JOB_ID}")' in err
+    assert f"kinetic jobs logs --follow {JOB_ID}" in err
+    assert f"kinetic jobs cancel {JOB_ID}" in err
+    assert not handle.cancelled
+
+
+@pytest.mark.parametrize(("answer", "cancelled"), [("y", True), ("", False), ("n", False)])
+def test_ctrl_c_on_a_terminal_asks_whether_to_cancel(answer: str, cancelled: bool) -> None:
+    handle = Handle(interrupt)
+
+    value, _, err = blocking(handle, ask=lambda question: answer)
+
+    assert value is KeyboardInterrupt
+    assert handle.cancelled is cancelled
+    assert ("Cancelled" in err) is cancelled
+
+
+@pytest.mark.parametrize("second", [KeyboardInterrupt, EOFError])
+def test_a_second_ctrl_c_is_no_answer(second: type[BaseException]) -> None:
+    handle = Handle(interrupt)
+
+    def ask(question: str) -> str:
+        raise second
+
+    value, _, err = blocking(handle, ask=ask)
+
+    assert value is KeyboardInterrupt
+    assert not handle.cancelled
+    assert "Kept" in err

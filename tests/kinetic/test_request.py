@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kinetic import Data
+from kinetic.errors import ConfigurationError, InvalidRequestError
+from kinetic.options import RunOptions
+from kinetic.request import JobRequest, resolve_request, settings_arguments
+from kinetic.settings import resolve
+
+
+def train() -> None: ...
+
+
+def request(
+    tmp_path: Path, *, environ: dict[str, str] | None = None, captured: dict[str, str] | None = None,
+    **options: object,
+) -> JobRequest:  # fmt: skip
+    given = RunOptions(**{"accelerator": "cpu", **options})
+    settings = resolve(settings_arguments(given), environ=environ or {}, user_home=tmp_path)
+    return resolve_request(given, train, settings, environ=captured or {}, cwd=Path("/work/dir"))
+
+
+def test_a_local_job_needs_no_project(tmp_path: Path) -> None:
+    resolved = request(tmp_path, backend="local")
+
+    assert resolved.local
+    assert resolved.function_name == "train"
+    assert resolved.target.project is None
+
+
+def test_the_backend_may_come_from_the_environment(tmp_path: Path) -> None:
+    assert request(tmp_path, environ={"KINETIC_BACKEND": "local-gke"}).backend == "local-gke"
+
+
+@pytest.mark.parametrize(
+    ("backend", "accelerator", "semantics"),
+    [
+        ("local", "cpu", "gke"),
+        ("local", "tpu-v5litepod-4", "gke"),
+        ("local", "tpu-v5litepod-16", "pathways"),
+        ("local-gke", "tpu-v5litepod-16", "gke"),
+        ("local-pathways", "tpu-v5litepod-4", "pathways"),
+    ],
+)
+def test_local_emulates_what_would_be_chosen_unless_it_is_said(
+    tmp_path: Path, backend: str, accelerator: str, semantics: str
+) -> None:
+    resolved = request(tmp_path, backend=backend, accelerator=accelerator)
+
+    assert resolved.semantics == semantics
+
+
+def test_spot_may_stand_in_the_accelerator_and_is_harmless_locally(tmp_path: Path) -> None:
+    assert request(tmp_path, backend="local", accelerator="gpu-l4:spot").spot
+    assert request(tmp_path, backend="local", spot=True).spot
+
+
+def test_captured_values_are_in_the_request_and_never_in_its_text(tmp_path: Path) -> None:
+    resolved = request(
+        tmp_path, backend="local", capture_env_vars=["TOKEN", "GONE"], captured={"TOKEN": "s3cret"}
+    )
+
+    assert dict(resolved.environment) == {"TOKEN": "s3cret"}
+    assert "s3cret" not in repr(resolved)
+    assert any("GONE" in note for note in resolved.notes)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, None),
+        ("gs://bucket/out", "gs://bucket/out"),
+        ("/abs/out", "/abs/out"),
+        ("out", "/work/dir/out"),
+    ],
+)
+def test_a_relative_output_dir_is_below_where_the_user_stands(
+    tmp_path: Path, given: str | None, expected: str | None
+) -> None:
+    assert request(tmp_path, backend="local", output_dir=given).output_dir == expected
+
+
+def test_a_cluster_without_a_project_is_refused_before_the_version_is(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="needs a project"):
+        request(tmp_path)
+    with pytest.raises(InvalidRequestError, match="not in this version"):
+        request(tmp_path, project="p")
+    with pytest.raises(InvalidRequestError, match="not in this version"):
+        request(tmp_path, environ={"GOOGLE_CLOUD_PROJECT": "p"}, backend="gke")
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "said"),
+    [
+        ({"backend": "locl"}, {}, "'local'"),
+        ({"backend": "slurm"}, {}, "There are:"),
+        ({}, {"KINETIC_BACKEND": "pathway"}, "KINETIC_BACKEND"),
+        ({"backend": "local-pathways"}, {}, "TPU"),
+        ({"backend": "pathways", "accelerator": "gpu-l4", "project": "p"}, {}, "TPU"),
+        ({"backend": "local", "container_image": "prebuilt"}, {}, "'bundled'"),
+        ({"backend": "local", "container_image": "me/image:1"}, {}, "me/image:1"),
+        ({"backend": "local"}, {"KINETIC_STORE": "gs://bucket"}, "KINETIC_STORE"),
+        ({"backend": "local", "volumes": {"/d": Data("gs://bucket/x/")}}, {}, "buckets"),
+        ({"backend": "local", "volumes": {"/d": Data("hf://imdb")}}, {}, "Hugging Face"),
+        ({"backend": "local", "volumes": {"/d": Data(".", fuse=True)}}, {}, "fuse"),
+        ({"backend": "local", "accelerator": "tpu-v5p-8192"}, {}, ""),
+    ],
+)
+def test_what_contradicts_the_backend_is_refused_with_advice(
+    tmp_path: Path, options, environ, said: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        request(tmp_path, environ=environ, **options)
+
+    assert said in str(caught.value)
+    assert caught.value.hint
