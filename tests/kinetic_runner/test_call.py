@@ -2,6 +2,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -135,3 +136,13 @@ def test_after_the_call_a_signal_interrupts_nothing(stopping: Stopping) -> None:
     stop()
 
     assert stopping.asked
+
+
+def test_a_swallowed_stop_is_raised_again_until_the_call_is_over(stopping: Stopping) -> None:
+    with suppress(Terminated):
+        stop()
+
+    with pytest.raises(Terminated):
+        stopping.check()
+    stopping.only_note()
+    stopping.check()

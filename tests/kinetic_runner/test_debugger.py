@@ -48,9 +48,11 @@ needs_debugpy = pytest.mark.skipif(
 @needs_debugpy
 def test_it_listens_on_loopback_only_and_sigterm_ends_the_wait() -> None:
     code = (
-        f"{START}from kinetic_runner.call import Stopping\nStopping.install()\n"
+        f"{START}from kinetic_runner.call import Stopping\nstopping = Stopping.install()\n"
         "debugger.listen(0)\n"
-        "try: debugger.wait_for_client()\nfinally: print('tidied', flush=True)"
+        "try: debugger.wait_for_client(lambda: stopping.asked)\n"
+        "finally: print('tidied', flush=True)\n"
+        "stopping.check()"
     )
     job = subprocess.Popen(
         [sys.executable, "-u", "-c", code],
@@ -85,7 +87,12 @@ def test_it_listens_on_loopback_only_and_sigterm_ends_the_wait() -> None:
 @needs_debugpy
 def test_the_function_starts_when_a_client_is_ready() -> None:
     job = subprocess.Popen(
-        [sys.executable, "-u", "-c", f"{START}debugger.listen(0)\ndebugger.wait_for_client()"],
+        [
+            sys.executable,
+            "-u",
+            "-c",
+            f"{START}debugger.listen(0)\ndebugger.wait_for_client(lambda: False)",
+        ],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -120,3 +127,21 @@ def read_until(client: socket.socket, word: bytes) -> None:
         piece = client.recv(4096)
         assert piece, seen
         seen += piece
+
+
+@needs_debugpy
+def test_a_swallowed_signal_still_ends_the_wait() -> None:
+    code = (
+        f"{START}debugger.listen(0)\n"
+        "print('waits' if debugger.wait_for_client(lambda: True) else 'told to stop', flush=True)\n"
+        "import os; os._exit(0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-u", "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert done.stdout.splitlines()[-1] == "told to stop"

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import importlib.util
 import json
 import os
 import pickle
@@ -26,6 +27,7 @@ from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
 from kinetic_payload.transfer import ensure_context, ensure_data
 from kinetic_runner import mounts
+from kinetic_runner.debugger import port_in
 from kinetic_runner.task import Task
 
 JOB = "cpu-train-20260101-000000-abcdef0"
@@ -78,6 +80,8 @@ class Job:
     header: dict[str, Any] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
     task: dict[str, Any] = field(default_factory=dict)
+    before: str = ""
+    """Code for the runner's process to begin with."""
 
     def __post_init__(self) -> None:
         self.store: Store = open_store(parse_location(str(self.folder / "store")))
@@ -124,7 +128,14 @@ class Job:
 
     def start(self, task: Task | None = None) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-u", "-c", DRIVER, (task or self.submit()).encode(), str(self.told)],
+            [
+                sys.executable,
+                "-u",
+                "-c",
+                self.before + DRIVER,
+                (task or self.submit()).encode(),
+                str(self.told),
+            ],
             env={**os.environ, **self.env},  # noqa: TID251 - a child of the tests' own environment
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -203,10 +214,12 @@ def test_a_process_pool_works_in_a_job(job: Job) -> None:
 def test_the_users_exception_is_told_as_text_and_object(job: Job) -> None:
     job.code = "def train():\n    raise ValueError('bad learning rate')\n"
 
-    outcome = job.run().outcome
+    run = job.run()
+    outcome = run.outcome
 
     assert (outcome["reason"], outcome["phase"], outcome["exit_code"]) == ("exception", "call", 1)
     assert outcome["message"] == "ValueError: bad learning rate"
+    assert run.output == outcome["error"]["traceback"]
     lines = outcome["error"]["traceback"].splitlines()
     assert lines[1].endswith('project/train.py", line 2, in train')
     raised = pickle.loads(base64.b64decode(outcome["error"]["pickled"]["inline"]))
@@ -392,7 +405,7 @@ def test_sigterm_lets_the_function_tidy_up_and_is_reported(job: Job) -> None:
 
     run = job.finish(process)
 
-    assert run.output == "saved\n"
+    assert run.output.startswith("saved\nTraceback")
     assert (run.outcome["reason"], run.outcome["exit_code"]) == ("terminated", 143)
     assert "line 4, in train" in run.outcome["error"]["traceback"]
 
@@ -408,3 +421,43 @@ def test_a_forked_process_that_returns_does_not_report_twice(job: Job) -> None:
     lines = [json.loads(line) for line in job.told.read_text().splitlines()]
     name = lines[-1]["value"]["name"]
     assert pickle.loads(job.store.read(name)) == b"p" * 1_000_000
+
+
+def test_a_missing_debugger_fails_the_environment_with_advice(job: Job) -> None:
+    job.task, job.before = {"debug_port": 0}, "import sys; sys.modules['debugpy'] = None\n"
+
+    outcome = job.run().outcome
+
+    assert (outcome["phase"], outcome["exit_code"]) == ("environment", 2)
+    assert "debugpy is not installed" in outcome["message"]
+    assert "requirements" in outcome["message"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("debugpy") is None, reason="debugpy is an extra")
+def test_waiting_for_a_debugger_ends_when_told_to_stop(job: Job) -> None:
+    job.task = {"debug_port": 0}
+    process = job.start()
+    assert process.stdout is not None
+    # debugpy itself may warn before it listens.
+    assert any(port_in(line) for line in iter(process.stdout.readline, ""))
+    process.send_signal(signal.SIGTERM)
+
+    run = job.finish(process)
+
+    assert (run.outcome["reason"], run.outcome["exit_code"]) == ("terminated", 143)
+    assert "call" not in run.phases
+
+
+@pytest.mark.parametrize(("hosts", "joined"), [(2, [["127.0.0.1:9", 2, 0]]), (1, [])])
+def test_importing_jax_joins_the_hosts_of_a_slice(job: Job, hosts: int, joined: Any) -> None:
+    (job.project / "jax").mkdir()
+    (job.project / "jax" / "__init__.py").write_text("from jax import distributed\n")
+    (job.project / "jax" / "distributed.py").write_text(
+        "calls = []\ndef is_initialized(): return bool(calls)\n"
+        "def initialize(coordinator_address, num_processes, process_id, **more):\n"
+        "    calls.append([coordinator_address, num_processes, process_id])\n"
+    )
+    job.task, job.env = {"hosts": hosts}, {"KINETIC_COORDINATOR_ADDRESS": "127.0.0.1:9"}
+    job.code = "import jax\ndef train(): return jax.distributed.calls\n"
+
+    assert job.run().value == joined

@@ -85,6 +85,14 @@ class Stopping:
         if first and self._raises:
             raise Terminated
 
+    def check(self) -> None:
+        """Raise `Terminated` if that was due and somebody swallowed it.
+
+        Imports and debuggers run code that does.
+        """
+        if self.asked and self._raises:
+            raise Terminated
+
     def only_note(self) -> None:
         """From now on a signal is remembered and interrupts nothing: what ended gets reported.
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from kinetic_payload.errors import KineticError
 
 HOST: Final = "127.0.0.1"
 """Never another one: whoever reaches a debug server runs code as its user."""
+
+_LOOK_EVERY: Final = 0.2
+"""Seconds."""
 
 _LISTENING: Final = "[kinetic] debugpy is listening on "
 _ATTACHED: Final = "[kinetic] A debugger is attached; the function starts."
@@ -56,15 +61,35 @@ def listen(port: int) -> int:
     return int(bound)
 
 
-def wait_for_client() -> None:
-    """Return when a debugger is attached and has set its breakpoints.
+def wait_for_client(told_to_stop: Callable[[], bool]) -> bool:
+    """Return True when a debugger is attached and has set its breakpoints, False if told to stop.
 
-    An exception from a signal handler (SIGTERM) breaks the wait off.
+    An exception from a signal handler is not enough to end the wait: if the signal comes while the
+    debugger's own code runs, it swallows the exception.
     """
+    import threading
+
     import debugpy
 
-    debugpy.wait_for_client()
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_LOOK_EVERY):
+            if told_to_stop():
+                with suppress(RuntimeError):  # It does not wait yet: once more.
+                    debugpy.wait_for_client.cancel()
+
+    watcher = threading.Thread(target=watch, name="kinetic-debugger", daemon=True)
+    watcher.pydev_do_not_trace = True  # type: ignore[attr-defined]
+    watcher.start()
+    try:
+        debugpy.wait_for_client()
+    finally:
+        over.set()
+    if told_to_stop():
+        return False
     _say(_ATTACHED)
+    return True
 
 
 def _say(line: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,6 +119,8 @@ def _bring_one(one: Transfer, store: Store, download: Download) -> None:
 
 def _fill(behind: Path, path: Path, *, is_dir: bool) -> None:
     """Move what lies at *path* into what is mounted already: a mount shows an inode, not a name."""
+    import shutil
+
     if not is_dir:
         shutil.copyfile(path, behind)
         shutil.copymode(path, behind)

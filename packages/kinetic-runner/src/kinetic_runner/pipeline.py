@@ -8,25 +8,27 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
-from kinetic_payload import layout, references
+import cloudpickle
+
+from kinetic_payload import calls, layout, mainmodule, references, transfer
+from kinetic_payload.archive import extract_archive
+from kinetic_payload.calls import CallHeader, LoadedCall
 from kinetic_payload.errors import IntegrityError
 from kinetic_payload.layout import Env, JobObjects
 from kinetic_payload.records import ErrorInfo, HostOutcome, Phase, Pickled, Reason
 from kinetic_payload.store import Store, parse_location
+from kinetic_payload.stores import open_store
 from kinetic_runner import inputs, report
 from kinetic_runner.call import Exited, Raised, Returned, Stopped, Stopping, invoke
 from kinetic_runner.skew import Fingerprint, Skew, leading, skews_of
 from kinetic_runner.task import Task
 from kinetic_runner.tracebacks import message_of, type_name
 from kinetic_runner.workspace import Workspace, disk_words, import_path
-
-if TYPE_CHECKING:
-    from kinetic_payload.calls import CallHeader, LoadedCall
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -104,6 +106,7 @@ class _Host:
     @contextmanager
     def during(self, phase: Phase) -> Iterator[None]:
         """Announce *phase* and keep how long it takes, also if it fails."""
+        self.stopping.check()
         self.phase = phase
         self.tell({"phase": phase})
         began = self.tools.clock()
@@ -137,7 +140,7 @@ class _Host:
             if task.debug_port is not None:
                 from kinetic_runner import debugger
 
-                debugger.wait_for_client()
+                debugger.wait_for_client(lambda: self.stopping.asked)
         with self.during("call"):
             ending = invoke(call.function, call.args, call.kwargs, self.stopping)
         return self.ended(ending, store)
@@ -242,6 +245,8 @@ class _Host:
         value_repr: str | None = None,
     ) -> HostOutcome:
         task = self.task
+        if error is not None:
+            _log(error.traceback if self.phase == "call" else f"[kinetic] {message}\n")
         return HostOutcome(
             job_id=task.job_id,
             attempt=task.attempt,
@@ -288,17 +293,18 @@ def _prepare_environment(task: Task, environment: Mapping[str, str]) -> None:
         debugger.listen(task.debug_port)
 
 
-def _here() -> Fingerprint:
-    import cloudpickle
+def _log(text: str) -> None:
+    """Write what went wrong where people look for it first: at the end of the job's log."""
+    with suppress(Exception):  # User code may have put anything there, or closed it.
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
-    return Fingerprint(".".join(map(str, sys.version_info[:3])), cloudpickle.__version__)
+
+def _here() -> Fingerprint:
+    return Fingerprint(calls.python_version(), cloudpickle.__version__)
 
 
 def _tools() -> Tools:
-    from kinetic_payload import calls, mainmodule, transfer
-    from kinetic_payload.archive import extract_archive
-    from kinetic_payload.stores import open_store
-
     return Tools(
         open_store=lambda location: open_store(parse_location(location)),
         fetch_context=transfer.fetch_context,
