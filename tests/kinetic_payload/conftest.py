@@ -27,6 +27,9 @@ class Data:
     def __init__(self, path):
         self.path = path
 
+    def __deepcopy__(self, memo):
+        return self
+
     def __reduce_ex__(self, protocol):
         collect = references.collecting.get()
         if collect is not None:

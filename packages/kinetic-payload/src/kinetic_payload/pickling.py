@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import io
+import pickle
 import sys
 import typing
+import weakref
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, BinaryIO, Final
@@ -35,7 +38,7 @@ _OF_THE_MODULE: Final = frozenset(
 """Globals that a module on the worker has of its own; the client's would be wrong there."""
 _NAMED_TYPES: Final = (typing.ParamSpec, typing.TypeVar, typing.TypeVarTuple, typing.NewType)
 _CACHED: Final = type(functools.lru_cache(lambda: None))
-_UNKNOWN: Final = object()
+_WEAK: Final = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
 
 class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
@@ -66,10 +69,11 @@ class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
     def reducer_override(self, obj: Any) -> Any:
         """Decide how *obj* travels. Pickle does not ask for atoms and plain containers."""
         kind = type(obj)
-        handler = self._handlers.get(kind, _UNKNOWN)
-        if handler is _UNKNOWN:
+        try:
+            handler = self._handlers[kind]
+        except KeyError:
             handler = self._handlers[kind] = self._handler_of(kind)
-        return NotImplemented if handler is None else handler(obj)  # type: ignore[operator]
+        return NotImplemented if handler is None else handler(obj)
 
     def _handler_of(self, kind: type) -> Handler | None:
         if issubclass(kind, self._data_type):
@@ -86,6 +90,10 @@ class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             return self._reduce_code
         if kind in _NAMED_TYPES:
             return self._reduce_named_type
+        if kind in _WEAK:
+            return _reduce_weak
+        if kind is io.TextIOWrapper:
+            return _reduce_text_file
         # Only something that can be called can be a decorated function.
         return self._reduce_wrapper if hasattr(kind, "__call__") else None  # noqa: B004
 
@@ -275,6 +283,18 @@ class Sink:
         size = data.nbytes if isinstance(data, memoryview) else len(data)
         self.size += size
         return size
+
+
+def _reduce_weak(mapping: Any) -> Any:
+    # Caches of the standard library are such, that of functools.singledispatch for one.
+    return type(mapping), (dict(mapping),)
+
+
+def _reduce_text_file(file: io.TextIOWrapper) -> Any:
+    if file is sys.stdout or file is sys.stderr:
+        return NotImplemented
+    # cloudpickle would read all of it into the payload, unasked.
+    raise pickle.PicklingError(f"cannot pickle the open file {file.name!r}")
 
 
 def _uncollected(_: object) -> str:

@@ -1,0 +1,222 @@
+"""`Data` wherever pickle meets it, found by pickle's own hooks and loaded in another process."""
+
+import pytest
+
+
+def test_data_is_found_wherever_pickle_reaches_it(project):
+    project.write(
+        "types_of.py",
+        """
+        import collections, dataclasses, functools
+        @dataclasses.dataclass
+        class Config:
+            data: object
+        class Slotted:
+            __slots__ = ("data",)
+        class Keeping:
+            def __init__(self, data):
+                self.data = data
+            def method(self):
+                return self.data
+            def __reduce__(self):
+                return Keeping, (self.data,)
+        class Nesting:
+            def __init__(self, data):
+                self.data = data
+            def __reduce__(self):
+                import pickle
+                return rebuilt, (pickle.dumps({"x": [self.data]}),)
+        class Stateful:
+            def __init__(self, data):
+                self.data = data
+            def __getstate__(self):
+                import copy
+                return copy.deepcopy(self.__dict__)
+        def rebuilt(blob):
+            import pickle
+            return Nesting(pickle.loads(blob)["x"][0])
+        def use(data=None):
+            return data
+        """,
+    )
+    project.write(
+        "run.py",
+        """
+        import collections, functools
+        import numpy
+        from shipping import Data, dump, ship
+        import types_of as t
+
+        class Sub(Data):
+            pass
+
+        GLOBAL = Data("global")
+
+        def everything():
+            made = [Data(f"{index}") for index in range(16)]
+            closed, default, bound = Data("closure"), Data("default"), Data("bound")
+            def closure(x=default):
+                return closed, x, GLOBAL
+            slotted = t.Slotted()
+            slotted.data = made[0]
+            array = numpy.empty(1, dtype=object)
+            array[0] = made[1]
+            def attributed():
+                return attributed.data
+            attributed.data = made[14]
+            return closure, attributed, {
+                "nested": [{"a": (made[2],)}], "key": {made[3]: 1}, "set": {made[4]},
+                "dataclass": t.Config(made[5]), "slots": slotted, "attribute": t.Keeping(made[6]),
+                "partial": functools.partial(t.use, made[7]), "keyword":
+                functools.partial(t.use, data=made[8]), "deque": collections.deque([made[9]]),
+                "bound": t.Keeping(bound).method, "array": array, "error": ValueError(made[10]),
+                "dumps": t.Nesting(made[11]), "state": t.Stateful(made[12]), "sub": Sub("sub"),
+                "frozen": frozenset([made[13]]), "default": collections.defaultdict(list, a=[made[15]]),
+            }
+
+        def main(closure, attributed, x):
+            found = [
+                x["nested"][0]["a"][0], *x["key"], *x["set"], x["dataclass"].data, x["slots"].data,
+                x["attribute"].data, x["partial"](), x["keyword"](), x["deque"][0], x["bound"](),
+                x["array"][0], x["error"].args[0], x["dumps"].data, x["state"].data, x["sub"],
+                *x["frozen"], *closure(), attributed(), x["default"]["a"][0],
+            ]
+            assert all(isinstance(path, str) for path in found), found
+            return sorted(found)
+
+        call = everything()
+        dumped = dump(main, *call)
+        paths = ship(main, *call)
+        keys = sorted("/data/" + found.key for found in dumped.data)
+        print(paths == keys, len(set(paths)), sorted(f.value.path for f in dumped.data)[-6:])
+        """,
+    )
+
+    assert project.run("run.py") == (
+        "True 21 ['9', 'bound', 'closure', 'default', 'global', 'sub']"
+    )
+
+
+def test_shared_data_stays_shared_and_volumes_have_their_mounts(project):
+    project.write(
+        "run.py",
+        """
+        from shipping import Data, dump, ship
+        one, other = Data("one"), Data("other")
+        def main(a, b, c):
+            return a is b["x"], a == c, one, a
+        dumped = dump(main, one, {"x": one}, other, volumes={"/data": one})
+        print([(found.key, found.value.path, found.mount) for found in dumped.data])
+        print(*ship(main, one, {"x": one}, other))
+        """,
+    )
+
+    assert project.run("run.py") == (
+        "[('d0', 'one', '/data'), ('d1', 'one', None), ('d2', 'other', None)]\n"
+        "True False /data/d0 /data/d0"
+    )
+
+
+def test_module_level_data_can_be_passed_and_is_not_found_by_itself(project):
+    project.write(
+        "train.py",
+        """
+        from shipping import Data
+        DIGITS = Data("digits")
+        def main(path=None):
+            return path, type(DIGITS).__name__
+        """,
+    )
+    project.write(
+        "run.py",
+        """
+        import train
+        from shipping import dump, ship
+        print(ship(train.main, train.DIGITS), len(dump(train.main).data))
+        """,
+    )
+
+    assert project.run("run.py") == "('/data/d0', 'Data') 0"
+
+
+def test_jitted_functions_of_a_script_and_of_a_module_travel(project):
+    pytest.importorskip("jax")
+    module = """
+        import functools, jax
+        @jax.jit
+        def step(x):
+            return x + 1
+        @functools.partial(jax.jit, static_argnames="n")
+        def power(x, n):
+            return x ** n
+        def main(x):
+            return float(power(step(x), n=2))
+    """
+    project.write("train.py", module)
+    project.write(
+        "run.py",
+        module
+        + """
+        if __name__ == "__main__":
+            from shipping import dump, ship
+            import train
+            import numpy
+            print(ship(main, 2.0), ship(train.main, 2.0), ship(train.step, jax.numpy.ones(())))
+            print(dump(train.step).size < 120)
+    """,
+    )
+
+    assert project.run("run.py") == "9.0 9.0 2.0\nTrue"
+
+
+def test_pythons_own_odd_types_travel_from_a_script(project):
+    project.write(
+        "run.py",
+        """
+        import abc, contextlib, dataclasses, enum, functools, logging, typing
+        from shipping import ship
+        log = logging.getLogger("mine")
+        class Base(abc.ABC):
+            @abc.abstractmethod
+            def f(self): ...
+            @property
+            def p(self):
+                return super().__repr__()[:1]
+            @staticmethod
+            def s(): return "s"
+            @classmethod
+            def c(cls): return cls.__name__
+        class Child(Base):
+            def f(self): return super().p, self.s(), self.c(), __class__ is Child
+        class Flags(enum.Flag):
+            A = enum.auto()
+            B = enum.auto()
+        @contextlib.contextmanager
+        def context(x):
+            yield x
+        @functools.singledispatch
+        def single(x): return "any"
+        @single.register
+        def _(x: int): return "int"
+        class Box(typing.Generic[typing.TypeVar("T")]):
+            def __init__(self, x): self.x = x
+        class Typed(typing.TypedDict):
+            x: int
+        def main(child, flags):
+            log.warning("from the job")
+            with context(1) as x:
+                pass
+            return child.f(), flags, x, Box[int](3).x, Typed(x=1), single(1), single("")
+        def even(n): return n == 0 or odd(n - 1)
+        def odd(n): return n != 0 and even(n - 1)
+        if __name__ == "__main__":
+            value = ship(main, Child(), Flags.A | Flags.B)
+            print(value, value[1] is Flags.A | Flags.B)
+            print(ship(even, 10), ship(Child.c), ship(Child().f))
+        """,
+    )
+
+    assert project.run("run.py").splitlines()[1:] == [
+        "(('<', 's', 'Child', True), <Flags.A|B: 3>, 1, 3, {'x': 1}, 'int', 'any') True",
+        "True Child ('<', 's', 'Child', True)",
+    ]

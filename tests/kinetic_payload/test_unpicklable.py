@@ -1,0 +1,181 @@
+import ctypes
+import dataclasses
+import functools
+import os
+import socket
+import tempfile
+import threading
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic_payload.calls import DumpedCall, dump_call
+from kinetic_payload.errors import PayloadError
+
+LOCK = threading.Lock()
+
+
+@dataclasses.dataclass
+class Holder:
+    x: Any = None
+
+
+class Slotted:
+    __slots__ = ("h",)
+
+    def __init__(self, h: Any) -> None:
+        self.h = h
+
+
+class Refusing:
+    def __reduce__(self) -> Any:
+        raise KeyError("no thank you")
+
+
+def train(cfg: Any = None, *rest: Any, model: Any = None) -> None:
+    pass
+
+
+def uses_lock() -> Any:
+    return LOCK
+
+
+def dump(tmp_path: Path, function: Any, *args: Any, **kwargs: Any) -> DumpedCall:
+    plan: Any = types.SimpleNamespace(root=tmp_path, paths=("",), cwd="", main=None, kind="script")
+    return dump_call(function, args, kwargs, plan=plan, ships=lambda path: False)
+
+
+def refusal(tmp_path: Path, function: Any, *args: Any, **kwargs: Any) -> PayloadError:
+    with pytest.raises(PayloadError) as raised:
+        dump(tmp_path, function, *args, **kwargs)
+    assert raised.value.hint
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (LOCK, "cfg is a _thread.lock"),
+        ({"deep": [LOCK]}, "cfg['deep'][0] is a _thread.lock"),
+        ([1, {2: (3, LOCK)}], "cfg[1][2][1] is"),
+        ({1, LOCK}, "cfg (member of the set) is"),
+        ({LOCK: 1}, "(key <unlocked _thread.lock"),
+        (Holder({"k": [1, Slotted(LOCK)]}), "cfg.x['k'][1].h is"),
+        (functools.partial(train, 1, model=LOCK), "cfg.keywords['model'] is"),
+        (functools.partial(train, 1, LOCK), "cfg.args[1] is"),
+        (ValueError("x", LOCK), "cfg.args[1] is"),
+        (types.SimpleNamespace(a=1, b=LOCK), "cfg.b is"),
+        (Refusing(), "Refusing (KeyError: 'no thank you')"),
+        ((x for x in "abc"), "cfg is a generator"),
+        (uses_lock, "cfg (global 'LOCK') is a _thread.lock"),
+        (Holder(uses_lock), "cfg.x (global 'LOCK') is"),
+        (lambda x=LOCK: x, "cfg (default of 'x') is"),
+        (lambda *, x=LOCK: x, "cfg (default of 'x') is"),
+    ],
+)
+def test_the_piece_that_will_not_pickle_is_named(tmp_path, value, named):
+    said = str(refusal(tmp_path, train, value))
+
+    assert "Cannot pickle argument 'cfg' of train" in said
+    assert named in said
+
+
+def test_closure_variables_and_bound_objects_are_named(tmp_path):
+    s = LOCK
+
+    class Model:
+        def __init__(self) -> None:
+            self.lock = LOCK
+
+        def fit(self) -> None:
+            pass
+
+    def f() -> Any:
+        return s
+
+    assert "f (closure variable 's') is a _thread.lock" in str(refusal(tmp_path, f))
+    said = str(refusal(tmp_path, Model().fit))
+    assert "the function" in said
+    assert ".__self__.lock is a _thread.lock" in said
+
+
+def test_arguments_are_named_as_the_function_names_them(tmp_path):
+    assert "argument 'rest[1]'" in str(refusal(tmp_path, train, 1, 2, LOCK))
+    assert "argument 'model'" in str(refusal(tmp_path, train, model=LOCK))
+
+
+@pytest.mark.parametrize(
+    ("make", "advice"),
+    [
+        (threading.Lock, "Make it inside the function: locks"),
+        (threading.local, "Make it inside the function: locks"),
+        (lambda: Path(os.devnull).open("wb"), "Pass the file's path as kinetic.Data"),  # noqa: SIM115
+        (lambda: Path(__file__).open(), "Pass the file's path as kinetic.Data"),  # noqa: SIM115
+        (lambda: (x for x in ()), "Pass a list of its items"),
+        (
+            lambda: ctypes.pointer(ctypes.c_int(1)),
+            "Make it inside the function, pass what it is made from",
+        ),
+        (lambda: socket.socket(), "a connection belongs to one process"),
+    ],
+)
+def test_the_advice_fits_the_piece(tmp_path, make, advice):
+    value = make()
+    try:
+        assert advice in str(refusal(tmp_path, train, [value]).hint)
+    finally:
+        close = getattr(value, "close", None)
+        if close:
+            close()
+
+
+def test_devices_of_jax_are_to_be_made_inside_the_function(tmp_path):
+    jax = pytest.importorskip("jax")
+
+    said = str(refusal(tmp_path, train, {"mesh": [jax.devices()[0]]}))
+
+    assert "cfg['mesh'][0]" in said
+    assert "devices and what is bound to them" in said
+
+
+def test_what_is_nested_too_deeply_is_said_to_be(tmp_path):
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    assert "nested too deeply" in str(refusal(tmp_path, train, 1, deep).hint)
+
+
+def test_a_piece_among_very_many_is_found(tmp_path):
+    many: list[Any] = [{"index": index} for index in range(100_000)]
+    many[77_777]["index"] = LOCK
+
+    assert "cfg[77777]['index'] is" in str(refusal(tmp_path, train, many))
+
+
+def test_a_large_call_names_its_largest_arguments(tmp_path):
+    dumped = dump(tmp_path, train, bytes(3_000_000), 1, model=bytes(2_000_000))
+
+    said = dumped.oversize_warning(1)
+
+    assert dumped.oversize_warning(50) is None
+    assert said is not None
+    assert said.startswith(
+        "The call of train pickles to 5.0 MB; the largest parts: argument 'cfg' (3.0 MB), "
+        "argument 'model' (2.0 MB)."
+    )
+
+
+def test_nothing_is_left_on_disk(tmp_path, monkeypatch):
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+    dumped = dump(tmp_path, train, bytes(70 * 1024 * 1024))
+    assert dumped.size > 70 * 1024 * 1024
+    assert list(folder.iterdir()) == []
+
+    refusal(tmp_path, train, [bytes(70 * 1024 * 1024), LOCK])
+    assert list(folder.iterdir()) == []
