@@ -60,7 +60,9 @@ class Life:
         """Wait for the function, and return the pid of the runner."""
         lines = self.backend.log_lines(self.record, follow=True)
         assert any(line.text == "up" for line in lines)
-        state = json.loads((self.folder / "state.json").read_text())
+        path = self.folder / "state.json"
+        eventually(path.exists)  # Written once the runners are on their way.
+        state = json.loads(path.read_text())
         pid: int = state["attempts"][-1]["pids"][0]
         return pid
 

@@ -1,8 +1,12 @@
+import os
 import subprocess
 import sys
+from typing import TypeVar
 
-from kinetic.local.memory import _Watch, limit_memory, readable_size
+from kinetic.local.memory import MemoryLimit, _Watch, limit_memory, readable_size
 from kinetic.testing import eventually
+
+L = TypeVar("L", bound=MemoryLimit)
 
 PARENT = """
 import subprocess, sys
@@ -11,16 +15,27 @@ sys.exit(abs(subprocess.run([sys.executable, "-c", body]).returncode))
 """
 
 
+def started(limit: L, code: str) -> "tuple[subprocess.Popen[bytes], L]":
+    runner = None
+
+    def spawn() -> int:
+        nonlocal runner
+        runner = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+        return runner.pid
+
+    limit.start(spawn)
+    assert runner is not None
+    return runner, limit
+
+
 def test_a_watched_runner_outlives_the_child_that_is_too_large() -> None:
-    runner = subprocess.Popen([sys.executable, "-c", PARENT])
-    watch = _Watch(runner.pid, 100 << 20)
+    runner, watch = started(_Watch(100 << 20), PARENT)
     assert eventually(watch.exceeded)
     assert runner.wait(20) == 9
 
 
 def test_a_runner_within_its_limit_is_left_alone() -> None:
-    runner = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    limit = limit_memory(f"test-{runner.pid}", runner.pid, 1 << 30)
+    runner, limit = started(limit_memory(f"test-{os.getpid()}", 1 << 30), "input()")
     assert not limit.exceeded()
     runner.communicate(b"\n", timeout=20)
     assert not limit.exceeded()

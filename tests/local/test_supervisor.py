@@ -121,7 +121,7 @@ def test_whenever_the_submitter_is_killed_the_status_is_true(tmp_path: Path, del
         store = FolderStore(home / "store")
         backend = LocalBackend(home, store)
         for n in range(100):
-            launch = a_launch(store, "pass", job_id=f"cpu-f-20260101-000000-{{n:07x}}")
+            launch = a_launch(store, "pass")
             if n == 0:
                 print("ready", flush=True)
             backend.start(launch)
@@ -154,6 +154,7 @@ def test_a_job_outlives_its_submitter_and_its_terminal(tmp_path: Path) -> None:
     import pty
 
     machine = Machine(tmp_path)
+    record = a_launch(FolderStore(tmp_path / "x"), "").record
     code = textwrap.dedent(
         f"""
         from pathlib import Path
@@ -162,8 +163,9 @@ def test_a_job_outlives_its_submitter_and_its_terminal(tmp_path: Path) -> None:
         from kinetic_payload.stores.folder import FolderStore
         home = Path({str(machine.home)!r})
         store = FolderStore(home / "store")
+        job_id = {record.job_id!r}
         body = "import time; time.sleep(0.5); print('done')"
-        LocalBackend(home, store).start(a_launch(store, body))
+        LocalBackend(home, store).start(a_launch(store, body, job_id=job_id))
         """
     )
     pid, terminal = pty.fork()
@@ -171,7 +173,6 @@ def test_a_job_outlives_its_submitter_and_its_terminal(tmp_path: Path) -> None:
         os.execv(sys.executable, [sys.executable, "-c", code])
     os.waitpid(pid, 0)
     os.close(terminal)  # The session's terminal hangs up.
-    record = a_launch(FolderStore(tmp_path / "x"), "").record
     assert machine.outcome(record).status == "succeeded"
     assert machine.texts(record) == ["done"]
 
@@ -267,7 +268,7 @@ def test_what_a_job_leaves_behind_is_killed_wherever_it_went(machine: Machine) -
 
 def test_twenty_jobs_at_once_do_not_disturb_each_other(machine: Machine) -> None:
     def run(number: int) -> tuple[str, list[str]]:
-        record = machine.start(f"print({number})", job_id=f"cpu-f-20260101-000000-{number:07x}")
+        record = machine.start(f"print({number})")
         return machine.outcome(record).status, machine.texts(record)
 
     with ThreadPoolExecutor(10) as pool:

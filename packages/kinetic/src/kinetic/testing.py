@@ -39,7 +39,7 @@ def a_launch(
     store: Store,
     code: str,
     *,
-    job_id: str = "cpu-f-20260101-000000-abcdef0",
+    job_id: str = "",
     hosts: int = 1,
     retries: int = 0,
     timeout: float | None = None,
@@ -48,6 +48,8 @@ def a_launch(
 ) -> Launch:
     """Store a job whose fake runner runs *code*, as submit would, and return how to start it."""
     payload = code.encode()
+    # Unique: processes of a job are found by its id, also those of a test that runs beside this.
+    job_id = job_id or f"cpu-f-20260101-000000-{os.urandom(5).hex()}"
     record = JobRecord(
         job_id=job_id, backend="local", project="local", cluster_name="", zone="", namespace="",
         bucket_name=str(store.location), k8s_name="", image_uri="", accelerator="cpu",
@@ -154,7 +156,7 @@ class BackendContract:
         launch = a_launch(store, "import time; print('up', flush=True); time.sleep(60)")
         backend.start(launch)
         next(iter(backend.log_lines(launch.record, follow=True)))
-        assert backend.observe(launch.record).status is JobStatus.RUNNING
+        eventually(lambda: backend.observe(launch.record).status is JobStatus.RUNNING)
         backend.stop(launch.record, timeout=30, poll_interval=0.1)
         assert backend.observe(launch.record).status is JobStatus.FAILED
         outcome = outcome_of(store, launch.record.job_id)

@@ -51,6 +51,7 @@ class Attempt:
         lifeline, self._lifeline = os.pipe()
         os.set_inheritable(lifeline, True)
         try:
+            self._limit_memory(spec)
             address = self._coordinator(spec)
             for host in range(spec.hosts):
                 self.runners.append(
@@ -61,6 +62,7 @@ class Attempt:
                         host=host,
                         lifeline=lifeline,
                         coordinator=address,
+                        limit=self._limits.get(host),
                     )
                 )
         except OSError as error:
@@ -77,13 +79,13 @@ class Attempt:
         self._port = reserve_port(Home(spec.home).ports)
         return self._port.address
 
-    def limit_memory(self, limit: int, name: str) -> None:
-        """Let each host use at most *limit* bytes; *name* is unique to this job."""
-        from kinetic.local.memory import limit_memory
+    def _limit_memory(self, spec: SupervisorSpec) -> None:
+        if spec.memory is not None:
+            from kinetic.local.memory import limit_memory
 
-        for runner in self.runners:
-            label = f"{name}-{self.number}-{runner.host}"
-            self._limits[runner.host] = limit_memory(label, runner.pid, limit)
+            for host in range(spec.hosts):
+                name = f"{spec.job_id}-{self.number}-{host}"
+                self._limits[host] = limit_memory(name, spec.memory)
 
     @property
     def running(self) -> bool:

@@ -71,8 +71,8 @@ def collect(home: Home, store: Store, now: float) -> None:
     _collect_staging(home, oldest)
     uses = list(_uses(home))
     _collect_bundles(home, {use.get("bundle") for use in uses}, oldest)
-    _collect_environments(home, {use.get("environment") for use in uses}, oldest)
     _collect_contexts(store, oldest)
+    _collect_environments(home, {use.get("environment") for use in uses}, oldest)
 
 
 def _uses(home: Home) -> Iterable[dict[str, str | None]]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 
 class MemoryLimit(Protocol):
-    """A limit in force."""
+    """A limit for one runner and all it starts."""
+
+    def start(self, spawn: Callable[[], int]) -> int:
+        """Return the pid that *spawn* returns: of a process that never ran without the limit."""
+        ...
 
     @property
     def interval(self) -> float | None:
@@ -25,16 +30,16 @@ class MemoryLimit(Protocol):
         ...
 
 
-def limit_memory(name: str, pid: int, limit: int) -> MemoryLimit:
-    """Hold the process *pid*, and all it will start, to *limit* bytes together."""
+def limit_memory(name: str, limit: int) -> MemoryLimit:
+    """Make a limit of *limit* bytes, for the process that is started under it."""
     for version, parent in _own_groups():
         group = parent / f"kinetic-{name}"
         try:
-            return _Group(group, version, pid, limit)
+            return _Group(group, version, limit)
         except OSError:
             with suppress(OSError):
                 group.rmdir()
-    return _Watch(pid, limit)
+    return _Watch(limit)
 
 
 def readable_size(size: int) -> str:
@@ -71,18 +76,32 @@ class _Group:
 
     interval = None
 
-    def __init__(self, group: Path, version: int, pid: int, limit: int) -> None:
+    def __init__(self, group: Path, version: int, limit: int) -> None:
         self._group = group
         self._events = group / ("memory.oom_control" if version == 1 else "memory.events")
         group.mkdir()
         maximum = "memory.limit_in_bytes" if version == 1 else "memory.max"
         swap = "memory.memsw.limit_in_bytes" if version == 1 else "memory.swap.max"
-        # Never made, where the kernel did not: a typo in a file's name is an error here.
         _write(group / maximum, str(limit))
         with suppress(OSError):  # Where swap is not counted, it is not limited.
             _write(group / swap, str(limit) if version == 1 else "0")
         self.exceeded()
-        _write(group / "cgroup.procs", str(pid))
+        with self._inside():  # Whether we may go in and come out again is better known before.
+            pass
+
+    def start(self, spawn: Callable[[], int]) -> int:
+        # Born in it: a runner that was moved later could have started something before.
+        with self._inside():
+            return spawn()
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        me = str(os.getpid())
+        try:
+            _write(self._group / "cgroup.procs", me)
+            yield
+        finally:
+            _write(self._group.parent / "cgroup.procs", me)
 
     def exceeded(self) -> bool:
         for line in self._events.read_text().splitlines():
@@ -109,10 +128,14 @@ class _Watch:
 
     interval = 0.2
 
-    def __init__(self, pid: int, limit: int) -> None:
-        self._pid = pid
+    def __init__(self, limit: int) -> None:
+        self._pid = 0
         self._limit = limit
         self._exceeded = False
+
+    def start(self, spawn: Callable[[], int]) -> int:
+        self._pid = spawn()
+        return self._pid
 
     def exceeded(self) -> bool:
         import psutil

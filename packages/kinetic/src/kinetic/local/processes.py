@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kinetic.local.memory import MemoryLimit
+
 _SIGKILL = 9
 _FRESH = (1, 2, 13, 15)
 """HUP, INT, PIPE and TERM, alike on every POSIX system; the module `signal` costs 4 ms."""
@@ -25,22 +27,28 @@ class Runner:
         self.pid = pid
         self.status: int | None = None
         """As `waitpid` gives it; None while it lives."""
-        self.killed = False
-        """Whether we killed it."""
+        self._sent: set[int] = set()
 
     @property
     def failed(self) -> bool:
         """Whether it ended, and not well."""
         return bool(self.status)
 
+    @property
+    def ended_by_us(self) -> bool:
+        """Whether it died of a signal that we sent: of SIGTERM, while it was still starting."""
+        return self.status is not None and (self.status & 0x7F) in self._sent
+
     def signal(self, number: int) -> None:
         """Send a signal to the runner, which relays it."""
         if self.status is None:
+            self._sent.add(number)
             os.kill(self.pid, number)  # Not reaped, so the pid is its own.
 
     def kill(self) -> None:
         """Kill it and its process group."""
-        self.killed = self.killed or self.status is None
+        if self.status is None:
+            self._sent.add(_SIGKILL)
         try:
             # A number stays taken while its group has members: this cannot hit a stranger.
             os.killpg(self.pid, _SIGKILL)
@@ -56,6 +64,7 @@ def start_runner(
     host: int,
     lifeline: int,
     coordinator: str,
+    limit: MemoryLimit | None = None,
 ) -> Runner:
     """Start one host of *attempt*, in a session of its own, with its output in its log."""
     log = os.open(
@@ -70,7 +79,11 @@ def start_runner(
         coordinator=coordinator,
     )
     try:
-        return Runner(host, _spawn(command, environment, (null, log, log)))
+
+        def spawn() -> int:
+            return _spawn(command, environment, (null, log, log))
+
+        return Runner(host, limit.start(spawn) if limit is not None else spawn())
     finally:
         os.close(log)
         os.close(null)

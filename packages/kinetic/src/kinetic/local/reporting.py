@@ -35,7 +35,8 @@ class Gone:
     host: int
     status: int | None
     """As `waitpid` gives it; None if it was never started."""
-    killed_by_us: bool = False
+    ended_by_us: bool = False
+    """Whether it died of a signal that the supervisor sent."""
     first: bool = False
     """Whether it failed before the others were told to stop."""
     note: str = ""
@@ -148,8 +149,8 @@ def _silent_end(
         reason, said = "unreported", gone.note or "The runner was not started."
     elif os.WIFSIGNALED(gone.status):
         number = os.WTERMSIG(gone.status)
-        if gone.killed_by_us:
-            reason, said = "terminated", "The runner did not stop in time and was killed."
+        if gone.ended_by_us:
+            reason, said = "terminated", f"The runner was stopped by {_name(number)}."
         else:
             reason, said = "killed", f"The runner was killed by {_name(number)}."
     else:

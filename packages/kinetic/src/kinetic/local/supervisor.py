@@ -83,8 +83,6 @@ class _Job:
 
     def see_through(self, attempt: Attempt, started_at: float) -> Verdict:
         """Wait for the end of *attempt*, and say what follows."""
-        if self._spec.memory is not None:
-            attempt.limit_memory(self._spec.memory, self._spec.job_id)
         self._attempts.append(
             {
                 "number": attempt.number,
@@ -126,7 +124,7 @@ class _Job:
                 Gone(
                     host=host,
                     status=runner.status if runner else None,
-                    killed_by_us=runner.killed if runner else False,
+                    ended_by_us=runner.ended_by_us if runner else False,
                     first=host in attempt.first_failed,
                     note=self._note(attempt, host),
                 )

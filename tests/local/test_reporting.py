@@ -1,0 +1,95 @@
+import json
+
+import pytest
+
+from kinetic.backends import Observation
+from kinetic.job_status import JobStatus
+from kinetic.local.attempt import Verdict
+from kinetic.local.reporting import Gone, settle
+from kinetic.local.unreported import outcome_of_vanished
+from kinetic.testing import a_launch, outcome_of
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import HostOutcome, encode
+from kinetic_payload.testing import MemoryStore
+
+JOB = "cpu-f-20260101-000000-abc"
+SIGTERM, SIGKILL = 15, 9
+VANISHED = Observation(JobStatus.FAILED, "The job's supervisor died.", vanished=True)
+
+
+def report(store: MemoryStore, host: int, reason: str, attempt: int = 1) -> None:
+    succeeded = reason == "returned"
+    outcome = HostOutcome(
+        job_id=JOB, attempt=attempt, host=host, succeeded=succeeded, reason=reason,  # type: ignore[arg-type]
+        phase="call", exit_code=0 if succeeded else 1, message=reason,
+    )  # fmt: skip
+    store.write(JobObjects(JOB).host_outcome(attempt, host), encode(outcome))
+
+
+def settled(store: MemoryStore, *gone: Gone, **options: object) -> Verdict:
+    return settle(store, JOB, 1, gone, **{"retries": 0, "started_at": 0.0, **options})  # type: ignore[arg-type]
+
+
+def test_a_host_that_our_own_signal_met_while_it_started_explains_nothing() -> None:
+    store = MemoryStore()
+    report(store, 0, "exception")
+    settled(
+        store,
+        Gone(host=0, status=256, first=True),
+        Gone(host=1, status=SIGTERM, ended_by_us=True),
+    )
+    outcome = outcome_of(store, JOB)
+    assert outcome is not None
+    assert (outcome.host, outcome.other_failed_hosts) == (0, ())
+    said = json.loads(store.read(JobObjects(JOB).host_outcome(1, 1)))
+    assert said["reason"] == "terminated"
+
+
+def test_before_a_retry_no_outcome_is_written() -> None:
+    store = MemoryStore()
+    assert settled(store, Gone(host=0, status=SIGKILL, first=True), retries=1).retry
+    assert outcome_of(store, JOB) is None
+
+
+def test_the_outcome_that_was_there_first_stays() -> None:
+    store = MemoryStore()
+    store.write(JobObjects(JOB).outcome, b'{"job_id": "%s", "status": "cancelled"}' % JOB.encode())
+    report(store, 0, "returned")
+    assert not settled(store, Gone(host=0, status=0)).succeeded
+    assert outcome_of(store, JOB).status == "cancelled"  # type: ignore[union-attr]
+
+
+def test_a_leader_that_died_after_its_report_succeeded() -> None:
+    store = MemoryStore()
+    report(store, 0, "returned")
+    assert settled(store, Gone(host=0, status=SIGKILL)).succeeded
+
+
+def test_a_job_that_finished_while_it_was_cancelled_keeps_how_it_ended() -> None:
+    store = MemoryStore()
+    report(store, 0, "exception")
+    settled(store, Gone(host=0, status=256), stop="cancelled", retries=3)
+    assert outcome_of(store, JOB).status == "failed"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("reports", "status", "host"),
+    [
+        ([], "failed", None),
+        (["returned", "returned"], "succeeded", 0),
+        (["returned"], "failed", None),
+        (["terminated", "exception"], "failed", 1),
+        (["terminated", "terminated"], "failed", None),
+    ],
+)
+def test_a_vanished_job_is_what_its_hosts_reports_support(
+    reports: list[str], status: str, host: int | None
+) -> None:
+    store = MemoryStore()
+    record = a_launch(store, "", job_id=JOB, hosts=2).record
+    for number, reason in enumerate(reports):
+        report(store, number, reason)
+    outcome = outcome_of_vanished(store, record, VANISHED, now=1.0)
+    assert (outcome.status, outcome.host, outcome.written_by) == (status, host, "client")
+    if host is None:
+        assert outcome.message == VANISHED.reason
