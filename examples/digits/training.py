@@ -21,7 +21,7 @@ class Trained:
     seconds: float
 
 
-def train(epochs: int = 30, batch: int = 256, rate: float = 0.1, seed: int = 0) -> Trained:
+def train(epochs: int = 60, batch: int = 256, rate: float = 0.5, seed: int = 0) -> Trained:
     """Train a small network on scikit-learn's 1,797 handwritten digits; test it on a quarter."""
     import jax
     import jax.numpy as jnp
@@ -74,7 +74,7 @@ def train(epochs: int = 30, batch: int = 256, rate: float = 0.1, seed: int = 0) 
         for start in range(0, len(x) - batch + 1, batch):
             rows = order[start : start + batch]
             parameters, value = step(parameters, spread(x[rows], split), spread(y[rows], split))
-        if epoch % 10 == 9:
+        if epoch % 20 == 19:
             print(f"epoch {epoch + 1}: loss {float(value):.3f}")
 
     w = jax.tree.map(np.asarray, parameters)

@@ -42,6 +42,7 @@ def test_a_slice_keeps_its_shape(
         "KERAS_BACKEND": "jax",
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": f"{COUNT}={devices}",
+        "NPROC": str(devices + 64),
     }
 
 

@@ -52,7 +52,7 @@ class ErrorInfo:
     """An exception as text, readable without unpickling anything, and as an object if it pickles."""
 
     type: str
-    """Qualified name, `module.Class`."""
+    """Qualified name, `module.Class`; a builtin one goes without its module."""
     message: str
     traceback: str
     notes: tuple[str, ...] = ()

@@ -15,9 +15,9 @@ from kinetic_payload.store import ABSENT, Store
 
 if TYPE_CHECKING:
     from kinetic_payload.calls import DumpedCall
-    from kinetic_payload.digests import StatCache
     from kinetic_payload.roots import ProjectPlan
     from kinetic_payload.snapshot import Snapshot
+    from kinetic_payload.stat_cache import StatCache
 
 Say = Callable[[str], None]
 
@@ -36,7 +36,8 @@ class Call:
 class PackingOptions:
     """What decides how a project is packaged."""
 
-    caches: Path
+    home: Path
+    """`KINETIC_HOME`."""
     cwd: Path
     user_home: Path
     root: str | None
@@ -54,7 +55,6 @@ class Packed:
     plan: ProjectPlan
     snapshot: Snapshot
     call: DumpedCall
-    cache: StatCache
 
 
 def plan_of(call: Call, options: PackingOptions) -> ProjectPlan:
@@ -88,7 +88,8 @@ def pack(
         DataError: A `Data` of the call is not there.
     """
     from kinetic_payload.calls import dump_call
-    from kinetic_payload.snapshot import Shipping, take_snapshot
+    from kinetic_payload.shipping import Shipping
+    from kinetic_payload.snapshot import take_snapshot
 
     asked: set[Path] = set()
     shipping = Shipping(plan.root, no_defaults=options.no_default_excludes)
@@ -114,9 +115,12 @@ def pack(
         check(found.value)
         if not (found.value.is_gcs or found.value.is_hf):
             local.append(Path(found.value.path))
-    cache = stat_cache(options.caches, plan.root)
     snapshot = take_snapshot(
-        plan.root, exclude=local, no_defaults=options.no_default_excludes, cache=cache
+        plan.root,
+        # The home may lie in the project; what jobs keep there is no part of it.
+        exclude=[*local, options.home],
+        no_defaults=options.no_default_excludes,
+        cache=stat_cache(options.home, plan.root),
     )
     if any(shipping(path) and not snapshot.contains(path) for path in asked):
         # A module lies inside a `Data` and so outside the snapshot: it cannot go by reference.
@@ -127,7 +131,7 @@ def pack(
     ):
         if warning:
             warn(warning)
-    return Packed(plan, snapshot, dumped, cache)
+    return Packed(plan, snapshot, dumped)
 
 
 def upload(
@@ -141,7 +145,7 @@ def upload(
         digest = None
         if not (found.value.is_gcs or found.value.is_hf):
             path = Path(found.value.path)
-            digest = ensure_data(store, path, cache=stat_cache(options.caches, path))
+            digest = ensure_data(store, path, cache=stat_cache(options.home, path))
         refs.append(to_ref(found.value, found.key, digest=digest, mount=found.mount))
     if ensure_context(store, packed.snapshot):
         say(f"Uploaded {packed.snapshot.size / 1e6:.1f} MB of {packed.plan.root.name}/.")
@@ -157,12 +161,11 @@ def upload(
     return hashing.digest, packed.snapshot.digest
 
 
-def stat_cache(caches: Path, tree: Path) -> StatCache:
-    """Return the cache of file digests of one tree."""
-    from kinetic_payload.digests import StatCache
+def stat_cache(home: Path, tree: Path) -> StatCache:
+    """Return the digests of *tree*'s files that are remembered below *home* (`KINETIC_HOME`)."""
+    from kinetic_payload.stat_cache import StatCache
 
-    key = hashlib.sha256(str(tree).encode(errors="surrogateescape")).hexdigest()[:24]
-    return StatCache(caches / "trees" / key)
+    return StatCache.of(tree, home / "cache" / "trees")
 
 
 class _Hashing:

@@ -83,8 +83,9 @@ def submit(
     say("packaging")
     plan = plan_of(call, options)
     packed = pack(call, plan, options, check=_check_data, warn=warn)
-    if packed.snapshot.left_out and console is not None:
-        warn(_left_out_sentence(packed))
+    left_out = _left_out_sentence(packed)
+    if left_out is not None and console is not None:
+        warn(left_out)
     interpreter, image = _interpreter(request, plan, home, say)
 
     context = _context(request, services.store, image)
@@ -133,7 +134,7 @@ def _voices(console: Console | None) -> tuple[Callable[[str], None], Callable[[s
 def _packing_options(request: JobRequest, home: Path) -> PackingOptions:
     settings = request.settings
     return PackingOptions(
-        caches=home / "cache",
+        home=home,
         cwd=Path.cwd(),
         user_home=Path.home(),
         root=settings.package_root.value,
@@ -171,11 +172,19 @@ def _check_volumes(request: JobRequest, store: Store) -> bool:
     return True
 
 
-def _left_out_sentence(packed: Packed) -> str:
+_said_left_out: set[str] = set()
+
+
+def _left_out_sentence(packed: Packed) -> str | None:
+    """Return what the snapshot lacks; None where nothing, or where this process has said so."""
     left_out = packed.snapshot.left_out
     few = ", ".join(str(item.path) for item in left_out[:3])
     more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
-    return f"left out of the snapshot: {few}{more}"
+    sentence = f"left out of the snapshot of {packed.plan.root}: {few}{more}"
+    if not left_out or sentence in _said_left_out:
+        return None
+    _said_left_out.add(sentence)
+    return sentence
 
 
 def _interpreter(

@@ -19,6 +19,10 @@ MOST_DEVICES: Final = 512
 MOST_PROCESSES: Final = 64
 """Of one job: a whole v5e or v6e pod."""
 
+_SPARE_THREADS: Final = 64
+"""Of XLA's pool, whose size is `NPROC`, else the number of cores or devices. With a thread a device and
+fewer cores than devices, one that does other work keeps a collective waiting for ever: 16 devices on 2
+cores aborted with "Expected 16 threads to join the rendezvous" until there were spare ones."""
 _DEVICE_COUNT: Final = "--xla_force_host_platform_device_count"
 
 
@@ -63,6 +67,7 @@ def shape_of(accelerator: Accelerator, backend: Emulated | None = None) -> Shape
             "KERAS_BACKEND": "jax",
             "JAX_PLATFORMS": "cpu",
             "XLA_FLAGS": f"{_DEVICE_COUNT}={devices}",
+            "NPROC": str(devices + _SPARE_THREADS),
         },
     )
 
