@@ -98,3 +98,15 @@ def test_a_second_ctrl_c_is_no_answer(second: type[BaseException]) -> None:
     assert value is KeyboardInterrupt
     assert not handle.cancelled
     assert "Kept" in err
+
+
+def test_ctrl_c_while_submitting_is_left_to_the_submit() -> None:
+    err = io.StringIO()
+
+    def submit(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        call(None, len, (), {}, submit=submit, console=Console(err, err, interactive=False))
+
+    assert err.getvalue() == ""

@@ -3,12 +3,12 @@ from __future__ import annotations
 import functools
 import inspect
 import pickle
-import sys
 from datetime import timedelta
 
 import pytest
 
 import kinetic
+from kinetic.arguments import check_class_given
 from kinetic.decorator import RemoteCallable
 from kinetic.errors import ConfigurationError, InvalidRequestError, NotInsideJobError
 
@@ -173,10 +173,12 @@ def test_methods_bind_like_functions_do() -> None:
     assert hash(trainer.fit) == hash(trainer.fit)
 
 
-def test_a_classmethod_never_loses_its_class_silently(inside_a_job: None) -> None:
-    assert Trainer.of.__self__ is Trainer if sys.version_info >= (3, 13) else True
-    with pytest.raises(NotInsideJobError):
-        Trainer.of.run_async(1)
+def test_a_classmethod_never_loses_its_class_silently() -> None:
+    of = vars(Trainer)["of"].__func__
+
+    check_class_given(of, (Trainer, 1))
+    with pytest.raises(InvalidRequestError, match="does not know the class"):
+        check_class_given(of, (1,))
 
 
 def test_a_decorated_function_pickles_by_its_name_and_a_bound_one_with_its_instance() -> None:

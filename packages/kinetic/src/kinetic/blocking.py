@@ -53,18 +53,20 @@ def call(
         console = Console.of_this_process(color=not request.settings.no_color.value)
         if console.interactive and is_terminal(sys.stdin):
             ask = ask or input
+    handle: JobHandle | None = None
     with console:
-        handle = submit(request, function, args, kwargs, console=console)
-        if console.interactive:
-            # Phases vanish from a terminal, and whoever closes it needs the id to come back.
-            console.note(handle.job_id)
         try:
+            handle = submit(request, function, args, kwargs, console=console)
+            if console.interactive:
+                # Phases vanish from a terminal, and whoever closes it needs the id to come back.
+                console.note(handle.job_id)
             return handle._collect(
                 on_line=console.line, on_status_change=lambda status: _say(console, status)
             )
         except KeyboardInterrupt:
-            console.done()
-            _interrupted(handle, console, ask)
+            if handle is not None:
+                console.done()
+                _interrupted(handle, console, ask)
             raise
 
 
