@@ -178,6 +178,14 @@ def test_an_installers_words_lead_to_the_lines_and_common_words_do_not(tmp_path:
     assert found.named_in(words) == [(f"{tmp_path}/requirements.txt:3", "my-pkg>=99")]
 
 
+def test_build_settings_of_one_requirement_are_said_not_to_be_read(tmp_path: Path) -> None:
+    found = dependencies(tmp_path, 'six --config-settings="a=b c" --hash=sha256:aa')
+    assert found.installer_lines() == ["six --hash=sha256:aa"]
+    assert found.notes == (
+        "requirements.txt:1: --config-settings was not read: it is an option of pip's own.",
+    )
+
+
 def test_lines_for_the_installer_find_local_folders_and_flags(tmp_path: Path) -> None:
     found = dependencies(tmp_path, "--pre\n--trusted-host h\n-f wheels\n-i https://a:b@h\nsix")
     assert found.installer_lines() == [

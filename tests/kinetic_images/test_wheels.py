@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -39,13 +41,20 @@ def test_a_wheel_that_is_there_is_not_written_again(tmp_path: Path) -> None:
     assert path.stat().st_ino == inode
 
 
-def test_uv_installs_what_was_made(tmp_path: Path) -> None:
+def test_an_installed_wheel_gives_the_same_wheel_again(tmp_path: Path) -> None:
     wheels = own_wheels(tmp_path / "wheels", ["kinetic-images", "kinetic-payload"])
-    target = str(tmp_path / "site")
+    site = tmp_path / "site"
     names = [str(wheel) for wheel in wheels]
-    find_uv().run("pip", "install", "--offline", "--no-deps", "--target", target, *names)
-    for package in ("kinetic_images", "kinetic_payload"):
-        assert (tmp_path / "site" / package / "py.typed").is_file()
+    find_uv().run("pip", "install", "--offline", "--no-deps", "--target", str(site), *names)
+    code = (
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
+        "from kinetic_images.wheels import __file__, own_wheels\n"
+        "assert __file__.startswith(sys.argv[1])\n"
+        "print(*own_wheels(Path(sys.argv[2]), ['kinetic-images', 'kinetic-payload']))\n"
+    )
+    command = [sys.executable, "-c", code, str(site), str(tmp_path / "wheels")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == names
 
 
 def test_what_ours_need_of_ours_comes_along() -> None:

@@ -330,3 +330,52 @@ def test_a_removed_environment_is_made_again(project: Project) -> None:
     assert not remove_environment(project.home, environment.digest)
     assert not environment.python.exists()
     assert run(project.ensure(), "import alpha; print(alpha.version)") == "2.0"
+
+
+def test_an_environment_in_use_is_not_removed_as_unused(project: Project) -> None:
+    project.require("alpha")
+    environment = project.ensure()
+    mark = project.home / "environments" / environment.digest / LAST_USED
+    used = mark.stat().st_mtime
+    assert not remove_environment(project.home, environment.digest, unused_since=used)
+    assert project.ensure() == environment
+    os.utime(mark, (used - 100, used - 100))
+    assert remove_environment(project.home, environment.digest, unused_since=used - 50)
+    assert project.kept() == []
+
+
+def test_what_happens_is_said_and_a_note_once_a_process(project: Project) -> None:
+    project.require("alpha", "--prefer-binary")
+    said: list[str] = []
+    for _ in range(2):
+        ensure_environment(
+            project.root,
+            home=project.home,
+            interpreter=sys.executable,
+            environ=project.environ,
+            say=said.append,
+        )
+    assert (
+        said[0] == f"Making an isolated environment from {project.root}/requirements.txt with uv."
+    )
+    assert [one for one in said if "--prefer-binary" in one] == said[2:]
+
+
+def test_a_package_that_does_not_build_shows_the_words_of_its_build(project: Project) -> None:
+    import tarfile
+
+    source = project.folder / "broken-1.0"
+    source.mkdir()
+    (source / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (source / "pyproject.toml").write_text(
+        '[project]\nname = "broken"\nversion = "1.0"\n[build-system]\nrequires = []\n'
+        'build-backend = "backend"\nbackend-path = ["."]\n'
+    )
+    (source / "backend.py").write_text("raise SystemExit('no compiler here')\n")
+    with tarfile.open(project.wheels / "broken-1.0.tar.gz", "w:gz") as archive:
+        archive.add(source, "broken-1.0")
+    project.require("alpha", "broken")
+    with pytest.raises(InstallError, match="no compiler here") as caught:
+        project.ensure()
+    assert caught.value.places == (f"{project.root}/requirements.txt:4",)
+    assert project.kept() == []

@@ -198,8 +198,15 @@ def read_dependencies(source: Path, *, project: Path | None = None) -> Dependenc
         options=said.options,
         local=said.local,
         requires_python=requires_python,
-        notes=(*said.notes, *_own_notes(own)),
+        notes=(*said.notes, *_settings_notes(said.requirements), *_own_notes(own)),
     )
+
+
+def _settings_notes(requirements: Iterable[Requirement]) -> Iterator[str]:
+    for one in requirements:
+        for setting in one.settings:
+            name = setting.partition("=")[0]
+            yield f"{one.place}: {name} was not read: it is an option of pip's own."
 
 
 def _own_notes(own: Iterable[Requirement]) -> Iterator[str]:

@@ -45,7 +45,7 @@ class Requirement:
     marker: str | None = None
     hashes: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
-    """Options of this requirement other than hashes, such as `--config-settings=…`."""
+    """Options of this requirement other than hashes (`--config-settings=…`), which uv refuses."""
     keep: bool = False
     """Marked `# kn:keep`."""
     place: Place = field(compare=False)
@@ -62,7 +62,7 @@ class Requirement:
             head += self.specifier
         if self.marker:
             head += f" ; {self.marker}"
-        return " ".join([head, *self.settings, *(f"--hash={one}" for one in self.hashes)])
+        return " ".join([head, *(f"--hash={one}" for one in self.hashes)])
 
     @property
     def canonical(self) -> str:

@@ -13,7 +13,7 @@ _DARWIN: Final = re.compile(r"darwin|macos|macosx|apple")
 def target_environment(platform: str, python: str) -> Mapping[str, str]:
     """Return the marker variables of CPython *python* (`3.11` or `3.11.7`) on *platform*.
 
-    *platform* is spelled as `sysconfig.get_platform()` does (`linux-x86_64`,
+    *platform* names system and machine as Python does (`linux-x86_64`, `darwin-arm64`,
     `macosx-14.0-arm64`) or as uv does (`x86_64-manylinux_2_36`, `aarch64-apple-darwin`).
     What a platform's name does not tell (releases of the system) is empty.
     """

@@ -12,15 +12,15 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -76,7 +76,8 @@ def ensure_environment(
     """Return the environment for the project at *root*, made first if need be.
 
     Any number of processes and threads may ask for the same one at once: one makes it, the others
-    wait. *environ* is what uv inherits (the process's own environment).
+    wait. *environ* is what uv inherits (the process's own environment). *say* hears what happens,
+    and each note once a process.
 
     Raises:
         DependencyError: A declared dependency cannot be read or used, by file and line.
@@ -85,10 +86,23 @@ def ensure_environment(
     """
     plan = _plan(root, home, interpreter)
     folder = home / ENVIRONMENTS / plan.digest
-    ready = _ready(folder, plan)
-    if ready is not None:
-        return ready
     tell = say or (lambda _: None)
+    environment = _ready(folder, plan) or _made(folder, plan, home, environ, tell)
+    for note in environment.notes:
+        if say and note not in _said:
+            _said.add(note)
+            say(note)
+    return environment
+
+
+_said: Final[set[str]] = set()
+"""Notes that this process has heard: once is enough."""
+
+
+def _made(
+    folder: Path, plan: _Plan, home: Path, environ: Mapping[str, str] | None, tell: Say
+) -> Environment:
+    """Make the environment, or wait for the one that somebody else makes."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder, tell):
         ready = _ready(folder, plan)
@@ -102,25 +116,45 @@ def ensure_environment(
     if ready is None:
         raise KineticError(
             f"The environment {folder} was made and has no Python that runs.",
-            hint=f"Look at {interpreter}: was it removed?",
+            hint=f"Look at {plan.interpreter}: was it removed?",
         )
     return ready
 
 
-def remove_environment(home: Path, digest: str) -> bool:
-    """Remove an environment, waiting while somebody makes it; return whether it was there."""
+def remove_environment(home: Path, digest: str, *, unused_since: float | None = None) -> bool:
+    """Remove an environment, waiting while somebody makes it; return whether it was removed.
+
+    With *unused_since* (seconds since the epoch) one that was used later stays, even if somebody
+    begins to use it at this very moment.
+    """
     folder = home / ENVIRONMENTS / digest
     if not folder.exists():
         return False
-    with _locked(folder, lambda _: None):
-        _clear(folder)
     # The lock file stays: whoever removed it would let two others hold "the" lock at once.
+    with _locked(folder, lambda _: None):
+        complete, aside = folder / COMPLETE, folder / f"{COMPLETE}.aside"
+        # A user marks first and looks second; so this hides first and looks second.
+        with suppress(FileNotFoundError):
+            complete.replace(aside)
+        if unused_since is not None and _last_used(folder) >= unused_since:
+            with suppress(FileNotFoundError):
+                aside.replace(complete)
+            return False
+        _clear(folder)
     return True
+
+
+def _last_used(folder: Path) -> float:
+    for path in (folder / LAST_USED, folder):
+        with suppress(FileNotFoundError):
+            return path.stat().st_mtime
+    return 0.0
 
 
 def _plan(root: Path, home: Path, interpreter: str) -> _Plan:
     version, base = _identity(interpreter)
-    platform = sysconfig.get_platform()
+    # Not sysconfig's name: on a Mac that may be `universal2`, which is no machine.
+    platform = f"{sys.platform}-{os.uname().machine}"
     dependencies = find_dependencies(root).for_target(platform, version)
     dependencies.refuse_local()
     own: dict[str, Path] = {}
@@ -184,13 +218,13 @@ def _identity(interpreter: str) -> tuple[str, str]:
 def _ready(folder: Path, plan: _Plan) -> Environment | None:
     """Return the environment if it is complete, and mark it as used."""
     try:
+        (folder / LAST_USED).touch()  # Before looking: see `remove_environment`.
         made = json.loads((folder / COMPLETE).read_bytes())
     except (FileNotFoundError, ValueError):
         return None
     python = folder / made["venv"] / "bin" / "python"
     if not python.exists():  # The interpreter that it links to was removed or upgraded.
         return None
-    (folder / LAST_USED).touch()
     return Environment(python, plan.digest, (*plan.notes, *made["notes"]))
 
 
@@ -275,13 +309,13 @@ def _explained(error: InstallError, dependencies: Dependencies) -> InstallError:
     """Add to uv's words which lines of the user's they speak of."""
     named = dependencies.named_in(error.output)
     source = f" of {dependencies.source}" if dependencies.source else ""
-    message = f"The environment{source} could not be made. uv says:\n{error.output}"
+    # Which Python it uses is no news, and the folder is gone by now.
+    output = re.sub(r"^Using .* environment at: .*\n", "", error.output, flags=re.MULTILINE)
+    message = f"The environment{source} could not be made. uv says:\n{output}"
     if named:
         message += "\nThat speaks of:" + "".join(f"\n  {place}: {line}" for place, line in named)
-    explained = InstallError(
-        message, hint="Correct that and call again; nothing half-made was kept."
-    )
-    explained.output = error.output
+    explained = InstallError(message, hint="Mend that and call again; nothing half-made was kept.")
+    explained.output = output
     explained.places = tuple(place for place, _ in named)
     return explained
 
