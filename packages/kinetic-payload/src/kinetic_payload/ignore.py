@@ -39,6 +39,11 @@ ENVIRONMENT_MARKERS: Final = frozenset(("pyvenv.cfg", "conda-meta"))
 
 _SPECIAL: Final = re.compile(r"[*?\[\]\\]")
 
+_Part = str | re.Pattern[str] | None
+"""A name, a pattern for one, or None: any number of folders."""
+_NOTHING: Final = ""
+"""Fits no name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -59,7 +64,8 @@ class RuleSet:
     """The lines of one ignore file, sorted by how they can be looked up.
 
     Most lines are a name, a path, `*suffix` or `prefix*`: those are found without trying each.
-    pathspec, which knows the rest of git's syntax, is asked about the others only.
+    For wildcards proper pathspec is asked, part by part: over whole paths it answers whether a
+    file is left out in the end, and what is needed here is whether a line means this very entry.
     """
 
     rules: list[Rule] = field(default_factory=list)
@@ -67,7 +73,7 @@ class RuleSet:
     _paths: dict[str, list[int]] = field(default_factory=dict)
     _suffixes: dict[str, list[int]] = field(default_factory=dict)
     _prefixes: dict[str, list[int]] = field(default_factory=dict)
-    _others: list[tuple[int, re.Pattern[str]]] = field(default_factory=list)
+    _globs: list[tuple[int, tuple[_Part, ...]]] = field(default_factory=list)
     _any_suffix: tuple[str, ...] = ()
     _any_prefix: tuple[str, ...] = ()
 
@@ -96,28 +102,26 @@ class RuleSet:
         return rules
 
     def _add(self, source: str, line: str) -> None:
-        body = line.removeprefix("!")
-        if "\\" not in body:
-            body = body.rstrip(" ")
+        body = _trimmed(line.removeprefix("!"))
         name = body.removesuffix("/")
-        index = len(self.rules)
-        rule = Rule(source, line, not line.startswith("!"), body.endswith("/"))
         if not name or name.endswith("/") or "//" in name:
             return
+        index = len(self.rules)
         if not _SPECIAL.search(name):
             table = self._paths if "/" in name else self._names
-            key = name.removeprefix("/")
+            table.setdefault(name.removeprefix("/"), []).append(index)
         elif "/" not in name and name[0] == "*" and not _SPECIAL.search(name[1:]):
-            table, key = self._suffixes, name[1:]
+            self._suffixes.setdefault(name[1:], []).append(index)
         elif "/" not in name and name[-1] == "*" and not _SPECIAL.search(name[:-1]):
-            table, key = self._prefixes, name[:-1]
+            self._prefixes.setdefault(name[:-1], []).append(index)
         else:
-            if (regex := _compiled(line)) is not None:
-                self._others.append((index, regex))
-                self.rules.append(rule)
-            return
-        table.setdefault(key, []).append(index)
-        self.rules.append(rule)
+            # A line without a slash means a name at any depth.
+            texts = name.removeprefix("/").split("/") if "/" in name else ["**", name]
+            parts = [_part(text) for text in texts]
+            if _NOTHING in parts:
+                return
+            self._globs.append((index, tuple(parts)))
+        self.rules.append(Rule(source, line, not line.startswith("!"), body.endswith("/")))
 
     def verdict(self, folder: str, name: str, *, is_folder: bool) -> Rule | None:
         """Return the last rule about *name* in *folder* (relative to the ignore file, ends in `/`)."""
@@ -131,14 +135,13 @@ class RuleSet:
         if not is_folder and found:
             found = [index for index in found if not self.rules[index].folders_only]
         best = max(found, default=-1)
-        if self._others:
-            path = f"{folder}{name}/" if is_folder else folder + name
-            for index, regex in reversed(self._others):
-                if index < best:
-                    break
-                if _matches(regex, path):
-                    best = index
-                    break
+        path = [*folder.split("/")[:-1], name] if self._globs else []
+        for index, parts in reversed(self._globs):
+            if index < best:
+                break
+            if (is_folder or not self.rules[index].folders_only) and _fits(path, parts):
+                best = index
+                break
         return self.rules[best] if best >= 0 else None
 
 
@@ -146,30 +149,47 @@ def _matching(table: dict[str, list[int]], fits: Callable[[str], bool]) -> list[
     return [index for key, indexes in table.items() if fits(key) for index in indexes]
 
 
-def _compiled(line: str) -> re.Pattern[str] | None:
+def _trimmed(line: str) -> str:
+    """Return *line* without the spaces at its end, but for one after a backslash."""
+    bare = line.rstrip(" ")
+    backslashes = len(bare) - len(bare.rstrip("\\"))
+    return bare + " " if backslashes % 2 and bare != line else bare
+
+
+def _part(text: str) -> _Part:
+    """Return what the part *text* between two slashes fits: a name, a pattern, or any folders."""
+    if text == "**":
+        return None
+    if not _SPECIAL.search(text):
+        return text
     from pathspec import GitIgnoreSpec
 
     try:
-        patterns = list(GitIgnoreSpec.from_lines([line]).patterns)
+        (pattern,) = GitIgnoreSpec.from_lines([f"/{text}"]).patterns
     except (ValueError, re.error):
-        return None
-    regex = patterns[0].regex if patterns else None
-    return regex if isinstance(regex, re.Pattern) else None
+        return _NOTHING
+    return pattern.regex if isinstance(pattern.regex, re.Pattern) else _NOTHING
 
 
-def _matches(regex: re.Pattern[str], path: str) -> bool:
-    """Tell whether pathspec's *regex* means this very path, not a folder that it lies in.
-
-    The walk asks about every folder on the way, so what a rule does to the things below is decided
-    there, exactly as git does it.
-    """
-    match = regex.match(path)
-    if match is None:
+def _fits(path: list[str], parts: tuple[_Part, ...]) -> bool:
+    """Tell whether *parts* mean the very entry at *path*, rather than something above it."""
+    if not parts:
+        return not path
+    first, rest = parts[0], parts[1:]
+    if first is None:
+        if not rest:
+            return bool(path)
+        if len(rest) == 1 and rest[0] is not None:
+            return _fits(path[-1:], rest)
+        return any(_fits(path[start:], rest) for start in range(len(path)))
+    if not path:
         return False
-    if "ps_d" in regex.groupindex:  # pathspec's mark for "and everything below"
-        end = match.end() if match["ps_d"] is None else match.end("ps_d")
-        return end == len(path)
-    return True
+    if isinstance(first, str):
+        here = first == path[0]
+    else:
+        match = first.match(path[0])
+        here = match is not None and match.end() == len(path[0])
+    return here and _fits(path[1:], rest)
 
 
 @dataclass(frozen=True, slots=True)
