@@ -1,0 +1,49 @@
+"""Calling: the local backend from the call to the value, against a bare pair of Python processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from figures import Budget, Figure
+from measuring import CLIENTS, Bench, by_name, write_project
+
+FILES = 50
+
+
+def figures(bench: Bench) -> Iterator[Figure]:
+    project = write_project(bench.folder / "project", FILES)
+
+    def client(rounds: int) -> dict[str, object]:
+        found: dict[str, object] = bench.client("calling", rounds, CLIENTS, project=project)
+        return found
+
+    client(0)  # Makes the runner's bundle and everybody's bytecode.
+    firsts = [client(0)["first"] for _ in range(bench.rounds(7))]
+    found = by_name(client(bench.rounds(20, 5))["rounds"])  # type: ignore[arg-type]
+    floor = "bare pair of Python processes"
+    yield Figure(
+        what=f"local call → value, {FILES} files",
+        samples=found["call"],
+        floor=floor,
+        floor_samples=found["floor"],
+        budgets=(Budget(0.3), Budget(2.5, "ratio")),
+    )
+    yield Figure(
+        what="the same, the first call of a process",
+        samples=firsts,  # type: ignore[arg-type]
+        floor=floor,
+        floor_samples=found["floor"],
+    )
+    yield Figure(
+        what="last line of the function → value",
+        samples=found["end"],
+        floor=floor,
+        floor_samples=found["floor_end"],
+        budgets=(Budget(0.3),),
+    )
+    yield Figure(
+        what="20 calls at once, all values",
+        samples=found["many"],
+        floor="20 bare pairs at once",
+        floor_samples=found["floor_many"],
+    )

@@ -1,0 +1,49 @@
+"""A user's script whose job is packaged and uploaded, but not started: the benchmark does that."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+
+def say_when(path: str) -> None:
+    moment = time.time()
+    with open(path, "w") as stream:
+        stream.write(str(moment))
+
+
+class Keeping:
+    """A backend that starts nothing."""
+
+    name = "local"
+
+    def start(self, launch) -> None:
+        self.launch = launch
+
+
+if __name__ == "__main__":
+    from kinetic.options import RunOptions, check_options
+    from kinetic.services import Services
+    from kinetic.submission import request_of
+    from kinetic.submit import submit
+    from kinetic_payload.store import parse_location
+    from kinetic_payload.stores import open_store
+
+    request = request_of(check_options(RunOptions(accelerator="cpu")), say_when)
+    home = Path(request.settings.home.value)
+    store = open_store(parse_location(str(home / "store")))
+    said = str(Path(sys.argv[1]).with_name("said.txt"))
+    backend = Keeping()
+    submit(request, say_when, (said,), {}, services=Services(store, backend))
+    record = backend.launch.record
+    bundle = home / "remote_runner.py"
+    bundle.write_bytes(backend.launch.bundle)
+    found = {
+        "said": said,
+        "bundle": str(bundle),
+        "store": str(store.location),
+        "job": record.job_id,
+        "payload": record.payload_digest,
+        "context": record.context_digest,
+    }
+    Path(sys.argv[1]).write_text(json.dumps(found))

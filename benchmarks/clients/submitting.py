@@ -1,0 +1,92 @@
+"""A user's script in a large project that submits again and again; nothing in it changes."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import kinetic
+
+
+@kinetic.run(accelerator="cpu")
+def nothing() -> None:
+    return None
+
+
+def look_at(folder: str) -> int:
+    """List a tree and stat its files: what nobody who must know if it changed can do without."""
+    count = 0
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            count += look_at(entry.path)
+        else:
+            entry.stat(follow_symlinks=False)
+            count += 1
+    return count
+
+
+def one_round() -> dict[str, float]:
+    began = time.perf_counter()
+    look_at(str(Path(__file__).parent))
+    floor = time.perf_counter() - began
+    began = time.perf_counter()
+    handle = nothing.run_async()
+    submit = time.perf_counter() - began
+    handle.result()  # Or it would run beside the next round.
+    return {"floor": floor, "submit": submit}
+
+
+class Counting:
+    """A store that counts what is asked of it, and how often a context is written."""
+
+    def __init__(self, store) -> None:
+        self.requests: list[str] = []
+        self.context_writes = 0
+        self._store = store
+
+    @property
+    def location(self):
+        return self._store.location
+
+    def __getattr__(self, method):
+        real = getattr(self._store, method)
+
+        def counted(name, *args, **kwargs):
+            self.requests.append(f"{method} {name}")
+            if name.startswith("contexts/") and method in ("write", "writer", "upload"):
+                self.context_writes += 1
+            return real(name, *args, **kwargs)
+
+        return counted
+
+
+def requests() -> dict[str, object]:
+    """Submit once through a store that counts."""
+    from kinetic.backends.local import LocalBackend
+    from kinetic.options import RunOptions, check_options
+    from kinetic.services import Services
+    from kinetic.submission import request_of
+    from kinetic.submit import submit
+    from kinetic_payload.store import parse_location
+    from kinetic_payload.stores import open_store
+
+    function = nothing.__wrapped__
+    request = request_of(check_options(RunOptions(accelerator="cpu")), function)
+    home = Path(request.settings.home.value)
+    store = open_store(parse_location(str(home / "store")))
+    counting = Counting(store)
+    handle = submit(
+        request, function, (), {}, services=Services(counting, LocalBackend(home, store))
+    )
+    asked = list(counting.requests)
+    handle.result()
+    return {"requests": asked, "context_writes": counting.context_writes}
+
+
+if __name__ == "__main__":
+    # What this process does first also imports what submitting needs.
+    first = one_round()
+    found = [one_round() for _ in range(int(sys.argv[2]))]
+    result = {"first": first["submit"], "rounds": found, **requests()}
+    Path(sys.argv[1]).write_text(json.dumps(result))

@@ -1,0 +1,67 @@
+"""Print the speed of Kinetic against its budgets: `python benchmarks/run.py [NAME …]`.
+
+Every figure stands beside a floor that is measured in turns with it, so that a slow or busy machine
+does not change the ratio. Medians, with the best round in brackets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Callable, Iterator
+
+import calling
+import finding
+import hashing
+import memory
+import packaging_trees
+import running
+import starting
+import submitting
+from figures import Figure, table
+from measuring import Bench, scratch
+
+GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
+    "starting": starting.figures,
+    "submitting": submitting.figures,
+    "calling": calling.figures,
+    "running": running.figures,
+    "packaging": packaging_trees.figures,
+    "finding": finding.figures,
+    "hashing": hashing.figures,
+    "memory": memory.figures,
+}
+
+IN_MEMORY = frozenset({"packaging", "hashing"})
+"""Where the speed of a disk would hide ours. The others use the disk, as users do."""
+
+
+def main() -> int:
+    """Run the groups that were asked for, or all; return 1 if a budget is broken."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(GROUPS))
+    parser.add_argument("--json", action="store_true", help="print all samples, as JSON")
+    parser.add_argument("--quick", action="store_true", help="small inputs, few rounds")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(GROUPS)
+    if unknown:
+        parser.error(
+            f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}"
+        )
+    found: list[Figure] = []
+    for name in arguments.names or GROUPS:
+        print(f"measuring: {name}", file=sys.stderr, flush=True)
+        with scratch(in_memory=name in IN_MEMORY) as folder:
+            found += GROUPS[name](Bench(folder, arguments.quick))
+    if arguments.json:
+        machine = {"python": platform.python_version(), "platform": platform.platform()}
+        print(json.dumps({**machine, "figures": [figure.as_json() for figure in found]}, indent=1))
+    else:
+        print(table(figure.row() for figure in found))
+    return 1 if any(figure.verdict == "over" for figure in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

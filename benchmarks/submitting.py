@@ -1,0 +1,45 @@
+"""Submitting: an unchanged tree of 5,000 files, against listing it and looking at every file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from figures import Budget, Figure
+from measuring import Bench, by_name, write_project
+
+FILES = 5_000
+
+
+def figures(bench: Bench) -> Iterator[Figure]:
+    project = write_project(bench.folder / "project", FILES)
+    bench.client("submitting", 0, project=project)  # Uploads the tree, remembers its digests.
+    warm = bench.client("submitting", bench.rounds(10), project=project)
+    firsts = [bench.client("submitting", 0, project=project) for _ in range(bench.rounds(5))]
+    found = by_name(warm["rounds"])
+    floor = "scandir and stat of the same tree"
+    yield Figure(
+        what=f"submit, {FILES:,} files unchanged",
+        samples=found["submit"],
+        floor=floor,
+        floor_samples=found["floor"],
+        budgets=(Budget(0.15),),
+    )
+    yield Figure(
+        what="the same, the first submit of a process",
+        samples=[each["first"] for each in firsts],
+        floor=floor,
+        floor_samples=found["floor"],
+        budgets=(Budget(0.15),),
+    )
+    yield Figure(
+        what="requests to the store of such a submit",
+        samples=[len(warm["requests"])],
+        unit="",
+        budgets=(Budget(6),),
+    )
+    yield Figure(
+        what="writes of the project's snapshot by such a submit",
+        samples=[warm["context_writes"]],
+        unit="",
+        budgets=(Budget(0),),
+    )
