@@ -318,6 +318,9 @@ def test_a_folder_on_the_path_outside_the_root_goes_by_value(project):
             return sibling.main(x), sibling.counted(), sibling.BASE, Thing(x)
         value = ship(main, 1)
         print(value[:3], type(value[3]) is Thing)
+        def back():
+            return lambda x: sibling.main(x)
+        print(ship(back)(1))
         print(ship(sibling.main, 1), ship(Thing(1).grown).x, dump(main, 1).size < 5000)
         def absent():
             return getattr(sibling, "TABLE")
@@ -329,7 +332,7 @@ def test_a_folder_on_the_path_outside_the_root_goes_by_value(project):
     )
 
     assert project.run("run.py", on_path=(project.outside,)) == (
-        "(15, 11, 11) True\n15 11 True\n"
+        "(15, 11, 11) True\n15\n15 11 True\n"
         "Of module 'sibling', which lies outside the project, only wh"
     )
 

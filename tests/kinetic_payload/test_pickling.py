@@ -1,5 +1,7 @@
 """`Data` wherever pickle meets it, found by pickle's own hooks and loaded in another process."""
 
+import sys
+
 import pytest
 
 
@@ -220,3 +222,28 @@ def test_pythons_own_odd_types_travel_from_a_script(project):
         "(('<', 's', 'Child', True), <Flags.A|B: 3>, 1, 3, {'x': 1}, 'int', 'any') True",
         "True Child ('<', 's', 'Child', True)",
     ]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the syntax came with Python 3.12")
+def test_type_parameters_and_aliases_of_a_script_travel(project):
+    project.write(
+        "run.py",
+        """
+        from shipping import ship
+        type Pair = tuple[int, int]
+        class Box[T]:
+            def __init__(self, x: T):
+                self.x = x
+            def get(self) -> T:
+                return self.x
+        def first[T](x: list[T]) -> T:
+            return x[0]
+        def main(box: Box[int], pair: Pair):
+            return first([box.get()]), pair, Box[int](2)
+        if __name__ == "__main__":
+            value = ship(main, Box(1), (1, 2))
+            print(value[:2], type(value[2]) is Box)
+        """,
+    )
+
+    assert project.run("run.py") == "(1, (1, 2)) True"

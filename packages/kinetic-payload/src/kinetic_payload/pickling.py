@@ -36,7 +36,15 @@ _OF_THE_MODULE: Final = frozenset(
     }
 )
 """Globals that a module on the worker has of its own; the client's would be wrong there."""
-_NAMED_TYPES: Final = (typing.ParamSpec, typing.TypeVar, typing.TypeVarTuple, typing.NewType)
+_ALIAS: Final[type] = getattr(typing, "TypeAliasType", type(None))
+"""`type X = …`, from Python 3.12 on."""
+_NAMED_TYPES: Final = (
+    typing.ParamSpec,
+    typing.TypeVar,
+    typing.TypeVarTuple,
+    typing.NewType,
+    _ALIAS,
+)
 _CACHED: Final = type(functools.lru_cache(lambda: None))
 _WEAK: Final = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
@@ -192,6 +200,9 @@ class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             return typing.NewType, (named.__name__, named.__supertype__)
         if isinstance(named, typing.TypeVar):
             return internals._make_typevar, internals._decompose_typevar(named)
+        if hasattr(named, "__value__"):
+            make = functools.partial(named.__class__, type_params=named.__type_params__)
+            return make, (named.__name__, named.__value__)
         return type(named), (named.__name__,)
 
     def _reduce_module(self, module: ModuleType) -> Any:

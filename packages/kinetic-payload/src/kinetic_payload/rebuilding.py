@@ -129,6 +129,11 @@ class ModulePart(ModuleType):
             f"or install it."
         )
 
+    def __reduce__(self) -> Any:
+        # A class of it may be on its way home.
+        contents = {key: value for key, value in vars(self).items() if key != "__builtins__"}
+        return module_part, (self.__name__, {}), contents, None, None, fill_module
+
 
 def module_part(name: str, attributes: dict[str, Any]) -> ModulePart:
     """Make the part of a module that travels by value; its contents follow."""
