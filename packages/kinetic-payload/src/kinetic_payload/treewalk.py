@@ -164,7 +164,8 @@ class _Walker:
         leads_to_file = status is not None and not stat.S_ISDIR(status.st_mode)
         inside = None
         if not (self._everything and (status is None or leads_to_file)):
-            inside = next(filter(None.__ne__, (within(goal, p) for p in reversed(places))), None)
+            found = (within(goal, place) for place in reversed(places))
+            inside = next((path for path in found if path is not None), None)
         if goal in self._exclude:
             self._leave_out(path, "data")
         elif inside is not None:

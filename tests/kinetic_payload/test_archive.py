@@ -1,0 +1,464 @@
+from __future__ import annotations
+
+import io
+import os
+import stat
+import struct
+import subprocess
+import sys
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kinetic_payload.archive import extract_archive, link_goal, unsafe_path, write_archive
+from kinetic_payload.digests import TreeEntry, digest_of, tree_digest
+from kinetic_payload.errors import IntegrityError, PackagingError, UnsafeArchiveError
+from kinetic_payload.snapshot import Snapshot, take_snapshot
+from kinetic_payload.zipformat import Member, central_header, end_records, read_directory
+
+
+def archived(snapshot: Snapshot) -> io.BytesIO:
+    stream = io.BytesIO()
+    assert snapshot.write(stream) == len(stream.getvalue())
+    stream.seek(0)
+    return stream
+
+
+def round_trip(root: Path, dest: Path) -> Snapshot:
+    snapshot = take_snapshot(root)
+    assert extract_archive(archived(snapshot), dest, expected_digest=snapshot.digest)
+    return snapshot
+
+
+def evil_zip(*entries: tuple[str, bytes, int]) -> io.BytesIO:
+    """Return a zip with these names, contents and Unix modes, as anybody could write it."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, data, mode in entries:
+            info = zipfile.ZipInfo(name)
+            info.create_system = 3
+            info.external_attr = mode << 16
+            archive.writestr(info, data)
+    return stream
+
+
+FILE = stat.S_IFREG | 0o644
+LINK = stat.S_IFLNK | 0o777
+
+# Any name that a Linux file system takes, but for those that could not be extracted elsewhere.
+letters = st.one_of(
+    st.characters(exclude_characters="/\0", exclude_categories=["Cs"]),
+    st.sampled_from([*" \n\\.*üé語", "\udc80", "\udcff", "𝔘"]),
+)
+name = st.text(letters, min_size=1, max_size=8).filter(
+    lambda text: (
+        unsafe_path(text) is None
+        and not text.startswith(".")
+        and len(text.encode("utf-8", "surrogateescape")) < 40
+    )
+)
+leaf = st.one_of(
+    st.tuples(
+        st.just("file"), st.binary(max_size=200), st.sampled_from([0o644, 0o755, 0o600, 0o444])
+    ),
+    st.tuples(st.just("file"), st.binary(max_size=9).map(lambda b: b * 9000), st.just(0o640)),
+    st.tuples(st.just("link"), st.sampled_from(["a", "../x", "nowhere", "./b/c"]), st.just(0)),
+)
+trees = st.recursive(
+    st.dictionaries(name, leaf, max_size=4),
+    lambda inner: st.dictionaries(name, st.one_of(leaf, inner), max_size=4),
+    max_leaves=12,
+)
+
+
+def plant(folder: Path, tree: dict) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for entry, what in tree.items():
+        path = folder / entry
+        if os.path.lexists(path):
+            continue  # A file system that does not tell these names apart.
+        if isinstance(what, dict):
+            plant(path, what)
+        elif what[0] == "file":
+            path.write_bytes(what[1])
+            path.chmod(what[2])
+        else:
+            path.symlink_to(what[1])
+
+
+def seen(folder: Path) -> dict[str, object]:
+    """Return everything about a tree that matters."""
+    found: dict[str, object] = {}
+    for where, folders, files in os.walk(folder):
+        for entry in (*folders, *files):
+            path = Path(where, entry)
+            status = path.lstat()
+            relative = str(path.relative_to(folder))
+            if path.is_symlink():
+                found[relative] = os.readlink(path)
+            elif path.is_dir():
+                found[relative] = "folder"
+            else:
+                found[relative] = (stat.S_IMODE(status.st_mode), path.read_bytes())
+    return found
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(trees)
+def test_any_tree_comes_out_as_it_went_in(
+    tmp_path_factory: pytest.TempPathFactory, tree: dict
+) -> None:
+    place = tmp_path_factory.mktemp("tree")
+    plant(place / "in", tree)
+
+    snapshot = round_trip(place / "in", place / "out")
+
+    left_out = {item.path for item in snapshot.left_out}
+    expected = {
+        path: what
+        for path, what in seen(place / "in").items()
+        if not any(path == item or path.startswith(f"{item}/") for item in left_out)
+    }
+    assert seen(place / "out") == expected
+    assert take_snapshot(place / "out").digest == snapshot.digest
+
+
+def test_the_standard_library_reads_what_we_write(tmp_path: Path) -> None:
+    contents = {
+        "text": b"a line of text\n" * 300_000,
+        "noise": os.urandom(2_500_000),
+        "small": b"x",
+        "empty": b"",
+        "ünï\ncode": b"data " * 100,
+    }
+    for entry, data in contents.items():
+        (tmp_path / entry).write_bytes(data)
+    stream = archived(take_snapshot(tmp_path))
+
+    with zipfile.ZipFile(stream) as archive:
+        assert archive.testzip() is None
+        assert {info.filename: archive.read(info) for info in archive.infolist()} == contents
+        methods = {info.filename: info.compress_type for info in archive.infolist()}
+    assert methods["text"] == zipfile.ZIP_DEFLATED
+    assert methods["noise"] == zipfile.ZIP_STORED
+
+
+def test_the_compressor_does_not_touch_the_digest(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"some text " * 500_000)
+    (tmp_path / "b").write_bytes(b"some text " * 500)
+    snapshot = take_snapshot(tmp_path)
+    script = (
+        "import sys; sys.modules['isal'] = None\n"
+        "from pathlib import Path\n"
+        "from kinetic_payload.snapshot import take_snapshot\n"
+        "snapshot = take_snapshot(Path(sys.argv[1]))\n"
+        "snapshot.write(open(sys.argv[2], 'wb'))\n"
+        "print(snapshot.digest)"
+    )
+    other = tmp_path.with_name(tmp_path.name + ".zip")
+    command = [sys.executable, "-c", script, str(tmp_path), str(other)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    assert printed == snapshot.digest
+    dest = tmp_path.with_name(tmp_path.name + ".out")
+    assert extract_archive(other, dest, expected_digest=snapshot.digest) == snapshot.digest
+
+
+def test_memory_does_not_grow_with_a_file(tmp_path: Path) -> None:
+    with (tmp_path / "big").open("wb") as file:
+        for _ in range(12):
+            file.write(os.urandom(4 << 20) + b"text" * (1 << 20))
+    snapshot = take_snapshot(tmp_path)
+    out = tmp_path.with_name(tmp_path.name + ".zip")
+
+    tracemalloc.start()
+    with out.open("wb") as stream:
+        snapshot.write(stream)
+    extract_archive(out, tmp_path.with_name(tmp_path.name + ".out"))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert snapshot.size == 96 << 20
+    assert peak < 48 << 20
+
+
+def test_it_writes_into_a_pipe(tmp_path: Path) -> None:
+    class Pipe(io.RawIOBase):
+        """A stream that can only be appended to."""
+
+        def __init__(self) -> None:
+            self.data = bytearray()
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data) -> int:
+            self.data += data
+            return len(data)
+
+    (tmp_path / "a").write_bytes(b"text" * 1_000_000)
+    snapshot = take_snapshot(tmp_path)
+    pipe = Pipe()
+    snapshot.write(pipe)
+
+    dest = tmp_path.with_name(tmp_path.name + ".out")
+    extract_archive(io.BytesIO(bytes(pipe.data)), dest, expected_digest=snapshot.digest)
+
+
+@pytest.mark.parametrize("size", [10, 3 << 20])
+def test_a_file_that_changed_since_is_named(tmp_path: Path, size: int) -> None:
+    (tmp_path / "steady").write_bytes(b"s" * size)
+    (tmp_path / "moving.txt").write_bytes(b"a" * size)
+    snapshot = take_snapshot(tmp_path)
+    (tmp_path / "moving.txt").write_bytes(b"b" * size)
+
+    with pytest.raises(PackagingError, match=r"'moving\.txt' changed"):
+        snapshot.write(io.BytesIO())
+    (tmp_path / "moving.txt").unlink()
+    with pytest.raises(PackagingError, match=r"'moving\.txt' changed"):
+        snapshot.write(io.BytesIO())
+
+
+def test_a_log_that_only_grew_travels_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"one")
+    snapshot = take_snapshot(tmp_path)
+    with (tmp_path / "log").open("ab") as log:
+        log.write(b"two")
+
+    dest = tmp_path.with_name(tmp_path.name + ".out")
+    extract_archive(archived(snapshot), dest, expected_digest=snapshot.digest)
+
+    assert (dest / "log").read_bytes() == b"one"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/x",
+        "../x",
+        "a/../../x",
+        "a/..",
+        "..",
+        "\\x",
+        "..\\x",
+        "a\\..\\x",
+        "C:\\x",
+        "c:/x",
+        "a//b",
+        "./a",
+        "a/.",
+        "",
+    ],
+)
+def test_a_path_that_leads_elsewhere_is_refused(tmp_path: Path, path: str) -> None:
+    assert unsafe_path(path) is not None
+    if path:
+        with pytest.raises(UnsafeArchiveError):
+            extract_archive(evil_zip(("fine", b"1", FILE), (path, b"1", FILE)), tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("path", ["a", ".a", "..a", "a..", "a\\b", "a b/c", "a:b", "~", "-", "…/x"])
+def test_an_odd_path_that_stays_is_taken(path: str) -> None:
+    assert unsafe_path(path) is None
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        {"l": "/etc"},
+        {"l": ".."},
+        {"l": "a/../../x"},
+        {"d/l": "../.."},
+        {"d": "e/f/g", "l": "d/../../../../x"},
+        {"e/up": "..", "l": "e/up/../x"},
+        {"l": ""},
+    ],
+)
+def test_links_that_lead_out_are_refused(tmp_path: Path, links: dict[str, str]) -> None:
+    archive = evil_zip(*((path, target.encode(), LINK) for path, target in links.items()))
+
+    with pytest.raises(UnsafeArchiveError, match="link"):
+        extract_archive(archive, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("links", "goal"),
+    [
+        ({"l": "a/b"}, "a/b"),
+        ({"d/l": ".."}, ""),
+        ({"d/l": "../x", "m": "d/l/y"}, "x/y"),
+        ({"l": "m", "m": "l"}, "l"),
+    ],
+)
+def test_links_that_stay_are_followed(links: dict[str, str], goal: str) -> None:
+    assert link_goal(list(links)[-1] if goal == "x/y" else next(iter(links)), links) == goal
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [("l", b"sub", LINK), ("l/x", b"1", FILE)],
+        [("l/x", b"1", FILE), ("l", b"sub", LINK)],
+        [("f", b"1", FILE), ("f/x", b"1", FILE)],
+        [("f", b"1", FILE), ("f", b"2", FILE)],
+        [("f", b"1", FILE), ("f/", b"", stat.S_IFDIR | 0o755)],
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_entries_in_each_others_way_are_refused(tmp_path: Path, entries: list) -> None:
+    with pytest.raises(UnsafeArchiveError):
+        extract_archive(evil_zip(*entries), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_bombs_are_refused_by_what_they_declare(tmp_path: Path) -> None:
+    with pytest.raises(UnsafeArchiveError, match="'big'"):
+        extract_archive(
+            evil_zip(("small", b"1", FILE), ("big", b"0" * 2000, FILE)),
+            tmp_path / "out",
+            max_size=1000,
+        )
+    with pytest.raises(IntegrityError, match="2 entries"):
+        extract_archive(
+            evil_zip(("a", b"", FILE), ("b", b"", FILE)), tmp_path / "out", max_entries=1
+        )
+
+
+def test_bombs_are_refused_by_what_they_do(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb", b"0" * 10_000_000)
+    data = bytearray(stream.getvalue())
+    at = data.rindex(b"PK\1\2")
+    data[at + 24 : at + 28] = struct.pack("<L", 1000)
+
+    with pytest.raises(UnsafeArchiveError, match=r"'bomb'.*more than it declares"):
+        extract_archive(io.BytesIO(bytes(data)), tmp_path / "out")
+    assert (tmp_path / "out" / "bomb").stat().st_size <= 1000
+
+
+def test_entries_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
+    stream = evil_zip(("a", b"0" * 100, FILE), ("b", b"0" * 100, FILE))
+    data = bytearray(stream.getvalue())
+    at = data.rindex(b"PK\1\2")
+    data[at + 42 : at + 46] = struct.pack("<L", 0)
+
+    with pytest.raises(UnsafeArchiveError, match="shares"):
+        extract_archive(io.BytesIO(bytes(data)), tmp_path / "out")
+
+
+def test_special_files_are_refused_and_special_bits_dropped(tmp_path: Path) -> None:
+    with pytest.raises(IntegrityError, match="'pipe'"):
+        extract_archive(evil_zip(("pipe", b"", stat.S_IFIFO | 0o644)), tmp_path / "a")
+
+    extract_archive(evil_zip(("tool", b"1", stat.S_IFREG | 0o6755 | 0o1000)), tmp_path / "b")
+
+    assert stat.S_IMODE((tmp_path / "b" / "tool").stat().st_mode) == 0o755
+
+
+def test_another_tree_than_the_expected_one_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text("1")
+
+    with pytest.raises(IntegrityError, match="was expected"):
+        extract_archive(
+            archived(take_snapshot(tmp_path / "in")),
+            tmp_path / "out",
+            expected_digest=digest_of(b""),
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_flipped_byte_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text("contents")
+    (tmp_path / "in" / "b").write_text("text " * 200)
+    (tmp_path / "in" / "l").symlink_to("a")
+    snapshot = take_snapshot(tmp_path / "in")
+    good = archived(snapshot).getvalue()
+
+    for at in range(len(good)):
+        data = bytearray(good)
+        data[at] ^= 0x41
+        try:
+            extract_archive(
+                io.BytesIO(bytes(data)), tmp_path / str(at), expected_digest=snapshot.digest
+            )
+        except IntegrityError:
+            continue
+        # Bytes that mean nothing to us: times, versions, counts of disks.
+        assert take_snapshot(tmp_path / str(at)).digest == snapshot.digest
+
+
+def test_an_archive_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text("contents")
+    good = archived(take_snapshot(tmp_path / "in")).getvalue()
+
+    for length in range(0, len(good), 7):
+        with pytest.raises(IntegrityError):
+            extract_archive(io.BytesIO(good[:length]), tmp_path / "out")
+
+
+def test_nothing_is_extracted_over_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+
+    with pytest.raises(UnsafeArchiveError, match="not empty"):
+        extract_archive(evil_zip(("a", b"1", FILE)), tmp_path)
+
+
+def test_archives_beyond_four_gigabytes_keep_their_sizes() -> None:
+    big = Member(
+        "big", "file", 0o644, size=5 << 32, packed=3 << 32, offset=7 << 32, digest="ab" * 32
+    )
+    directory = central_header(big)
+    stream = io.BytesIO(directory + end_records(1, 0, len(directory)))
+    far = io.BytesIO(directory + end_records(70_000, 0, len(directory)))
+
+    (found,) = read_directory(stream, max_entries=10)
+
+    assert (found.size, found.packed, found.offset) == (5 << 32, 3 << 32, 7 << 32)
+    assert found.digest == "ab" * 32
+    with pytest.raises(IntegrityError, match="70000"):
+        list(read_directory(far, max_entries=10))
+
+
+def test_an_archive_without_entries_is_an_empty_folder(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    write_archive(stream, tmp_path, [])
+
+    assert extract_archive(stream, tmp_path / "out") == tree_digest([])
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_worker_loads_nothing_but_the_standard_library() -> None:
+    script = (
+        "import sys, kinetic_payload.archive\n"
+        "print(*sorted({'zipfile', 'concurrent.futures', 'msgspec', 'isal', 'pathspec'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; {script}"]
+
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == ""
+
+
+def test_a_modes_owner_can_always_tidy_up(tmp_path: Path) -> None:
+    (tmp_path / "in" / "fixed").mkdir(parents=True)
+    (tmp_path / "in" / "fixed" / "a").touch()
+    (tmp_path / "in" / "fixed").chmod(0o555)
+
+    round_trip(tmp_path / "in", tmp_path / "out")
+
+    assert stat.S_IMODE((tmp_path / "out" / "fixed").stat().st_mode) == 0o755
+    (tmp_path / "in" / "fixed").chmod(0o755)
+
+
+def test_a_links_own_entry_needs_no_digest() -> None:
+    assert tree_digest([TreeEntry("l", "link", 0o777, target="a")]) != tree_digest(
+        [TreeEntry("l", "link", 0o777, target="b")]
+    )

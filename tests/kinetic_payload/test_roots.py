@@ -1,0 +1,338 @@
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from kinetic_payload.errors import InvalidRequestError
+from kinetic_payload.roots import Entry, ProjectPlan, entry_of, plan_project
+
+
+def plant(root: Path, *names: str) -> None:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith("/"):
+            path.mkdir(exist_ok=True)
+        else:
+            path.touch()
+
+
+def plan(
+    entry: Entry,
+    *sys_path: Path | str,
+    cwd: Path | None = None,
+    home: Path = Path("/home/somebody"),
+    override: str | None = None,
+) -> ProjectPlan:
+    return plan_project(
+        entry,
+        sys_path=[str(path) for path in sys_path],
+        cwd=cwd or Path("/"),
+        home=home,
+        override=override,
+    )
+
+
+def script(path: Path) -> Entry:
+    return Entry(path, None, "script", path)
+
+
+# Where the root is
+
+
+def test_a_lonely_script_ships_its_folder(tmp_path: Path) -> None:
+    plant(tmp_path, "exp/train.py")
+
+    found = plan(script(tmp_path / "exp/train.py"), tmp_path / "exp", cwd=tmp_path / "exp")
+
+    assert found == ProjectPlan(tmp_path / "exp", ("",), "", "train.py", "script")
+
+
+@pytest.mark.parametrize(
+    "marker", ["pyproject.toml", "requirements.txt", "setup.py", "setup.cfg", ".git/"]
+)
+def test_the_nearest_marker_makes_the_root(tmp_path: Path, marker: str) -> None:
+    plant(tmp_path, "pyproject.toml", f"p/{marker}", "p/scripts/deep/train.py")
+
+    found = plan(
+        script(tmp_path / "p/scripts/deep/train.py"),
+        tmp_path / "p/scripts/deep",
+        cwd=tmp_path / "p/scripts",
+    )
+
+    assert found == ProjectPlan(
+        tmp_path / "p", ("scripts/deep",), "scripts", "scripts/deep/train.py", "script"
+    )
+
+
+def test_a_module_is_found_above_its_packages(tmp_path: Path) -> None:
+    plant(tmp_path, "p/pkg/__init__.py", "p/pkg/sub/__init__.py", "p/pkg/sub/mod.py")
+
+    found = plan(Entry(tmp_path / "p/pkg/sub/mod.py", "pkg.sub.mod", "interactive"), tmp_path / "p")
+
+    assert (found.root, found.paths, found.main) == (tmp_path / "p", ("",), None)
+
+
+def test_a_namespace_package_is_left_by_its_dotted_name(tmp_path: Path) -> None:
+    plant(tmp_path, "p/company/team/mod.py")
+
+    found = plan(Entry(tmp_path / "p/company/team/mod.py", "company.team.mod", "script"))
+
+    assert (found.root, found.paths) == (tmp_path / "p", ("",))
+
+
+def test_a_package_itself_counts_as_its_init_file(tmp_path: Path) -> None:
+    plant(tmp_path, "p/pkg/__init__.py")
+
+    assert plan(Entry(tmp_path / "p/pkg/__init__.py", "pkg", "script")).root == tmp_path / "p"
+
+
+def test_a_script_within_a_package_ships_what_is_around_the_package(tmp_path: Path) -> None:
+    plant(tmp_path, "p/pkg/__init__.py", "p/pkg/train.py")
+
+    found = plan(script(tmp_path / "p/pkg/train.py"), tmp_path / "p/pkg")
+
+    assert (found.root, found.paths) == (tmp_path / "p", ("pkg",))
+
+
+def test_a_file_loaded_under_another_name_ships_its_folder(tmp_path: Path) -> None:
+    plant(tmp_path, "p/impl.py")
+
+    assert plan(Entry(tmp_path / "p/impl.py", "something.other", "script")).root == tmp_path / "p"
+
+
+def test_home_and_what_is_above_are_no_projects_by_accident(tmp_path: Path) -> None:
+    home = tmp_path / "home" / "me"
+    plant(home, ".git/", "requirements.txt", "work/exp/train.py", "loose.py")
+    plant(tmp_path, "home/setup.py")
+
+    assert plan(script(home / "work/exp/train.py"), home=home).root == home / "work/exp"
+    with pytest.raises(InvalidRequestError, match="KINETIC_PACKAGE_ROOT"):
+        plan(script(home / "loose.py"), home=home)
+    with pytest.raises(InvalidRequestError, match="all of it"):
+        plan(Entry(None, None, "interactive"), cwd=Path("/"), home=home)
+    assert plan(script(home / "loose.py"), home=home, override="~").root == home
+
+
+@pytest.mark.parametrize("kind", ["notebook", "interactive"])
+def test_without_a_file_the_working_directory_decides(tmp_path: Path, kind) -> None:
+    plant(tmp_path, "p/pyproject.toml", "p/notebooks/", "q/")
+    entry = Entry(None, None, kind)
+
+    marked = plan(entry, "", cwd=tmp_path / "p/notebooks")
+    bare = plan(entry, "", cwd=tmp_path / "q")
+
+    assert marked == ProjectPlan(tmp_path / "p", ("notebooks",), "notebooks", None, kind)
+    assert bare == ProjectPlan(tmp_path / "q", ("",), "", None, kind)
+
+
+def test_the_override_wins(tmp_path: Path) -> None:
+    plant(tmp_path, "mono/libs/x.py", "mono/p/pyproject.toml", "mono/p/train.py")
+    entry = script(tmp_path / "mono/p/train.py")
+
+    found = plan(
+        entry, tmp_path / "mono/p", tmp_path / "mono/libs", override=str(tmp_path / "mono")
+    )
+    relative = plan(entry, cwd=tmp_path / "mono/p", override="..")
+
+    assert (found.root, found.paths, found.main) == (
+        tmp_path / "mono",
+        ("p", "libs"),
+        "p/train.py",
+    )
+    assert relative.root == tmp_path / "mono"
+
+
+@pytest.mark.parametrize(("override", "says"), [("missing", "not a folder"), ("other", "train.py")])
+def test_an_override_that_does_not_fit_is_refused(tmp_path: Path, override: str, says: str) -> None:
+    plant(tmp_path, "p/train.py", "other/")
+
+    with pytest.raises(InvalidRequestError, match=says):
+        plan(script(tmp_path / "p/train.py"), override=str(tmp_path / override))
+
+
+# What is on the path
+
+
+def test_path_entries_inside_the_root_travel_in_order_and_others_do_not(tmp_path: Path) -> None:
+    plant(
+        tmp_path,
+        "p/pyproject.toml",
+        "p/train.py",
+        "p/src/pkg/__init__.py",
+        "p/vendor/",
+        "p/.venv/pyvenv.cfg",
+        "p/.venv/lib/python3.11/site-packages/",
+        "p/env/pyvenv.cfg",
+        "p/env/lib/",
+        "p/conda/conda-meta/",
+        "p/conda/lib/",
+        "p/site-packages/",
+        "elsewhere/",
+    )
+    p = tmp_path / "p"
+
+    found = plan(
+        script(p / "train.py"),
+        p / "src",
+        tmp_path / "elsewhere",
+        p,
+        p / "vendor",
+        p / "src",
+        p / ".venv/lib/python3.11/site-packages",
+        p / "env/lib",
+        p / "conda/lib",
+        p / "site-packages",
+        p / "missing.zip",
+    )
+
+    assert found.paths == ("", "src", "vendor")
+
+
+def test_a_src_layout_installed_through_an_import_hook_gets_its_path(tmp_path: Path) -> None:
+    plant(tmp_path, "p/pyproject.toml", "p/src/pkg/__init__.py", "p/src/pkg/mod.py", "p/run.py")
+    p = tmp_path / "p"
+
+    found = plan(Entry(p / "src/pkg/mod.py", "pkg.mod", "script", p / "run.py"), p)
+
+    assert (found.root, found.paths, found.main) == (p, ("", "src"), "run.py")
+
+
+def test_links_on_the_way_do_not_hide_that_a_path_is_inside(tmp_path: Path) -> None:
+    plant(tmp_path, "real/pyproject.toml", "real/src/pkg/mod.py")
+    (tmp_path / "alias").symlink_to("real")
+
+    found = plan(
+        Entry(tmp_path / "alias/src/pkg/mod.py", "pkg.mod", "script"),
+        tmp_path / "real/src",
+        cwd=tmp_path / "real/src",
+    )
+
+    assert (found.root, found.paths, found.cwd) == (tmp_path / "alias", ("src",), "src")
+
+
+def test_a_console_script_in_an_environment_is_no_main_of_the_project(tmp_path: Path) -> None:
+    plant(tmp_path, "p/.git/", "p/mod.py", "p/.venv/pyvenv.cfg", "p/.venv/bin/pytest")
+    p = tmp_path / "p"
+
+    found = plan(Entry(p / "mod.py", "mod", "script", p / ".venv/bin/pytest"), p / ".venv/bin", p)
+
+    assert (found.paths, found.main) == (("",), None)
+
+
+def test_a_working_directory_outside_is_the_root(tmp_path: Path) -> None:
+    plant(tmp_path, "p/train.py", "q/")
+
+    assert plan(script(tmp_path / "p/train.py"), cwd=tmp_path / "q").cwd == ""
+
+
+# Where a function comes from
+
+HERE = Path(__file__)
+
+
+def function() -> None: ...
+
+
+class Trainer:
+    def fit(self) -> None: ...
+
+    def __call__(self) -> None: ...
+
+
+@functools.wraps(function)
+def wrapper() -> None: ...
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        function,
+        functools.partial(function, 1),
+        functools.partial(functools.partial(Trainer().fit)),
+        Trainer().fit,
+        Trainer(),
+        Trainer,
+        functools.partial(Trainer()),
+        wrapper,
+        functools.lru_cache(function),
+        lambda: None,
+    ],
+)
+def test_what_wraps_a_function_does_not_hide_its_file(what: object) -> None:
+    assert entry_of(what).file == HERE
+
+
+@pytest.mark.parametrize("what", [len, functools.partial(print), textwrap.dedent, [].append])
+def test_a_function_of_the_interpreter_is_its_callers(what: object) -> None:
+    entry = entry_of(what)
+
+    assert entry.file == entry.main
+    assert entry.file is None or not str(entry.file).startswith(str(Path(textwrap.__file__).parent))
+
+
+SHOW = """
+    from kinetic_payload.roots import entry_of
+    def f(): ...
+    entry = entry_of(f)
+    print(entry.kind, entry.module, entry.file and entry.file.name, entry.main and entry.main.name)
+"""
+
+
+def run(folder: Path, *arguments: str, stdin: str | None = None) -> str:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        input=stdin,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+
+
+def test_each_way_to_start_python_is_told_apart(tmp_path: Path) -> None:
+    code = textwrap.dedent(SHOW)
+    plant(tmp_path, "pkg/__init__.py")
+    (tmp_path / "train.py").write_text(code)
+    (tmp_path / "pkg" / "mod.py").write_text(code)
+    (tmp_path / "pkg" / "__main__.py").write_text(code)
+
+    assert run(tmp_path, "train.py") == "script None train.py train.py"
+    assert run(tmp_path, "-m", "pkg.mod") == "module pkg.mod mod.py mod.py"
+    assert run(tmp_path, "-m", "pkg") == "module pkg.__main__ __main__.py __main__.py"
+    assert run(tmp_path, "-c", code) == "interactive None None None"
+    assert run(tmp_path, "-", stdin=code) == "interactive None None None"
+    assert run(tmp_path, "-c", "import train") == "interactive train train.py None"
+
+
+def test_a_process_of_a_pool_knows_the_script(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        textwrap.dedent("""
+        import multiprocessing
+        from kinetic_payload.roots import entry_of
+        def f(): ...
+        def show(): print(entry_of(f))
+        if __name__ == "__main__":
+            child = multiprocessing.get_context("spawn").Process(target=show)
+            child.start()
+            child.join()
+        """)
+    )
+
+    path = tmp_path / "train.py"
+    assert run(tmp_path, "train.py") == str(Entry(path, None, "script", path))
+
+
+def test_a_module_started_with_m_ships_what_is_around_its_package(tmp_path: Path) -> None:
+    plant(tmp_path, "p/pkg/__init__.py", "p/pkg/__main__.py")
+    p = tmp_path / "p"
+    main = p / "pkg/__main__.py"
+
+    found = plan(Entry(main, "pkg.__main__", "module", main), p, cwd=p)
+
+    assert found == ProjectPlan(p, ("",), "", "pkg/__main__.py", "module")

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kinetic_payload.shipping import Shipping
+from kinetic_payload.snapshot import take_snapshot
+
+
+def test_it_says_what_a_snapshot_will_say(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    for name in (
+        "a.py",
+        "a.log",
+        ".env",
+        "pkg/b.py",
+        "pkg/gen/c.py",
+        "pkg/gen/keep.py",
+        "data/d.py",
+        "env/pyvenv.cfg",
+        "env/lib/e.py",
+        "../shared/s.py",
+        "../shared/s.log",
+    ):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    (root / ".gitignore").write_text("*.log\n")
+    (root / "pkg" / ".kineticignore").write_text("gen/*\n!gen/keep.py\n")
+    (root / "shared").symlink_to("../shared")
+    (root / "alias").symlink_to("pkg")
+    (root / "link.py").symlink_to("a.py")
+    (root / "out.py").symlink_to("../shared/s.py")
+    (tmp_path / "elsewhere").symlink_to(root)
+    exclude = [root / "data"]
+
+    snapshot = take_snapshot(root, exclude=exclude)
+    ships = Shipping(root, exclude=exclude)
+
+    asked = [tmp_path / "elsewhere" / "a.py", tmp_path / "shared" / "s.py", root / "gone.py"]
+    for where, _, files in os.walk(root, followlinks=True):
+        asked += [Path(where, file) for file in files]
+    assert {str(path): ships(path) for path in asked} == {
+        str(path): snapshot.contains(path) for path in asked
+    }
+    assert ships(root / "alias" / "b.py")
+    assert not ships(root / "pkg" / "gen" / "c.py")

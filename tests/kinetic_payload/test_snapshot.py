@@ -1,0 +1,366 @@
+from __future__ import annotations
+
+import io
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from kinetic_payload import digests
+from kinetic_payload.archive import extract_archive
+from kinetic_payload.errors import DataError, PackagingError
+from kinetic_payload.snapshot import Snapshot, take_snapshot, tree_of
+from kinetic_payload.stat_cache import StatCache
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    return path
+
+
+def plant(root: Path, *paths: str) -> None:
+    for name in paths:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith("/"):
+            path.mkdir(exist_ok=True)
+        else:
+            path.write_text(name)
+
+
+def paths(snapshot: Snapshot) -> list[str]:
+    return [entry.path for entry in snapshot.entries]
+
+
+def links(snapshot: Snapshot) -> dict[str, str]:
+    return {entry.path: entry.target for entry in snapshot.entries if entry.kind == "link"}
+
+
+def reasons(snapshot: Snapshot) -> dict[str, str]:
+    return {item.path: item.rule for item in snapshot.left_out}
+
+
+def extracted(snapshot: Snapshot, dest: Path) -> Path:
+    stream = io.BytesIO()
+    snapshot.write(stream)
+    extract_archive(stream, dest, expected_digest=snapshot.digest)
+    return dest
+
+
+def test_the_same_tree_has_the_same_digest_wherever_and_whenever(tmp_path: Path) -> None:
+    for place, order in (("one", 1), ("two", -1)):
+        plant(tmp_path / place, *["a/x", "b/y", "c", "empty/"][::order])
+    os.utime(tmp_path / "two" / "c", (0, 0))
+
+    assert take_snapshot(tmp_path / "one").digest == take_snapshot(tmp_path / "two").digest
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: (root / "a").write_text("B"),
+        lambda root: (root / "a").chmod(0o755),
+        lambda root: (root / "a").rename(root / "b"),
+        lambda root: (root / "new").mkdir(),
+        lambda root: (root / "d" / "l").unlink(),
+    ],
+)
+def test_what_matters_changes_the_digest(root: Path, change) -> None:
+    plant(root, "a", "d/x")
+    (root / "a").chmod(0o644)
+    (root / "d" / "l").symlink_to("x")
+    before = take_snapshot(root).digest
+    change(root)
+
+    assert take_snapshot(root).digest != before
+
+
+def test_what_is_left_out_is_listed_with_the_line_that_did_it(root: Path) -> None:
+    plant(root, "train.py", ".env", ".git/config", "big/x", "sub/a.log", "sub/b.py", "out.bin")
+    plant(root, "envs/mine/pyvenv.cfg", "envs/mine/bin/python")
+    (root / ".gitignore").write_text("# results\n*.log\n")
+    (root / ".kineticignore").write_text("/out.bin\n")
+
+    snapshot = take_snapshot(root, exclude=[root / "big"])
+
+    assert paths(snapshot) == [
+        ".gitignore",
+        ".kineticignore",
+        "envs",
+        "sub",
+        "sub/b.py",
+        "train.py",
+    ]
+    assert reasons(snapshot) == {
+        ".env": "default: .env*",
+        ".git": "default: .git",
+        "big": "data",
+        "envs/mine": "default: a virtual environment",
+        "out.bin": ".kineticignore:1: /out.bin",
+        "sub/a.log": ".gitignore:2: *.log",
+    }
+
+
+def test_without_the_defaults_all_but_virtual_environments_travels(root: Path) -> None:
+    plant(root, ".env", ".git/config", "x.log", ".venv/pyvenv.cfg")
+    (root / ".gitignore").write_text("*.log\n")
+
+    assert paths(take_snapshot(root, no_defaults=True)) == [
+        ".env",
+        ".git",
+        ".git/config",
+        ".gitignore",
+    ]
+
+
+def test_data_that_contains_the_project_does_not_take_the_project_away(root: Path) -> None:
+    plant(root, "train.py")
+
+    assert paths(take_snapshot(root, exclude=[root, root.parent])) == ["train.py"]
+
+
+def test_data_is_left_out_by_whichever_name_it_is_known(root: Path, tmp_path: Path) -> None:
+    plant(tmp_path, "disk/set/x")
+    (root / "linked").symlink_to(tmp_path / "disk")
+    (root / "data").symlink_to(tmp_path / "disk" / "set")
+
+    snapshot = take_snapshot(root, exclude=[root / "data"])
+
+    assert paths(snapshot) == ["linked"]
+    assert reasons(snapshot) == {"data": "data", "linked/set": "data"}
+
+
+def test_links_inside_stay_links(root: Path, tmp_path: Path) -> None:
+    plant(root, "v1/w", "v2/w", "e/deep/")
+    (root / "latest").symlink_to("v2")
+    (root / "again").symlink_to("v2")
+    (root / "chain").symlink_to("latest/w")
+    (root / "absolute").symlink_to(root / "v1" / "w")
+    (root / "e" / "around").symlink_to("../../project/v1")
+    (root / "dangling").symlink_to("nowhere")
+    (root / "e" / "up").symlink_to("..")
+
+    snapshot = take_snapshot(root)
+
+    assert links(snapshot) == {
+        "absolute": "v1/w",
+        "again": "v2",
+        "chain": "latest/w",
+        "dangling": "nowhere",
+        "e/around": "../v1",
+        "e/up": "..",
+        "latest": "v2",
+    }
+    assert (extracted(snapshot, tmp_path / "out") / "e" / "around" / "w").read_text() == "v1/w"
+
+
+def test_what_links_outside_lead_to_is_taken_along(root: Path, tmp_path: Path) -> None:
+    plant(tmp_path, "shared/lib/m.py", "shared/conf", "shared/notes.log")
+    (tmp_path / "shared" / "m.py").symlink_to("lib/m.py")
+    (tmp_path / "shared" / "back").symlink_to(tmp_path / "shared")
+    (root / "shared").symlink_to("../shared")
+    (root / "twice").symlink_to("../shared")
+    (root / "conf").symlink_to(tmp_path / "shared" / "conf")
+    (root / ".gitignore").write_text("*.log\ntwice/m.py\n")
+
+    snapshot = take_snapshot(root)
+
+    assert links(snapshot) == {"shared/m.py": "lib/m.py", "shared/back": ".", "twice/back": "."}
+    out = extracted(snapshot, tmp_path / "out")
+    assert (out / "conf").read_text() == "shared/conf"
+    assert (out / "shared" / "m.py").read_text() == "shared/lib/m.py"
+    assert (out / "twice" / "lib" / "m.py").read_text() == "shared/lib/m.py"
+    assert not (out / "shared").is_symlink()
+    assert "shared/notes.log" in reasons(snapshot)
+
+
+def test_links_in_circles_end(root: Path, tmp_path: Path) -> None:
+    plant(tmp_path, "x/f", "y/f")
+    (tmp_path / "x" / "y").symlink_to(tmp_path / "y")
+    (tmp_path / "y" / "x").symlink_to(tmp_path / "x")
+    (root / "x").symlink_to(tmp_path / "x")
+    (root / "all").symlink_to("..")
+    (root / "system").symlink_to("/")
+    (root / "a").symlink_to("b")
+    (root / "b").symlink_to("a")
+
+    snapshot = take_snapshot(root)
+
+    assert {"x/f", "x/y/f"} <= set(paths(snapshot))
+    assert links(snapshot)["x/y/x"] == ".."
+    assert "contains" in reasons(snapshot)["all"]
+    assert "contains" in reasons(snapshot)["system"]
+    extracted(snapshot, tmp_path / "out")
+
+
+def test_what_cannot_travel_is_left_out_and_said(root: Path) -> None:
+    plant(root, "a")
+    os.mkfifo(root / "pipe")
+    (root / "lost").symlink_to("/nowhere/at/all")
+    (root / "..\\evil").touch()
+    with socket.socket(socket.AF_UNIX) as server:
+        here = Path.cwd()
+        os.chdir(root)  # The path of a socket must be short.
+        try:
+            server.bind("socket")
+        finally:
+            os.chdir(here)
+        snapshot = take_snapshot(root)
+
+    assert paths(snapshot) == ["a"]
+    assert reasons(snapshot) == {
+        "..\\evil": "its name cannot travel: it leads upwards",
+        "lost": "a link that leads nowhere",
+        "pipe": "neither a file nor a folder",
+        "socket": "neither a file nor a folder",
+    }
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_everything_unreadable_is_named_at_once(root: Path) -> None:
+    plant(root, "a", "b", "c", "locked/x")
+    for name in ("a", "b", "locked"):
+        (root / name).chmod(0)
+
+    with pytest.raises(PackagingError, match=r"(?s)3 of.*'a'.*'b'.*'locked'"):
+        take_snapshot(root)
+    (root / "locked").chmod(0o755)
+
+
+def test_a_root_that_is_not_there_is_named(root: Path) -> None:
+    with pytest.raises(PackagingError, match="missing"):
+        take_snapshot(root / "missing")
+
+
+def test_an_unchanged_tree_costs_no_reads(root: Path, tmp_path: Path) -> None:
+    plant(root, "a", "b/c")
+    first = StatCache(tmp_path / "cache")
+    for path in (root / "a", root / "b" / "c"):
+        hashed = digests.hash_file(path, str(path.relative_to(root)))
+        first.put(digests.Hashed(hashed.relpath, "ab" * 32, 1, hashed.status, True, 1 << 62))
+    first.get("a", (root / "a").stat())
+    first.save()
+
+    snapshot = take_snapshot(root, cache=StatCache(tmp_path / "cache"))
+
+    # No reader would have come to these digests.
+    assert {entry.digest for entry in snapshot.entries if entry.kind == "file"} == {"ab" * 32}
+
+
+def test_a_change_right_after_a_snapshot_is_noticed(root: Path, tmp_path: Path) -> None:
+    digests_seen = set()
+    for number in range(20):
+        (root / "a").write_text(f"{number:02d}")
+        os.utime(root / "a", (1, 1))
+        digests_seen.add(take_snapshot(root, cache=StatCache(tmp_path / "cache")).digest)
+
+    assert len(digests_seen) == 20
+
+
+def test_it_knows_the_very_files_it_holds(root: Path, tmp_path: Path) -> None:
+    plant(root, "a.py", "pkg/b.py", "c.log")
+    plant(tmp_path, "shared/s.py")
+    (root / ".gitignore").write_text("*.log\n")
+    (root / "alias").symlink_to("pkg")
+    (root / "shared").symlink_to(tmp_path / "shared")
+    (tmp_path / "elsewhere").symlink_to(root)
+
+    snapshot = take_snapshot(root)
+
+    for name in ("a.py", "pkg/b.py", "alias/b.py", "shared/s.py", "pkg/../a.py"):
+        assert snapshot.contains(root / name), name
+    assert snapshot.contains(tmp_path / "elsewhere" / "a.py")
+    for path in (root / "c.log", root / "pkg", root, tmp_path / "shared/s.py", root / "gone.py"):
+        assert not snapshot.contains(path), path
+
+
+def test_the_largest_paths_are_disjoint_and_say_where_the_weight_is(root: Path) -> None:
+    plant(root, "train.py", "data/raw/one.bin", "models/big[1].pt", "models/small.pt")
+    for number in range(30):
+        plant(root, f"images/{number}.png")
+        (root / f"images/{number}.png").write_bytes(b"x" * 1000)
+    (root / "data/raw/one.bin").write_bytes(b"x" * 50_000)
+    (root / "models/big[1].pt").write_bytes(b"x" * 9_000)
+
+    largest = take_snapshot(root).largest(3)
+
+    assert [(item.path, item.size) for item in largest] == [
+        ("data/raw/one.bin", 50_000),
+        ("images", 30_000),
+        ("models/big[1].pt", 9_000),
+    ]
+    assert [item.ignore_line for item in largest] == [
+        "/data/raw/one.bin",
+        "/images/",
+        "/models/big\\[1].pt",
+    ]
+    (root / ".kineticignore").write_text("\n".join(item.ignore_line for item in largest))
+    smaller = take_snapshot(root)
+    assert [p for p in paths(smaller) if "." in p] == [
+        ".kineticignore",
+        "models/small.pt",
+        "train.py",
+    ]
+
+
+def test_a_project_over_the_limit_gets_a_warning_with_the_lines_to_write(root: Path) -> None:
+    (root / "big.bin").write_bytes(b"\0" * 2_000_000)
+    snapshot = take_snapshot(root)
+
+    assert snapshot.oversize_warning(2) is None
+    warning = snapshot.oversize_warning(1)
+    assert warning is not None
+    assert "2 MB" in warning
+    assert "/big.bin" in warning
+
+
+def test_data_is_taken_whole(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    plant(data, "a.log", ".env", "sub/x", "empty/")
+    (data / ".gitignore").write_text("*")
+    plant(tmp_path, "outside/f")
+    (data / "linked").symlink_to(tmp_path / "outside" / "f")
+    (data / "near").symlink_to("sub/x")
+    (data / "folder").symlink_to(tmp_path / "outside")
+    (data / "gone").symlink_to("nowhere")
+
+    tree = tree_of(data)
+
+    assert links(tree) == {}
+    assert reasons(tree) == {"gone": "a link that leads nowhere"}
+    out = extracted(tree, tmp_path / "out")
+    assert (out / "linked").read_text() == "outside/f"
+    assert (out / "near").read_text() == "sub/x"
+    assert (out / "folder" / "f").read_text() == "outside/f"
+    assert (out / "empty").is_dir()
+    assert (out / "a.log").is_file()
+
+
+def test_a_single_file_is_a_tree_of_one(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").chmod(0o640)
+
+    tree = tree_of(tmp_path / "config.json")
+
+    assert [(e.path, e.kind, e.mode, e.size) for e in tree.entries] == [
+        ("config.json", "file", 0o640, 2)
+    ]
+    out = extracted(tree, tmp_path / "out")
+    assert stat.S_IMODE((out / "config.json").stat().st_mode) == 0o640
+
+
+def test_data_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="missing"):
+        tree_of(tmp_path / "missing")
+
+
+def test_very_deep_folders_are_no_problem(root: Path, tmp_path: Path) -> None:
+    deep = root.joinpath(*["d"] * 700)
+    deep.mkdir(parents=True)
+    (deep / "f").touch()
+
+    assert len(take_snapshot(root).entries) == 701
