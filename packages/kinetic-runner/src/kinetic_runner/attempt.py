@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
-import socket
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -44,7 +42,14 @@ _ORPHAN_SECONDS: Final = 2.0
 _READER_SECONDS: Final = 5.0
 
 
-def attend(arguments: Arguments, environment: Mapping[str, str], child: Child, bell: Bell) -> int:
+def attend(
+    arguments: Arguments,
+    environment: Mapping[str, str],
+    child: Child,
+    bell: Bell,
+    *,
+    linger: float | None = None,
+) -> int:
     """Claim an attempt, give *child* its task, watch it, and report; return the exit code.
 
     Raises:
@@ -60,7 +65,7 @@ def attend(arguments: Arguments, environment: Mapping[str, str], child: Child, b
         os.set_inheritable(arguments.lifeline, False)
     store = open_store(parse_location(arguments.store))
     job = JobObjects(arguments.job)
-    hostname = socket.gethostname()
+    hostname = os.uname().nodename
     try:
         attempt = claim_attempt(
             store,
@@ -77,6 +82,7 @@ def attend(arguments: Arguments, environment: Mapping[str, str], child: Child, b
         sys.stderr.write(f"[kinetic] {error}\n")
         return EXIT_NOT_PREPARED
     child.send_task(_task(arguments, attempt, host).encode())
+    child.keep_orphans()
     claimed = monotonic() - began
     journal = Journal(store, partial(job.log_chunk, attempt, host.index))
     mirror = Mirror(sys.stdout.fileno())
@@ -88,7 +94,7 @@ def attend(arguments: Arguments, environment: Mapping[str, str], child: Child, b
         limits=Limits(
             timeout=arguments.timeout,
             grace=arguments.grace,
-            linger=_LINGER if host.count == 1 else _LINGER_TOGETHER,
+            linger=linger or (_LINGER if host.count == 1 else _LINGER_TOGETHER),
         ),
         lifeline=arguments.lifeline,
     )
@@ -106,7 +112,7 @@ def attend(arguments: Arguments, environment: Mapping[str, str], child: Child, b
         exit_code=EXIT_TERMINATED,
         started_at=started,
         finished_at=time(),
-        python=platform.python_version(),
+        python=".".join(map(str, sys.version_info[:3])),
         hostname=hostname,
         warnings=warnings,
     )

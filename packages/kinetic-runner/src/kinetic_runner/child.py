@@ -32,6 +32,7 @@ class Child:
         self.status: int | None = None
         self.reaper = False
         self._group_gone = False
+        self._childless = False
 
     def send_task(self, text: str) -> None:
         """Hand the task over; the child begins."""
@@ -59,6 +60,7 @@ class Child:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
+                self._childless = True
                 return self.status is not None
             if pid == 0:
                 return self.status is not None
@@ -85,6 +87,9 @@ class Child:
         Killing a process hands its children to us, so it takes several rounds to reach all.
         """
         self.kill()
+        self.reap()
+        if self.reaper and self._childless:
+            return True
         found = _children_of_this() if self.reaper else _marked(self.mark)
         for pid in found:
             try:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
+from kinetic_payload.errors import InvalidRequestError
 from kinetic_payload.layout import Flag
 
 
@@ -28,38 +29,74 @@ class Arguments:
     debug_port: int | None = None
 
 
+_TEXTS: Final = {
+    Flag.STORE: "store",
+    Flag.JOB: "job",
+    Flag.PAYLOAD_DIGEST: "payload_digest",
+    Flag.CONTEXT_DIGEST: "context_digest",
+    Flag.WORKSPACE: "workspace",
+}
+_NUMBERS: Final = {
+    Flag.ATTEMPT: ("attempt", 1),
+    Flag.HOSTS: ("hosts", 1),
+    Flag.LAST_ATTEMPT: ("last_attempt", 1),
+    Flag.LIFELINE: ("lifeline", 0),
+    Flag.DEBUG_PORT: ("debug_port", 1),
+}
+_SECONDS: Final = {Flag.TIMEOUT: "timeout", Flag.GRACE: "grace"}
+_SWITCHES: Final = {Flag.PRIVATE_MOUNTS: "private_mounts"}
+_REQUIRED: Final = (Flag.STORE, Flag.JOB, Flag.PAYLOAD_DIGEST, Flag.WORKSPACE)
+
+
 def parse_arguments(argv: Sequence[str]) -> Arguments:
-    """Parse the command line.
+    """Parse the command line: `--flag value` or `--flag=value`.
 
     Raises:
-        SystemExit: With code 2, after saying on stderr what is wrong.
+        InvalidRequestError: A flag is unknown, missing, or its value is not of its kind.
     """
-    parser = ArgumentParser(prog="remote_runner.py", allow_abbrev=False)
-    parser.add_argument(Flag.STORE, required=True, help="gs://BUCKET or a folder")
-    parser.add_argument(Flag.JOB, required=True, help="id of the job")
-    parser.add_argument(Flag.PAYLOAD_DIGEST, required=True, help="SHA-256 of the call")
-    parser.add_argument(Flag.CONTEXT_DIGEST, help="digest of the project's snapshot")
-    parser.add_argument(Flag.WORKSPACE, required=True, help="a folder for this attempt")
-    parser.add_argument(Flag.ATTEMPT, type=_positive, help="default: the next free one")
-    parser.add_argument(Flag.HOSTS, type=_positive, help="how many hosts the job has")
-    parser.add_argument(Flag.TIMEOUT, type=_seconds, help="seconds the function may take")
-    parser.add_argument(Flag.GRACE, type=_seconds, default=30.0, help="SIGTERM to SIGKILL")
-    parser.add_argument(Flag.LAST_ATTEMPT, type=_positive, help="from here on failures are final")
-    parser.add_argument(Flag.PRIVATE_MOUNTS, action="store_true")
-    parser.add_argument(Flag.LIFELINE, type=int, help="descriptor that ends with the supervisor")
-    parser.add_argument(Flag.DEBUG_PORT, type=int)
-    return Arguments(**vars(parser.parse_args(argv)))
+    # By hand, because argparse takes longer to import than all the rest of a short job's parent.
+    values: dict[str, Any] = {}
+    words = iter(argv)
+    for word in words:
+        flag, equals, text = word.partition("=")
+        if flag in _SWITCHES and not equals:
+            values[_SWITCHES[flag]] = True
+            continue
+        if not equals:
+            text = next(words, "")
+        if not text:
+            raise InvalidRequestError(f"{flag} needs a value.", hint=_usage())
+        name, value = _parsed(flag, text)
+        values[name] = value
+    missing = [flag for flag in _REQUIRED if _TEXTS[flag] not in values]
+    if missing:
+        raise InvalidRequestError(f"{', '.join(missing)} must be given.", hint=_usage())
+    return Arguments(**values)
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
+def _parsed(flag: str, text: str) -> tuple[str, Any]:
+    if flag in _TEXTS:
+        return _TEXTS[flag], text
+    if flag in _NUMBERS:
+        name, least = _NUMBERS[flag]
+        if text.isascii() and text.isdigit() and int(text) >= least:
+            return name, int(text)
+        raise InvalidRequestError(f"{flag} is {text!r}; a whole number from {least} was expected.")
+    if flag in _SECONDS:
+        seconds = _number(text)
+        if seconds is not None and 0 <= seconds < float("inf"):
+            return _SECONDS[flag], seconds
+        raise InvalidRequestError(f"{flag} is {text!r}; seconds were expected.")
+    raise InvalidRequestError(f"{flag!r} is not a flag of the runner.", hint=_usage())
 
 
-def _seconds(text: str) -> float:
-    number = float(text)
-    if not 0 <= number < float("inf"):
-        raise ValueError(text)
-    return number
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _usage() -> str:
+    given = [*_TEXTS, *_NUMBERS, *_SECONDS]
+    return f"It takes {', '.join(given)}, each with a value, and {', '.join(_SWITCHES)}."

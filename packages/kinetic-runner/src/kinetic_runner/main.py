@@ -19,14 +19,19 @@ def run_parent(argv: Sequence[str], bundle: str) -> NoReturn:
     run_with([sys.executable, *options, bundle, "--child"], argv)
 
 
-def run_with(command: Sequence[str], argv: Sequence[str]) -> NoReturn:
-    """Run *command* as the child of a runner with the arguments *argv*. Ends the process."""
+def run_with(
+    command: Sequence[str], argv: Sequence[str], *, linger: float | None = None
+) -> NoReturn:
+    """Run *command* as the child of a runner with the arguments *argv*. Ends the process.
+
+    *linger* is how many seconds exit handlers may take, once the outcome is known.
+    """
     bell = Bell()
     environment = dict(os.environ)  # noqa: TID251  # the one place of the parent that reads it
     child = spawn(command, environment)
     code = 2
     try:
-        code = _guarded(lambda: _attend(argv, environment, child, bell))
+        code = _guarded(lambda: _attend(argv, environment, child, bell, linger))
     finally:
         child.kill()
         sys.stdout.flush()
@@ -40,8 +45,6 @@ def _guarded(run: Callable[[], int]) -> int:
 
     try:
         return run()
-    except SystemExit as error:  # argparse has said what is wrong.
-        return error.code if isinstance(error.code, int) else 2
     except KineticError as error:
         sys.stderr.write(f"[kinetic] {error}\n")
     except BaseException:  # noqa: BLE001  # os._exit would swallow it
@@ -51,10 +54,15 @@ def _guarded(run: Callable[[], int]) -> int:
     return 2
 
 
-def _attend(argv: Sequence[str], environment: Mapping[str, str], child: Child, bell: Bell) -> int:
+def _attend(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    child: Child,
+    bell: Bell,
+    linger: float | None,
+) -> int:
     # The rest is imported while the child starts.
     from kinetic_runner.attempt import attend
     from kinetic_runner.command_line import parse_arguments
 
-    child.keep_orphans()
-    return attend(parse_arguments(argv), environment, child, bell)
+    return attend(parse_arguments(argv), environment, child, bell, linger=linger)

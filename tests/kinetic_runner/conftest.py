@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PARENT = """
+import sys
+from kinetic_runner.main import run_with
+run_with([sys.executable, "-u", sys.argv[1]], sys.argv[3:], linger=float(sys.argv[2]) or None)
+"""
+
+# What `kinetic_runner.pipeline.run` does, as far as the parent can see it.
+CHILD = """
+import os, signal, subprocess, sys, threading, time
+from kinetic_payload.records import HostOutcome
+from kinetic_runner.inner import run_child
+
+def call(task, tell):
+{body}
+
+def pipeline(task, tell):
+    tell({{"phase": {phase!r}}})
+    code, reason = 0, "returned"
+    try:
+        call(task, tell)
+    except Exception as error:
+        print("failed:", error)
+        code, reason = 1, "exception"
+    return HostOutcome(job_id=task.job_id, attempt=task.attempt, host=task.host,
+        succeeded=not code, reason=reason, phase={phase!r}, exit_code=code)
+
+run_child(sys.argv, pipeline)
+"""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a runner left behind."""
+
+    code: int
+    output: bytes
+    outcome: dict[str, Any] | None
+    final: dict[str, Any] | None
+    log: bytes
+
+
+class Runner:
+    """Starts real runners whose child runs a few given lines instead of the pipeline."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = folder / "store"
+        self.workspace = folder / "workspace"
+        self.output = folder / "output"
+        self.started: list[subprocess.Popen[bytes]] = []
+        (folder / "parent.py").write_text(PARENT)
+
+    def start(
+        self,
+        body: str,
+        *flags: str,
+        phase: str = "call",
+        job: str = "job",
+        linger: float = 0,
+        wrapper: Sequence[str] = (),
+        stdout: Any = None,
+        **options: Any,
+    ) -> subprocess.Popen[bytes]:
+        child = self.folder / f"child-{len(self.started)}.py"
+        lines = textwrap.indent(textwrap.dedent(body).strip("\n"), "    ")
+        child.write_text(CHILD.format(body=lines, phase=phase))
+        command = [*wrapper, sys.executable, "-u", str(self.folder / "parent.py")]
+        command += [str(child), str(linger)]
+        command += ["--store", str(self.store), "--job", job, "--payload-digest", "0"]
+        command += ["--workspace", str(self.workspace), *flags]
+        with self.output.open("wb") as output:
+            process = subprocess.Popen(command, stdout=stdout or output, **options)
+        self.started.append(process)
+        return process
+
+    def run(self, body: str, *flags: str, **options: Any) -> Finished:
+        return self.finish(self.start(body, *flags, **options))
+
+    def finish(self, process: subprocess.Popen[bytes], host: int = 0, attempt: int = 1) -> Finished:
+        code = process.wait(60)
+        logs = sorted((self.store / "logs/job" / str(attempt) / f"host-{host}").glob("*"))
+        return Finished(
+            code,
+            self.output.read_bytes(),
+            self.read(f"job/attempts/{attempt}/host-{host}.json"),
+            self.read("job/outcome.json"),
+            b"".join(path.read_bytes() for path in logs),
+        )
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        path = self.store / name
+        return json.loads(path.read_bytes()) if path.exists() else None
+
+    def wait_for(self, path: Path) -> str:
+        """Wait until a process of the test has written *path*; return what it holds."""
+        eventually(lambda: path.exists() and path.read_text().endswith("."))
+        return path.read_text()[:-1]
+
+
+def eventually(true: Callable[[], object], seconds: float = 30) -> None:
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, "it never came true"
+        time.sleep(0.01)  # noqa: TID251
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
+    return state.stdout.strip()[:1] not in ("", "Z")
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Any:
+    runner = Runner(tmp_path)
+    yield runner
+    for process in runner.started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def is_alive() -> Callable[[int], bool]:
+    return alive
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., None]:
+    return eventually

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+
+from kinetic_runner import child as child_module
+from kinetic_runner.child import spawn
+
+
+def test_a_grandchild_that_holds_the_output_is_not_waited_for_and_goes_too(runner, is_alive):
+    done = runner.run(
+        """
+        worker = subprocess.Popen(["sleep", "600"])
+        print(worker.pid)
+        """
+    )
+
+    assert (done.code, done.outcome["succeeded"]) == (0, True)
+    assert not is_alive(int(done.log))
+
+
+def test_a_grandchild_that_floods_the_output_is_cut_off(runner):
+    done = runner.run(
+        """
+        print("mine")
+        subprocess.Popen([sys.executable, "-c", "import os\\nwhile True: os.write(1, b'x' * 512)"])
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+
+    assert done.code == 137
+    assert done.log.startswith(b"mine\n")
+
+
+@pytest.mark.parametrize("end", ["pass", "os._exit(7)", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_a_grandchild_in_a_session_of_its_own_goes_too(runner, is_alive, end):
+    done = runner.run(
+        f"""
+        sleeper = "import subprocess; print(subprocess.Popen(['sleep', '600']).pid, flush=True)"
+        daemon = subprocess.Popen(
+            [sys.executable, "-c", sleeper + "; import time; time.sleep(600)"],
+            start_new_session=True, stdout=subprocess.PIPE, text=True,
+        )
+        print(daemon.pid, daemon.stdout.readline().strip(), flush=True)
+        {end}
+        """
+    )
+
+    pids = [int(pid) for pid in done.log.split()]
+    assert len(pids) == 2
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_where_orphans_are_not_kept_they_are_found_by_their_mark(tmp_path, is_alive, wait_until):
+    note = tmp_path / "pid"
+    script = (
+        "import subprocess, sys; p = subprocess.Popen(['sleep', '600'], start_new_session=True);"
+        f"open({str(note)!r}, 'w').write(f'{{p.pid}}.')"
+    )
+    child = spawn([sys.executable, "-c", script], {})
+    wait_until(lambda: note.exists() and note.read_text().endswith("."))
+    daemon = int(note.read_text()[:-1])
+    assert is_alive(daemon)
+
+    # This process has other children, so the general `reap` is not for it.
+    os.waitpid(child.pid, 0)
+    found = child_module._marked(child.mark)
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+
+    assert found == [daemon]
+    for fd in (child.output, child.report, child.task):
+        os.close(fd)
+
+
+def test_the_child_has_no_input_and_none_of_our_descriptors(runner):
+    done = runner.run(
+        """
+        print(repr(sys.stdin.read()))
+        kept = [fd for fd in range(3, 64) if os.path.exists(f"/dev/fd/{fd}") and os.get_inheritable(fd)]
+        print(kept, os.getsid(0) == os.getpid())
+        """
+    )
+
+    assert done.log == b"''\n[] True\n"
+
+
+def test_the_child_hears_signals_that_our_parent_ignored(runner):
+    def ignore() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    done = runner.run("print(signal.getsignal(signal.SIGINT).__name__)", preexec_fn=ignore)
+
+    assert done.log == b"default_int_handler\n"
+
+
+def test_exit_handlers_that_never_end_are_cut_off(runner):
+    done = runner.run("import atexit; atexit.register(time.sleep, 600)", linger=0.2)
+
+    assert (done.code, done.outcome["succeeded"]) == (0, True)
+    assert b"exit handlers" in done.log

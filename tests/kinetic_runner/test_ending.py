@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from kinetic_payload.records import ErrorInfo, HostOutcome, Pickled, encode
+from kinetic_runner.ending import Seen, outcome_from, outcome_of
+
+BLANK = HostOutcome(
+    job_id="job", attempt=2, host=1, succeeded=False, reason="unreported", phase="claim",
+    exit_code=143, started_at=1.0, finished_at=2.0, hostname="here",
+)  # fmt: skip
+DONE = HostOutcome(
+    job_id="other", attempt=1, host=0, succeeded=True, reason="returned", phase="report",
+    exit_code=0, value=Pickled(3, "d", inline="eA=="), phases={"call": 0.5},
+)  # fmt: skip
+
+
+def test_an_outcome_survives_its_journey_and_ignores_what_a_newer_child_adds():
+    error = ErrorInfo("a.B", "no", "Traceback", ("note",), Pickled(3, "d", name="n"))
+    outcome = HostOutcome(**{**vars(DONE), "error": error, "warnings": ("mind",)})
+    message = json.loads(encode(outcome))
+    message["new"] = message["error"]["new"] = message["value"]["new"] = 1
+
+    assert outcome_from(message) == outcome
+
+
+@pytest.mark.parametrize("message", [7, None, [], {}, {"error": 7}, {"job_id": "x"}])
+def test_what_is_no_outcome_is_refused(message):
+    with pytest.raises(TypeError):
+        outcome_from(message)
+
+
+def test_the_childs_word_counts_but_not_about_who_it_is():
+    seen = Seen(phase="report", status=0, reported=DONE, phases={"claim": 0.1, "call": 9.0})
+
+    outcome = outcome_of(seen, BLANK)
+
+    assert (outcome.succeeded, outcome.value) == (True, DONE.value)
+    assert (outcome.job_id, outcome.attempt, outcome.host) == ("job", 2, 1)
+    assert outcome.phases == {"claim": 0.1, "call": 0.5}
+
+
+def test_a_success_told_before_the_process_died_stays_a_success():
+    seen = Seen(phase="report", status=signal.SIGKILL, reported=DONE)
+
+    assert outcome_of(seen, BLANK).succeeded
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason", "code", "words"),
+    [
+        (Seen(phase="call", status=0), "exited", 1, "exit code 0"),
+        (Seen(phase="data", status=3 << 8), "exited", 2, "'data'"),
+        (Seen(phase="call", status=9, out_of_memory=True), "killed", 137, "ran out of memory"),
+        (Seen(phase="call", status=9, out_of_memory=False), "killed", 137, "no lack of memory"),
+        (Seen(phase="call", status=9), "killed", 137, "possibly"),
+        (Seen(phase="call", status=6), "killed", 134, "SIGABRT"),
+        (Seen(phase="call", status=11 | 0x80), "killed", 139, "SIGSEGV"),
+        (Seen(phase="call", status=None), "killed", 137, "did not go away"),
+        (Seen(phase="call", status=15, cause="timeout", timeout=2.5), "timeout", 1, "2.5 s"),
+        (Seen(phase="data", status=15, cause="terminated"), "terminated", 143, "'data'"),
+        (
+            Seen(phase="call", status=9, cause="terminated", killed_by_us=True, grace=3),
+            "terminated", 143, "within 3 s",
+        ),
+        (Seen(phase="call", status=9, cause="orphaned"), "terminated", 143, "supervisor"),
+        (
+            Seen(phase="call", status=0, cause="terminated", reported=DONE, reported_in_time=False),
+            "terminated", 143, "orderly",
+        ),
+    ],
+)  # fmt: skip
+def test_every_end_has_a_reason_a_code_and_words(seen, reason, code, words):
+    outcome = outcome_of(seen, BLANK)
+
+    assert (outcome.succeeded, outcome.reason, outcome.exit_code) == (False, reason, code)
+    assert words in outcome.message
+    assert outcome.phase == seen.phase

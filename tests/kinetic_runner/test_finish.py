@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import HostOutcome, Outcome, encode
+from kinetic_payload.store import Location
+from kinetic_payload.stores import open_store
+from kinetic_runner.finish import Finish
+from kinetic_runner.hosts import Host
+
+JOB = JobObjects("job")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    return open_store(Location("folder", str(tmp_path)))
+
+
+def ended(host: int = 0, *, attempt: int = 1, **changes: Any) -> HostOutcome:
+    values = {"succeeded": True, "reason": "returned", "phase": "report", "exit_code": 0, **changes}
+    return HostOutcome(job_id="job", attempt=attempt, host=host, **values)
+
+
+def failed(host: int = 0, **changes: Any) -> HostOutcome:
+    changes = {"message": f"host {host} broke", **changes}
+    return ended(host, **{"succeeded": False, "reason": "exception", "exit_code": 1, **changes})
+
+
+def finish(store: Any, host: int = 0, hosts: int = 1, **options: Any) -> Finish:
+    options.setdefault("pause", lambda seconds: threading.Event().wait(seconds))
+    return Finish(store=store, job=JOB, host=Host(host, hosts), **options)
+
+
+def final(store: Any) -> dict[str, Any] | None:
+    return json.loads(store.read(JOB.outcome)) if store.stat(JOB.outcome) else None
+
+
+def test_only_the_leader_speaks_for_the_job(store):
+    assert finish(store, 1, 2).report(ended(1)) == 0
+
+    assert final(store) is None
+
+
+def test_the_leader_waits_for_the_others(store):
+    def others_report(_seconds: float) -> bool:
+        finish(store, 1, 2).report(ended(1))
+        return False
+
+    assert finish(store, 0, 2, pause=others_report).report(ended()) == 0
+
+    assert final(store)["status"] == "succeeded"
+
+
+def test_a_leader_whose_sibling_failed_does_not_say_success(store):
+    finish(store, 2, 3).report(failed(2))
+
+    assert finish(store, 0, 3).report(ended()) == 1
+
+    assert final(store) is None
+
+
+def test_the_lowest_failing_host_counts_and_the_others_are_named(store):
+    for host in (3, 1):
+        finish(store, host, 4).report(failed(host))
+
+    def stop_waiting(_seconds: float) -> bool:
+        return True
+
+    finish(store, 2, 4, last_attempt=1, pause=stop_waiting).report(failed(2))
+
+    outcome = final(store)
+    assert (outcome["host"], outcome["other_failed_hosts"]) == (1, [2, 3])
+    assert outcome["message"] == "host 1 broke"
+
+
+def test_a_leader_told_to_stop_while_it_waits_leaves_the_job_open(store):
+    code = finish(store, 0, 2, pause=lambda _: True, last_attempt=1).report(ended())
+
+    assert (code, final(store)) == (143, None)
+
+
+def test_what_could_not_be_prepared_is_final_on_the_first_of_many_attempts(store):
+    finish(store, last_attempt=5).report(failed(exit_code=2))
+
+    assert final(store)["status"] == "failed"
+
+
+def test_a_job_cancelled_a_moment_ago_stays_cancelled(store):
+    cancelled = encode(Outcome(job_id="job", status="cancelled", written_by="client"))
+    store.write(JOB.outcome, cancelled)
+
+    finish(store).report(ended())
+
+    assert store.read(JOB.outcome) == cancelled
+
+
+def test_a_store_that_loses_its_answer_is_asked_again(store):
+    class Forgetful:
+        """Writes, and then says that it could not."""
+
+        def __init__(self) -> None:
+            self.forgotten: set[str] = set()
+
+        def write(self, name: str, *args: Any, **options: Any) -> Any:
+            written = store.write(name, *args, **options)
+            if name not in self.forgotten:
+                self.forgotten.add(name)
+                raise OSError("connection reset")
+            return written
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+    assert finish(Forgetful(), pause=lambda _: False).report(ended()) == 0
+
+    assert final(store)["status"] == "succeeded"

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from kinetic_payload.errors import InvalidRequestError
+from kinetic_runner.hosts import Host, host_of
+
+
+def test_without_a_word_there_is_one_host_and_it_leads():
+    assert host_of({}) == Host(0, 1, None)
+    assert host_of({}).leader
+
+
+@pytest.mark.parametrize(
+    ("environment", "index"),
+    [
+        ({"KINETIC_HOST_INDEX": "2"}, 2),
+        ({"JOB_COMPLETION_INDEX": "1"}, 1),
+        ({"TPU_WORKER_ID": "3"}, 3),
+        ({"LWS_WORKER_INDEX": "2"}, 2),
+        ({"KINETIC_HOST_INDEX": "0", "JOB_COMPLETION_INDEX": "3", "TPU_WORKER_ID": "9"}, 0),
+        ({"KINETIC_HOST_INDEX": "", "TPU_WORKER_ID": "1"}, 1),
+        ({"JOB_COMPLETION_INDEX": "1", "LWS_WORKER_INDEX": "2"}, 1),
+    ],
+)
+def test_the_index_is_what_the_platform_says_and_kinetic_wins(environment, index):
+    host = host_of(environment, hosts=4)
+
+    assert host.index == index
+    assert host.leader == (index == 0)
+
+
+def test_count_and_coordinator_may_come_from_the_environment():
+    environment = {
+        "KINETIC_HOST_COUNT": "2",
+        "KINETIC_HOST_INDEX": "1",
+        "KINETIC_COORDINATOR_ADDRESS": "127.0.0.1:4000",
+    }
+
+    assert host_of(environment) == Host(1, 2, "127.0.0.1:4000")
+
+
+@pytest.mark.parametrize(
+    ("environment", "hosts", "named"),
+    [
+        ({"KINETIC_HOST_INDEX": "one"}, 2, "KINETIC_HOST_INDEX"),
+        ({"KINETIC_HOST_INDEX": "-1"}, 2, "KINETIC_HOST_INDEX"),
+        ({"TPU_WORKER_ID": "1_0"}, 20, "TPU_WORKER_ID"),
+        ({"LWS_WORKER_INDEX": "٣"}, 20, "LWS_WORKER_INDEX"),
+        ({"KINETIC_HOST_COUNT": "0"}, None, "KINETIC_HOST_COUNT"),
+        ({"JOB_COMPLETION_INDEX": "2"}, 2, "JOB_COMPLETION_INDEX is 2"),
+        ({"KINETIC_HOST_COUNT": "3", "KINETIC_HOST_INDEX": "0"}, 2, "KINETIC_HOST_COUNT says 3"),
+        ({}, 2, "nothing says which one"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(environment, hosts, named):
+    with pytest.raises(InvalidRequestError, match=named):
+        host_of(environment, hosts=hosts)

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic_payload.errors import StoreError, StorePermissionError
+from kinetic_runner.journal import Journal
+
+
+class Pages:
+    """As much of a store as a journal uses, and as unreliable as wanted."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.pages: dict[str, bytes] = {}
+        self.errors = list(errors)
+        self.open = threading.Event()
+        self.open.set()
+
+    def write(self, name: str, data: bytes) -> None:
+        self.open.wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        self.pages[name] = data
+
+    @property
+    def text(self) -> bytes:
+        return b"".join(self.pages[name] for name in sorted(self.pages))
+
+
+def journal_to(store: Any, **options: Any) -> Journal:
+    return Journal(store, "{:08d}".format, **options)
+
+
+def test_a_short_log_is_one_chunk_and_no_output_is_none():
+    store = Pages()
+    journal = journal_to(store)
+    journal.append(b"a\n")
+    journal.append(b"b\n")
+
+    journal.close(10)
+    journal_to(store).close(10)
+
+    assert store.pages == {"00000000": b"a\nb\n"}
+
+
+def test_chunks_are_bounded_and_in_order():
+    store = Pages()
+    journal = journal_to(store, chunk_size=10)
+    text = b"".join(b"%04d\n" % n for n in range(100))
+
+    for start in range(0, len(text), 7):
+        journal.append(text[start : start + 7])
+    journal.close(10)
+
+    assert store.text == text
+    assert {len(page) for page in store.pages.values()} == {10}
+
+
+def test_what_waited_long_enough_is_sent_off(wait_until):
+    store = Pages()
+    journal = journal_to(store, chunk_seconds=0.05)
+    assert journal.due_in is None
+    journal.append(b"slow\n")
+    assert 0 < journal.due_in <= 0.05
+
+    wait_until(lambda: journal.due_in == 0)
+    journal.tick()
+
+    wait_until(lambda: store.pages)
+    assert store.text == b"slow\n"
+    journal.close(10)
+
+
+def test_a_store_that_fails_for_a_while_gets_everything_in_order():
+    store = Pages(StoreError("away"), OSError("away"))
+    journal = journal_to(store, chunk_size=4)
+
+    journal.append(b"one-two-three-")
+    journal.close(20)
+
+    assert store.text == b"one-two-three-"
+    assert (journal.lost, journal.trouble) == (0, None)
+
+
+def test_a_store_that_never_answers_is_given_up_and_said():
+    store = Pages(*[StoreError("gone for good")] * 1000)
+    journal = journal_to(store)
+    journal.append(b"12345")
+
+    journal.close(0.3)
+
+    assert journal.lost == 5
+    assert "gone for good" in journal.trouble
+
+
+def test_a_store_that_hangs_is_given_up():
+    store = Pages()
+    store.open.clear()
+    journal = journal_to(store, chunk_size=4)
+    journal.append(b"12345")
+
+    journal.close(0.2)
+    lost = journal.lost
+    store.open.set()
+
+    assert lost == 5
+
+
+def test_a_refusal_is_not_argued_with():
+    store = Pages(*[StorePermissionError("no")] * 1000)
+    journal = journal_to(store)
+    journal.append(b"12345")
+
+    journal.close(600)
+
+    assert (journal.lost, journal.trouble) == (5, "no")
+
+
+def test_what_does_not_fit_into_memory_waits_on_disk(tmp_path: Path):
+    store = Pages()
+    store.open.clear()
+    journal = journal_to(store, spool=tmp_path, chunk_size=1000, in_memory=2000, on_disk=50_000)
+    text = b"".join(b"%09d\n" % n for n in range(4000))
+
+    for start in range(0, 40_000, 100):
+        journal.append(text[start : start + 100])
+    assert not journal.full
+    store.open.set()
+    journal.close(20)
+
+    assert store.text == text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_output_is_held_back_while_there_is_hope_and_then_the_oldest_is_given_up(wait_until):
+    store = Pages()
+    store.open.clear()
+    journal = journal_to(store, chunk_size=10, in_memory=20, on_disk=100, patience=0.2)
+    for n in range(10):
+        journal.append(b"%09d\n" % n)
+    assert journal.full
+
+    wait_until(lambda: not journal.full)
+    for n in range(10, 20):
+        journal.append(b"%09d\n" % n)
+    store.open.set()
+    journal.close(20)
+
+    assert journal.lost > 0
+    assert store.text.endswith(b"%09d\n" % 19)
+    assert f"{journal.lost} bytes of the log are missing here".encode() in store.text
+    assert store.text.count(b"missing") == 1
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_bytes_are_kept_as_they_are(pieces: int):
+    store = Pages()
+    journal = journal_to(store, chunk_size=300)
+    everything = bytes(range(256)) * pieces
+
+    journal.append(everything)
+    journal.close(10)
+
+    assert store.text == everything

@@ -1,0 +1,409 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+SAVE_ON_SIGTERM = """
+    def save(*_):
+        print("saving", flush=True)
+        time.sleep(0.3)
+        print("saved", flush=True)
+        os._exit(0)
+    signal.signal(signal.SIGTERM, save)
+"""
+
+# A forked process starts with the peak of the one before it: hence a small one in between.
+PEAK = """
+import os, sys
+if pid := os.fork():
+    _, status, usage = os.wait4(pid, 0)
+    open(sys.argv[1], "w").write(str(usage.ru_maxrss))
+    sys.exit(os.waitstatus_to_exitcode(status))
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def test_a_success_is_reported_by_host_and_for_the_job(runner):
+    done = runner.run("print('hello')")
+
+    assert (done.code, done.output, done.log) == (0, b"hello\n", b"hello\n")
+    assert done.outcome["succeeded"]
+    assert set(done.outcome["phases"]) == {"claim", "fetch", "call"}
+    assert (done.final["status"], done.final["host"]) == ("succeeded", 0)
+    assert runner.read("job/attempts/1/host-0.claim")["attempt"] == 1
+
+
+def test_the_final_outcome_vouches_for_the_bytes_of_the_hosts_outcome(runner):
+    import hashlib
+
+    done = runner.run("pass")
+
+    written = (runner.store / "job/attempts/1/host-0.json").read_bytes()
+    assert done.final["digest"] == hashlib.sha256(written).hexdigest()
+
+
+def test_a_failure_leaves_the_final_outcome_to_somebody_else(runner):
+    done = runner.run("raise ValueError('no')")
+
+    assert done.code == 1
+    assert done.outcome["reason"] == "exception"
+    assert done.final is None
+
+
+@pytest.mark.parametrize(("attempt", "final"), [("1", False), ("2", True), ("3", True)])
+def test_a_failure_is_final_if_no_attempt_follows(runner, attempt, final):
+    process = runner.start("raise ValueError", "--attempt", attempt, "--last-attempt", "2")
+
+    done = runner.finish(process, attempt=int(attempt))
+
+    assert (done.final is not None) == final
+    if final:
+        assert (done.final["status"], done.final["attempt"]) == ("failed", int(attempt))
+
+
+def test_each_run_takes_the_next_free_attempt(runner):
+    for _ in range(3):
+        runner.run("raise ValueError")
+
+    assert sorted(p.name for p in (runner.store / "job/attempts").iterdir()) == ["1", "2", "3"]
+
+
+def test_a_job_that_has_ended_does_not_run_again(runner):
+    runner.run("print('first')")
+
+    again = runner.run("print('second')")
+
+    assert (again.code, again.output) == (0, b"")
+
+
+def test_an_attempt_is_run_once(runner):
+    runner.run("raise ValueError", "--attempt", "1")
+
+    again = runner.run("print('again')", "--attempt", "1", stderr=subprocess.DEVNULL)
+
+    assert (again.code, again.output) == (2, b"")
+
+
+def test_the_child_knows_which_attempt_it_is(runner):
+    runner.run("raise ValueError")
+
+    process = runner.start("print(os.environ['KINETIC_JOB_ID'], os.environ['KINETIC_ATTEMPT'])")
+
+    assert runner.finish(process, attempt=2).output == b"job 2\n"
+
+
+@pytest.mark.parametrize(
+    "flags", [["--timeout", "soon"], ["--attempt", "0"], ["--nonsense", "1"], ["--grace"]]
+)
+def test_a_wrong_command_line_is_said_and_starts_nothing(runner, flags):
+    process = runner.start("print('ran')", *flags, stderr=subprocess.PIPE)
+
+    assert b"[kinetic] " in process.stderr.read()
+    assert runner.finish(process).code == 2
+    assert runner.output.read_bytes() == b""
+
+
+# How a process may end.
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_os_exit_inside_the_function_is_a_failure_that_says_so(runner, code):
+    done = runner.run(f"print('last words'); os._exit({code})")
+
+    assert (done.code, done.log) == (1, b"last words\n")
+    assert (done.outcome["reason"], done.outcome["phase"]) == ("exited", "call")
+    assert f"exit code {code}" in done.outcome["message"]
+
+
+def test_os_exit_before_the_call_means_that_nothing_was_prepared(runner):
+    done = runner.run("os._exit(1)", phase="unpickle")
+
+    assert (done.code, done.outcome["phase"]) == (2, "unpickle")
+
+
+def test_a_crash_of_native_code_is_named(runner):
+    done = runner.run("import ctypes; ctypes.string_at(0)")
+
+    assert done.code == 128 + signal.SIGSEGV
+    assert (done.outcome["reason"], done.outcome["signal"]) == ("killed", signal.SIGSEGV)
+    assert "SIGSEGV" in done.outcome["message"]
+
+
+@pytest.mark.parametrize("_half", [1, 2])
+def test_no_line_is_lost_when_the_process_is_killed_right_after_it(runner, _half):
+    lines = "".join(f"line {n}\n" for n in range(50)).encode()
+    for n in range(25):
+        process = runner.start(
+            "for n in range(50): print('line', n)\nos.kill(os.getpid(), signal.SIGKILL)",
+            job=f"job-{n}",
+        )
+
+        assert process.wait(30) == 137
+        assert runner.output.read_bytes() == lines
+        assert (runner.store / f"logs/job-{n}/1/host-0/00000000").read_bytes() == lines
+
+
+def test_a_sigkill_from_nowhere_mentions_memory(runner):
+    done = runner.run("os.kill(os.getpid(), signal.SIGKILL)")
+
+    assert (done.code, done.outcome["signal"]) == (137, signal.SIGKILL)
+    assert "memory" in done.outcome["message"]
+
+
+def test_threads_left_behind_do_not_keep_the_process(runner):
+    done = runner.run("threading.Thread(target=time.sleep, args=(600,)).start()")
+
+    assert (done.code, done.outcome["succeeded"]) == (0, True)
+
+
+def test_what_c_and_python_hold_back_is_flushed(runner):
+    done = runner.run(
+        """
+        import ctypes
+        sys.stdout = open(1, "w", buffering=65536, closefd=False)
+        print("python")
+        ctypes.CDLL(None).printf(b"c\\n")
+        """
+    )
+
+    assert sorted(done.log.splitlines()) == [b"c", b"python"]
+
+
+def test_exit_handlers_run(runner):
+    done = runner.run("import atexit; atexit.register(print, 'put away')")
+
+    assert (done.code, done.log) == (0, b"put away\n")
+
+
+def test_a_process_forked_by_user_code_that_returns_reports_nothing(runner):
+    done = runner.run(
+        """
+        if os.fork() == 0:
+            raise ValueError("in the fork")
+        os.wait()
+        """
+    )
+
+    assert done.outcome["succeeded"]
+
+
+# Time limits and signals.
+
+
+def test_a_function_that_takes_too_long_is_stopped(runner):
+    done = runner.run("print('on'); time.sleep(600)", "--timeout", "0.2")
+
+    assert done.code == 1
+    assert (done.outcome["reason"], done.outcome["signal"]) == ("timeout", signal.SIGTERM)
+    assert "0.2 s" in done.outcome["message"]
+
+
+def test_the_time_limit_leaves_a_grace_to_save_in(runner):
+    done = runner.run(f"{SAVE_ON_SIGTERM}\n    time.sleep(600)", "--timeout", "0.2")
+
+    assert (done.code, done.outcome["reason"]) == (1, "timeout")
+    assert done.log.endswith(b"saving\nsaved\n")
+
+
+def test_who_ignores_the_end_of_its_time_is_killed(runner):
+    done = runner.run(
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)",
+        *("--timeout", "0.2", "--grace", "0.2"),
+    )
+
+    assert (done.code, done.outcome["signal"]) == (1, signal.SIGKILL)
+    assert "killed" in done.outcome["message"]
+
+
+def test_the_time_limit_counts_from_the_call(runner):
+    done = runner.run("time.sleep(0.6)", "--timeout", "0.1", phase="data")
+
+    assert done.outcome["succeeded"]
+
+
+@pytest.mark.parametrize("phase", ["fetch", "extract", "unpickle", "call", "report"])
+def test_sigterm_ends_every_phase_with_a_word_but_never_the_job(runner, phase):
+    mark = runner.folder / "there"
+    process = runner.start(
+        f"open({str(mark)!r}, 'w').write('.'); time.sleep(600)",
+        *("--last-attempt", "1"),
+        phase=phase,
+    )
+    runner.wait_for(mark)
+
+    process.terminate()
+    done = runner.finish(process)
+
+    assert done.code == 143
+    assert (done.outcome["reason"], done.outcome["phase"]) == ("terminated", phase)
+    assert done.final is None
+
+
+def test_sigterm_at_any_early_moment_leaves_no_process_and_no_lie(runner, is_alive, wait_until):
+    for delay in (0.0, 0.01, 0.02, 0.03, 0.05, 0.08):
+        mark = runner.folder / f"pid-{delay}"
+        process = runner.start(
+            f"open({str(mark)!r}, 'w').write(f'{{os.getpid()}}.'); time.sleep(600)",
+            job=f"job-{delay}",
+        )
+        time.sleep(delay)  # noqa: TID251
+
+        process.terminate()
+
+        assert process.wait(20) in (143, -signal.SIGTERM)
+        outcome = runner.read(f"job-{delay}/attempts/1/host-0.json")
+        claimed = runner.read(f"job-{delay}/attempts/1/host-0.claim")
+        assert (outcome is None) == (claimed is None)
+        assert not mark.exists() or not is_alive(int(runner.wait_for(mark)))
+
+
+def test_user_code_hears_sigterm_and_has_time(runner):
+    mark = runner.folder / "there"
+    process = runner.start(
+        f"{SAVE_ON_SIGTERM}\n    open({str(mark)!r}, 'w').write('.')\n    time.sleep(600)"
+    )
+    runner.wait_for(mark)
+
+    process.terminate()
+    done = runner.finish(process)
+
+    assert (done.code, done.log) == (143, b"saving\nsaved\n")
+
+
+def test_returning_early_after_sigterm_is_not_a_success(runner):
+    mark = runner.folder / "there"
+    process = runner.start(
+        f"""
+        asked = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: asked.set())
+        open({str(mark)!r}, "w").write(".")
+        asked.wait()
+        """
+    )
+    runner.wait_for(mark)
+
+    process.terminate()
+    done = runner.finish(process)
+
+    assert (done.code, done.outcome["succeeded"], done.final) == (143, False, None)
+    assert "orderly" in done.outcome["message"]
+
+
+# Who watches over it.
+
+
+def test_the_end_of_the_lifeline_ends_everything_at_once(runner, is_alive, wait_until):
+    mark = runner.folder / "pid"
+    read_end, write_end = os.pipe()
+    process = runner.start(
+        f"""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("before")
+        open({str(mark)!r}, "w").write(f"{{os.getpid()}}.")
+        time.sleep(600)
+        """,
+        *("--lifeline", str(read_end)),
+        pass_fds=[read_end],
+    )
+    os.close(read_end)
+    pid = int(runner.wait_for(mark))
+
+    os.close(write_end)
+    done = runner.finish(process)
+
+    assert done.code == 143
+    assert not is_alive(pid)
+    assert (done.outcome["reason"], done.log) == ("terminated", b"before\n")
+    assert "supervisor" in done.outcome["message"]
+
+
+def test_the_child_does_not_outlive_a_killed_runner(runner, is_alive, wait_until):
+    mark = runner.folder / "pid"
+    process = runner.start(
+        f"""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        worker = subprocess.Popen(["sleep", "600"])
+        open({str(mark)!r}, "w").write(f"{{os.getpid()}} {{worker.pid}}.")
+        time.sleep(600)
+        """
+    )
+    pids = [int(pid) for pid in runner.wait_for(mark).split()]
+
+    process.kill()
+
+    wait_until(lambda: not any(is_alive(pid) for pid in pids))
+
+
+# Output.
+
+
+def test_output_is_kept_byte_by_byte_and_in_order(runner):
+    done = runner.run(
+        """
+        everything = bytes(range(256)) * 64
+        for n in range(100):
+            os.write(1 + n % 2, b"%d:" % n + everything)
+        """
+    )
+
+    everything = bytes(range(256)) * 64
+    assert done.output == b"".join(b"%d:" % n + everything for n in range(100))
+    assert done.log == done.output
+
+
+def test_a_hundred_megabytes_of_output_need_no_memory(runner, tmp_path):
+    done = runner.run(
+        "block = b'x' * 1048575 + b'\\n'\nfor _ in range(100): os.write(1, block)",
+        wrapper=[sys.executable, "-c", PEAK, str(tmp_path / "peak")],
+    )
+
+    assert len(done.output) == len(done.log) == 100 * 1048576
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert int((tmp_path / "peak").read_text()) * unit < 100 * 1024 * 1024
+    chunks = list((runner.store / "logs/job/1/host-0").iterdir())
+    assert max(path.stat().st_size for path in chunks) <= 4 * 1024 * 1024
+
+
+def test_a_reader_that_went_away_does_not_disturb_the_job(runner):
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    process = runner.start("for n in range(1000): print(n)", stdout=write_end)
+    os.close(write_end)
+
+    done = runner.finish(process)
+
+    assert done.code == 0
+    assert done.log == b"".join(b"%d\n" % n for n in range(1000))
+
+
+def test_a_reader_that_does_not_read_cannot_keep_the_job_from_its_time_limit(runner):
+    read_end, write_end = os.pipe()
+    process = runner.start(
+        "while True: os.write(1, b'x' * 65536)",
+        *("--timeout", "0.5", "--grace", "0.5"),
+        stdout=write_end,
+    )
+    os.close(write_end)
+    try:
+        done = runner.finish(process)
+    finally:
+        os.close(read_end)
+
+    assert (done.code, done.outcome["reason"]) == (1, "timeout")
+
+
+def test_warnings_of_the_child_are_lines_of_their_own(runner):
+    done = runner.run("sys.stdout.write('half'); tell({'warning': 'mind'}); time.sleep(0.3)")
+
+    assert done.log == b"half\n[kinetic] Warning: mind\n"
+
+
+def test_noise_on_the_report_pipe_is_not_believed(runner):
+    done = runner.run("os.write(int(sys.argv[-1]), b'{\"outcome\": 7}\\nnonsense\\n\\xff\\n[]\\n')")
+
+    assert done.outcome["succeeded"]
