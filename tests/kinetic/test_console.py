@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from kinetic.backends import LogLine
-from kinetic.console import Console, elapsed_text, is_terminal, text_of
+from kinetic.console import Console, elapsed_text, is_terminal
 
 MARKUP = "[info] [/path] [red]x[/red] :smile: \x1b[31mred\x1b[0m"
 
@@ -86,7 +86,7 @@ def test_lines_of_several_threads_do_not_mix() -> None:
 
     def say(host: int) -> None:
         for _ in range(200):
-            console.line(LogLine("abcdefgh", host=host))
+            console.line(LogLine("abcdefgh", host=host, hosts=4))
 
     threads = [threading.Thread(target=say, args=(host,)) for host in range(4)]
     for thread in threads:
@@ -94,14 +94,15 @@ def test_lines_of_several_threads_do_not_mix() -> None:
     for thread in threads:
         thread.join()
 
-    allowed = {"abcdefgh", *(f"[host {host}] abcdefgh" for host in (1, 2, 3))}
+    allowed = {f"[host {host}] abcdefgh" for host in range(4)}
     assert set(out.getvalue().splitlines()) == allowed
     assert len(out.getvalue().splitlines()) == 800
 
 
 def test_hosts_other_than_the_leader_are_named() -> None:
-    assert text_of(LogLine("x")) == "x"
-    assert text_of(LogLine("x", host=2)) == "[host 2] x"
+    assert LogLine("x").shown == "x"
+    assert LogLine("x", host=2, hosts=4).shown == "[host 2] x"
+    assert LogLine("x", host=0, hosts=4).shown == "[host 0] x"
 
 
 def test_streams_that_are_closed_or_missing_are_no_terminals() -> None:

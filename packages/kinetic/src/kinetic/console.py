@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from kinetic.backends import LogLine
 
 
-def text_of(line: LogLine) -> str:
-    """Return *line* as it is printed: hosts other than the leader are named."""
-    return f"[host {line.host}] {line.text}" if line.host else line.text
-
-
 class Console:
     """Says what a blocking call does. May be used from any thread.
 
@@ -76,7 +71,7 @@ class Console:
         """Print a line of the job's log on stdout. On a terminal the log takes over from progress."""
         with self._lock:
             self._hide()
-            _write(self._stdout, text_of(line))
+            _write(self._stdout, line.shown)
 
     def done(self) -> None:
         """Take away what only showed that something was going on."""

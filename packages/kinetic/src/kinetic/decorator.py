@@ -161,15 +161,11 @@ class RemoteCallable(Generic[P, R]):
                 f"{self._name}.run_async() was called inside a job, which submits no jobs of its own.",
                 hint=f"Call {self._name}(...) itself: inside a job it simply runs.",
             )
-        import warnings
-
         from kinetic.arguments import check_class_given
         from kinetic.submit import submit
 
         check_class_given(self, (*self._first, *args))
         request = self._request((*self._first, *args), kwargs)
-        for note in request.notes:
-            warnings.warn(note, stacklevel=2)
         return submit(request, self._function, (*self._first, *args), kwargs)
 
     def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JobRequest:

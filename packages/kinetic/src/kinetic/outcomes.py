@@ -57,7 +57,7 @@ def failure_without_exception(outcome: Outcome, host: HostOutcome | None) -> Job
                 hint=f"Its log is kept: kinetic jobs logs {outcome.job_id}",
             ),
         )
-    said = (host.message if host else "") or outcome.message or "It left no word of why."
+    said = outcome.message or (host.message if host else "") or "It left no word of why."
     error = JobFailedError(
         f"Job {outcome.job_id} failed: {said}",
         hint=f"Its log: kinetic jobs logs {outcome.job_id}",

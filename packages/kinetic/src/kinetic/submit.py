@@ -126,9 +126,10 @@ def _voices(console: Console | None) -> tuple[Callable[[str], None], Callable[[s
     if console is not None:
         return console.phase, console.note
     import logging
+    import warnings
 
-    log = logging.getLogger("kinetic")
-    return log.info, log.warning
+    # Nobody watches, so what is only progress goes to the log, and what should be read is a warning.
+    return logging.getLogger("kinetic").info, lambda text: warnings.warn(text, stacklevel=4)
 
 
 def _packing_options(request: JobRequest, home: Path) -> PackingOptions:

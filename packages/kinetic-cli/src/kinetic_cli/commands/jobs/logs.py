@@ -27,7 +27,6 @@ def command(app: App, job_id: str, follow: bool, tail: int | None, as_json: bool
     With --json one document a line: host, attempt, text.
     """
     job = app.attach(job_id)
-    from kinetic.console import text_of
 
     try:
         for line in job.log_lines(follow=follow, tail=tail):
@@ -35,7 +34,7 @@ def command(app: App, job_id: str, follow: bool, tail: int | None, as_json: bool
                 document = {"host": line.host, "attempt": line.attempt, "text": line.text}
                 app.output.json(document, lines=True)
             else:
-                app.output.line(text_of(line), flush=follow)
+                app.output.line(line.shown, flush=follow)
     except KeyboardInterrupt:
         app.output.note(f"Stopped following; {job_id} is left alone.")
         raise click.exceptions.Exit(130) from None

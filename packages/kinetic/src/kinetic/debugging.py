@@ -1,0 +1,81 @@
+"""Attach a debugger to a job: wait for debugpy, say what VS Code needs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kinetic.errors import JobError
+
+if TYPE_CHECKING:
+    from kinetic.jobs import JobHandle
+
+
+def attach(
+    handle: JobHandle,
+    *,
+    local_port: int,  # noqa: ARG001 - part of the contract; local jobs need no forwarding
+    working_dir: str | None,
+) -> subprocess.Popen[bytes]:
+    """Wait until debugpy listens in *handle*'s job and print how to reach it.
+
+    A job of the local backend listens on the loopback of this machine, so nothing is forwarded and
+    *local_port* has no say: the process that is returned only marks the session and does nothing.
+
+    Raises:
+        JobError: It is not a debug job, or it ended before debugpy was ready.
+    """
+    from kinetic_runner.debugger import port_in
+
+    if not handle.debug:
+        raise _about(
+            handle,
+            f"Job {handle.job_id} was not submitted with debug=True.",
+            "Submit it again with @kinetic.run(..., debug=True).",
+        )
+    for line in handle.log_lines(follow=True):
+        port = port_in(line.text) if line.host == 0 else None
+        if port is not None:
+            break
+    else:
+        raise _about(
+            handle,
+            f"Job {handle.job_id} ended before a debugger could be attached.",
+            f"Its log: kinetic jobs logs {handle.job_id}",
+        )
+    here = working_dir or str(Path.cwd())
+    sys.stdout.write(f"{announcement(port, here, here)}\n")
+    sys.stdout.flush()
+    return _session()
+
+
+def announcement(port: int, local_root: str, remote_root: str) -> str:
+    """Return what a person pastes into VS Code's `launch.json`."""
+    configuration = {
+        "name": "Kinetic job",
+        "type": "debugpy",
+        "request": "attach",
+        "connect": {"host": "127.0.0.1", "port": port},
+        "pathMappings": [{"localRoot": local_root, "remoteRoot": remote_root}],
+        "justMyCode": True,
+    }
+    return (
+        f"debugpy waits on 127.0.0.1:{port}. In VS Code, add this to launch.json and start it:\n"
+        + json.dumps(configuration, indent=2)
+    )
+
+
+def _session() -> subprocess.Popen[bytes]:
+    """Return a process that ends when it is terminated, or when this one is gone."""
+    return subprocess.Popen(
+        [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    )
+
+
+def _about(handle: JobHandle, message: str, hint: str) -> JobError:
+    error = JobError(message, hint=hint)
+    error.job_id = handle.job_id
+    return error
