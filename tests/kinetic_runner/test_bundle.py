@@ -122,7 +122,8 @@ def test_bytecode_is_used_and_tracebacks_still_show_the_source(bundle, tmp_path)
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from kinetic_runner.task import Task\n"
         "print(Task.decode.__func__.__code__.co_filename, flush=True)\n"
-        "Task.decode('nonsense')"
+        "try: Task.decode('nonsense')\n"
+        "except ValueError: import traceback; traceback.print_exc()"
     )
 
     done = subprocess.run(
