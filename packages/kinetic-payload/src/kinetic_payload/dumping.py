@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -14,6 +14,7 @@ from kinetic_payload.calls import CallHeader, DumpedCall, FoundData, python_vers
 from kinetic_payload.errors import PayloadError
 from kinetic_payload.importability import Importability
 from kinetic_payload.pickling import CallPickler, Sink
+from kinetic_payload.rebuilding import wrappings
 from kinetic_payload.references import collecting
 from kinetic_payload.unpicklable import advise, describe, find_culprit
 
@@ -36,14 +37,14 @@ def dump(
 ) -> DumpedCall:
     """Pickle the call into *stream*; see `calls.dump_call`."""
     where = Importability(plan.root, plan.paths, ships)
-    named = list(_parts(function, args, kwargs))
+    parts = functools.partial(_parts, function, args, kwargs)
     title = name_of(function)
     try:
         collector = _dump((function, args, kwargs), stream, where, data_type, volumes)
     except MemoryError:
         raise
     except Exception as error:
-        explained = _explain(error, title, named, _prober(where, data_type))
+        explained = _explain(error, title, parts(), _prober(where, data_type))
         if explained is None:
             raise
         raise explained from error
@@ -69,7 +70,7 @@ def dump(
         collector.found,
         lambda: [
             (_label(index, name), _prober(where, data_type).measure(part))
-            for index, (name, part) in enumerate(named)
+            for index, (name, part) in enumerate(parts())
         ],
     )
 
@@ -126,15 +127,12 @@ def name_of(function: Any) -> str:
 
 
 def _innermost(function: Any) -> Any:
-    while True:
-        if isinstance(function, functools.partial):
-            function = function.func
-        elif hasattr(function, "__wrapped__"):
-            function = function.__wrapped__
-        elif not hasattr(function, "__qualname__"):
-            return type(function)
-        else:
-            return function
+    while isinstance(function, functools.partial):
+        function = function.func
+    *_, inner = wrappings(function)
+    if isinstance(inner, functools.partial):
+        return _innermost(inner)
+    return inner if hasattr(inner, "__qualname__") else type(inner)
 
 
 def _parts(
@@ -164,7 +162,7 @@ def _parameter(function: Any, index: int) -> str:
 def _explain(
     error: Exception,
     title: str,
-    named: list[tuple[str, Any]],
+    named: Iterable[tuple[str, Any]],
     pickler: CallPickler,
 ) -> PayloadError | None:
     def probe(value: Any) -> Exception | None:

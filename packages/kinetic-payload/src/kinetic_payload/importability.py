@@ -128,16 +128,14 @@ class Importability:
             if base == root or base.startswith(root + os.sep):
                 relative = Path(os.path.relpath(base, root)).as_posix()
                 entry = str(self._root / relative)
-                if not self._finds(name, file, late=[*self.late_paths_here(), entry]):
+                if not self._finds(
+                    name, file, late=[*(str(self._root / path) for path in self.late_paths), entry]
+                ):
                     return False
                 if relative not in self.late_paths:
                     self.late_paths.append(relative)
                 return True
         return False
-
-    def late_paths_here(self) -> list[str]:
-        """Return the late entries as paths of this machine."""
-        return [str(self._root / path) for path in self.late_paths]
 
     def _target(self, name: str, file: str) -> bool:
         """Recognise a folder made by `pip install --target`, wherever it lies."""
