@@ -188,7 +188,7 @@ def to_ref(data: Data, key: str, *, digest: str | None = None, mount: str | None
 
 
 def _cache(path: Path) -> StatCache | None:
-    from kinetic.packing import stat_cache
+    from kinetic.caches import stat_cache
     from kinetic.settings import Settings
 
     try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kinetic.caches import stat_cache
 from kinetic.data import Data, to_ref
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.store import ABSENT, Store
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from kinetic_payload.calls import DumpedCall
     from kinetic_payload.roots import ProjectPlan
     from kinetic_payload.snapshot import Snapshot
-    from kinetic_payload.stat_cache import StatCache
 
 Say = Callable[[str], None]
 
@@ -159,13 +159,6 @@ def upload(
             kinetic_version=options.kinetic_version,
         )
     return hashing.digest, packed.snapshot.digest
-
-
-def stat_cache(home: Path, tree: Path) -> StatCache:
-    """Return the digests of *tree*'s files that are remembered below *home* (`KINETIC_HOME`)."""
-    from kinetic_payload.stat_cache import StatCache
-
-    return StatCache.of(tree, home / "cache" / "trees")
 
 
 class _Hashing:

@@ -1,0 +1,17 @@
+"""What one call remembers for the next, below `KINETIC_HOME`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kinetic_payload.stat_cache import StatCache
+
+
+def stat_cache(home: Path, tree: Path) -> StatCache:
+    """Return the digests of *tree*'s files that are remembered below *home* (`KINETIC_HOME`)."""
+    from kinetic_payload.stat_cache import StatCache
+
+    return StatCache.of(tree, home / "cache" / "trees")
