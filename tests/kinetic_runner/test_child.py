@@ -78,15 +78,21 @@ def test_where_orphans_are_not_kept_they_are_found_by_their_mark(tmp_path, is_al
 
 
 def test_the_child_has_no_input_and_none_of_our_descriptors(runner):
+    read_end, write_end = os.pipe()
     done = runner.run(
         """
         print(repr(sys.stdin.read()))
-        kept = [fd for fd in range(3, 64) if os.path.exists(f"/dev/fd/{fd}") and os.get_inheritable(fd)]
-        print(kept, os.getsid(0) == os.getpid())
-        """
+        theirs = [int(argument) for argument in sys.argv[-2:]]
+        kept = [fd for fd in range(3, 64) if os.path.exists(f"/dev/fd/{fd}") and fd not in theirs]
+        print(kept, any(map(os.get_inheritable, theirs)), os.getsid(0) == os.getpid())
+        """,
+        *("--lifeline", str(read_end)),
+        pass_fds=[read_end],
     )
+    os.close(read_end)
+    os.close(write_end)
 
-    assert done.log == b"''\n[] True\n"
+    assert done.log == b"''\n[] False True\n"
 
 
 def test_the_child_hears_signals_that_our_parent_ignored(runner):

@@ -117,6 +117,32 @@ def test_a_store_that_loses_its_answer_is_asked_again(store):
         def __getattr__(self, name: str) -> Any:
             return getattr(store, name)
 
-    assert finish(Forgetful(), pause=lambda _: False).report(ended()) == 0
+    assert finish(Forgetful(), wait=lambda _: False).report(ended()) == 0
 
     assert final(store)["status"] == "succeeded"
+
+
+def test_a_stop_does_not_turn_tries_into_a_busy_loop_or_silence(store):
+    class Away:
+        """Not there for the first three writes."""
+
+        def __init__(self) -> None:
+            self.tries = 0
+
+        def write(self, *args: Any, **options: Any) -> Any:
+            self.tries += 1
+            if self.tries <= 3:
+                raise OSError("away")
+            return store.write(*args, **options)
+
+    waited: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        waited.append(seconds)
+        return False
+
+    words = failed(reason="terminated", exit_code=143)
+    code = finish(Away(), pause=lambda _: True, wait=wait).report(words)
+
+    assert (code, waited) == (143, [0.1, 0.2, 0.4])
+    assert store.stat(JOB.host_outcome(1, 0)) is not None

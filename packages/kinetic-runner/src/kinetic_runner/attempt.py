@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from time import monotonic, time
 from typing import Final
@@ -56,13 +57,7 @@ def attend(
         KineticError: Nothing was claimed, so there is nothing to report on.
     """
     started, began = time(), monotonic()
-    host = host_of(environment, hosts=arguments.hosts)
-    if host.count > 1 and arguments.attempt is None:
-        raise InvalidRequestError(
-            f"Several hosts cannot number their attempts by themselves: {Flag.ATTEMPT} is missing."
-        )
-    if arguments.lifeline is not None:
-        os.set_inheritable(arguments.lifeline, False)
+    host = _host(arguments, environment)
     store = open_store(parse_location(arguments.store))
     job = JobObjects(arguments.job)
     hostname = os.uname().nodename
@@ -85,23 +80,12 @@ def attend(
     child.keep_orphans()
     claimed = monotonic() - began
     journal = Journal(store, partial(job.log_chunk, attempt, host.index))
-    mirror = Mirror(sys.stdout.fileno())
-    watch = Watch(
-        child,
-        bell,
-        mirror=mirror,
-        journal=journal,
-        limits=Limits(
-            timeout=arguments.timeout,
-            grace=arguments.grace,
-            linger=linger or (_LINGER if host.count == 1 else _LINGER_TOGETHER),
-        ),
-        lifeline=arguments.lifeline,
+    limits = Limits(
+        timeout=arguments.timeout,
+        grace=arguments.grace,
+        linger=linger or (_LINGER if host.count == 1 else _LINGER_TOGETHER),
     )
-    kills = kills_for_memory()
-    seen = watch.run(lambda: _more_kills(kills))
-    orphaned = seen.cause == "orphaned"
-    warnings = _close(watch, journal, mirror, seconds=_ORPHAN_SECONDS if orphaned else None)
+    seen, warnings = _watch(child, bell, journal, limits, arguments.lifeline)
     blank = HostOutcome(
         job_id=job.job_id,
         attempt=attempt,
@@ -118,13 +102,35 @@ def attend(
     )
     outcome = outcome_of(_with_claim(seen, claimed), blank)
     finish = Finish(
-        store=store,
-        job=job,
-        host=host,
-        pause=bell.pause,
-        last_attempt=arguments.last_attempt,
-        **({"seconds": _ORPHAN_SECONDS} if orphaned else {}),
+        store=store, job=job, host=host, pause=bell.pause, last_attempt=arguments.last_attempt
     )
+    if seen.cause == "orphaned":
+        finish = replace(finish, seconds=_ORPHAN_SECONDS)
+    return _report(finish, outcome)
+
+
+def _host(arguments: Arguments, environment: Mapping[str, str]) -> Host:
+    host = host_of(environment, hosts=arguments.hosts)
+    if host.count > 1 and arguments.attempt is None:
+        raise InvalidRequestError(
+            f"Several hosts cannot number their attempts by themselves: {Flag.ATTEMPT} is missing."
+        )
+    return host
+
+
+def _watch(
+    child: Child, bell: Bell, journal: Journal, limits: Limits, lifeline: int | None
+) -> tuple[Seen, tuple[str, ...]]:
+    """Watch the child to its end and bring its log home; return what was seen, and warnings."""
+    mirror = Mirror(sys.stdout.fileno())
+    watch = Watch(child, bell, mirror=mirror, journal=journal, limits=limits, lifeline=lifeline)
+    kills = kills_for_memory()
+    seen = watch.run(lambda: _more_kills(kills))
+    seconds = _ORPHAN_SECONDS if seen.cause == "orphaned" else None
+    return seen, _close(watch, journal, mirror, seconds=seconds)
+
+
+def _report(finish: Finish, outcome: HostOutcome) -> int:
     try:
         return finish.report(outcome)
     except (KineticError, OSError) as error:
@@ -178,6 +184,4 @@ def _more_kills(before: int | None) -> bool | None:
 
 
 def _with_claim(seen: Seen, seconds: float) -> Seen:
-    from dataclasses import replace
-
     return replace(seen, phases={"claim": round(seconds, 6), **seen.phases})

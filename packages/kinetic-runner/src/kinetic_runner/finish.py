@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 from time import monotonic, time
 from typing import Any, Final
 
@@ -32,7 +33,9 @@ class Finish:
     job: JobObjects
     host: Host
     pause: Callable[[float], bool]
-    """Waits; True when this process was told to stop."""
+    """Waits; True when this process was told to stop, which ends waiting for other hosts."""
+    wait: Callable[[float], bool] = field(default_factory=lambda: Event().wait)
+    """Waits between tries to write; SIGTERM is no reason to leave without a word."""
     last_attempt: int | None = None
     """Failures of this attempt and later ones are final; None leaves them to somebody else."""
     seconds: float = 60.0
@@ -126,7 +129,7 @@ class Finish:
         self._create(self.job.outcome, encode(outcome))
 
     def _create(self, name: str, data: bytes) -> bytes:
-        return create_once(self.store, name, data, seconds=self.seconds, pause=self.pause)
+        return create_once(self.store, name, data, seconds=self.seconds, pause=self.wait)
 
 
 def _failed(seen: dict[int, bytes]) -> list[int]:

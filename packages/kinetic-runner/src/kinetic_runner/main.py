@@ -27,6 +27,7 @@ def run_with(
     *linger* is how many seconds exit handlers may take, once the outcome is known.
     """
     bell = Bell()
+    _keep_descriptors_to_ourselves()
     environment = dict(os.environ)  # noqa: TID251  # the one place of the parent that reads it
     child = spawn(command, environment)
     code = 2
@@ -38,6 +39,18 @@ def run_with(
         sys.stderr.flush()
         # Not sys.exit: a thread may still wait for a store that does not answer.
         os._exit(code)
+
+
+def _keep_descriptors_to_ourselves() -> None:
+    """Have the child inherit nothing but what `spawn` gives it: no lifeline, no leaked socket."""
+    with os.scandir("/dev/fd") as entries:
+        numbers = [int(entry.name) for entry in entries if entry.name.isdigit()]
+    for fd in numbers:
+        try:
+            if fd > 2:
+                os.set_inheritable(fd, False)
+        except OSError:
+            continue  # It was the listing's own.
 
 
 def _guarded(run: Callable[[], int]) -> int:

@@ -12,10 +12,11 @@ from kinetic_payload.store import ABSENT, Store
 T = TypeVar("T")
 
 
-def persist(action: Callable[[], T], *, seconds: float, pause: Callable[[float], object]) -> T:
+def persist(action: Callable[[], T], *, seconds: float, pause: Callable[[float], bool]) -> T:
     """Return what *action* returns; while the store fails, try again for *seconds*.
 
-    *pause* waits. A refusal that no waiting can change is raised at once.
+    *pause* waits, and returns True to give up sooner. A refusal that no waiting can change is
+    raised at once.
     """
     until = monotonic() + seconds
     delay = 0.1
@@ -25,14 +26,13 @@ def persist(action: Callable[[], T], *, seconds: float, pause: Callable[[float],
         except (PreconditionFailedError, StorePermissionError):
             raise
         except (StoreError, OSError):
-            if monotonic() + delay > until:
+            if monotonic() + delay > until or pause(delay):
                 raise
-        pause(delay)
         delay = min(delay * 2, 5.0)
 
 
 def create_once(
-    store: Store, name: str, data: bytes, *, seconds: float, pause: Callable[[float], object]
+    store: Store, name: str, data: bytes, *, seconds: float, pause: Callable[[float], bool]
 ) -> bytes:
     """Write *data* as *name* unless something is there; return what is there now."""
     try:
