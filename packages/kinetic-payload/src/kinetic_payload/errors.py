@@ -35,6 +35,10 @@ class PackagingError(KineticError):
     """The project could not be turned into a snapshot."""
 
 
+class TreeChangedError(PackagingError):
+    """A file changed between its snapshot and the writing of the archive; another snapshot may do."""
+
+
 class PayloadError(KineticError, TypeError):
     """A call cannot be pickled; the message names the piece that would not."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, cores, encoded, open_regular
-from kinetic_payload.errors import PackagingError
+from kinetic_payload.errors import TreeChangedError
 from kinetic_payload.zipformat import (
     DEFLATED,
     STORED,
@@ -43,7 +43,7 @@ def pack(stream: BinaryIO, root: Path, entries: Iterable[TreeEntry]) -> int:
     The stream is only appended to. Contents are held against the digests of *entries*.
 
     Raises:
-        PackagingError: A file is not what it was when its digest was taken; the message names it.
+        TreeChangedError: A file is not what it was when its digest was taken; the message names it.
     """
     with ExitStack() as stack:
         writer = _Writer(stream, str(root), stack)
@@ -261,8 +261,8 @@ def _must_match(entry: TreeEntry, hasher: FileHasher) -> None:
         raise _changed(entry.path)
 
 
-def _changed(path: str) -> PackagingError:
-    return PackagingError(
+def _changed(path: str) -> TreeChangedError:
+    return TreeChangedError(
         f"{path!r} changed while the project was being packaged.",
         hint="Run it again, or leave the file out with a line in .kineticignore if it keeps changing.",
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -55,6 +54,8 @@ class Packed:
     plan: ProjectPlan
     snapshot: Snapshot
     call: DumpedCall
+    retake: Callable[[], Snapshot]
+    """Takes the snapshot again, for when the project changed since."""
 
 
 def plan_of(call: Call, options: PackingOptions) -> ProjectPlan:
@@ -115,13 +116,17 @@ def pack(
         check(found.value)
         if not (found.value.is_gcs or found.value.is_hf):
             local.append(Path(found.value.path))
-    snapshot = take_snapshot(
-        plan.root,
-        # The home may lie in the project; what jobs keep there is no part of it.
-        exclude=[*local, options.home],
-        no_defaults=options.no_default_excludes,
-        cache=stat_cache(options.home, plan.root),
-    )
+
+    def take() -> Snapshot:
+        return take_snapshot(
+            plan.root,
+            # The home may lie in the project; what jobs keep there is no part of it.
+            exclude=[*local, options.home],
+            no_defaults=options.no_default_excludes,
+            cache=stat_cache(options.home, plan.root),
+        )
+
+    snapshot = take()
     if any(shipping(path) and not snapshot.contains(path) for path in asked):
         # A module lies inside a `Data` and so outside the snapshot: it cannot go by reference.
         dumped = dump(snapshot.contains)
@@ -131,14 +136,14 @@ def pack(
     ):
         if warning:
             warn(warning)
-    return Packed(plan, snapshot, dumped)
+    return Packed(plan, snapshot, dumped, take)
 
 
 def upload(
     packed: Packed, store: Store, job_id: str, options: PackingOptions, *, say: Say
 ) -> tuple[str, str]:
     """Upload what the store does not have yet; return the digests of the payload and the context."""
-    from kinetic_payload.transfer import ensure_context, ensure_data
+    from kinetic_payload.transfer import ensure_data
 
     refs = []
     for found in packed.call.data:
@@ -147,32 +152,31 @@ def upload(
             path = Path(found.value.path)
             digest = ensure_data(store, path, cache=stat_cache(options.home, path))
         refs.append(to_ref(found.value, found.key, digest=digest, mount=found.mount))
-    if ensure_context(store, packed.snapshot):
-        say(f"Uploaded {packed.snapshot.size / 1e6:.1f} MB of {packed.plan.root.name}/.")
+    snapshot = _upload_context(packed, store, say=say)
     name = JobObjects(job_id).payload
     with store.writer(name, if_generation=ABSENT) as stream:
-        hashing = _Hashing(stream)
-        packed.call.write(
-            hashing,
+        digest = packed.call.write(
+            stream,
             refs=refs,
-            context_digest=packed.snapshot.digest,
+            context_digest=snapshot.digest,
             kinetic_version=options.kinetic_version,
         )
-    return hashing.digest, packed.snapshot.digest
+    return digest, snapshot.digest
 
 
-class _Hashing:
-    """A stream that passes bytes on and remembers their digest."""
+def _upload_context(packed: Packed, store: Store, *, say: Say) -> Snapshot:
+    """Upload the project and return the snapshot that went up: a later one if files changed."""
+    from kinetic_payload.errors import TreeChangedError
+    from kinetic_payload.transfer import ensure_context
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self._hash = hashlib.sha256()
-
-    def write(self, data: bytes) -> int:
-        self._hash.update(data)
-        written: int = self._stream.write(data)
-        return written
-
-    @property
-    def digest(self) -> str:
-        return self._hash.hexdigest()
+    snapshot = packed.snapshot
+    for again in (True, True, False):
+        try:
+            if ensure_context(store, snapshot):
+                say(f"Uploaded {snapshot.size / 1e6:.1f} MB of {packed.plan.root.name}/.")
+            break
+        except TreeChangedError:
+            if not again:
+                raise
+            snapshot = packed.retake()
+    return snapshot
