@@ -24,7 +24,6 @@ SIZE_LIMIT: Final = 512 * 1024
 _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 _START: Final = "kinetic_runner/bundle_main.py"
 _CLIENTS: Final = (
-    "decoding",
     "ignore",
     "ignore_files",
     "packing",
