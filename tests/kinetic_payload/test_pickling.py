@@ -45,7 +45,6 @@ def test_data_is_found_wherever_pickle_reaches_it(project):
         "run.py",
         """
         import collections, functools
-        import numpy
         from shipping import Data, dump, ship
         import types_of as t
 
@@ -61,8 +60,6 @@ def test_data_is_found_wherever_pickle_reaches_it(project):
                 return closed, x, GLOBAL
             slotted = t.Slotted()
             slotted.data = made[0]
-            array = numpy.empty(1, dtype=object)
-            array[0] = made[1]
             def attributed():
                 return attributed.data
             attributed.data = made[14]
@@ -71,7 +68,7 @@ def test_data_is_found_wherever_pickle_reaches_it(project):
                 "dataclass": t.Config(made[5]), "slots": slotted, "attribute": t.Keeping(made[6]),
                 "partial": functools.partial(t.use, made[7]), "keyword":
                 functools.partial(t.use, data=made[8]), "deque": collections.deque([made[9]]),
-                "bound": t.Keeping(bound).method, "array": array, "error": ValueError(made[10]),
+                "bound": t.Keeping(bound).method, "list": [made[1]], "error": ValueError(made[10]),
                 "dumps": t.Nesting(made[11]), "state": t.Stateful(made[12]), "sub": Sub("sub"),
                 "frozen": frozenset([made[13]]), "default": collections.defaultdict(list, a=[made[15]]),
             }
@@ -80,7 +77,7 @@ def test_data_is_found_wherever_pickle_reaches_it(project):
             found = [
                 x["nested"][0]["a"][0], *x["key"], *x["set"], x["dataclass"].data, x["slots"].data,
                 x["attribute"].data, x["partial"](), x["keyword"](), x["deque"][0], x["bound"](),
-                x["array"][0], x["error"].args[0], x["dumps"].data, x["state"].data, x["sub"],
+                x["list"][0], x["error"].args[0], x["dumps"].data, x["state"].data, x["sub"],
                 *x["frozen"], *closure(), attributed(), x["default"]["a"][0],
             ]
             assert all(isinstance(path, str) for path in found), found
@@ -97,6 +94,22 @@ def test_data_is_found_wherever_pickle_reaches_it(project):
     assert project.run("run.py") == (
         "True 21 ['9', 'bound', 'closure', 'default', 'global', 'sub']"
     )
+
+
+def test_data_is_found_in_an_array_of_objects(project):
+    pytest.importorskip("numpy")
+    project.write(
+        "run.py",
+        """
+        import numpy
+        from shipping import Data, ship
+        array = numpy.empty(1, dtype=object)
+        array[0] = Data("in an array")
+        print(ship(lambda array: array[0], array))
+        """,
+    )
+
+    assert project.run("run.py") == "/data/d0"
 
 
 def test_shared_data_stays_shared_and_volumes_have_their_mounts(project):
