@@ -41,7 +41,7 @@ _NUMBERS: Final = {
     Flag.HOSTS: ("hosts", 1),
     Flag.LAST_ATTEMPT: ("last_attempt", 1),
     Flag.LIFELINE: ("lifeline", 0),
-    Flag.DEBUG_PORT: ("debug_port", 1),
+    Flag.DEBUG_PORT: ("debug_port", 0),  # 0: any free one, which the log then names
 }
 _SECONDS: Final = {Flag.TIMEOUT: "timeout", Flag.GRACE: "grace"}
 _SWITCHES: Final = {Flag.PRIVATE_MOUNTS: "private_mounts"}
