@@ -1,0 +1,208 @@
+"""What is true of every module of ours: documented, tested, of a size that can be read in one go."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kinetic.errors import KineticError
+
+ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "tests"
+LONGEST_MODULE = 450
+LONGEST_FUNCTION = 70
+
+SOURCES = {
+    ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__"): path
+    for folder in ROOT.glob("packages/*/src")
+    for path in sorted(folder.rglob("*.py"))
+}
+"""Module → file."""
+
+STARTING_POINTS = ("kinetic_cli.__main__", "kinetic_runner.bundle_main")
+"""Importing them runs something."""
+
+TESTED_AS = {
+    "kinetic._wire": "kinetic/test_import.py",
+    "kinetic.arguments": "kinetic/test_decorator.py",
+    "kinetic.awaiting": "local/test_life.py",
+    "kinetic.backends.local": "contract/test_backends.py",
+    "kinetic.caches": "kinetic/test_data.py",
+    "kinetic.collect": "local/test_life.py",
+    "kinetic.debug": "local/test_debugging.py",
+    "kinetic.discovery": "local/test_life.py",
+    "kinetic.ending": "local/test_life.py",
+    "kinetic.errors": "architecture/test_public_api.py",
+    "kinetic.images": "kinetic/test_decorator.py",
+    "kinetic.job_status": "architecture/test_public_api.py",
+    "kinetic.jobs": "local/test_life.py",
+    "kinetic.light": "kinetic/test_import.py",
+    "kinetic.local.attempt": "local/test_lives.py",
+    "kinetic.local.events": "local/test_supervisor.py",
+    "kinetic.local.launcher": "contract/test_backends.py",
+    "kinetic.local.liveness": "local/test_supervisor.py",
+    "kinetic.local.paths": "contract/test_backends.py",
+    "kinetic.local.ports": "local/test_lives.py",
+    "kinetic.local.processes": "local/test_lives.py",
+    "kinetic.local.spec": "local/test_supervisor.py",
+    "kinetic.local.state": "contract/test_backends.py",
+    "kinetic.local.stored_logs": "local/test_logs.py",
+    "kinetic.local.unreported": "local/test_reporting.py",
+    "kinetic.observing": "local/test_life.py",
+    "kinetic.options": "kinetic/test_decorator.py",
+    "kinetic.outcomes": "local/test_life.py",
+    "kinetic.packing": "local/test_life.py",
+    "kinetic.quantities": "kinetic/test_decorator.py",
+    "kinetic.services": "local/test_life.py",
+    "kinetic.submission": "kinetic/test_decorator.py",
+    "kinetic.submit": "local/test_life.py",
+    "kinetic.testing": "contract/test_backends.py",
+    "kinetic_cli.__main__": "cli/test_process.py",
+    "kinetic_cli.app": "cli/test_process.py",
+    "kinetic_cli.commands.completion": "cli/test_process.py",
+    "kinetic_cli.commands.config": "cli/test_process.py",
+    "kinetic_cli.commands.jobs.cancel": "kinetic_cli/test_jobs.py",
+    "kinetic_cli.commands.jobs.cleanup": "kinetic_cli/test_jobs.py",
+    "kinetic_cli.commands.jobs.list": "kinetic_cli/test_jobs.py",
+    "kinetic_cli.commands.jobs.logs": "kinetic_cli/test_jobs.py",
+    "kinetic_cli.commands.jobs.result": "kinetic_cli/test_jobs.py",
+    "kinetic_cli.commands.jobs.status": "kinetic_cli/test_jobs.py",
+    "kinetic_cli.commands.profile.create": "kinetic_cli/test_profile.py",
+    "kinetic_cli.commands.profile.ls": "kinetic_cli/test_profile.py",
+    "kinetic_cli.commands.profile.rm": "kinetic_cli/test_profile.py",
+    "kinetic_cli.commands.profile.show": "kinetic_cli/test_profile.py",
+    "kinetic_cli.commands.profile.unset": "kinetic_cli/test_profile.py",
+    "kinetic_cli.commands.profile.use": "kinetic_cli/test_profile.py",
+    "kinetic_cli.ending": "cli/test_process.py",
+    "kinetic_cli.groups": "cli/test_process.py",
+    "kinetic_cli.main": "cli/test_process.py",
+    "kinetic_cli.options": "cli/test_process.py",
+    "kinetic_cli.testing": "kinetic_cli/test_jobs.py",
+    "kinetic_images.errors": "architecture/test_public_api.py",
+    "kinetic_images.targets": "kinetic_images/test_dependencies.py",
+    "kinetic_k8s.accelerators.catalogue": "kinetic_k8s/test_accelerators.py",
+    "kinetic_k8s.accelerators.gpus": "kinetic_k8s/test_accelerators.py",
+    "kinetic_k8s.accelerators.parse": "kinetic_k8s/test_accelerators.py",
+    "kinetic_k8s.accelerators.tpus": "kinetic_k8s/test_accelerators.py",
+    "kinetic_k8s.accelerators.types": "kinetic_k8s/test_accelerators.py",
+    "kinetic_k8s.errors": "architecture/test_public_api.py",
+    "kinetic_payload.decoding": "architecture/test_records.py",
+    "kinetic_payload.distributions": "architecture/test_distributions.py",
+    "kinetic_payload.dumping": "kinetic_payload/test_calls.py",
+    "kinetic_payload.errors": "architecture/test_public_api.py",
+    "kinetic_payload.ignore_files": "kinetic_payload/test_ignore.py",
+    "kinetic_payload.importability": "kinetic_payload/test_pickling.py",
+    "kinetic_payload.layout": "architecture/test_public_api.py",
+    "kinetic_payload.packing": "kinetic_payload/test_archive.py",
+    "kinetic_payload.records": "architecture/test_records.py",
+    "kinetic_payload.rebuilding": "kinetic_payload/test_pickling.py",
+    "kinetic_payload.references": "kinetic_payload/test_calls.py",
+    "kinetic_payload.sources": "kinetic/test_data.py",
+    "kinetic_payload.store": "contract/test_stores.py",
+    "kinetic_payload.stores.listing": "kinetic_payload/test_folder.py",
+    "kinetic_payload.stores.locks": "kinetic_payload/test_folder.py",
+    "kinetic_payload.stores.names": "kinetic_payload/test_folder.py",
+    "kinetic_payload.stores.temporary": "kinetic_payload/test_folder.py",
+    "kinetic_payload.testing": "contract/test_stores.py",
+    "kinetic_payload.treewalk": "kinetic_payload/test_snapshot.py",
+    "kinetic_payload.zipformat": "kinetic_payload/test_archive.py",
+    "kinetic_runner.attempt": "kinetic_runner/test_main.py",
+    "kinetic_runner.bell": "kinetic_runner/test_main.py",
+    "kinetic_runner.bundle_main": "kinetic_runner/test_bundle.py",
+    "kinetic_runner.claims": "kinetic_runner/test_main.py",
+    "kinetic_runner.inner": "kinetic_runner/test_main.py",
+    "kinetic_runner.memory": "kinetic_runner/test_main.py",
+    "kinetic_runner.mirror": "kinetic_runner/test_main.py",
+    "kinetic_runner.persistence": "kinetic_runner/test_main.py",
+    "kinetic_runner.task": "kinetic_runner/test_pipeline.py",
+    "kinetic_runner.watch": "kinetic_runner/test_main.py",
+}
+"""Modules whose tests have another name, and where they are: parts of one thing that is tested whole."""
+
+NOT_OURS_TO_CATCH = {
+    "kinetic.collect.WaitStopped": "goes from one of our threads to another",
+    "kinetic_runner.call.Terminated": "SIGTERM, which user code must not catch as an Exception",
+}
+"""Exceptions that no user ever sees, and why they are not errors."""
+
+
+def folders(module: str) -> list[str]:
+    """Return where the tests of a module may lie."""
+    package = module.partition(".")[0]
+    return [package, *{"kinetic": ["local"], "kinetic_cli": ["cli"]}.get(package, [])]
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    for module, path in SOURCES.items():
+        yield module, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_every_module_begins_with_a_line_that_says_what_it_is() -> None:
+    missing = [module for module, tree in trees() if not (ast.get_docstring(tree) or "").strip()]
+
+    assert missing == []
+
+
+def test_every_module_has_a_test_of_its_name_or_a_place_where_it_is_tested() -> None:
+    untested = [
+        module
+        for module, path in SOURCES.items()
+        if path.name != "__init__.py" and module not in TESTED_AS
+        if not any(
+            (TESTS / folder / f"test_{path.stem}.py").is_file() for folder in folders(module)
+        )
+    ]
+
+    assert untested == [], "write tests/<package>/test_<module>.py, or say in TESTED_AS where it is"
+
+
+def test_the_places_where_modules_are_tested_are_there() -> None:
+    assert [module for module in TESTED_AS if module not in SOURCES] == []
+    assert [place for place in TESTED_AS.values() if not (TESTS / place).is_file()] == []
+
+
+def test_no_module_is_too_long_to_be_read_in_one_go() -> None:
+    lengths = {
+        module: len(path.read_text(encoding="utf-8").splitlines())
+        for module, path in SOURCES.items()
+    }
+
+    assert {m: lines for m, lines in lengths.items() if lines > LONGEST_MODULE} == {}
+
+
+def test_no_function_is_too_long_to_be_understood_as_one() -> None:
+    functions = [
+        (f"{module}:{node.lineno} {node.name}", (node.end_lineno or 0) - node.lineno + 1)
+        for module, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        # A signature and a docstring are read, not understood.
+        if _without_head(node) > LONGEST_FUNCTION
+    ]
+
+    assert functions == []
+
+
+def _without_head(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    body = node.body[1:] if ast.get_docstring(node) and len(node.body) > 1 else node.body
+    return (node.end_lineno or 0) - body[0].lineno + 1
+
+
+@pytest.mark.parametrize("package", sorted({module.partition(".")[0] for module in SOURCES}))
+def test_every_exception_of_ours_is_a_kinetic_error(package: str) -> None:
+    strays = []
+    for module in SOURCES:
+        if module.partition(".")[0] != package or module in STARTING_POINTS:
+            continue
+        for name, value in vars(importlib.import_module(module)).items():
+            if not (isinstance(value, type) and issubclass(value, BaseException)):
+                continue
+            where = f"{value.__module__}.{name}"
+            if value.__module__ == module and not issubclass(value, KineticError):
+                strays += [where] if where not in NOT_OURS_TO_CATCH else []
+
+    assert strays == [], "put it under KineticError, or say in NOT_OURS_TO_CATCH why not"

@@ -1,0 +1,289 @@
+"""The names, parameters and defaults that others rely on, as text that is read in review."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib.util
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kinetic
+from kinetic.debug import cleanup_port_forward
+
+ROOT = Path(__file__).parents[2]
+RECORDED = Path(__file__).with_name("public_api.txt")
+AGAIN = "python tests/architecture/test_public_api.py"
+
+GIVEN_OUT = (("decorator", "RemoteCallable"), ("outcomes", "JobOutcome"))
+"""What users get from the facade without naming it."""
+
+PUBLIC = (
+    "kinetic.backends",
+    "kinetic.debug",
+    "kinetic.errors",
+    "kinetic.job_status",
+    "kinetic.testing",
+    "kinetic_cli.testing",
+    "kinetic_images.dependencies",
+    "kinetic_images.errors",
+    "kinetic_images.requirements",
+    "kinetic_images.uv",
+    "kinetic_images.wheels",
+    "kinetic_k8s.accelerators",
+    "kinetic_k8s.accelerators.catalogue",
+    "kinetic_k8s.accelerators.parse",
+    "kinetic_k8s.accelerators.types",
+    "kinetic_k8s.errors",
+    "kinetic_payload.calls",
+    "kinetic_payload.decoding",
+    "kinetic_payload.digests",
+    "kinetic_payload.errors",
+    "kinetic_payload.layout",
+    "kinetic_payload.records",
+    "kinetic_payload.references",
+    "kinetic_payload.roots",
+    "kinetic_payload.snapshot",
+    "kinetic_payload.store",
+    "kinetic_payload.stores",
+    "kinetic_payload.stores.folder",
+    "kinetic_payload.testing",
+    "kinetic_payload.transfer",
+    "kinetic_runner.bundle",
+)
+"""What somebody who uses one package alone may import, besides `kinetic` itself."""
+
+
+def public_api() -> str:
+    """Return every public signature, from the sources: no Python version writes them differently."""
+    parts = ["# Every public signature. Record it again with:", f"#   {AGAIN}", ""]
+    parts += ["## kinetic", *_facade(), ""]
+    for module in PUBLIC:
+        parts += [f"## {module}", *_members(_tree(module)), ""]
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def _facade() -> Iterator[str]:
+    """What `import kinetic` offers, each from the module that it is loaded from."""
+    for name in sorted(set(kinetic.__all__) - {"__version__"}, key=str.lower):
+        home = kinetic._HOMES[name]  # type: ignore[attr-defined]
+        if home == "errors":
+            yield f"{name} from kinetic.errors"
+            continue
+        yield from _members(_tree(f"kinetic.{home}"), only=name)
+    for home, name in GIVEN_OUT:
+        yield from _members(_tree(f"kinetic.{home}"), only=name)
+
+
+def _tree(module: str) -> ast.Module:
+    found = importlib.util.find_spec(module)
+    assert found is not None, f"{module} is gone"
+    assert found.origin is not None
+    return ast.parse(Path(found.origin).read_text(encoding="utf-8"))
+
+
+def _members(tree: ast.Module, *, only: str | None = None) -> Iterator[str]:
+    exported = _exported(tree)
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                name = alias.asname or alias.name
+                if only is None and name in exported:
+                    yield f"{name} from {node.module}"
+            continue
+        name = _name(node)
+        if name is not None and _is_public(name) and only in (None, name):
+            yield from _rendered(node, "")
+
+
+def _exported(tree: ast.Module) -> set[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and _name(node) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def _name(node: ast.stmt) -> str | None:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return name
+        case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+            return name
+    return None
+
+
+def _is_public(name: str) -> bool:
+    return not name.startswith("_") or name in {"__init__", "__call__", "__iter__", "__await__"}
+
+
+def _rendered(node: ast.stmt, indent: str) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            marks = [ast.unparse(one) for one in node.decorator_list]
+            word = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+            returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+            signature = f"{word} {node.name}({ast.unparse(node.args)}){returns}"
+            yield indent + "".join(f"@{mark} " for mark in marks) + signature
+        case ast.ClassDef():
+            marks = [ast.unparse(one) for one in node.decorator_list]
+            bases = ", ".join(ast.unparse(one) for one in [*node.bases, *node.keywords])
+            head = f"class {node.name}({bases})" if bases else f"class {node.name}"
+            yield indent + "".join(f"@{mark} " for mark in marks) + head
+            for inner in node.body:
+                name = _name(inner)
+                if name is not None and _is_public(name):
+                    yield from _rendered(inner, indent + "    ")
+        case _:
+            yield indent + " ".join(ast.unparse(node).split())
+
+
+def test_no_public_signature_changed_by_accident() -> None:
+    recorded = RECORDED.read_text(encoding="utf-8").splitlines()
+    changes = list(difflib.unified_diff(recorded, public_api().splitlines(), lineterm="", n=0))
+
+    assert not changes, (
+        f"The public interface changed. If that is meant, record it again with: {AGAIN}\n"
+        + "\n".join(changes)
+    )
+
+
+# What users were promised: names, order and defaults, written down here and nowhere derived.
+NEEDED = inspect.Parameter.empty
+
+RUN = (
+    ("accelerator", "tpu-v5e-1"),
+    ("container_image", None),
+    ("base_image_repo", None),
+    ("zone", None),
+    ("project", None),
+    ("capture_env_vars", None),
+    ("cluster", None),
+    ("backend", None),
+    ("namespace", None),
+    ("volumes", None),
+    ("spot", False),
+    ("output_dir", None),
+    ("debug", False),
+)
+HANDLE = (
+    *((name, NEEDED) for name in ("job_id", "backend", "project", "cluster_name", "zone")),
+    *((name, NEEDED) for name in ("namespace", "bucket_name", "k8s_name", "image_uri")),
+    *((name, NEEDED) for name in ("accelerator", "func_name", "display_name", "created_at")),
+    ("group_id", None),
+    ("group_kind", None),
+    ("group_index", None),
+    ("debug", False),
+)
+DELETION = (("cleanup_timeout", 180), ("cleanup_poll_interval", 2))
+
+PROMISED: dict[str, tuple[Callable[..., Any], tuple[tuple[str, object], ...]]] = {
+    "kinetic.run": (kinetic.run, RUN),
+    "kinetic.Data": (
+        kinetic.Data,
+        (("path", NEEDED), ("fuse", False), ("hf_trust_remote_code", False)),
+    ),
+    "kinetic.JobHandle": (kinetic.JobHandle, HANDLE),
+    "JobHandle.from_job_context": (
+        kinetic.JobHandle.from_job_context,
+        (("ctx", NEEDED), ("backend_name", NEEDED), ("namespace", NEEDED), ("k8s_name", NEEDED)),
+    ),
+    "JobHandle.from_dict": (kinetic.JobHandle.from_dict, (("d", NEEDED),)),
+    "JobHandle.to_dict": (kinetic.JobHandle.to_dict, (("self", NEEDED),)),
+    "JobHandle.status": (kinetic.JobHandle.status, (("self", NEEDED),)),
+    "JobHandle.logs": (kinetic.JobHandle.logs, (("self", NEEDED), ("follow", False))),
+    "JobHandle.tail": (kinetic.JobHandle.tail, (("self", NEEDED), ("n", 100))),
+    "JobHandle.debug_attach": (
+        kinetic.JobHandle.debug_attach,
+        (("self", NEEDED), ("local_port", 5678), ("working_dir", None)),
+    ),
+    "JobHandle.result": (
+        kinetic.JobHandle.result,
+        (
+            ("self", NEEDED),
+            ("timeout", None),
+            ("cleanup", None),
+            *DELETION,
+            ("stream_logs", None),
+            ("on_status_change", None),
+        ),
+    ),
+    "JobHandle.cancel": (kinetic.JobHandle.cancel, (("self", NEEDED), *DELETION)),
+    "JobHandle.cleanup": (
+        kinetic.JobHandle.cleanup,
+        (("self", NEEDED), ("k8s", True), ("gcs", True), *DELETION),
+    ),
+    "kinetic.attach": (
+        kinetic.attach,
+        (("job_id", NEEDED), ("project", None), ("cluster", None)),
+    ),
+    "kinetic.list_jobs": (
+        kinetic.list_jobs,
+        (("project", None), ("zone", None), ("cluster", None), ("namespace", None)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_what_was_promised_is_there_in_that_order_and_with_those_defaults(name: str) -> None:
+    function, promised = PROMISED[name]
+    parameters = inspect.signature(function).parameters.values()
+    positional = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+
+    assert tuple((p.name, p.default) for p in positional) == promised
+
+
+def test_what_was_not_promised_can_only_be_given_by_name_and_may_be_left_out() -> None:
+    parameters = inspect.signature(kinetic.run).parameters.values()
+    more = [p for p in parameters if p.name not in dict(RUN)]
+
+    assert [p.name for p in more] == [
+        *("timeout", "retries", "preemptions", "cpu", "memory", "shared_memory", "labels")
+    ]
+    assert all(p.kind is p.KEYWORD_ONLY and p.default in (None, 0) for p in more)
+
+
+def test_the_properties_of_data_are_those_that_were_promised(tmp_path: Path) -> None:
+    data = kinetic.Data(str(tmp_path))
+
+    assert (data.path, data.fuse, data.hf_trust_remote_code) == (str(tmp_path), False, False)
+    assert (data.is_gcs, data.is_hf, data.is_dir) == (False, False, True)
+    assert len(data.content_hash()) == 64
+
+
+def test_the_statuses_are_those_that_were_promised() -> None:
+    names = ["PENDING", "RUNNING", "SUCCEEDED", "FAILED", "NOT_FOUND"]
+
+    assert [(status.name, status.value) for status in kinetic.JobStatus] == [(n, n) for n in names]
+
+
+@pytest.mark.parametrize(
+    ("error", "builtin"),
+    [
+        (kinetic.InvalidRequestError, ValueError),
+        (kinetic.JobError, RuntimeError),
+        (kinetic.JobFailedError, RuntimeError),
+        (kinetic.JobNotFoundError, LookupError),
+        (kinetic.ResultTimeoutError, TimeoutError),
+        (kinetic.SubmitError, RuntimeError),
+        (kinetic.errors.ObjectNotFoundError, FileNotFoundError),
+        (kinetic.errors.StorePermissionError, PermissionError),
+    ],
+)
+def test_an_error_is_also_the_builtin_one_that_was_promised(
+    error: type[Exception], builtin: type[Exception]
+) -> None:
+    assert issubclass(error, builtin)
+    assert issubclass(error, kinetic.KineticError)
+
+
+def test_what_debug_attach_returns_is_given_to_cleanup_port_forward() -> None:
+    assert next(iter(inspect.signature(cleanup_port_forward).parameters)) == "proc"
+
+
+if __name__ == "__main__":
+    RECORDED.write_text(public_api(), encoding="utf-8")
+    print(f"Recorded {RECORDED.relative_to(ROOT)}.")
