@@ -159,9 +159,7 @@ def _read_handle(store: Store, job_id: str) -> JobHandle | None:
 
 def handle_of(record: JobRecord) -> JobHandle:
     """Return the handle of *record*: its first 17 fields."""
-    from dataclasses import asdict
-
-    return JobHandle.from_dict(asdict(record))
+    return JobHandle.from_job_context(record, record.backend, record.namespace, record.k8s_name)
 
 
 def _open(location: Location) -> Store:

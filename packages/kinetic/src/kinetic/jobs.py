@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import subprocess
@@ -16,25 +16,6 @@ if TYPE_CHECKING:
     from kinetic.outcomes import JobOutcome
     from kinetic.services import Services
     from kinetic_payload.records import JobRecord
-
-
-class JobContext(Protocol):
-    """What a submit knows about the job it makes; `JobHandle.from_job_context` reads it."""
-
-    job_id: str
-    project: str
-    cluster_name: str
-    zone: str
-    bucket_name: str
-    image_uri: str
-    accelerator: str
-    func_name: str
-    display_name: str
-    created_at: str
-    group_id: str | None
-    group_kind: str | None
-    group_index: int | None
-    debug: bool
 
 
 @dataclass
@@ -66,9 +47,9 @@ class JobHandle:
 
     @classmethod
     def from_job_context(
-        cls, ctx: JobContext, backend_name: str, namespace: str, k8s_name: str
+        cls, ctx: Any, backend_name: str, namespace: str, k8s_name: str
     ) -> JobHandle:
-        """Build a handle from what a submit knows."""
+        """Build a handle from what has the other fields as attributes, such as a job's record."""
         given = {"backend": backend_name, "namespace": namespace, "k8s_name": k8s_name}
         known = {f.name: getattr(ctx, f.name) for f in fields(cls) if f.name not in given}
         return cls(**{**known, **given})

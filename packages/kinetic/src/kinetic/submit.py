@@ -7,7 +7,6 @@ import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,26 +30,6 @@ if TYPE_CHECKING:
 
 GRACE = 30.0
 """Seconds between SIGTERM and SIGKILL, as on a cluster."""
-
-
-@dataclass(kw_only=True)
-class Context:
-    """What this submit knows of the job it makes; see `JobHandle.from_job_context`."""
-
-    job_id: str
-    project: str
-    cluster_name: str
-    zone: str
-    bucket_name: str
-    image_uri: str
-    accelerator: str
-    func_name: str
-    display_name: str
-    created_at: str
-    group_id: str | None = None
-    group_kind: str | None = None
-    group_index: int | None = None
-    debug: bool = False
 
 
 def submit(
@@ -88,13 +67,7 @@ def submit(
         warn(left_out)
     interpreter, image = _interpreter(request, plan, home, say)
 
-    context = _context(request, services.store, image)
-    handle = JobHandle.from_job_context(
-        context,
-        request.backend,
-        request.target.namespace,
-        k8s_name_of(request.function_name, context.job_id[-7:]),
-    )
+    handle = _handle(request, services.store, image)
     shape = shape_of(request.accelerator, request.semantics)
     with ExitStack() as undo:
         names = JobObjects(handle.job_id)
@@ -105,6 +78,8 @@ def submit(
         record = _record(handle, request, shape, payload_digest, context_digest)
         services.store.write(names.handle, encode(record), if_generation=ABSENT)
         undo.callback(services.store.delete, names.handle)
+        # Ctrl-C may come when it has just started.
+        undo.callback(services.backend.remove, record, timeout=GRACE, poll_interval=0.1)
         services.backend.start(
             Launch(
                 record=record,
@@ -200,20 +175,23 @@ def _interpreter(
     return str(environment.python), f"environment:{environment.digest}"
 
 
-def _context(request: JobRequest, store: Store, image: str) -> Context:
+def _handle(request: JobRequest, store: Store, image: str) -> JobHandle:
     now = datetime.now(UTC)
-    return Context(
-        job_id=job_id_of(
-            request.accelerator.slug, request.function_name, now, secrets.token_hex(4)[:7]
-        ),
+    suffix = secrets.token_hex(4)[:7]
+    name = request.function_name
+    return JobHandle(
+        job_id=job_id_of(request.accelerator.slug, name, now, suffix),
+        backend=request.backend,
         project="local",
         cluster_name=request.target.cluster,
         zone=request.target.zone,
+        namespace=request.target.namespace,
         bucket_name=str(store.location),
+        k8s_name=k8s_name_of(name, suffix),
         image_uri=image,
         accelerator=str(request.accelerator),
-        func_name=request.function_name,
-        display_name=f"{request.function_name} on {request.accelerator}",
+        func_name=name,
+        display_name=f"{name} on {request.accelerator}",
         created_at=now.isoformat(timespec="milliseconds"),
         debug=request.debug,
     )
