@@ -405,7 +405,7 @@ def test_sigterm_lets_the_function_tidy_up_and_is_reported(job: Job) -> None:
 
     run = job.finish(process)
 
-    assert run.output.startswith("saved\nTraceback")
+    assert run.output == "saved\n[kinetic] Stopped by SIGTERM in the phase call.\n"
     assert (run.outcome["reason"], run.outcome["exit_code"]) == ("terminated", 143)
     assert "line 4, in train" in run.outcome["error"]["traceback"]
 

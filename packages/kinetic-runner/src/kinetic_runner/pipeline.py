@@ -24,7 +24,7 @@ from kinetic_payload.records import ErrorInfo, HostOutcome, Phase, Pickled, Reas
 from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
 from kinetic_runner import inputs, report
-from kinetic_runner.call import Exited, Raised, Returned, Stopped, Stopping, invoke
+from kinetic_runner.call import Exited, Raised, Returned, Stopped, Stopping, Terminated, invoke
 from kinetic_runner.skew import Fingerprint, Skew, leading, skews_of
 from kinetic_runner.task import Task
 from kinetic_runner.tracebacks import message_of, type_name
@@ -246,7 +246,9 @@ class _Host:
     ) -> HostOutcome:
         task = self.task
         if error is not None:
-            _log(error.traceback if self.phase == "call" else f"[kinetic] {message}\n")
+            # Where the stop met the function is nobody's mistake, and stands in the outcome.
+            users = self.phase == "call" and error.type != type_name(Terminated())
+            _log(error.traceback if users else f"[kinetic] {message}\n")
         return HostOutcome(
             job_id=task.job_id,
             attempt=task.attempt,

@@ -105,6 +105,11 @@ def _trim(error: BaseException) -> int:
         # Nothing but ours: of interest only where we did not foresee it.
         first = len(frames) if isinstance(error, KineticError) else 0
     frames = frames[first:]
+    # Our signal handler at the end has nothing to say, either.
+    while frames and _is_ours(frames[-1]) and not _is_ours(frames[0]):
+        frames.pop()
+    if frames:
+        frames[-1].tb_next = None
     error.__traceback__ = frames[0] if frames else None
     left_out = len(frames) - _FRAMES_LIMIT
     if left_out <= 0:
