@@ -9,6 +9,8 @@ Ours come from the wheels in dist/, given by path: their names on the public ind
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,37 +18,20 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = sorted(path.name for path in (ROOT / "packages").iterdir())
+NOT_TAKEN_ALONG = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 ENVIRONMENT = {
-    **{
-        k: v
-        for k, v in os.environ.items()
-        if k not in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
-    },
+    **{name: value for name, value in os.environ.items() if name not in NOT_TAKEN_ALONG},
     "UV_PYTHON_DOWNLOADS": "never",
 }
 
 
-def project(distribution: str) -> dict[str, object]:
-    """Return the `[project]` table of one of our packages."""
-    return tomllib.loads((ROOT / "packages" / distribution / "pyproject.toml").read_text())[
-        "project"
-    ]
-
-
-def closure(distribution: str) -> list[str]:
-    """Return the package and those of ours that it declares, and they declare."""
-    ours = {path.name for path in (ROOT / "packages").iterdir()}
-    names, todo = [], [distribution]
-    while todo:
-        name = todo.pop()
-        if name in names:
-            continue
-        names.append(name)
-        for line in project(name)["dependencies"]:
-            wanted = line.split(">")[0].split("[")[0].strip()
-            if wanted in ours:
-                todo.append(wanted)
-    return names
+def needed(distribution: str) -> list[str]:
+    """Return the package, and what of ours it declares, directly or not."""
+    table = tomllib.loads((ROOT / "packages" / distribution / "pyproject.toml").read_text())
+    named = [re.split(r"[^\w-]", line)[0] for line in table["project"]["dependencies"]]
+    below = [name for ours in named if ours in PACKAGES for name in needed(ours)]
+    return sorted({distribution, *below})
 
 
 def wheel(distribution: str) -> str:
@@ -55,54 +40,54 @@ def wheel(distribution: str) -> str:
     return str(found)
 
 
+def python_of(version: str) -> str | None:
+    """Return a Python of this *version* that starts: a version manager's shim may name one that does not."""
+    found = [shutil.which(f"python{version}")]
+    for manager in (os.environ.get("PYENV_ROOT"), Path.home() / ".pyenv"):
+        if manager:
+            found += map(str, Path(manager, "versions").glob(f"{version}.*/bin/python{version}"))
+    asking = ("-c", "import sys; print(sys.executable)")
+    for candidate in filter(None, found):
+        said = subprocess.run([candidate, *asking], capture_output=True, text=True, check=False)
+        if said.returncode == 0:
+            return said.stdout.strip()
+    return None
+
+
 def main(arguments: list[str]) -> int:
     """Make the environment, run the tests, and leave nothing."""
-    root = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    groups = root["dependency-groups"]
-    extra: list[str] = []
     if arguments[0] == "--python":
-        _, python, uv = arguments
-        wheels = [wheel(path.name) for path in sorted((ROOT / "packages").iterdir())]
+        _, version, uv = arguments
+        python = python_of(version)
+        if python is None:
+            print(f"Skipped: this machine has no Python {version}.")
+            return 0
+        wanted = PACKAGES
         tests = [
-            f"tests/{p}"
-            for p in (
-                "kinetic_payload",
-                "kinetic_images",
-                "kinetic_k8s",
-                "kinetic_runner",
-                "kinetic",
-                "kinetic_cli",
-            )
+            *(f"tests/{name.replace('-', '_')}" for name in PACKAGES),
+            "tests/local/test_life.py",
         ]
-        tests += ["tests/local/test_life.py"]
     else:
         distribution, uv = arguments
-        python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        wheels = [wheel(name) for name in closure(distribution)]
+        python = sys.executable
+        wanted = needed(distribution)
         tests = [f"tests/{distribution.replace('-', '_')}"]
+    root = tomllib.loads((ROOT / "pyproject.toml").read_text())
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        constraints = home / "constraints.txt"
-        constraints.write_text("\n".join(root["tool"]["uv"].get("constraint-dependencies", [])))
-        run = lambda *command: subprocess.run(command, env=ENVIRONMENT, check=True, cwd=ROOT)  # noqa: E731
-        run(uv, "venv", "-q", "--python", python, str(home / "env"))
-        interpreter = str(home / "env" / "bin" / "python")
-        run(
-            uv,
-            "pip",
-            "install",
-            "-q",
-            "--compile-bytecode",
-            "--python",
-            interpreter,
-            "-c",
-            str(constraints),
-            *wheels,
-            *groups["test"],
-            *extra,
-        )
-        command = [interpreter, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *tests]
-        return subprocess.call(command, env=ENVIRONMENT, cwd=ROOT)
+        constraints = Path(folder, "constraints.txt")
+        constraints.write_text("\n".join(root["tool"]["uv"]["constraint-dependencies"]))
+        interpreter = f"{folder}/env/bin/python"
+        install = f"{uv} pip install -q --compile-bytecode --python {interpreter} -c {constraints}"
+        pytest = f"{interpreter} -m pytest -q -n 2 -p no:cacheprovider"
+        for command in (
+            [uv, "venv", "-q", "--python", python, f"{folder}/env"],
+            [*install.split(), *map(wheel, wanted), *root["dependency-groups"]["test"]],
+            [*pytest.split(), *tests],
+        ):
+            code = subprocess.call(command, env=ENVIRONMENT, cwd=ROOT)
+            if code:
+                return code
+    return 0
 
 
 if __name__ == "__main__":

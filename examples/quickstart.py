@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "digits"))
 os.environ.setdefault("KINETIC_BACKEND", "local")
 
-import training  # noqa: E402
+import training
 
 
 def show(title: str, trained: training.Trained) -> None:

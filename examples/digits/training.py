@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ def train(epochs: int = 60, batch: int = 256, rate: float = 0.5, seed: int = 0) 
             rng.normal(0, (2 / m) ** 0.5, (m, n)).astype(np.float32),
             np.zeros(n, np.float32),
         )
-        for m, n in zip(sizes, sizes[1:], strict=False)
+        for m, n in itertools.pairwise(sizes)
     ]
     parameters = [(spread(w, same), spread(b, same)) for w, b in initial]
 

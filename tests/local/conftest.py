@@ -28,7 +28,7 @@ class Project:
 
     @property
     def environment(self) -> dict[str, str]:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("KINETIC_")}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("KINETIC_")}  # noqa: TID251
         return {**kept, "KINETIC_HOME": str(self.home), "KINETIC_BACKEND": "local"}
 
     def start(self, name: str, *args: str, **environment: str) -> subprocess.Popen[str]:
