@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import secrets
 import sys
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from kinetic.request import JobRequest
     from kinetic_payload.roots import ProjectPlan
     from kinetic_payload.store import Store
+
+_log = logging.getLogger("kinetic")
 
 GRACE = 30.0
 """Seconds between SIGTERM and SIGKILL, as on a cluster."""
@@ -100,11 +103,10 @@ def submit(
 def _voices(console: Console | None) -> tuple[Callable[[str], None], Callable[[str], None]]:
     if console is not None:
         return console.phase, console.note
-    import logging
     import warnings
 
     # Nobody watches, so what is only progress goes to the log, and what should be read is a warning.
-    return logging.getLogger("kinetic").info, lambda text: warnings.warn(text, stacklevel=4)
+    return _log.info, lambda text: warnings.warn(text, stacklevel=4)
 
 
 def _packing_options(request: JobRequest, home: Path) -> PackingOptions:
@@ -153,13 +155,15 @@ _said_left_out: set[str] = set()
 
 def _left_out_sentence(packed: Packed) -> str | None:
     """Return what the snapshot lacks; None where nothing, or where this process has said so."""
-    left_out = packed.snapshot.left_out
-    few = ", ".join(str(item.path) for item in left_out[:3])
+    # What is shipped as data is not missed.
+    left_out = [item for item in packed.snapshot.left_out if item.rule != "data"]
+    few = ", ".join(item.path for item in left_out[:3])
     more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
     sentence = f"left out of the snapshot of {packed.plan.root}: {few}{more}"
     if not left_out or sentence in _said_left_out:
         return None
     _said_left_out.add(sentence)
+    _log.info("Left out of the snapshot, and why: %s", left_out)
     return sentence
 
 
