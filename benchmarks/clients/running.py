@@ -20,6 +20,9 @@ class Keeping:
     def start(self, launch) -> None:
         self.launch = launch
 
+    def remove(self, record, **patience) -> None:
+        raise AssertionError("Nothing was started.")
+
 
 if __name__ == "__main__":
     from kinetic.options import RunOptions, check_options

@@ -101,6 +101,7 @@ TESTED_AS = {
     "kinetic_payload.records": "architecture/test_records.py",
     "kinetic_payload.rebuilding": "kinetic_payload/test_pickling.py",
     "kinetic_payload.references": "kinetic_payload/test_calls.py",
+    "kinetic_payload.reports": "architecture/test_records.py",
     "kinetic_payload.sources": "kinetic/test_data.py",
     "kinetic_payload.store": "contract/test_stores.py",
     "kinetic_payload.stores.listing": "kinetic_payload/test_folder.py",

@@ -46,6 +46,7 @@ PUBLIC = (
     "kinetic_payload.layout",
     "kinetic_payload.records",
     "kinetic_payload.references",
+    "kinetic_payload.reports",
     "kinetic_payload.roots",
     "kinetic_payload.snapshot",
     "kinetic_payload.store",

@@ -14,9 +14,8 @@ MINUTE = 60 * 10**9
 
 def hashed_later(path: Path, later: int = MINUTE):
     """Hash *path* as if the clock were *later* nanoseconds ahead, so that its stamps are old."""
-    import dataclasses
 
-    return dataclasses.replace(hash_file(path, path.name), started_ns=time.time_ns() + later)
+    return hash_file(path, path.name)._replace(started_ns=time.time_ns() + later)
 
 
 @pytest.fixture

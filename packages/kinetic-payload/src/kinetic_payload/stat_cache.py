@@ -6,9 +6,8 @@ import hashlib
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 _FINE: Final = 100_000_000
 """Nanoseconds. Kernels stamp files with the time of their last tick, which is at most 10 ms old."""
@@ -20,8 +19,7 @@ _Key = tuple[int, int, int, int]
 _Entry = tuple[int, int, int, int, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Hashed:
+class Hashed(NamedTuple):
     """What reading one file gave."""
 
     relpath: str

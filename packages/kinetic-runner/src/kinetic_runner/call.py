@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import EXIT_TERMINATED
 
 
-@dataclass(frozen=True)
-class Returned:
+class Returned(NamedTuple):
     """The function returned, or ended with `SystemExit(0)`, which returns None."""
 
     value: Any
 
 
-@dataclass(frozen=True)
-class Raised:
+class Raised(NamedTuple):
     """The function raised an exception that left it."""
 
     error: BaseException
 
 
-@dataclass(frozen=True)
-class Exited:
+class Exited(NamedTuple):
     """The function ended with `SystemExit` and another code than 0."""
 
     error: SystemExit
@@ -41,8 +37,7 @@ class Exited:
         return f"The function called sys.exit: {code!s}"
 
 
-@dataclass(frozen=True)
-class Stopped:
+class Stopped(NamedTuple):
     """The function ended because it was told to, by SIGTERM."""
 
     error: BaseException

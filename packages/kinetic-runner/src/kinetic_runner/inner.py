@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, Env
-from kinetic_payload.records import ErrorInfo, HostOutcome, Phase, encode
+from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, encode
 from kinetic_runner.task import Task
 
 Tell = Callable[[dict[str, Any]], None]
@@ -20,6 +21,7 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
 
     *pipeline* is `kinetic_runner.pipeline.run` unless somebody says otherwise.
     """
+    gc.disable()  # What is imported now stays: looking through it again and again takes time.
     task_fd, report_fd = int(argv[-2]), int(argv[-1])
     for fd in (task_fd, report_fd):
         os.set_inheritable(fd, False)
@@ -37,6 +39,8 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     line = _read_line(task_fd)
     if not line:
         os._exit(EXIT_NOT_PREPARED)  # There was nothing to do; the parent says why.
+    gc.freeze()
+    gc.enable()
     task = Task.decode(line)
     _die_with_parent(task_fd)
     _say_who_we_are(task)

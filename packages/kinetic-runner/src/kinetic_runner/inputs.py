@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kinetic_payload.errors import DataError
 from kinetic_payload.references import DataRef
@@ -19,8 +18,7 @@ Download = Callable[[Store, DataRef, Path], object]
 _THREADS: Final = 4
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """Where everything goes, decided before anything is downloaded."""
 
     paths: Mapping[str, str]
@@ -30,8 +28,7 @@ class Plan:
     """Mount path → the folder or file behind it, for private mounts."""
 
 
-@dataclass(frozen=True)
-class Transfer:
+class Transfer(NamedTuple):
     """One transfer. References to the same data share it, unless they are mounted."""
 
     ref: DataRef

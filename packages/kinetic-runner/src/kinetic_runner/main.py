@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
 
-# The child is started before anything else is imported: it prepares itself meanwhile.
+# The child is started before anything else is imported, `typing` included: it prepares itself
+# meanwhile.
 from kinetic_runner.bell import Bell
 from kinetic_runner.child import Child, spawn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def run_parent(argv: Sequence[str], bundle: str) -> NoReturn:

@@ -20,7 +20,7 @@ from kinetic_payload.archive import extract_archive
 from kinetic_payload.calls import CallHeader, LoadedCall
 from kinetic_payload.errors import IntegrityError
 from kinetic_payload.layout import Env, JobObjects
-from kinetic_payload.records import ErrorInfo, HostOutcome, Phase, Pickled, Reason
+from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, Pickled, Reason
 from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
 from kinetic_runner import inputs, report

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Fingerprint:
+class Fingerprint(NamedTuple):
     """What decides whether one Python can load what another one pickled."""
 
     python: str
@@ -15,8 +14,7 @@ class Fingerprint:
     """Full version, `3.1.1`."""
 
 
-@dataclass(frozen=True)
-class Skew:
+class Skew(NamedTuple):
     """One difference that can break unpickling, and what would mend it."""
 
     warning: str

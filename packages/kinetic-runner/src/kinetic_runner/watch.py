@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
-from kinetic_payload.records import HostOutcome, Phase
+from kinetic_payload.reports import HostOutcome, Phase
 from kinetic_runner.bell import Bell
 from kinetic_runner.child import Child, pipe_capacity, read_available
 from kinetic_runner.ending import Cause, Seen, outcome_from
