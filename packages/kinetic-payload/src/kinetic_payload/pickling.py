@@ -16,6 +16,7 @@ import cloudpickle
 from cloudpickle import cloudpickle as internals
 
 from kinetic_payload import rebuilding
+from kinetic_payload.code_lines import lines_of
 from kinetic_payload.importability import Importability, is_main
 from kinetic_payload.references import collecting, data_path
 
@@ -73,6 +74,7 @@ class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         self._handlers: dict[type, Handler | None] = {}
         self._parts: list[ModuleType] = []
         self._mentioned: set[str] = set()
+        self._inner_code: set[CodeType] = set()
 
     def reducer_override(self, obj: Any) -> Any:
         """Decide how *obj* travels. Pickle does not ask for atoms and plain containers."""
@@ -189,7 +191,10 @@ class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         make, arguments = internals._code_reduce(code)
         source = self._where.source(code.co_filename)
         if source is None:
-            return make, arguments
+            # Code within code is pickled after it, and its lines are among the outer one's.
+            text = "" if code in self._inner_code else lines_of(code)
+            self._inner_code.update(_code_within(code))
+            return (rebuilding.code_with_lines, (text, arguments)) if text else (make, arguments)
         arguments = (*arguments[:_FILENAME], source, *arguments[_FILENAME + 1 :])
         return rebuilding.code_in_project, (source, arguments)
 
@@ -370,11 +375,16 @@ def _wraps(obj: Any) -> bool:
     return hasattr(type(obj), "__wrapped__")
 
 
-def _names_in(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
+def _code_within(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names_in(constant)
+            yield constant
+            yield from _code_within(constant)
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    for one in (code, *_code_within(code)):
+        yield from one.co_names
 
 
 def _content(cell: Any) -> Any:

@@ -71,6 +71,15 @@ def code_in_project(path: str, arguments: tuple[Any, ...]) -> CodeType:
     return code if _project is None else code.replace(co_filename=f"{_project}/{path}")
 
 
+def code_with_lines(text: str, arguments: tuple[Any, ...]) -> CodeType:
+    """Rebuild code that has no file here, and its source lines for tracebacks."""
+    from kinetic_payload.code_lines import keep_lines
+
+    code = CodeType(*arguments)
+    keep_lines(code, text)
+    return code
+
+
 def function_in(
     module: ModuleType, code: CodeType, cells: int | None, main_name: str | None
 ) -> FunctionType:

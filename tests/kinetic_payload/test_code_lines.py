@@ -1,0 +1,65 @@
+"""Code that leaves its file behind keeps its own lines, and takes no others along."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kinetic_payload.code_lines import keep_lines, lines_of
+
+CELL = """\
+TOKEN = "secret"
+
+def fail(x):
+    return (
+        [1 for one in x if one()],
+    )
+
+def other(): raise ValueError("other")
+"""
+
+
+@pytest.fixture
+def cell() -> Iterator[dict[str, Any]]:
+    name = "/tmp/ipykernel_0/of-this-test.py"
+    linecache.cache[name] = (len(CELL), None, CELL.splitlines(keepends=True), name)
+    namespace: dict[str, Any] = {}
+    exec(compile(CELL, name, "exec"), namespace)
+    yield namespace
+    linecache.cache.pop(name, None)
+
+
+def elsewhere(*functions: Callable[..., Any]) -> None:
+    """Do what happens to the lines of *functions* on their way to another process."""
+    lines = [(function.__code__, lines_of(function.__code__)) for function in functions]
+    linecache.cache.pop(functions[0].__code__.co_filename)
+    for code, text in lines:
+        keep_lines(code, text)
+
+
+def test_only_the_lines_of_the_function_travel(cell) -> None:
+    text = lines_of(cell["fail"].__code__)
+
+    assert text == "".join(CELL.splitlines(keepends=True)[2:6])
+
+
+@pytest.mark.parametrize("order", [("fail", "other"), ("other", "fail")])
+def test_tracebacks_and_inspect_show_the_lines_of_several_functions_of_a_cell(cell, order) -> None:
+    elsewhere(*(cell[name] for name in order))
+
+    with pytest.raises(ValueError, match="other") as caught:
+        cell["fail"]([cell["other"]])
+
+    text = "".join(traceback.format_exception(caught.value))
+    assert "[1 for one in x if one()]," in text
+    assert 'def other(): raise ValueError("other")' in text
+    assert inspect.getsource(cell["fail"]).startswith("def fail(x):\n    return (\n")
+
+
+def test_code_that_nobody_has_lines_of_travels_without_them() -> None:
+    assert lines_of(compile("x = 1", "<string>", "exec")) == ""
