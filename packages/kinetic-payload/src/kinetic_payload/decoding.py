@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TypeVar
 
 import msgspec
@@ -11,6 +12,7 @@ from kinetic_payload.layout import WIRE_VERSION
 from kinetic_payload.records import Record
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 
 class _Versioned(msgspec.Struct):
@@ -25,12 +27,20 @@ def decode(kind: type[R], data: bytes, *, name: str) -> R:
         RecordError: It is not such a record; the message names the object and the field.
     """
     try:
-        written = msgspec.json.decode(data, type=_Versioned).version
+        written = _parsed(data, _Versioned).version
         if written > WIRE_VERSION:
             raise FutureRecordError(
                 f"{name} was written in format {written}; this Kinetic reads up to {WIRE_VERSION}.",
                 hint="Upgrade Kinetic here, or use the version that submitted the job.",
             )
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _parsed(data, kind)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise RecordError(f"{name} is not a valid {kind.__name__}: {error}.") from error
+
+
+def _parsed(data: bytes, kind: type[T]) -> T:
+    if rb"\ud" not in data:
+        return msgspec.json.decode(data, type=kind)
+    # Half a surrogate pair: a file name, or a message with one, that is no UTF-8. msgspec refuses to
+    # parse that, and has nothing against it as text.
+    return msgspec.convert(json.loads(data), type=kind)
