@@ -12,9 +12,12 @@ import fcntl
 import os
 import select
 from contextlib import suppress
-from typing import Final
 
 from kinetic.local.paths import JobFolder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # Supervisors import this, and `typing` takes longer than all the rest of it.
+    from typing import Final
 
 CANCEL: Final = b"c"
 """What is written into the FIFO `control` to have a job stopped."""
