@@ -32,9 +32,9 @@ def test_relative_paths_are_resolved_when_the_data_is_made(tmp_path, monkeypatch
 
 
 def test_a_tilde_is_the_users_home(monkeypatch):
-    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("HOME", "/Users/ada")
 
-    assert Data("~/digits").path == "/home/ada/digits"
+    assert Data("~/digits").path == "/Users/ada/digits"
 
 
 def test_local_data_knows_whether_it_is_a_folder(tmp_path):

@@ -14,7 +14,7 @@ from kinetic.mount_paths import check_volumes
         ("/data/", "/data"),
         ("//data//train//", "/data/train"),
         ("/mnt/x/./y", "/mnt/x/y"),
-        ("/home/someone/data", "/home/someone/data"),
+        ("/opt/someone/data", "/opt/someone/data"),
         ("/usrdata", "/usrdata"),
         ("/apple", "/apple"),
     ],
