@@ -12,7 +12,7 @@ from kinetic_payload.layout import WIRE_VERSION
 from kinetic_payload.records import Record
 
 R = TypeVar("R", bound=Record)
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class _Versioned(msgspec.Struct):
@@ -34,11 +34,16 @@ def decode(kind: type[R], data: bytes, *, name: str) -> R:
                 hint="Upgrade Kinetic here, or use the version that submitted the job.",
             )
         return _parsed(data, kind)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except (
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        json.JSONDecodeError,
+        RecursionError,
+    ) as error:
         raise RecordError(f"{name} is not a valid {kind.__name__}: {error}.") from error
 
 
-def _parsed(data: bytes, kind: type[T]) -> T:
+def _parsed(data: bytes, kind: type[_T]) -> _T:
     if rb"\ud" not in data:
         return msgspec.json.decode(data, type=kind)
     # Half a surrogate pair: a file name, or a message with one, that is no UTF-8. msgspec refuses to
