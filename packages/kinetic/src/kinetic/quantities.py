@@ -41,6 +41,11 @@ def parse_memory(name: str, amount: object) -> int | None:
             f"{name}={amount!r} is no amount of memory.",
             hint="Give bytes as a number, or a text such as '16Gi' or '500M'.",
         )
+    if found < _FACTOR["Mi"]:
+        raise InvalidRequestError(
+            f"{name}={amount!r} is {found} bytes, in which nothing can run.",
+            hint=f"A number is taken for bytes; with a unit: {name}='16Gi'.",
+        )
     return found
 
 

@@ -82,6 +82,21 @@ def environment() -> dict[str, str]:
     return dict(os.environ)  # noqa: TID251 - this is the place
 
 
+def working_folder() -> Path:
+    """Return this process's working directory.
+
+    Raises:
+        ConfigurationError: It was deleted meanwhile.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise ConfigurationError(
+            "The working directory of this process was deleted.",
+            hint="Change to a folder that is there, and call again.",
+        ) from None
+
+
 def resolve(
     arguments: Mapping[str, str | None],
     *,

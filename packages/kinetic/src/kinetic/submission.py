@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from kinetic.errors import InvalidRequestError
 from kinetic.options import CheckedOptions
 from kinetic.request import JobRequest, resolve_request, settings_arguments
-from kinetic.settings import Settings, environment
+from kinetic.settings import Settings, environment, working_folder
 
 
 def request_of(options: CheckedOptions, function: Callable[..., Any]) -> JobRequest:
@@ -19,7 +18,9 @@ def request_of(options: CheckedOptions, function: Callable[..., Any]) -> JobRequ
         InvalidRequestError: Something cannot be right; nothing was done yet.
     """
     settings = Settings.from_environment(**settings_arguments(options.given))
-    request = resolve_request(options, function, settings, environ=environment(), cwd=Path.cwd())
+    request = resolve_request(
+        options, function, settings, environ=environment(), cwd=working_folder()
+    )
     if request.debug and request.local and request.image.mode == "default":
         _check_debugpy()
     return request

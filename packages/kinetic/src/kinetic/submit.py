@@ -6,18 +6,20 @@ import logging
 import platform
 import secrets
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kinetic
 from kinetic.backends import Launch
+from kinetic.errors import KineticError, SubmitError
 from kinetic.jobs import JobHandle
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.packing import Call, Packed, PackingOptions, pack, plan_of, upload
 from kinetic.services import Services, connect, jobs_location
+from kinetic.settings import working_folder
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, encode
 from kinetic_payload.store import ABSENT
@@ -68,7 +70,9 @@ def submit(
     left_out = _left_out_sentence(packed)
     if left_out is not None and console is not None:
         warn(left_out)
-    interpreter, image = _interpreter(request, plan, home, say)
+    with _written_below(home):
+        interpreter, image = _interpreter(request, plan, home, say)
+        bundle = _bundle(home)
 
     handle = _handle(request, services.store, image)
     shape = shape_of(request.accelerator, request.semantics)
@@ -88,7 +92,7 @@ def submit(
                 record=record,
                 environment=merge(shape.environment, request.environment),
                 interpreter=interpreter,
-                bundle=_bundle(home),
+                bundle=bundle,
                 grace=GRACE,
                 memory=request.memory,
                 private_mounts=private_mounts,
@@ -98,6 +102,21 @@ def submit(
         undo.pop_all()  # It started: nothing to undo.
     say(f"submitted {handle.job_id}")
     return handle
+
+
+@contextmanager
+def _written_below(home: Path) -> Iterator[None]:
+    """Turn what the system says about `KINETIC_HOME` into words about it."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, KineticError):
+            raise
+        raise SubmitError(
+            f"Kinetic could not write below {home}: {error}.",
+            hint="Make room or give yourself the right to write there, or name another folder with "
+            "KINETIC_HOME.",
+        ) from error
 
 
 def _voices(console: Console | None) -> tuple[Callable[[str], None], Callable[[str], None]]:
@@ -113,7 +132,7 @@ def _packing_options(request: JobRequest, home: Path) -> PackingOptions:
     settings = request.settings
     return PackingOptions(
         home=home,
-        cwd=Path.cwd(),
+        cwd=working_folder(),
         user_home=Path.home(),
         root=settings.package_root.value,
         no_default_excludes=settings.no_default_excludes.value,

@@ -35,6 +35,7 @@ _BLOCK: Final = 1 << 20
 _NO_LINKS: Final = frozenset(
     {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV}
 )
+_ELSEWHERE: Final = "KINETIC_HOME, or KINETIC_STORE, names another folder."
 _COARSE: Final = 2_000_000_000
 """Nanoseconds between the times that the coarsest file system can hold."""
 
@@ -163,8 +164,14 @@ class FolderStore:
 
     def _prepare(self) -> None:
         if not self._prepared:
-            for folder in (self._root, self._own, self._temporaries, self._locks):
-                _make_folder(folder)
+            try:
+                for folder in (self._root, self._own, self._temporaries, self._locks):
+                    _make_folder(folder)
+            except (FileExistsError, NotADirectoryError) as error:
+                raise StoreError(
+                    f"{self._root} cannot be a store: a file is in the way ({error.filename}).",
+                    hint=_ELSEWHERE,
+                ) from error
             collect_leftovers(self._temporaries)
             self._prepared = True
 
@@ -278,12 +285,12 @@ def _translated(verb: str, name: str) -> Iterator[None]:
     except PermissionError as error:
         raise StorePermissionError(
             f"Not allowed to {verb} {name!r}: {error.strerror} ({error.filename}).",
-            hint="The store's folder must belong to you.",
+            hint=f"The store's folder must belong to you. {_ELSEWHERE}",
         ) from error
     except OSError as error:
         hint = None
         if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY):
             hint = "A folder store cannot hold both an object 'a' and an object 'a/b'."
         elif error.errno in (errno.ENOSPC, errno.EDQUOT):
-            hint = "Make room on that disk, or move the store with KINETIC_HOME or KINETIC_STORE."
+            hint = f"Make room on that disk. {_ELSEWHERE}"
         raise StoreError(f"Could not {verb} {name!r}: {error}.", hint=hint) from error
