@@ -63,11 +63,13 @@ def call(
             return handle._collect(
                 on_line=console.line, on_status_change=lambda status: _say(console, status)
             )
-        except KeyboardInterrupt:
-            if handle is not None:
-                console.done()
-                _interrupted(handle, console, ask)
-            raise
+        except KeyboardInterrupt as stop:
+            if handle is None:
+                raise
+            console.done()
+            _interrupted(handle, console, ask)
+            # Without the frames in which we waited: they would push what was said off the screen.
+            raise stop.with_traceback(None)
 
 
 _SAID = {

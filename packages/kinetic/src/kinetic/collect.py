@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from kinetic.errors import (
     IntegrityError,
@@ -20,7 +21,7 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.observing import log_lines, look
-from kinetic.outcomes import annotated, failure_without_exception, remote_error
+from kinetic.outcomes import annotated, failure_without_exception, remote_error, status_of
 from kinetic.services import Services
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import JobObjects
@@ -76,7 +77,16 @@ def collect(
         outcome = wait_for_outcome(
             record, services, Deadline(timeout), on_status_change=on_status_change, stop=stop
         )
-    return collected(record.job_id, outcome, services.store)
+    try:
+        return collected(record.job_id, outcome, services.store)
+    except ObjectNotFoundError as error:
+        if services.store.stat(JobObjects(record.job_id).handle) is None:
+            # Somebody cleaned up between our looking and our reading.
+            raise _not_found(record, status_of(outcome)) from None
+        raise IntegrityError(
+            f"Job {record.job_id} ended, and a part of what it left is missing: {error.message}",
+            hint="Something other than Kinetic removed it. Run the job again.",
+        ) from error
 
 
 class WaitStopped(Exception):  # noqa: N818 - nothing went wrong: the waiting was called off
@@ -105,8 +115,8 @@ def wait_for_outcome(
             _tell(on_status_change, view.status)
         if view.outcome is not None:
             return view.outcome
-        if view.status is JobStatus.NOT_FOUND:
-            raise _not_found(record)
+        if view.status is JobStatus.NOT_FOUND or view.forgotten:
+            raise _not_found(record, view.status)
         if stop is not None and stop.is_set():
             raise WaitStopped
         if deadline.passed:
@@ -161,29 +171,50 @@ def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome
     return decode(HostOutcome, data, name=name)
 
 
-def _verified_bytes(pickled: Pickled, store: Store) -> bytes:
-    if pickled.inline is not None:
-        data = base64.b64decode(pickled.inline)
-    else:
-        assert pickled.name is not None
-        data = store.read(pickled.name)
-    if hashlib.sha256(data).hexdigest() != pickled.digest:
-        raise IntegrityError(f"{pickled.name or 'An inline value'} does not match its digest.")
-    return data
+@contextmanager
+def _verified(pickled: Pickled, store: Store) -> Iterator[IO[bytes]]:
+    """Open a pickle whose bytes were compared with their digest. All of a large one is never in memory.
+
+    It is read twice, so it is copied first unless the store's own stream can go back.
+    """
+    with ExitStack() as stack:
+        if pickled.name is None:
+            stream: IO[bytes] = io.BytesIO(base64.b64decode(pickled.inline or ""))
+        else:
+            stream = stack.enter_context(store.reader(pickled.name))
+            if not stream.seekable():
+                stream = stack.enter_context(_copied(stream))
+        if hashlib.file_digest(cast("Any", stream), "sha256").hexdigest() != pickled.digest:
+            raise IntegrityError(
+                f"{pickled.name or 'A value inside an outcome'} does not match its digest.",
+                hint="It was damaged or changed after the job ended; nothing of it was unpickled.",
+            )
+        stream.seek(0)
+        yield stream
+
+
+def _copied(stream: IO[bytes]) -> IO[bytes]:
+    import shutil
+    import tempfile
+
+    copy = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked closes it
+    shutil.copyfileobj(stream, copy, 1 << 20)
+    copy.seek(0)
+    return copy
 
 
 def _unpickled_value(job_id: str, pickled: Pickled, store: Store) -> Any:
     import pickle
 
-    data = _verified_bytes(pickled, store)
-    try:
-        return pickle.loads(data)
-    except Exception as error:
-        raise ResultUnreadableError(
-            f"Job {job_id} succeeded, but its value cannot be unpickled here: "
-            f"{type(error).__name__}: {error}.",
-            hint="The value is kept. Install what it needs here, then call result() again.",
-        ) from error
+    with _verified(pickled, store) as stream:
+        try:
+            return pickle.load(stream)
+        except Exception as error:
+            raise ResultUnreadableError(
+                f"Job {job_id} succeeded, but its value cannot be unpickled here: "
+                f"{type(error).__name__}: {error}.",
+                hint="The value is kept. Install what it needs here, then call result() again.",
+            ) from error
 
 
 def _users_exception(outcome: Outcome, host: HostOutcome, store: Store) -> BaseException:
@@ -193,22 +224,29 @@ def _users_exception(outcome: Outcome, host: HostOutcome, store: Store) -> BaseE
     assert info is not None
     if info.pickled is None:
         return remote_error(outcome, host, info.unpicklable or "it does not pickle.")
-    data = _verified_bytes(info.pickled, store)
-    try:
-        error = pickle.loads(data)
-    except Exception as problem:  # noqa: BLE001 - unpickling runs code of anybody
-        return remote_error(outcome, host, f"{type(problem).__name__}: {problem}")
+    with _verified(info.pickled, store) as stream:
+        try:
+            error = pickle.load(stream)
+        except Exception as problem:  # noqa: BLE001 - unpickling runs code of anybody
+            return remote_error(outcome, host, f"{type(problem).__name__}: {problem}")
     if not isinstance(error, Exception | BaseExceptionGroup):
         # A KeyboardInterrupt of the job's must not look like one of whoever collects it.
         return remote_error(outcome, host, f"a {type(error).__name__} is not raised here.")
     return annotated(error, outcome, host)
 
 
-def _not_found(record: JobRecord) -> JobNotFoundError:
-    error = JobNotFoundError(
-        f"Job {record.job_id} has neither an outcome nor anything that runs.",
-        hint="It was cleaned up, or never started.",
-    )
+def _not_found(record: JobRecord, status: JobStatus) -> JobNotFoundError:
+    if status is JobStatus.NOT_FOUND:
+        error = JobNotFoundError(
+            f"Job {record.job_id} has neither an outcome nor anything that runs.",
+            hint="It was cleaned up, or never started.",
+        )
+    else:
+        error = JobNotFoundError(
+            f"Job {record.job_id} is {status.value}, and its artifacts were removed from the store: "
+            "there is nothing to collect any more.",
+            hint="It was cleaned up; run it again.",
+        )
     error.job_id = record.job_id
     return error
 

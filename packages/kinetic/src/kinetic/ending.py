@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from kinetic.errors import JobError, JobNotFoundError
+from kinetic.errors import JobError, JobNotFoundError, RecordError
 from kinetic.job_status import JobStatus
 from kinetic.observing import look, write_outcome
 from kinetic.services import Services
@@ -58,18 +58,26 @@ def clean_up(
     Raises:
         JobError: The artifacts of a job that still runs were to go, and the resource was not.
     """
-    view = look(record, services)
-    if artifacts and not resource and not view.status.terminal:
+    status = _status_to_clean(record, services)
+    if artifacts and not resource and not status.terminal:
         raise JobError(
-            f"Job {record.job_id} is {view.status.value} and needs its objects.",
+            f"Job {record.job_id} is {status.value} and needs its objects.",
             hint="Cancel it first, or clean up the resource as well.",
         )
     if resource:
-        if not view.status.terminal:
+        if not status.terminal:
             cancel(record, services, timeout=timeout, poll_interval=poll_interval)
         services.backend.remove(record, timeout=timeout, poll_interval=poll_interval)
     if artifacts:
         remove_objects(record.job_id, services.store)
+
+
+def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
+    try:
+        return look(record, services).status
+    except RecordError:
+        # What cannot be read any more must not keep its job for ever.
+        return services.backend.observe(record).status
 
 
 def remove_objects(job_id: str, store: Store) -> None:

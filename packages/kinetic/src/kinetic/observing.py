@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from kinetic.backends import LogLine, Observation
-from kinetic.errors import ObjectNotFoundError, PreconditionFailedError
+from kinetic.backends import LogLine
+from kinetic.errors import (
+    FutureRecordError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    RecordError,
+    StoreError,
+)
 from kinetic.job_status import JobStatus
 from kinetic.outcomes import JobOutcome, deciding_host, status_of
 from kinetic.services import Services
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, encode
 from kinetic_payload.store import ABSENT, Store
+
+log = logging.getLogger("kinetic")
 
 _REPORT = re.compile(r"/host-\d+\.json$")
 
@@ -25,44 +35,42 @@ class View:
     status: JobStatus
     outcome: Outcome | None = None
     reason: str = ""
+    forgotten: bool = False
+    """Whether its objects were removed from the store: nothing more will be known of it."""
 
 
 def look(record: JobRecord, services: Services) -> View:
     """Return the job's status, by its outcome if there is one, else by its resource.
 
     A job whose resource ended without an outcome gets one here, create-only: whoever sees the end
-    writes it, and the first writer wins.
+    writes it, and the first writer wins. Where it cannot be written, because the disk is full for
+    instance, it is true all the same.
     """
     outcome = read_outcome(services.store, record.job_id)
     if outcome is not None:
         return View(status_of(outcome), outcome, outcome.message)
     seen = services.backend.observe(record)
-    if not _ended_silently(seen, record, services.store):
+    if not (seen.vanished or seen.status is JobStatus.NOT_FOUND):
         return View(seen.status, None, seen.reason)
     # It may have finished between the two looks: the outcome is asked for again before it is made up.
     outcome = read_outcome(services.store, record.job_id)
     if outcome is None:
-        outcome = write_outcome(services.store, services.backend.unreported(record, seen))
+        # The record goes with clean-up: without it there is nothing to add an outcome to, and with
+        # it, but without a resource, the job was not cleaned up; it vanished.
+        if services.store.stat(JobObjects(record.job_id).handle) is None:
+            return View(seen.status, None, seen.reason, forgotten=True)
+        outcome = services.backend.unreported(record, seen)
+        try:
+            outcome = write_outcome(services.store, outcome)
+        except StoreError as error:
+            log.warning("The outcome of %s could not be written: %s", record.job_id, error)
     return View(status_of(outcome), outcome, outcome.message)
-
-
-def _ended_silently(seen: Observation, record: JobRecord, store: Store) -> bool:
-    if seen.vanished:
-        return True
-    # The record goes with clean-up, so a record without a resource was not cleaned up: it vanished.
-    return (
-        seen.status is JobStatus.NOT_FOUND
-        and store.stat(JobObjects(record.job_id).handle) is not None
-    )
 
 
 def read_outcome(store: Store, job_id: str) -> Outcome | None:
     """Return the job's final outcome, or None while there is none."""
-    from kinetic_payload.decoding import decode
-
-    name = JobObjects(job_id).outcome
     try:
-        return decode(Outcome, store.read(name), name=name)
+        return _read(Outcome, store, JobObjects(job_id).outcome)
     except ObjectNotFoundError:
         return None
 
@@ -79,13 +87,27 @@ def write_outcome(store: Store, outcome: Outcome) -> Outcome:
 
 def read_record(store: Store, job_id: str) -> JobRecord | None:
     """Return the job's record, or None where there is none any more."""
-    from kinetic_payload.decoding import decode
-
-    name = JobObjects(job_id).handle
     try:
-        return decode(JobRecord, store.read(name), name=name)
+        return _read(JobRecord, store, JobObjects(job_id).handle)
     except ObjectNotFoundError:
         return None
+
+
+R = TypeVar("R", JobRecord, Outcome, HostOutcome)
+
+
+def _read(kind: type[R], store: Store, name: str) -> R:
+    from kinetic_payload.decoding import decode
+
+    data = store.read(name)
+    try:
+        return decode(kind, data, name=f"{store.location}/{name}")
+    except FutureRecordError:
+        raise
+    except RecordError as error:
+        folder = f"{store.location}/{name.partition('/')[0]}"
+        hint = f"It was damaged after it was written. To be rid of the job, remove {folder}."
+        raise RecordError(error.message, hint=hint) from error
 
 
 def log_lines(
@@ -98,12 +120,8 @@ def log_lines(
 
 def read_reports(store: Store, job_id: str) -> tuple[HostOutcome, ...]:
     """Return what every host of every attempt reported, in that order."""
-    from kinetic_payload.decoding import decode
-
     names = [info.name for info in store.list(JobObjects(job_id).attempts)]
-    reports = [
-        decode(HostOutcome, store.read(name), name=name) for name in names if _REPORT.search(name)
-    ]
+    reports = [_read(HostOutcome, store, name) for name in names if _REPORT.search(name)]
     return tuple(sorted(reports, key=lambda report: (report.attempt, report.host)))
 
 

@@ -103,8 +103,12 @@ class LocalBackend:
             return Observation(status, state["reason"], attempts, vanished=not alive)
         if alive:
             status = JobStatus.RUNNING if state else JobStatus.PENDING
-            return Observation(status, "" if state else "Its supervisor starts.", attempts)
-        return Observation(JobStatus.FAILED, _last_words(folder, state is None), attempts, True)
+            reason = state["reason"] if state else "Its supervisor starts."
+            return Observation(status, reason, attempts)
+        why = " ".join(
+            filter(None, (_last_words(folder, state is None), state and state["reason"]))
+        )
+        return Observation(JobStatus.FAILED, why, attempts, True)
 
     def wait(self, record: JobRecord, timeout: float | None) -> None:
         """Return when the job has an outcome, changed its state or died, or after *timeout*."""

@@ -17,7 +17,7 @@ from kinetic.local.spec import SupervisorSpec
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kinetic.local.events import Events
-    from kinetic.local.state import AttemptState
+    from kinetic.local.state import AttemptState, State
 
 _LEFTOVERS = 5.0
 """Seconds to go on killing what a job left behind."""
@@ -155,9 +155,12 @@ class _Job:
     def _write(self, status: str, reason: str) -> None:
         from kinetic.local.state import write_state
 
-        write_state(
-            self._folder.state, {"status": status, "reason": reason, "attempts": self._attempts}
-        )
+        state: State = {"status": status, "reason": reason, "attempts": self._attempts}
+        try:
+            write_state(self._folder.state, state)
+        except OSError as error:
+            # A full disk must not end a job that may do well: this is what people read meanwhile.
+            sys.stderr.write(f"The state could not be written: {error}\n")
 
     def sweep(self, attempt: Attempt) -> None:
         """Kill what the attempt left behind, wherever it went."""

@@ -34,7 +34,7 @@ def outcome_of_vanished(
         "Nothing of the job is on this machine: its submit was interrupted, or its folder removed."
     )
     if observation.status is JobStatus.SUCCEEDED:
-        message = "The job succeeded, but its value was removed from the store since."
+        message = "It ran to its end, but what it reported was removed from the store since."
     return Outcome(
         job_id=record.job_id,
         status="failed",
