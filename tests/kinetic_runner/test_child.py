@@ -109,3 +109,17 @@ def test_exit_handlers_that_never_end_are_cut_off(runner):
 
     assert (done.code, done.outcome["succeeded"]) == (0, True)
     assert b"exit handlers" in done.log
+
+
+def test_workers_of_an_executor_that_nobody_shut_down_do_not_hold_up_the_end(runner):
+    done = runner.run(
+        """
+        import atexit
+        from concurrent.futures import ProcessPoolExecutor
+        atexit.register(print, "handled")
+        pool = ProcessPoolExecutor(1)
+        print(pool.submit(abs, -1).result())
+        """
+    )
+
+    assert (done.code, done.log) == (0, b"1\nhandled\n")

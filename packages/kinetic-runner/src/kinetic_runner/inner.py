@@ -173,7 +173,12 @@ def _run_exit_handlers() -> None:
     The outcome is told by now, and the parent waits only so long.
     """
     import atexit
+    import threading
 
+    # Like Python, executors first: `multiprocessing` would wait for workers that nobody told to end.
+    # Unlike Python, no waiting for other threads. What is registered last runs first.
+    for handler in getattr(threading, "_threading_atexits", ()):
+        atexit.register(handler)
     atexit._run_exitfuncs()
 
 
