@@ -117,7 +117,7 @@ def test_workers_of_an_executor_that_nobody_shut_down_do_not_hold_up_the_end(run
         import atexit
         from concurrent.futures import ProcessPoolExecutor
         atexit.register(print, "handled")
-        pool = ProcessPoolExecutor(1)
+        sys.kept = pool = ProcessPoolExecutor(1)
         print(pool.submit(abs, -1).result())
         """
     )
