@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kinetic.jobs import JobHandle
+from kinetic_payload import layout
 from kinetic_payload.calls import CallHeader, load_call, read_header
 from kinetic_payload.decoding import decode
 from kinetic_payload.errors import FutureRecordError, RecordError
@@ -240,6 +241,27 @@ def test_a_handle_that_was_kept_as_a_dict_is_one_again_whatever_else_the_dict_ho
 
     assert handle.job_id == JOB
     assert handle.to_dict() == JobHandle.from_dict(handle.to_dict() | {"mood": "sunny"}).to_dict()
+
+
+def test_objects_lie_where_version_1_put_them() -> None:
+    job = layout.JobObjects("j")
+    found = (
+        *(job.prefix, job.handle, job.payload, job.outcome, job.attempts),
+        *(job.claim(2, 1), job.host_outcome(2, 1), job.host_value(2, 1)),
+        *(job.logs, job.log_chunk(2, 1, 3), job.outputs),
+        *(layout.context_object("d"), layout.data_prefix("d"), layout.data_marker("d")),
+        layout.group_prefix("g"),
+    )
+
+    assert found == (
+        *("j/", "j/handle.json", "j/payload.pkl", "j/outcome.json", "j/attempts/"),
+        *("j/attempts/2/host-1.claim", "j/attempts/2/host-1.json", "j/attempts/2/host-1.pkl"),
+        *("logs/j/", "logs/j/2/host-1/00000003", "outputs/j/"),
+        *("contexts/d.zip", "data/d/", "data-markers/d"),
+        "groups/g/",
+    )
+    shared = {f"{name.partition('/')[0]}/" for name in found} - {"j/"}
+    assert shared == set(layout.RESERVED_PREFIXES)
 
 
 if __name__ == "__main__":
