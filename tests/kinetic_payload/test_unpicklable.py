@@ -2,6 +2,7 @@ import ctypes
 import dataclasses
 import functools
 import os
+import pickle
 import socket
 import tempfile
 import threading
@@ -166,6 +167,15 @@ def test_a_large_call_names_its_largest_arguments(tmp_path):
         "The call of train pickles to 5.0 MB; the largest parts: argument 'cfg' (3.0 MB), "
         "argument 'model' (2.0 MB)."
     )
+
+
+def test_buffers_as_arrays_hand_them_over_are_measured_too(tmp_path):
+    buffer = pickle.PickleBuffer(bytearray(3_000_000))
+
+    said = dump(tmp_path, train, 1, buffer).oversize_warning(1)
+
+    assert said is not None
+    assert "(3.0 MB)" in said
 
 
 def test_nothing_is_left_on_disk(tmp_path, monkeypatch):

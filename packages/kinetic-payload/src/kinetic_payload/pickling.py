@@ -296,7 +296,7 @@ class Sink:
 
     def write(self, data: Any) -> int:
         """Count *data*."""
-        size = data.nbytes if isinstance(data, memoryview) else len(data)
+        size = memoryview(data).nbytes  # A large array comes as `pickle.PickleBuffer`.
         self.size += size
         return size
 
