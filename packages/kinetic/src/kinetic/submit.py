@@ -122,10 +122,22 @@ def _written_below(home: Path) -> Iterator[None]:
 def _voices(console: Console | None) -> tuple[Callable[[str], None], Callable[[str], None]]:
     if console is not None:
         return console.phase, console.note
+    # Nobody watches, so what is only progress goes to the log, and what should be read is a warning.
+    return _log.info, _warn
+
+
+def _warn(text: str) -> None:
+    """Warn about the line of the user's that submits."""
     import warnings
 
-    # Nobody watches, so what is only progress goes to the log, and what should be read is a warning.
-    return _log.info, lambda text: warnings.warn(text, stacklevel=4)
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)
+
+
+def _is_ours(module: object) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] in ("kinetic", "kinetic_payload")
 
 
 def _packing_options(request: JobRequest, home: Path) -> PackingOptions:
