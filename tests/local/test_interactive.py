@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 import time
+import zipfile
 
 import pytest
 
@@ -478,3 +479,66 @@ def test_the_installed_kinetic_is_whole_in_a_job(project) -> None:
     """)
 
     assert printed.splitlines()[-1] == "('0.1.0', 'FAILED', True, True, True)"
+
+
+def environment_with(project, module: str, text: str) -> None:
+    """Let the project ask for an environment with one package, whose whole content is *module*."""
+    info = "stranger-1.0.dist-info"
+    wheel = project.root / "wheels" / "stranger-1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as files:
+        files.writestr(module, text)
+        files.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+        files.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        files.writestr(f"{info}/RECORD", "")
+    project.write("requirements.txt", "--no-index\n--find-links wheels\nstranger\n")
+    project.write(
+        "steps.py",
+        """
+        import kinetic
+        from kinetic import Data, JobHandle, attach
+
+        @kinetic.run(accelerator="cpu", container_image="bundled")
+        def step(x, handle: JobHandle | None = None):
+            return x + 1, Data("nowhere").fuse
+        """,
+    )
+
+
+IN_AN_ENVIRONMENT = """
+    import kinetic
+    from steps import step
+
+    @kinetic.run(accelerator="cpu", container_image="bundled")
+    def work():
+        import importlib.metadata, sys
+        assert importlib.metadata.version("stranger") == "1.0"
+        try:
+            kinetic.list_jobs()
+        except kinetic.NotInsideJobError as error:
+            said = str(error)
+        return step(1), said, kinetic.__file__, "msgspec" in sys.modules
+
+    if __name__ == "__main__":
+        print(*work())
+"""
+
+
+def test_an_environment_without_kinetic_has_the_light_one(project) -> None:
+    environment_with(project, "stranger.py", "")
+
+    printed = project.script(IN_AN_ENVIRONMENT)
+
+    assert "(2, False) kinetic.list_jobs is for whoever submits jobs" in printed
+    assert "/light/kinetic/__init__.py" in printed
+
+
+def test_a_strangers_kinetic_in_the_jobs_environment_is_not_ours(project) -> None:
+    environment_with(project, "kinetic/__init__.py", "raise RuntimeError('a stranger')")
+
+    printed = project.script(IN_AN_ENVIRONMENT)
+
+    assert "(2, False) kinetic.list_jobs is for whoever submits jobs" in printed
+    assert "/light/kinetic/__init__.py" in printed

@@ -25,6 +25,7 @@ from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
 from kinetic_runner import inputs, report
 from kinetic_runner.call import Exited, Raised, Returned, Stopped, Stopping, Terminated, invoke
+from kinetic_runner.facade import with_facade
 from kinetic_runner.skew import Fingerprint, Skew, leading, skews_of
 from kinetic_runner.task import Task
 from kinetic_runner.tracebacks import message_of, type_name
@@ -166,7 +167,7 @@ class _Host:
             # A namespace belongs to a thread, and user code may start some when it is imported.
             mounts.enter(decided.binds)
         os.chdir(cwd)
-        sys.path[:] = import_path(sys.path, map(space.within_project, header.paths))
+        sys.path[:] = import_path(with_facade(sys.path), map(space.within_project, header.paths))
         sys.argv = [str(space.within_project(header.main)) if header.main else ""]
         tools.rebuild_main(header, space.project)
         _prepare_environment(task, tools.environment)

@@ -1,0 +1,36 @@
+"""Which `kinetic` user code imports in a job: the installed one, or the light one of the bundle."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+import kinetic_runner
+from kinetic_payload.layout import WIRE_VERSION
+
+_NAME = "kinetic"
+
+
+def with_facade(path: Sequence[str]) -> list[str]:
+    """Return the import *path*, the bundle's own `kinetic` first unless the installed one is usable.
+
+    The name belongs to a stranger's package as well, and one of ours may speak another format.
+    """
+    light = f"{os.path.dirname(os.path.dirname(str(kinetic_runner.__file__)))}/light"  # noqa: PTH120
+    if light not in path or _usable(light):
+        return list(path)
+    return [light, *(entry for entry in path if entry != light)]
+
+
+def _usable(light: str) -> bool:
+    try:
+        origin = getattr(find_spec(_NAME), "origin", None) or ""
+        if origin.startswith(light):
+            return True
+        # Read as text: whose it is must be known before it is imported.
+        wire = os.path.join(os.path.dirname(origin), "_wire.py")  # noqa: PTH118, PTH120
+        with open(wire, encoding="utf-8") as lines:  # noqa: PTH123 - pathlib takes time
+            return f"WIRE_VERSION = {WIRE_VERSION}" in map(str.rstrip, lines)
+    except (OSError, ValueError):
+        return False
