@@ -26,6 +26,7 @@ PUBLIC = (
     "kinetic.backends",
     "kinetic.debug",
     "kinetic.errors",
+    "kinetic.fakes",
     "kinetic.job_status",
     "kinetic.testing",
     "kinetic_cli.testing",

@@ -1,0 +1,329 @@
+"""`FakeServices`: a store and a backend inside this process, whose jobs end as they are told to."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, BinaryIO
+
+from kinetic.backends import AttemptView, Launch, LogLine, Observation
+from kinetic.errors import PreconditionFailedError, SubmitError
+from kinetic.job_status import JobStatus
+from kinetic.services import Services
+from kinetic.waiting import Deadline
+from kinetic_payload.layout import JobObjects, context_object
+from kinetic_payload.records import HostOutcome, JobRecord, Outcome, Phase, Pickled, encode
+from kinetic_payload.store import ABSENT, ObjectInfo, Store
+from kinetic_payload.testing import MemoryStore
+
+
+class Journal:
+    """What was asked of a fake, in order: `write j/outcome.json`, `stop j`. Things can happen in between."""
+
+    def __init__(self) -> None:
+        self.entries: list[str] = []
+        self._acts: list[tuple[str, bool, Callable[[], object]]] = []
+
+    def before(self, pattern: str, *acts: Callable[[], object]) -> None:
+        """Call each of *acts* once, in order, before something that matches *pattern* is done."""
+        self._acts += [(pattern, False, act) for act in acts]
+
+    def after(self, pattern: str, *acts: Callable[[], object]) -> None:
+        """Call each of *acts* once, in order, after something that matches *pattern* was done."""
+        self._acts += [(pattern, True, act) for act in acts]
+
+    def refuse(self, pattern: str, error: BaseException) -> None:
+        """Raise *error*, once, instead of doing what matches *pattern*."""
+        self.before(pattern, raising(error))
+
+    def of(self, *patterns: str) -> list[str]:
+        """Return the entries that match one of *patterns*."""
+        return [e for e in self.entries if any(fnmatchcase(e, pattern) for pattern in patterns)]
+
+    @contextmanager
+    def noting(self, entry: str) -> Iterator[None]:
+        """Note *entry*, and let happen what was to happen around it."""
+        self.entries.append(entry)
+        self._act(entry, after=False)
+        yield
+        self._act(entry, after=True)
+
+    def _act(self, entry: str, *, after: bool) -> None:
+        for planned in self._acts:
+            if planned[1] is after and fnmatchcase(entry, planned[0]):
+                self._acts.remove(planned)
+                planned[2]()
+                return
+
+
+def raising(error: BaseException) -> Callable[[], object]:
+    """Return what raises *error* when it is called."""
+
+    def act() -> object:
+        raise error
+
+    return act
+
+
+class FakeStore(MemoryStore):
+    """A `MemoryStore` with a journal of reads, writes and deletions."""
+
+    def __init__(self, journal: Journal | None = None) -> None:
+        super().__init__()
+        self.journal = journal or Journal()
+
+    def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
+        """Return the bytes of *name* from *start* up to *end* (exclusive)."""
+        with self.journal.noting(f"read {name}"):
+            return super().read(name, start=start, end=end)
+
+    @contextmanager
+    def reader(self, name: str) -> Iterator[BinaryIO]:
+        """Open *name* for streaming."""
+        with self.journal.noting(f"read {name}"), super().reader(name) as stream:
+            yield stream
+
+    def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
+        """Write *data* as *name*."""
+        with self.journal.noting(f"write {name}"):
+            return super().write(name, data, if_generation=if_generation)
+
+    def delete(self, name: str, *, if_generation: int | None = None) -> bool:
+        """Delete *name*; return whether it was there."""
+        with self.journal.noting(f"delete {name}"):
+            return super().delete(name, if_generation=if_generation)
+
+
+@dataclass
+class _Resource:
+    launch: Launch
+    status: JobStatus = JobStatus.PENDING
+    reason: str = ""
+    vanished: bool = False
+
+
+class FakeBackend:
+    """A backend whose resources are entries of a dict. Nothing runs; jobs are told how they fare."""
+
+    name = "fake"
+
+    def __init__(self, store: Store, journal: Journal | None = None) -> None:
+        self.journal = journal or Journal()
+        self._store = store
+        self._resources: dict[str, _Resource] = {}
+        self._logs: dict[str, list[LogLine]] = {}
+        self._changed = threading.Condition()
+        self._changes = 0
+        self._seen: dict[str, int] = {}
+        """How many changes there had been when a job was looked at last."""
+
+    def start(self, launch: Launch) -> None:
+        """Make the job's resource; it is pending until it is told to run.
+
+        Raises:
+            SubmitError: It has one, or what it needs is not in the store.
+        """
+        record = launch.record
+        with self.journal.noting(f"start {record.job_id}"):
+            names = JobObjects(record.job_id)
+            needed = [names.handle, names.payload]
+            if record.context_digest is not None:
+                needed.append(context_object(record.context_digest))
+            missing = [name for name in needed if self._store.stat(name) is None]
+            if missing or record.job_id in self._resources:
+                raise SubmitError(f"{record.job_id} cannot start: {missing or 'it did before'}.")
+            self._resources[record.job_id] = _Resource(launch)
+
+    def observe(self, record: JobRecord) -> Observation:
+        """Look once at the job's resource."""
+        with self.journal.noting(f"observe {record.job_id}"):
+            self._seen[record.job_id] = self._changes
+            found = self._resources.get(record.job_id)
+            if found is None:
+                return Observation(JobStatus.NOT_FOUND)
+            state = "unknown" if found.vanished else found.status.value.lower()
+            attempts = (AttemptView(1, record.hosts, state, found.reason),)
+            began = found.status is not JobStatus.PENDING
+            return Observation(
+                found.status, found.reason, attempts if began else (), found.vanished
+            )
+
+    def wait(self, record: JobRecord, timeout: float | None) -> None:
+        """Return when the job has an outcome or was told something, or after *timeout* seconds."""
+        deadline = Deadline(timeout)
+        with self.journal.noting(f"wait {record.job_id}"), self._changed:
+            while not deadline.passed and self._seen.get(record.job_id) == self._changes:
+                if self._store.stat(JobObjects(record.job_id).outcome) is not None:
+                    return
+                # Outcomes are written by others, too, of which nobody tells.
+                self._changed.wait(deadline.at_most(0.02))
+
+    def log_lines(
+        self, record: JobRecord, *, follow: bool = False, tail: int | None = None
+    ) -> Iterator[LogLine]:
+        """Iterate over what the job said; with *follow*, until it ends."""
+        with self.journal.noting(f"log_lines {record.job_id}"):
+            lines = self._logs.get(record.job_id, [])
+            seen = 0 if tail is None else max(0, len(lines) - tail)
+        while True:
+            with self._changed:
+                ended = not follow or self._ended(record.job_id)
+                more = self._logs.get(record.job_id, [])[seen:]
+                if not (ended or more):
+                    self._changed.wait(1)
+            yield from more
+            seen += len(more)
+            if ended:
+                return
+
+    def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
+        """End the job if it has not; like a supervisor, say in its outcome that it was cancelled."""
+        with self.journal.noting(f"stop {record.job_id}"):
+            found = self._resources.get(record.job_id)
+            if found is not None and not found.status.terminal:
+                outcome = Outcome(job_id=record.job_id, status="cancelled", written_by="supervisor")
+                create(self._store, JobObjects(record.job_id).outcome, encode(outcome))
+                self._tell(record.job_id, JobStatus.FAILED, "It was stopped.")
+
+    def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
+        """Remove the resource, stopping it before."""
+        with self.journal.noting(f"remove {record.job_id}"):
+            self.stop(record, timeout=timeout, poll_interval=poll_interval)
+            self.loses(record.job_id)
+
+    def job_ids(self) -> list[str]:
+        """Return the ids of jobs that have a resource."""
+        return sorted(self._resources)
+
+    def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
+        """Return the outcome to write for a job that vanished without one."""
+        return Outcome(
+            job_id=record.job_id,
+            status="failed",
+            message=observation.reason or "Its resource is gone.",
+            written_by="client",
+            written_at=time.time(),
+        )
+
+    def launch_of(self, job_id: str) -> Launch:
+        """Return what the job was started with."""
+        return self._resources[job_id].launch
+
+    def runs(self, job_id: str) -> None:
+        """Let the job run."""
+        self._tell(job_id, JobStatus.RUNNING, "")
+
+    def says(self, job_id: str, *lines: str, host: int = 0) -> None:
+        """Let a host of the job print *lines*."""
+        self._logs.setdefault(job_id, []).extend(LogLine(line, host) for line in lines)
+        self._notify()
+
+    def returns(self, job_id: str, value: object) -> None:
+        """Let the function return *value*: the job succeeds, and its leader reports it."""
+        report_value(self._store, job_id, value)
+        self._tell(job_id, JobStatus.SUCCEEDED, "")
+
+    def raises(self, job_id: str, error: BaseException) -> None:
+        """Let the function raise *error*: the job fails, and its leader reports it."""
+        report_error(self._store, job_id, error)
+        self._tell(job_id, JobStatus.FAILED, "")
+
+    def dies(self, job_id: str, reason: str) -> None:
+        """End the job without any outcome."""
+        self._resources[job_id].vanished = True
+        self._tell(job_id, JobStatus.FAILED, reason)
+
+    def loses(self, job_id: str) -> None:
+        """Forget the resource: somebody removed it."""
+        self._resources.pop(job_id, None)
+        self._notify()
+
+    def _ended(self, job_id: str) -> bool:
+        found = self._resources.get(job_id)
+        return found is None or found.status.terminal
+
+    def _tell(self, job_id: str, status: JobStatus, reason: str) -> None:
+        found = self._resources[job_id]
+        found.status, found.reason = status, reason
+        self._notify()
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changes += 1
+            self._changed.notify_all()
+
+
+@dataclass(frozen=True)
+class FakeServices(Services):
+    """A fake store and a fake backend that keep one journal."""
+
+    store: FakeStore
+    backend: FakeBackend
+    journal: Journal
+
+    @classmethod
+    def make(cls) -> FakeServices:
+        """Return services that know no job."""
+        journal = Journal()
+        store = FakeStore(journal)
+        return cls(store, FakeBackend(store, journal), journal)
+
+
+def create(store: Store, name: str, data: bytes) -> None:
+    """Write *data* as *name* unless there is such an object."""
+    with suppress(PreconditionFailedError):
+        store.write(name, data, if_generation=ABSENT)
+
+
+def report_value(store: Store, job_id: str, value: object) -> Outcome:
+    """Report as the runner does that the job's first attempt returned *value*."""
+    from kinetic_runner.report import keep
+
+    kept = keep(value, store, JobObjects(job_id).host_value(1, 0))
+    return report(store, a_report(job_id, value=kept))
+
+
+def report_error(
+    store: Store, job_id: str, error: BaseException, *, phase: Phase = "call"
+) -> Outcome:
+    """Report as the runner does that the job's first attempt raised *error*."""
+    from kinetic_runner.report import error_info
+
+    info = error_info(error, store, JobObjects(job_id).host_value(1, 0))
+    failed = a_report(job_id, succeeded=False, reason="exception", phase=phase, exit_code=1)
+    return report(store, replace(failed, error=info, message=f"{info.type}: {info.message}"))
+
+
+def a_report(job_id: str, *, value: Pickled | None = None, **more: Any) -> HostOutcome:
+    """Return what the leader reports of a first attempt that succeeded, but for *more*."""
+    usual: dict[str, Any] = {
+        "attempt": 1,
+        "host": 0,
+        "succeeded": True,
+        "reason": "returned",
+        "phase": "report",
+        "exit_code": 0,
+    }
+    return HostOutcome(**{**usual, "job_id": job_id, "value": value, **more})
+
+
+def report(store: Store, host: HostOutcome, **more: Any) -> Outcome:
+    """Write the report of the *host* that decides, and the outcome that vouches for it."""
+    names = JobObjects(host.job_id)
+    data = encode(host)
+    store.write(names.host_outcome(host.attempt, host.host), data)
+    usual: dict[str, Any] = {
+        "status": "succeeded" if host.succeeded else "failed",
+        "attempt": host.attempt,
+        "host": host.host,
+        "digest": hashlib.sha256(data).hexdigest(),
+        "message": host.message,
+    }
+    outcome = Outcome(**{**usual, "job_id": host.job_id, **more})
+    create(store, names.outcome, encode(outcome))
+    return outcome

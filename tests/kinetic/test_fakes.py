@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from kinetic.backends import Backend
+from kinetic.errors import SubmitError
+from kinetic.fakes import FakeServices, FakeStore
+from kinetic.testing import BackendBasics, a_launch
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.store import Store
+from kinetic_payload.testing import StoreContract
+
+
+class TestFakeBackend(BackendBasics):
+    def make_backend(self, folder: Path) -> tuple[Backend, Store]:
+        services = FakeServices.make()
+        return services.backend, services.store
+
+
+class TestFakeStore(StoreContract):
+    def make_store(self, folder: Path) -> Store:
+        return FakeStore()
+
+
+@pytest.mark.parametrize("missing", ["handle", "payload"])
+def test_a_fake_job_needs_what_a_real_one_needs(missing: str) -> None:
+    services = FakeServices.make()
+    launch = a_launch(services.store, "pass")
+    services.store.delete(getattr(JobObjects(launch.record.job_id), missing))
+
+    with pytest.raises(SubmitError, match=missing):
+        services.backend.start(launch)
+
+
+def test_following_a_fake_job_ends_with_it_and_loses_no_line() -> None:
+    services = FakeServices.make()
+    launch = a_launch(services.store, "pass")
+    job_id, lines = launch.record.job_id, []
+    services.backend.start(launch)
+    services.backend.says(job_id, "one")
+
+    def end() -> None:
+        services.backend.says(job_id, "two", "three")
+        services.backend.returns(job_id, None)
+
+    for line in services.backend.log_lines(launch.record, follow=True):
+        lines.append(line.text)
+        if line.text == "one":
+            threading.Thread(target=end).start()
+
+    assert lines == ["one", "two", "three"]
+    assert [x.text for x in services.backend.log_lines(launch.record, tail=1)] == ["three"]
+
+
+def test_what_was_planned_happens_once_and_in_order() -> None:
+    services, seen = FakeServices.make(), []
+    services.journal.before("write x", lambda: seen.append("first"), lambda: seen.append("second"))
+    services.journal.refuse("delete *", ValueError("no"))
+
+    for _ in range(3):
+        services.store.write("x", b"")
+    with pytest.raises(ValueError, match="no"):
+        services.store.delete("x")
+
+    assert seen == ["first", "second"]
+    assert services.store.delete("x")
+    assert services.journal.entries == ["write x"] * 3 + ["delete x"] * 2
