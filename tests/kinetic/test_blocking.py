@@ -18,6 +18,7 @@ class Handle:
     """A job that prints, then ends as it is told to."""
 
     job_id = JOB_ID
+    debug = False
 
     def __init__(self, end: Callable[[], Any]) -> None:
         self._end = end

@@ -11,26 +11,36 @@ import pytest
 
 import kinetic_payload
 import kinetic_runner
-from kinetic_runner.debugger import listening_line, port_in
+from kinetic_runner.debugger import Listening, listening_in, listening_line
 
 SOURCES = [str(Path(str(p.__file__)).parents[1]) for p in (kinetic_runner, kinetic_payload)]
 START = f"import sys; sys.path[:0] = {SOURCES!r}\nfrom kinetic_runner import debugger\n"
 
 
 def test_the_line_that_says_where_is_read_back() -> None:
-    assert port_in(listening_line(5678) + "\n") == 5678
+    where = Listening(5678, '/home/ada/a "b" ü\n\udcff', "sub/folder")
+
+    assert listening_in(listening_line(where) + "\n") == where
+    assert "\n" not in listening_line(where)
 
 
 @pytest.mark.parametrize(
-    "line", ["", "hello", "[kinetic] debugpy is listening on 0.0.0.0:1", listening_line(1) + "x"]
+    "line",
+    [
+        "",
+        "hello",
+        "[kinetic] debugpy is listening on 0.0.0.0:1 {}",
+        "[kinetic] debugpy is listening on 127.0.0.1:1",
+        listening_line(Listening(1, "/x")) + "x",
+    ],
 )
 def test_other_lines_announce_no_port(line: str) -> None:
-    assert port_in(line) is None
+    assert listening_in(line) is None
 
 
 def test_a_missing_debugpy_is_said_with_advice() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", f"{START}sys.modules['debugpy'] = None\ndebugger.listen(0)"],
+        [sys.executable, "-c", f"{START}sys.modules['debugpy'] = None\ndebugger.listen(0, '/x')"],
         capture_output=True,
         text=True,
         check=False,
@@ -49,7 +59,7 @@ needs_debugpy = pytest.mark.skipif(
 def test_it_listens_on_loopback_only_and_sigterm_ends_the_wait() -> None:
     code = (
         f"{START}from kinetic_runner.call import Stopping\nstopping = Stopping.install()\n"
-        "debugger.listen(0)\n"
+        "debugger.listen(0, '/x')\n"
         "try: debugger.wait_for_client(lambda: stopping.asked)\n"
         "finally: print('tidied', flush=True)\n"
         "stopping.check()"
@@ -62,16 +72,17 @@ def test_it_listens_on_loopback_only_and_sigterm_ends_the_wait() -> None:
     )
     assert job.stdout is not None
     try:
-        port = port_in(job.stdout.readline())
-        assert port
-        listening = [
+        listening = listening_in(job.stdout.readline())
+        assert listening
+        port = listening.port
+        addresses = [
             line.split()[1].split(":")[0]
             for table in ("/proc/net/tcp", "/proc/net/tcp6")
             if Path(table).exists()
             for line in Path(table).read_text().splitlines()[1:]
             if line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A"
         ]
-        assert set(listening) <= {"0100007F"}
+        assert set(addresses) <= {"0100007F"}
         with socket.create_connection(("127.0.0.1", port)):
             pass
         job.send_signal(signal.SIGTERM)
@@ -91,7 +102,7 @@ def test_the_function_starts_when_a_client_is_ready() -> None:
             sys.executable,
             "-u",
             "-c",
-            f"{START}debugger.listen(0)\ndebugger.wait_for_client(lambda: False)",
+            f"{START}debugger.listen(0, '/x')\ndebugger.wait_for_client(lambda: False)",
         ],
         stdout=subprocess.PIPE,
         text=True,
@@ -99,8 +110,9 @@ def test_the_function_starts_when_a_client_is_ready() -> None:
     )
     assert job.stdout is not None
     try:
-        port = port_in(job.stdout.readline())
-        assert port
+        listening = listening_in(job.stdout.readline())
+        assert listening
+        port = listening.port
         with socket.create_connection(("127.0.0.1", port)) as client:
             steps = [
                 ("initialize", {"adapterID": "x"}, b'"command": "initialize"'),
@@ -132,7 +144,7 @@ def read_until(client: socket.socket, word: bytes) -> None:
 @needs_debugpy
 def test_a_swallowed_signal_still_ends_the_wait() -> None:
     code = (
-        f"{START}debugger.listen(0)\n"
+        f"{START}debugger.listen(0, '/x')\n"
         "print('waits' if debugger.wait_for_client(lambda: True) else 'told to stop', flush=True)\n"
         "import os; os._exit(0)"
     )

@@ -27,7 +27,7 @@ from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
 from kinetic_payload.transfer import ensure_context, ensure_data
 from kinetic_runner import mounts
-from kinetic_runner.debugger import port_in
+from kinetic_runner.debugger import listening_in
 from kinetic_runner.task import Task
 
 JOB = "cpu-train-20260101-000000-abcdef0"
@@ -439,7 +439,7 @@ def test_waiting_for_a_debugger_ends_when_told_to_stop(job: Job) -> None:
     process = job.start()
     assert process.stdout is not None
     # debugpy itself may warn before it listens.
-    assert any(port_in(line) for line in iter(process.stdout.readline, ""))
+    assert any(listening_in(line) for line in iter(process.stdout.readline, ""))
     process.send_signal(signal.SIGTERM)
 
     run = job.finish(process)

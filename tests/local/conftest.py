@@ -31,10 +31,12 @@ class Project:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("KINETIC_")}  # noqa: TID251
         return {**kept, "KINETIC_HOME": str(self.home), "KINETIC_BACKEND": "local"}
 
-    def start(self, name: str, *args: str, **environment: str) -> subprocess.Popen[str]:
+    def start(
+        self, name: str, *args: str, cwd: Path | None = None, **environment: str
+    ) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, name, *args],
-            cwd=self.root,
+            [sys.executable, name if cwd is None else str(self.root / name), *args],
+            cwd=cwd or self.root,
             env={**self.environment, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -42,8 +44,10 @@ class Project:
             text=True,
         )
 
-    def run(self, name: str, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        process = self.start(name, *args, **environment)
+    def run(
+        self, name: str, *args: str, cwd: Path | None = None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        process = self.start(name, *args, cwd=cwd, **environment)
         out, err = process.communicate(timeout=60)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

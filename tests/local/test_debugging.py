@@ -1,56 +1,203 @@
-"""A job that waits for a debugger: found, attached to by debugpy's own client protocol, and let go."""
+"""A job that waits for a debugger, driven by the least of an editor's side of its protocol."""
 
 from __future__ import annotations
 
+import json
+import re
+import socket
+from typing import Any
+
 import pytest
 
+pytest.importorskip("debugpy")
+
+HELPER = """
+def double(x):
+    twice = 2 * x
+    return twice
+"""
+
 SCRIPT = """
-    import kinetic, json, re, socket, sys
-    from kinetic.debug import cleanup_port_forward
+import kinetic, sys
+from helper import double
 
-    @kinetic.run(accelerator="cpu", debug=True)
-    def work():
-        return "done"
+@kinetic.run(accelerator="cpu", debug=True)
+def work(x):
+    y = double(x)
+    return y
 
-    def message(sequence, command, **arguments):
-        body = json.dumps({"seq": sequence, "type": "request", "command": command,
-                           "arguments": arguments}).encode()
-        return b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body
+if __name__ == "__main__":
+    if sys.argv[1] == "call":
+        print("value", work(21))
+    elif sys.argv[1] == "submit":
+        print(work.run_async(21).job_id)
+    else:
+        from kinetic.debug import cleanup_port_forward
 
-    if __name__ == "__main__":
-        job = work.run_async()
+        job = kinetic.attach(sys.argv[2])
         session = job.debug_attach()
-        port = int(sys.argv[1]) if len(sys.argv) > 1 else None
-        for line in job.log_lines():
-            if found := re.search(r"127\\.0\\.0\\.1:(\\d+)", line.text):
-                port = int(found[1])
-        with socket.create_connection(("127.0.0.1", port)) as debugger:
-            debugger.sendall(message(1, "initialize", adapterID="test"))
-            debugger.sendall(message(2, "attach", justMyCode=True))
-            seen = b""
-            while b'"initialized"' not in seen:
-                seen += debugger.recv(4096)
-            debugger.sendall(message(3, "configurationDone"))
-            print(job.result(timeout=60))
         assert session.poll() is None
         cleanup_port_forward(session)
         assert session.poll() is not None
-        print("kept:", job.status().value)
-        job.cleanup()
+        print("value", job.result(timeout=60))
+        print("kept", job.status().value)
+        try:
+            job.debug_attach()
+        except kinetic.JobError as error:
+            print("too late:", error.message)
 """
+IN_WORK = SCRIPT.splitlines().index("    y = double(x)") + 1
+IN_HELPER = HELPER.splitlines().index("    return twice") + 1
 
 
-def test_a_debug_job_waits_for_a_debugger_and_is_kept_afterwards(project) -> None:
-    pytest.importorskip("debugpy")
+class Editor:
+    """One debugging session with a job, by the configuration that Kinetic printed."""
 
-    printed = project.script(SCRIPT)
+    def __init__(self, configuration: dict[str, Any]) -> None:
+        connect = configuration["connect"]
+        self._socket = socket.create_connection((connect["host"], connect["port"]), timeout=20)
+        self._stream = self._socket.makefile("rb")
+        self._sent = 0
+        self.ask("initialize", adapterID="debugpy", pathFormat="path", linesStartAt1=True)
+        self.tell("attach", **configuration)
+        self.event("initialized")
 
-    assert '"connect": {' in printed
-    assert "done" in printed
-    assert "kept: SUCCEEDED" in printed
+    def tell(self, command: str, **arguments: Any) -> int:
+        self._sent += 1
+        body = {"seq": self._sent, "type": "request", "command": command, "arguments": arguments}
+        data = json.dumps(body).encode()
+        self._socket.sendall(b"Content-Length: %d\r\n\r\n" % len(data) + data)
+        return self._sent
+
+    def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
+        number = self.tell(command, **arguments)
+        while True:
+            message = self._read()
+            if message["type"] == "response" and message["request_seq"] == number:
+                assert message["success"], message
+                return message.get("body") or {}
+
+    def event(self, name: str) -> dict[str, Any]:
+        while True:
+            message = self._read()
+            if message["type"] == "event" and message["event"] == name:
+                return message.get("body") or {}
+
+    def stops_at(self) -> tuple[str, int, str]:
+        """Wait for a stop; return the file and the line, and what the function's *x* is there."""
+        thread = self.event("stopped")["threadId"]
+        top = self.ask("stackTrace", threadId=thread, levels=1)["stackFrames"][0]
+        seen = self.ask("evaluate", expression="x", frameId=top["id"], context="watch")["result"]
+        self.tell("continue", threadId=thread)
+        return top["source"]["path"], top["line"], seen
+
+    def _read(self) -> dict[str, Any]:
+        size = 0
+        while (line := self._stream.readline()) != b"\r\n":
+            assert line, "The debugger closed the connection."
+            if line.lower().startswith(b"content-length:"):
+                size = int(line.split(b":")[1])
+        message: dict[str, Any] = json.loads(self._stream.read(size))
+        return message
+
+    def close(self) -> None:
+        self._stream.close()
+        self._socket.close()
 
 
-def test_a_job_without_debug_and_one_that_is_over_are_refused_in_words(project) -> None:
+def configuration_from(stream: Any) -> tuple[dict[str, Any], str]:
+    """Read *stream* up to the end of the printed configuration; return it, and all of the text."""
+    text = ""
+    while not text.endswith("\n}\n"):
+        line = stream.readline()
+        assert line, text
+        text += line
+    configuration: dict[str, Any] = json.loads(text[text.index("{\n") :])
+    return configuration, text
+
+
+def stops(configuration: dict[str, Any], project: Any) -> list[tuple[str, int, str]]:
+    editor = Editor(configuration)
+    try:
+        for path, line in (
+            (project.root / "main.py", IN_WORK),
+            (project.root / "helper.py", IN_HELPER),
+        ):
+            set_there = editor.ask(
+                "setBreakpoints", source={"path": str(path)}, breakpoints=[{"line": line}]
+            )
+            assert [one["verified"] for one in set_there["breakpoints"]] == [True], set_there
+        editor.ask("configurationDone")
+        return [editor.stops_at(), editor.stops_at()]
+    finally:
+        editor.close()
+
+
+@pytest.fixture
+def debugged(project):
+    project.write("main.py", SCRIPT)
+    project.write("helper.py", HELPER)
+    return project
+
+
+def expected(project: Any) -> list[tuple[str, int, str]]:
+    return [
+        (str(project.root / "main.py"), IN_WORK, "21"),
+        (str(project.root / "helper.py"), IN_HELPER, "21"),
+    ]
+
+
+def test_breakpoints_in_the_users_own_files_stop_a_blocking_call(debugged) -> None:
+    process = debugged.start("main.py", "call")
+    configuration, said = configuration_from(process.stderr)
+
+    assert stops(configuration, debugged) == expected(debugged)
+
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, out + err
+    assert "value 42" in out
+    assert (said + err).count("launch.json") == 1
+
+
+def test_another_process_attaches_and_the_job_is_kept_afterwards(debugged) -> None:
+    submitted = debugged.run("main.py", "submit")
+    attached = debugged.start("main.py", "attach", submitted.stdout.strip())
+    configuration, _ = configuration_from(attached.stdout)
+
+    assert stops(configuration, debugged) == expected(debugged)
+
+    out, err = attached.communicate(timeout=60)
+    assert attached.returncode == 0, out + err
+    assert "value 42" in out
+    assert "kept SUCCEEDED" in out
+    assert "too late: Job cpu-work-" in out
+
+
+def test_from_a_folder_of_the_project_its_root_is_found(debugged) -> None:
+    folder = debugged.root / "deep" / "down"
+    folder.mkdir(parents=True)
+    code = """
+        import sys
+        from kinetic.backends import LogLine
+        from kinetic.debugging import announcement_in
+        from kinetic.jobs import JobHandle
+        from kinetic_runner.debugger import Listening, listening_line
+
+        handle = JobHandle(*13 * [""])
+        for where in ("deep/down", "elsewhere", ""):
+            line = LogLine(listening_line(Listening(1, "/there", where)))
+            print(announcement_in(line, handle))
+        print(announcement_in(line, handle, "${workspaceFolder}"))
+    """
+    debugged.write("deep/down/look.py", code)
+
+    done = debugged.run("deep/down/look.py", cwd=folder)
+
+    roots = re.findall(r'"localRoot": "(.*)"', done.stdout)
+    assert roots == [str(debugged.root), str(folder), str(folder), "${workspaceFolder}"]
+
+
+def test_a_job_without_debug_is_refused_in_words(project) -> None:
     printed = project.script("""
         import kinetic
 
@@ -68,5 +215,5 @@ def test_a_job_without_debug_and_one_that_is_over_are_refused_in_words(project) 
     """)
 
     assert "was not submitted with debug=True" in printed
-    assert "debug=True" in printed
+    assert "@kinetic.run(..., debug=True)" in printed
     assert "True" in printed

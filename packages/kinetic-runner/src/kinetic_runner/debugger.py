@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from kinetic_payload.errors import KineticError
@@ -23,22 +25,41 @@ class DebuggerError(KineticError):
     """The debugger that was asked for cannot be started."""
 
 
-def listening_line(port: int) -> str:
-    """Return the line of a job's log that says where its debugger listens."""
-    return f"{_LISTENING}{HOST}:{port}"
+@dataclass(frozen=True)
+class Listening:
+    """What a client needs to know to attach: where, and whose files those are."""
+
+    port: int
+    project: str
+    """The folder of the job in which the files of the user's project lie."""
+    folder: str = ""
+    """Where in the project the function runs."""
 
 
-def port_in(line: str) -> int | None:
-    """Return the port that a line of a log announces, or None if it is not `listening_line`."""
+def listening_line(listening: Listening) -> str:
+    """Return the line of a job's log that says where its debugger listens, and for which files."""
+    where = asdict(listening)
+    return f"{_LISTENING}{HOST}:{where.pop('port')} {json.dumps(where)}"
+
+
+def listening_in(line: str) -> Listening | None:
+    """Return what a line of a log announces, or None if it is not `listening_line`."""
     line = line.strip()
-    if not line.startswith(_LISTENING):
+    if not line.startswith(f"{_LISTENING}{HOST}:"):
         return None
-    port = line.removeprefix(f"{_LISTENING}{HOST}:")
-    return int(port) if port.isascii() and port.isdigit() else None
+    port, _, where = line.removeprefix(f"{_LISTENING}{HOST}:").partition(" ")
+    if not (port.isascii() and port.isdigit()):
+        return None
+    try:
+        return Listening(int(port), **json.loads(where))
+    except (ValueError, TypeError):
+        return None
 
 
-def listen(port: int) -> int:
+def listen(port: int, project: str, folder: str = "") -> int:
     """Start the debug server on *port* (0: any free one), announce it and return its port.
+
+    *project* is where the user's files are here, *folder* where below it the function runs.
 
     Raises:
         DebuggerError: debugpy is missing, or the port is taken.
@@ -57,7 +78,7 @@ def listen(port: int) -> int:
             f"debugpy could not listen on {HOST}:{port}: {error}.",
             hint="Choose another port, or 0 for any free one.",
         ) from error
-    _say(listening_line(bound))
+    _say(listening_line(Listening(bound, project, folder)))
     return int(bound)
 
 

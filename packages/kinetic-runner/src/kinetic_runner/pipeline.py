@@ -138,7 +138,7 @@ class _Host:
         space.payload.unlink()
         with self.during("data"):
             inputs.bring(decided, store, tools.download)
-            if task.debug_port is not None:
+            if _is_debugged(task):
                 from kinetic_runner import debugger
 
                 debugger.wait_for_client(lambda: self.stopping.asked)
@@ -170,7 +170,7 @@ class _Host:
         sys.path[:] = import_path(with_facade(sys.path), map(space.within_project, header.paths))
         sys.argv = [str(space.within_project(header.main)) if header.main else ""]
         tools.rebuild_main(header, space.project)
-        _prepare_environment(task, tools.environment)
+        _prepare_environment(task, tools.environment, space, header.cwd)
         return header, decided
 
     def warn(self, text: str) -> None:
@@ -281,7 +281,14 @@ def _verify(path: Path, expected: str) -> None:
         )
 
 
-def _prepare_environment(task: Task, environment: Mapping[str, str]) -> None:
+def _is_debugged(task: Task) -> bool:
+    # The leader alone: the others go on until they need it.
+    return task.debug_port is not None and task.host == 0
+
+
+def _prepare_environment(
+    task: Task, environment: Mapping[str, str], space: Workspace, folder: str
+) -> None:
     output = environment.get(Env.OUTPUT_DIR, "")
     if output and "://" not in output:
         Path(output).mkdir(parents=True, exist_ok=True)
@@ -290,10 +297,10 @@ def _prepare_environment(task: Task, environment: Mapping[str, str]) -> None:
         from kinetic_runner import distributed
 
         distributed.prepare(distributed.Slice(coordinator, task.hosts, task.host))
-    if task.debug_port is not None:
+    if task.debug_port is not None and _is_debugged(task):
         from kinetic_runner import debugger
 
-        debugger.listen(task.debug_port)
+        debugger.listen(task.debug_port, str(space.project), folder)
 
 
 def _log(text: str) -> None:

@@ -10,6 +10,7 @@ from kinetic.console import Console, is_terminal
 from kinetic.job_status import JobStatus
 
 if TYPE_CHECKING:
+    from kinetic.backends import LogLine
     from kinetic.jobs import JobHandle
     from kinetic.request import JobRequest
 
@@ -61,7 +62,8 @@ def call(
                 # Phases vanish from a terminal, and whoever closes it needs the id to come back.
                 console.note(handle.job_id)
             return handle._collect(
-                on_line=console.line, on_status_change=lambda status: _say(console, status)
+                on_line=_shown(handle, console),
+                on_status_change=lambda status: _say(console, status),
             )
         except KeyboardInterrupt as stop:
             if handle is None:
@@ -70,6 +72,21 @@ def call(
             _interrupted(handle, console, ask)
             # Without the frames in which we waited: they would push what was said off the screen.
             raise stop.with_traceback(None)
+
+
+def _shown(handle: JobHandle, console: Console) -> Callable[[LogLine], None]:
+    """Return what shows a line of the log; for a debug job also what the line means for a debugger."""
+    if not handle.debug:
+        return console.line
+    from kinetic.debugging import announcement_in
+
+    def show(line: LogLine) -> None:
+        console.line(line)
+        announcement = announcement_in(line, handle)
+        if announcement is not None:
+            console.text(announcement)
+
+    return show
 
 
 _SAID = {

@@ -67,6 +67,12 @@ class Console:
             if shown:
                 self._show()
 
+    def text(self, text: str) -> None:
+        """Say something to be copied: as it is."""
+        with self._lock:
+            self._hide()
+            _write(self._stderr, text)
+
     def line(self, line: LogLine) -> None:
         """Print a line of the job's log on stdout. On a terminal the log takes over from progress."""
         with self._lock:

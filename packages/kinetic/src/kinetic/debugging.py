@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinetic.errors import JobError
+from kinetic.settings import working_folder
 
 if TYPE_CHECKING:
+    from kinetic.backends import LogLine
     from kinetic.jobs import JobHandle
 
 
@@ -28,8 +30,6 @@ def attach(
     Raises:
         JobError: It is not a debug job, or it ended before debugpy was ready.
     """
-    from kinetic_runner.debugger import port_in
-
     if not handle.debug:
         raise _about(
             handle,
@@ -37,8 +37,8 @@ def attach(
             "Submit it again with @kinetic.run(..., debug=True).",
         )
     for line in handle.log_lines(follow=True):
-        port = port_in(line.text) if line.host == 0 else None
-        if port is not None:
+        said = announcement_in(line, handle, working_dir)
+        if said is not None and not handle.status().terminal:
             break
     else:
         raise _about(
@@ -46,14 +46,34 @@ def attach(
             f"Job {handle.job_id} ended before a debugger could be attached.",
             f"Its log: kinetic jobs logs {handle.job_id}",
         )
-    here = working_dir or str(Path.cwd())
-    sys.stdout.write(f"{announcement(port, here, here)}\n")
+    sys.stdout.write(f"{said}\n")
     sys.stdout.flush()
     return _session()
 
 
-def announcement(port: int, local_root: str, remote_root: str) -> str:
-    """Return what a person pastes into VS Code's `launch.json`."""
+def announcement_in(line: LogLine, handle: JobHandle, working_dir: str | None = None) -> str | None:
+    """Return what to tell a person when *line* of the job's log says where its debugger listens."""
+    from kinetic_runner.debugger import listening_in
+
+    listening = listening_in(line.text) if line.host == 0 else None
+    if listening is None:
+        return None
+    if working_dir and not working_dir.startswith("${"):  # VS Code knows what that means.
+        working_dir = str(Path(working_dir).expanduser().absolute())
+    root = working_dir or handle.__dict__.get("_project") or _project_here(listening.folder)
+    return _announcement(listening.port, root, listening.project)
+
+
+def _project_here(folder: str) -> str:
+    """Return the project's root, taking the working directory for its *folder*."""
+    here = working_folder()
+    parts = Path(folder).parts
+    if parts and here.parts[-len(parts) :] == parts:
+        here = here.parents[len(parts) - 1]
+    return str(here)
+
+
+def _announcement(port: int, local_root: str, remote_root: str) -> str:
     configuration = {
         "name": "Kinetic job",
         "type": "debugpy",

@@ -204,7 +204,8 @@ class JobHandle:
         Args:
             local_port: Where the debugger connects on this machine. A local job listens on a port of
                 its own, which is the one that is printed.
-            working_dir: The project's folder here, for the path mappings; None means the current one.
+            working_dir: The project's folder here, for the path mappings; None means the one that was
+                submitted, and in another process the working directory's.
 
         Raises:
             JobError: The job is not a debug job, or ended before debugpy was ready.
@@ -289,6 +290,15 @@ class JobHandle:
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the fields alone: connections and collected values stay here."""
         return self.to_dict()
+
+
+def connected(
+    handle: JobHandle, services: Services, *, record: JobRecord | None = None
+) -> JobHandle:
+    """Let *handle* ask *services*, instead of those that it would make from its fields; return it."""
+    handle.__dict__["_reached"] = services
+    handle.__dict__["_read"] = record
+    return handle
 
 
 def _print_line(line: LogLine) -> None:

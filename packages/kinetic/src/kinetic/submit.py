@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import kinetic
 from kinetic.backends import Launch
 from kinetic.errors import KineticError, SubmitError
-from kinetic.jobs import JobHandle
+from kinetic.jobs import JobHandle, connected
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.packing import Call, Packed, PackingOptions, pack, plan_of, upload
 from kinetic.services import Services, connect, jobs_location
@@ -100,8 +100,9 @@ def submit(
             )
         )
         undo.pop_all()  # It started: nothing to undo.
+    handle.__dict__["_project"] = str(plan.root)  # For the path mappings of a debugger.
     say(f"submitted {handle.job_id}")
-    return handle
+    return connected(handle, services, record=record)
 
 
 @contextmanager
