@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
 _SAMPLE: Final = 64 * 1024
+_TINY: Final = 64
+"""Bytes up to which a file is stored: a header outweighs any gain."""
 _GAIN: Final = 0.97
 """A file whose beginning does not shrink to less than this is stored as it is."""
 _GROUP_FILES: Final = 64
@@ -87,7 +89,8 @@ class _Writer:
         self._in_flight = 0
         self._pool: Executor
         self._hash_thread: Executor
-        self._deflater, self._crc = _compressor()
+        self._deflater = _Deflater()
+        self._crc = self._deflater.crc
 
     def start_threads(self) -> None:
         from concurrent.futures import ThreadPoolExecutor
@@ -136,19 +139,10 @@ class _Writer:
             hasher.update(data)
             _must_match(entry, hasher)
         member.size, member.crc = len(data), self._crc(data)
-        if entry.kind == "file" and self._worth_it(data):
-            deflated = self._deflater(data) + _LAST_BLOCK
-            if len(deflated) < len(data):
-                member.method, data = DEFLATED, deflated
+        if entry.kind == "file" and (deflated := self._deflater.whole(data)) is not None:
+            member.method, data = DEFLATED, deflated
         member.packed = len(data)
         return member, data
-
-    def _worth_it(self, data: bytes) -> bool:
-        sample = data[:_SAMPLE]
-        # Below this a header outweighs any gain; above, the sample decides for the whole file.
-        return len(data) > 64 and (
-            len(data) <= _SAMPLE or len(self._deflater(sample)) < _GAIN * len(sample)
-        )
 
     def _add_large(self, entry: TreeEntry) -> None:
         member = Member(entry.path, "file", entry.mode, digest=entry.digest, streamed=True)
@@ -158,13 +152,15 @@ class _Writer:
         for piece in _pieces(self._root, entry):
             if not begun:
                 begun = True
-                member.method = DEFLATED if self._worth_it(piece) else STORED
+                member.method = DEFLATED if self._deflater.shrinks(piece) else STORED
                 self._enqueue(0, lambda: self._begin(member))
             member.crc = self._crc(piece, member.crc)
             member.size += len(piece)
             hashed = self._hash_thread.submit(hasher.update, piece)
             deflated = (
-                self._pool.submit(self._deflater, piece) if member.method == DEFLATED else None
+                self._pool.submit(self._deflater.piece, piece)
+                if member.method == DEFLATED
+                else None
             )
             self._enqueue(2 * len(piece), _writing(self, member, piece, hashed, deflated))
         self._enqueue(0, lambda: self._end(member, entry, hasher))
@@ -192,7 +188,9 @@ class _Writer:
             self._offset += len(header) + len(data)
             parts += (header, data)
             self._directory.append(central_header(member))
-        self._stream.write(b"".join(parts))
+        # One write for many small files; one large file is not copied for that.
+        for part in parts if len(packed) == 1 else (b"".join(parts),):
+            self._stream.write(part)
 
     def _write(self, data: bytes) -> None:
         self._stream.write(data)
@@ -222,20 +220,51 @@ def _writing(
     return write
 
 
-def _compressor() -> tuple[Callable[[bytes], bytes], Callable[..., int]]:
-    """Return a function that deflates a piece, complete but for the last block, and a CRC."""
-    module: Any
-    try:
-        from isal import isal_zlib as module
-    except ImportError:
-        module = zlib
+class _Deflater:
+    """Deflates at level 1 with the fastest library at hand, in pieces that can be told apart.
 
-    def deflate(data: bytes) -> bytes:
-        packer = module.compressobj(1, DEFLATED, -15)
-        packed: bytes = packer.compress(data) + packer.flush(module.Z_SYNC_FLUSH)
+    A piece is complete but for the last block, so pieces made side by side can follow each other.
+    """
+
+    def __init__(self) -> None:
+        self._library: Any
+        try:
+            from isal import isal_zlib
+
+            self._library = isal_zlib
+        except ImportError:
+            self._library = zlib
+        self.crc: Callable[..., int] = self._library.crc32
+
+    def piece(self, data: bytes) -> bytes:
+        """Return one piece."""
+        return self._flushed(self._packer(), data)
+
+    def shrinks(self, data: bytes) -> bool:
+        """Tell from the beginning of *data* whether deflating is worth its time."""
+        sample = data[:_SAMPLE]
+        return len(self.piece(sample)) < _GAIN * len(sample)
+
+    def whole(self, data: bytes) -> bytes | None:
+        """Return all of a small file, last block included; None if it is better stored."""
+        if len(data) <= _TINY:
+            return None
+        packer = self._packer()
+        packed = self._flushed(packer, data[:_SAMPLE])
+        if len(data) > _SAMPLE:
+            if len(packed) >= _GAIN * _SAMPLE:
+                return None
+            # Goes on where the sample ended, which is not deflated twice.
+            packed += self._flushed(packer, memoryview(data)[_SAMPLE:])
+        packed += _LAST_BLOCK
+        return packed if len(packed) < len(data) else None
+
+    def _packer(self) -> Any:
+        return self._library.compressobj(1, DEFLATED, -15)
+
+    def _flushed(self, packer: Any, data: bytes | memoryview) -> bytes:
+        packed: bytes = packer.compress(data) + packer.flush(self._library.Z_SYNC_FLUSH)
         return packed
-
-    return deflate, module.crc32
 
 
 def _pieces(root: str, entry: TreeEntry) -> Iterator[bytes]:
