@@ -1,9 +1,10 @@
-"""Large inputs: text that compresses as source and logs do, bytes that do not, in files of a size."""
+"""Large inputs: source code, and bytes that no compressor can shorten, in files of a given size."""
 
 from __future__ import annotations
 
 import os
 import random
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,12 +12,11 @@ MB = 1_000_000
 
 
 def write_text(folder: Path, size: int, *, each: int) -> Path:
-    """Write *size* bytes of text in files of *each*; the same bytes every time."""
-    words = [_word(random.Random(number)) for number in range(20_000)]
-    chooser = random.Random(1)
-    # Common words are common: the square of a random number prefers the first ones.
-    count = len(words)
-    text = " ".join(words[int(count * chooser.random() ** 2)] for _ in range(2 * MB)).encode()
+    """Write *size* bytes of source code in files of *each*, cut from the standard library's."""
+    library = Path(sysconfig.get_paths()["stdlib"])
+    sources = sorted(path for path in library.rglob("*.py") if "site-packages" not in path.parts)
+    text = b"".join(path.read_bytes() for path in sources)
+    chooser = random.Random(1)  # The same bytes every time.
     return _write(folder, size, each, lambda: _slice(text, each, chooser))
 
 
@@ -37,8 +37,3 @@ def _slice(text: bytes, length: int, chooser: random.Random) -> bytes:
     whole, rest = divmod(length, len(text))
     start = chooser.randrange(len(text) - rest)
     return text * whole + text[start : start + rest]
-
-
-def _word(chooser: random.Random) -> str:
-    letters = "etaoinshrdlucmfwypvbgkjqxz"
-    return "".join(letters[int(26 * chooser.random() ** 2)] for _ in range(chooser.randint(2, 10)))
