@@ -466,6 +466,49 @@ def test_main_travels_by_value_and_its_classes_come_home(project):
     assert project.run("run.py") == "True True True\nTrue True\nTrue\nTrue 5 True"
 
 
+def test_slots_of_the_scripts_classes_are_slots_there_and_come_home(project):
+    project.write(
+        "run.py",
+        """
+        import abc, dataclasses, typing
+        from shipping import ship
+
+        class Base(abc.ABC):
+            __slots__ = ("__private",)
+            def __init__(self):
+                self.__private = 1
+        class Plain(Base):
+            __slots__ = ()
+        class Open(Base):
+            __slots__ = ("a", "__dict__", "__weakref__")
+        class One(Base):
+            __slots__ = "a"
+        @dataclasses.dataclass(slots=True, weakref_slot=True)
+        class Item:
+            x: int
+            rest: list = dataclasses.field(default_factory=list)
+        class Point(typing.NamedTuple):
+            x: int
+
+        def main(*given):
+            kinds = [Plain, Open, One, Item, Point]
+            assert [hasattr(kind(*args), "__dict__") for kind, args in zip(kinds, ARGS)] == [
+                False, True, False, False, False]
+            made = One()
+            made.a = 5
+            return *given, made, Item(3), Plain()
+
+        ARGS = (), (), (), (1,), (1,)
+        opened = Open()
+        opened.a, opened.b = 1, 2
+        *same, made, item, plain = ship(main, opened, Item(2), Point(1))
+        print((same[0].a, same[0].b), same[1:] == [Item(2), Point(1)], made.a, item, type(plain) is Plain)
+        """,
+    )
+
+    assert project.run("run.py") == "(1, 2) True 5 Item(x=3, rest=[]) True"
+
+
 def test_python_m_keeps_relative_imports_working(project):
     project.write("pkg/__init__.py", "")
     project.write("pkg/other.py", "def name(): return __name__")

@@ -322,6 +322,11 @@ def by_value(cls: type, reduced: Any, *, main_name: str | None) -> Any:
     if reduced is NotImplemented or len(reduced) == 2:
         return reduced
     make, arguments, state = reduced[:3]
+    slotted = "__slots__" in vars(cls) and not issubclass(cls, tuple)
+    if make is internals._make_skeleton_class and slotted:
+        # cloudpickle sets them later, when they have no effect: instances would have another layout.
+        contents = {**arguments[3], "__slots__": vars(cls)["__slots__"]}
+        arguments = (*arguments[:3], contents, *arguments[4:])
     return (
         rebuilding.make_class,
         (make, arguments, cls.__qualname__, main_name),
