@@ -12,6 +12,9 @@ def lines_of(code: CodeType) -> str:
 
     No others: what else stands in a cell was not asked to travel.
     """
+    if code.co_filename == "<string>":
+        # What `exec` runs is called so, and from Python 3.13 on so is the text of `python -c`.
+        return ""
     known = linecache.getlines(code.co_filename)
     return "".join(known[code.co_firstlineno - 1 : max(_line_numbers(code))])
 
