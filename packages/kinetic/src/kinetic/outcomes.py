@@ -102,7 +102,8 @@ def notes_of(outcome: Outcome, host: HostOutcome | None) -> list[str]:
     )
     if outcome.other_failed_hosts:
         others = ", ".join(str(number) for number in outcome.other_failed_hosts)
-        notes.append(f"Also failed: host {others}.")
+        plural = "s" if len(outcome.other_failed_hosts) > 1 else ""
+        notes.append(f"Also failed: host{plural} {others}.")
     notes.extend(host.warnings)
     return notes
 

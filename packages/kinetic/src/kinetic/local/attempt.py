@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from kinetic.local.ports import Port
 
 _SIGTERM = 15
+_SETTLING = 1.0
+"""Seconds that the other hosts have to fail by themselves: a program often fails on all of them, and then
+the same host should explain it every time."""
 _REPORTING = 5.0
 """Seconds a runner has, on top of the grace of its child, to write how it ended."""
 
@@ -38,7 +41,7 @@ class Attempt:
         self.number = number
         self.runners: list[Runner] = []
         self.first_failed: set[int] = set()
-        """The hosts that failed before the others were told to stop."""
+        """The hosts that were seen to fail first; all that follows may be because of it."""
         self.over_memory: set[int] = set()
         self.problem = ""
         """Why a runner could not be started at all."""
@@ -115,10 +118,16 @@ class Attempt:
             if limit.exceeded():
                 self.over_memory.add(host)
         if not self._stopping:
-            self.first_failed = {runner.host for runner in self.runners if runner.failed}
-            if self.first_failed and self.running:
-                self.stop()
-            elif self.running and self.runners[0].status == 0 and self._deadline is None:
+            if not self.first_failed:
+                self.first_failed = {runner.host for runner in self.runners if runner.failed}
+                if self.first_failed:
+                    self._deadline = time.monotonic() + _SETTLING
+            if (
+                not self.first_failed
+                and self.running
+                and self.runners[0].status == 0
+                and self._deadline is None
+            ):
                 # The leader waited for the reports of all: what still runs has nothing to say.
                 self._deadline = time.monotonic() + self._grace
         if self._deadline is not None and time.monotonic() >= self._deadline:
