@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -250,7 +251,9 @@ def _record(
     )
 
 
+@cache
 def _bundle(home: Path) -> bytes:
+    """Return the runner; looked up once, since what this process has imported does not change."""
     from kinetic.light import light_files
     from kinetic_runner.bundle import bundle_for
 
