@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from kinetic.errors import JobError, JobNotFoundError, RecordError
 from kinetic.job_status import JobStatus
@@ -66,7 +67,9 @@ def clean_up(
         )
     if resource:
         if not status.terminal:
-            cancel(record, services, timeout=timeout, poll_interval=poll_interval)
+            # An outcome that is there and cannot be read is no reason to let it run: removing stops it.
+            with suppress(RecordError):
+                cancel(record, services, timeout=timeout, poll_interval=poll_interval)
         services.backend.remove(record, timeout=timeout, poll_interval=poll_interval)
     if artifacts:
         remove_objects(record.job_id, services.store)

@@ -273,6 +273,37 @@ class FakeServices(Services):
         store = FakeStore(journal)
         return cls(store, FakeBackend(store, journal), journal)
 
+    def job(self, **fields: Any) -> JobRecord:
+        """Store and start a job, as submit would; it is pending. *fields* are some of its record's."""
+        record = a_record(**fields)
+        names = JobObjects(record.job_id)
+        self.store.write(names.payload, b"")
+        self.store.write(names.handle, encode(record))
+        launch = Launch(record=record, environment={}, interpreter="python", bundle=b"")
+        self.backend.start(launch)
+        self.journal.entries.clear()
+        return record
+
+
+def a_record(**fields: Any) -> JobRecord:
+    """Return the record of a job on one processor, but for *fields*."""
+    usual = {
+        "job_id": "cpu-f-20260101-000000-abcdef0",
+        "backend": "fake",
+        "project": "local",
+        "cluster_name": "kinetic-cluster",
+        "zone": "us-central1-a",
+        "namespace": "default",
+        "bucket_name": "nowhere",
+        "k8s_name": "kn-f-abcdef0",
+        "image_uri": "python:python",
+        "accelerator": "cpu",
+        "func_name": "f",
+        "display_name": "f on cpu",
+        "created_at": "2026-01-01T00:00:00.000+00:00",
+    }
+    return JobRecord(**{**usual, **fields})
+
 
 def create(store: Store, name: str, data: bytes) -> None:
     """Write *data* as *name* unless there is such an object."""

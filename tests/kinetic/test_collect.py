@@ -1,0 +1,445 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import pickle
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic.collect import WaitStopped, collect
+from kinetic.errors import (
+    FutureRecordError,
+    IntegrityError,
+    JobCancelledError,
+    JobFailedError,
+    JobNotFoundError,
+    RecordError,
+    RemoteError,
+    ResultTimeoutError,
+    ResultUnreadableError,
+)
+from kinetic.fakes import FakeServices, a_report, raising, report, report_error, report_value
+from kinetic.job_status import JobStatus
+from kinetic_payload.layout import INLINE_LIMIT, JobObjects
+from kinetic_payload.records import ErrorInfo, JobRecord, Outcome, Pickled, encode
+
+LARGE = bytes(2 * INLINE_LIMIT)
+
+
+@pytest.fixture
+def services() -> FakeServices:
+    return FakeServices.make()
+
+
+@pytest.fixture
+def job(services: FakeServices) -> JobRecord:
+    return services.job()
+
+
+def result(job: JobRecord, services: FakeServices, **more: Any) -> Any:
+    return collect(job, services, **more).get()
+
+
+def inline(data: bytes) -> Pickled:
+    return Pickled(
+        len(data), hashlib.sha256(data).hexdigest(), inline=base64.b64encode(data).decode()
+    )
+
+
+class Mark:
+    """Something whose pickle writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+# The value
+
+
+@pytest.mark.parametrize("value", [None, {"loss": 0.5}, LARGE])
+def test_the_value_comes_back_as_often_as_it_is_asked_for(
+    services: FakeServices, job: JobRecord, value: object
+) -> None:
+    services.backend.returns(job.job_id, value)
+
+    assert result(job, services) == value
+    assert result(job, services) == value
+
+
+def test_a_value_outlives_its_resource(services: FakeServices, job: JobRecord) -> None:
+    services.backend.returns(job.job_id, 42)
+    services.backend.loses(job.job_id)
+
+    assert result(job, services) == 42
+
+
+def test_waiting_goes_on_until_the_end_and_tells_each_status_once(
+    services: FakeServices, job: JobRecord
+) -> None:
+    seen: list[JobStatus] = []
+    services.journal.before(
+        "wait *",
+        lambda: services.backend.says(job.job_id, "woken up, and nothing is new"),
+        lambda: services.backend.runs(job.job_id),
+        lambda: services.backend.returns(job.job_id, 42),
+    )
+
+    assert result(job, services, on_status_change=seen.append) == 42
+    assert seen == [JobStatus.PENDING, JobStatus.RUNNING, JobStatus.SUCCEEDED]
+
+
+def test_what_a_status_callback_raises_is_logged_and_costs_nothing(
+    services: FakeServices, job: JobRecord, caplog: pytest.LogCaptureFixture
+) -> None:
+    services.backend.returns(job.job_id, 42)
+
+    def broken(status: JobStatus) -> None:
+        raise ZeroDivisionError("theirs")
+
+    with caplog.at_level(logging.ERROR, "kinetic"):
+        assert result(job, services, on_status_change=broken) == 42
+
+    assert "theirs" in caplog.text
+
+
+def test_every_line_is_handed_on_before_the_value_is(
+    services: FakeServices, job: JobRecord
+) -> None:
+    lines: list[str] = []
+    services.backend.says(job.job_id, "first")
+
+    def end() -> None:
+        services.backend.says(job.job_id, "last")
+        services.backend.returns(job.job_id, 42)
+
+    services.journal.before("wait *", end)
+
+    assert result(job, services, on_line=lambda line: lines.append(line.text)) == 42
+    assert lines == ["first", "last"]
+
+
+@pytest.mark.parametrize("broken", ["the log", "who is told"])
+def test_a_log_that_breaks_off_costs_no_result(
+    services: FakeServices, job: JobRecord, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    fail = raising(OSError("gone"))
+    if broken == "the log":
+        services.journal.before("log_lines *", fail)
+    services.backend.says(job.job_id, "hello")
+    services.backend.returns(job.job_id, 42)
+
+    with caplog.at_level(logging.WARNING, "kinetic"):
+        assert result(job, services, on_line=lambda line: fail()) == 42
+
+    assert "broke off: gone" in caplog.text
+
+
+def test_a_value_that_cannot_be_unpickled_here_is_kept(
+    services: FakeServices, job: JobRecord
+) -> None:
+    report(services.store, a_report(job.job_id, value=inline(b"cno_such_module\nThing\n.")))
+    before = services.store.names()
+
+    with pytest.raises(ResultUnreadableError, match="no_such_module"):
+        result(job, services)
+
+    assert services.store.names() == before
+
+
+# The time
+
+
+def test_when_the_time_is_up_the_job_runs_on(services: FakeServices, job: JobRecord) -> None:
+    services.backend.runs(job.job_id)
+
+    with pytest.raises(TimeoutError, match=rf"still RUNNING[\s\S]*attach\('{job.job_id}'\)") as up:
+        result(job, services, timeout=0.05)
+
+    assert isinstance(up.value, ResultTimeoutError)
+    assert up.value.job_id == job.job_id
+    assert services.journal.of("stop *", "remove *", "write *", "delete *") == []
+    services.backend.returns(job.job_id, 42)
+    assert result(job, services, timeout=0) == 42
+
+
+def test_whoever_waits_can_be_told_to_stop(services: FakeServices, job: JobRecord) -> None:
+    stop = threading.Event()
+    services.journal.before("wait *", stop.set)
+
+    with pytest.raises(WaitStopped):
+        collect(job, services, stop=stop)
+
+
+def test_a_job_that_was_cleaned_up_is_not_waited_for(
+    services: FakeServices, job: JobRecord
+) -> None:
+    def clean_up() -> None:
+        services.backend.loses(job.job_id)
+        for name in services.store.names():
+            services.store.delete(name)
+
+    services.journal.before("wait *", clean_up)
+
+    with pytest.raises(JobNotFoundError, match="neither an outcome nor anything") as caught:
+        result(job, services)
+
+    assert caught.value.job_id == job.job_id
+
+
+def test_a_job_whose_objects_go_while_we_read_them_was_cleaned_up(
+    services: FakeServices, job: JobRecord
+) -> None:
+    services.backend.returns(job.job_id, 42)
+    services.journal.before(
+        "read */host-0.json",
+        lambda: [services.store.delete(name) for name in services.store.names()],
+    )
+
+    with pytest.raises(JobNotFoundError, match="artifacts were removed"):
+        result(job, services)
+
+
+# The exception
+
+
+def test_the_function_s_own_exception_is_raised_with_what_it_is_to_know(
+    services: FakeServices, job: JobRecord
+) -> None:
+    error = FileNotFoundError(2, "No such file", "data.csv")
+    error.add_note("the user's own note")
+    services.backend.raises(job.job_id, error)
+
+    with pytest.raises(FileNotFoundError) as caught:
+        result(job, services)
+
+    assert caught.value.filename == "data.csv"
+    own, remote, where = caught.value.__notes__
+    assert own == "the user's own note"
+    assert remote.startswith("Remote traceback:\n")
+    assert "phase 'call' of attempt 1 on host 0" in where
+
+
+def test_raising_it_again_adds_neither_notes_nor_frames(
+    services: FakeServices, job: JobRecord
+) -> None:
+    services.backend.raises(job.job_id, ValueError("no"))
+    collected = collect(job, services)
+    seen = []
+    for _ in range(3):
+        with pytest.raises(ValueError, match="no") as caught:
+            collected.get()
+        seen.append((len(caught.value.__notes__), len(list(caught.traceback))))
+
+    assert len(set(seen)) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [StopIteration("end"), ExceptionGroup("several", [ValueError(1), KeyError(2)]), TimeoutError()],
+)
+def test_odd_exceptions_come_back_too(
+    services: FakeServices, job: JobRecord, error: Exception
+) -> None:
+    services.backend.raises(job.job_id, error)
+
+    with pytest.raises(type(error)) as caught:
+        result(job, services)
+
+    assert repr(caught.value) == repr(error)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit()])
+def test_what_would_end_the_collecting_process_is_told_instead(
+    services: FakeServices, job: JobRecord, error: BaseException
+) -> None:
+    services.backend.raises(job.job_id, error)
+
+    with pytest.raises(RemoteError) as caught:
+        result(job, services)
+
+    assert caught.value.remote_type == type(error).__name__
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"cno_such_module\nSad\n(tR.", "no_such_module"),
+        (b"not a pickle", "UnpicklingError"),
+        (pickle.dumps("a text"), "str"),
+    ],
+)
+def test_an_exception_whose_class_is_missing_is_told_by_type_message_and_traceback(
+    services: FakeServices, job: JobRecord, data: bytes, why: str
+) -> None:
+    info = ErrorInfo("lib.Sad", "no luck", "Traceback of the job", pickled=inline(data))
+    failed = {"succeeded": False, "reason": "exception", "phase": "call", "exit_code": 1}
+    report(services.store, a_report(job.job_id, **failed, error=info))
+
+    with pytest.raises(RemoteError, match=rf"^lib.Sad: no luck[\s\S]*{why}") as caught:
+        result(job, services)
+
+    error = caught.value
+    assert (error.remote_type, error.remote_message) == ("lib.Sad", "no luck")
+    assert error.remote_traceback == "Traceback of the job"
+    assert error.job_id == job.job_id
+
+
+def test_an_exception_that_did_not_pickle_is_told_in_the_same_way(
+    services: FakeServices, job: JobRecord
+) -> None:
+    error = ValueError("no")
+    error.lock = threading.Lock()  # type: ignore[attr-defined]
+    services.backend.raises(job.job_id, error)
+
+    with pytest.raises(RemoteError, match=r"^ValueError: no[\s\S]*pickle"):
+        result(job, services)
+
+
+def test_a_call_that_could_not_be_prepared_is_not_the_function_s_failure(
+    services: FakeServices, job: JobRecord
+) -> None:
+    report_error(services.store, job.job_id, ModuleNotFoundError("No lib"), phase="unpickle")
+
+    with pytest.raises(JobFailedError, match="No lib") as caught:
+        result(job, services)
+
+    assert any("phase 'unpickle'" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [("failed", JobFailedError), ("cancelled", JobCancelledError)]
+)
+def test_an_end_without_any_report_is_an_error_of_the_job(
+    services: FakeServices, job: JobRecord, status: Any, kind: type[JobFailedError]
+) -> None:
+    outcome = Outcome(job_id=job.job_id, status=status, message="Killed by signal 9.")
+    services.store.write(JobObjects(job.job_id).outcome, encode(outcome))
+
+    with pytest.raises(kind) as caught:
+        result(job, services)
+
+    assert caught.value.job_id == job.job_id
+
+
+def test_a_failure_whose_report_is_gone_is_still_told(
+    services: FakeServices, job: JobRecord
+) -> None:
+    services.backend.raises(job.job_id, ValueError("no"))
+    services.store.delete(JobObjects(job.job_id).host_outcome(1, 0))
+
+    with pytest.raises(JobFailedError, match="ValueError: no"):
+        result(job, services)
+
+
+# What somebody changed
+
+
+def a_marked_job(services: FakeServices, job: JobRecord, path: Path, *, inside: bool) -> None:
+    """Let the job's value, inside its report or beside it, be one that leaves a mark at *path*."""
+    value = pickle.dumps(Mark(path))
+    kept = inline(value)
+    if not inside:
+        name = JobObjects(job.job_id).host_value(1, 0)
+        services.store.write(name, value)
+        kept = replace(kept, inline=None, name=name)
+    report(services.store, a_report(job.job_id, value=kept))
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_what_is_vouched_for_is_unpickled(
+    services: FakeServices, job: JobRecord, tmp_path: Path, inside: bool
+) -> None:
+    a_marked_job(services, job, tmp_path / "mark", inside=inside)
+
+    result(job, services)
+
+    assert (tmp_path / "mark").exists()  # Otherwise the tests below would show nothing.
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_value_that_was_changed_is_refused_before_it_is_unpickled(
+    services: FakeServices, job: JobRecord, tmp_path: Path, inside: bool
+) -> None:
+    a_marked_job(services, job, tmp_path / "mark", inside=inside)
+    names = JobObjects(job.job_id)
+    if inside:
+        good = report_value(FakeServices.make().store, job.job_id, 42)
+        services.store.delete(names.outcome)
+        services.store.write(names.outcome, encode(good))
+    else:
+        other = pickle.dumps(Mark(tmp_path / "mark"), protocol=2)
+        services.store.write(names.host_value(1, 0), other)
+
+    with pytest.raises(IntegrityError, match="nothing of it was unpickled"):
+        result(job, services)
+
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_digest_inside_a_report_is_checked_as_well(
+    services: FakeServices, job: JobRecord, tmp_path: Path
+) -> None:
+    value = replace(inline(pickle.dumps(Mark(tmp_path / "mark"))), digest="0" * 64)
+    report(services.store, a_report(job.job_id, value=value))
+
+    with pytest.raises(IntegrityError, match="does not match its digest"):
+        result(job, services)
+
+    assert not (tmp_path / "mark").exists()
+
+
+def test_an_exception_that_was_changed_is_refused_before_it_is_unpickled(
+    services: FakeServices, job: JobRecord, tmp_path: Path
+) -> None:
+    services.backend.raises(job.job_id, ValueError("x" * 2 * INLINE_LIMIT))
+    name = JobObjects(job.job_id).host_value(1, 0)
+    services.store.write(name, pickle.dumps(Mark(tmp_path / "mark")))
+
+    with pytest.raises(IntegrityError):
+        result(job, services)
+
+    assert not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize("part", ["host_outcome", "host_value"])
+def test_a_success_of_which_a_part_was_removed_is_damage_and_no_failure_of_the_job(
+    services: FakeServices, job: JobRecord, part: str
+) -> None:
+    services.backend.returns(job.job_id, LARGE)
+    services.store.delete(getattr(JobObjects(job.job_id), part)(1, 0))
+
+    with pytest.raises(IntegrityError, match="a part of what it left is missing"):
+        result(job, services)
+
+
+def test_a_success_without_a_value_is_no_success(services: FakeServices, job: JobRecord) -> None:
+    report(services.store, a_report(job.job_id))
+
+    with pytest.raises(IntegrityError, match="names no value"):
+        result(job, services)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"), [(b'{"version": 99}', FutureRecordError), (b'{"job_id": 1}', RecordError)]
+)
+def test_a_report_that_cannot_be_read_is_told_by_its_name(
+    services: FakeServices, job: JobRecord, data: bytes, kind: type[RecordError]
+) -> None:
+    names = JobObjects(job.job_id)
+    services.store.write(names.host_outcome(1, 0), data)
+    digest = hashlib.sha256(data).hexdigest()
+    outcome = Outcome(job_id=job.job_id, status="succeeded", attempt=1, host=0, digest=digest)
+    services.store.write(names.outcome, encode(outcome))
+
+    with pytest.raises(RecordError, match=r"host-0\.json") as caught:
+        result(job, services)
+
+    assert type(caught.value) is kind

@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kinetic.collect import collect
+from kinetic.ending import cancel, clean_up
+from kinetic.errors import JobCancelledError, JobError, JobNotFoundError, StoreError
+from kinetic.fakes import FakeServices, report_value
+from kinetic.job_status import JobStatus
+from kinetic.observing import look, read_outcome
+from kinetic_payload.layout import INLINE_LIMIT, JobObjects
+from kinetic_payload.records import JobRecord
+
+LARGE = bytes(2 * INLINE_LIMIT)
+SHARED = ("contexts/abc.zip", "data/abc/tree.zip", "data-markers/abc", "groups/grp-1/group.json")
+
+
+@pytest.fixture
+def services() -> FakeServices:
+    return FakeServices.make()
+
+
+@pytest.fixture
+def job(services: FakeServices) -> JobRecord:
+    return services.job()
+
+
+def stop(job: JobRecord, services: FakeServices):
+    return cancel(job, services, timeout=1, poll_interval=0.01)
+
+
+def clean(
+    job: JobRecord, services: FakeServices, *, resource: bool = True, artifacts: bool = True
+) -> None:
+    clean_up(job, services, resource=resource, artifacts=artifacts, timeout=1, poll_interval=0.01)
+
+
+def objects(job: JobRecord, services: FakeServices) -> list[str]:
+    return [info.name for info in services.store.list(JobObjects(job.job_id).prefix)]
+
+
+# Cancel
+
+
+def test_cancel_writes_its_word_before_it_stops_anything(
+    services: FakeServices, job: JobRecord
+) -> None:
+    services.backend.runs(job.job_id)
+
+    assert stop(job, services).status == "cancelled"
+
+    done = services.journal.of("write */outcome.json", "stop *")
+    assert done[:2] == [f"write {job.job_id}/outcome.json", f"stop {job.job_id}"]
+    assert look(job, services).status is JobStatus.FAILED
+    with pytest.raises(JobCancelledError):
+        collect(job, services).get()
+
+
+@pytest.mark.parametrize("moment", ["read */outcome.json", "observe *", "write */outcome.json"])
+def test_a_job_that_finished_first_keeps_its_value(
+    services: FakeServices, job: JobRecord, moment: str
+) -> None:
+    services.backend.runs(job.job_id)
+    services.journal.before(moment, lambda: report_value(services.store, job.job_id, 42))
+
+    assert stop(job, services).status == "succeeded"
+
+    assert collect(job, services).get() == 42
+    # What lingers of it is stopped all the same.
+    assert services.backend.observe(job).status.terminal
+
+
+def test_cancelling_again_changes_nothing(services: FakeServices, job: JobRecord) -> None:
+    first = stop(job, services)
+
+    assert stop(job, services) == first
+
+
+def test_a_job_that_nobody_knows_is_not_cancelled(services: FakeServices, job: JobRecord) -> None:
+    clean(job, services)
+
+    with pytest.raises(JobNotFoundError, match=job.job_id):
+        stop(job, services)
+
+    assert read_outcome(services.store, job.job_id) is None
+
+
+def test_a_job_that_will_not_stop_is_cancelled_and_that_is_said(
+    services: FakeServices, job: JobRecord
+) -> None:
+    services.backend.runs(job.job_id)
+    services.journal.refuse("stop *", JobError("It still runs."))
+
+    with pytest.raises(JobError, match="still runs"):
+        stop(job, services)
+
+    assert read_outcome(services.store, job.job_id).status == "cancelled"
+
+
+def test_a_cancellation_that_cannot_be_written_stops_nothing(
+    services: FakeServices, job: JobRecord
+) -> None:
+    services.backend.runs(job.job_id)
+    services.journal.refuse("write */outcome.json", StoreError("No space left."))
+
+    with pytest.raises(StoreError):
+        stop(job, services)
+
+    assert look(job, services).status is JobStatus.RUNNING
+
+
+# Clean-up
+
+
+@pytest.mark.parametrize(
+    ("resource", "artifacts", "afterwards"),
+    [
+        (True, True, JobStatus.NOT_FOUND),
+        (True, False, JobStatus.SUCCEEDED),
+        (False, True, JobStatus.SUCCEEDED),  # By its resource.
+        (False, False, JobStatus.SUCCEEDED),
+    ],
+)
+def test_clean_up_takes_what_it_is_told_to(
+    services: FakeServices,
+    job: JobRecord,
+    resource: bool,
+    artifacts: bool,
+    afterwards: JobStatus,
+) -> None:
+    services.backend.returns(job.job_id, 42)
+
+    clean(job, services, resource=resource, artifacts=artifacts)
+
+    assert (services.backend.job_ids() == []) is resource
+    assert (objects(job, services) == []) is artifacts
+    assert look(job, services).status is afterwards
+    clean(job, services, resource=resource, artifacts=artifacts)
+
+
+def test_logs_outputs_and_what_jobs_share_stay(services: FakeServices, job: JobRecord) -> None:
+    names = JobObjects(job.job_id)
+    kept = [names.log_chunk(1, 0, 0), f"{names.outputs}model.bin", f"{job.job_id}0/handle.json"]
+    for name in (*kept, *SHARED):
+        services.store.write(name, b"x")
+    services.backend.returns(job.job_id, LARGE)
+
+    clean(job, services)
+
+    assert services.store.names() == sorted((*kept, *SHARED))
+
+
+def test_the_record_goes_first_and_the_outcome_last(services: FakeServices, job: JobRecord) -> None:
+    services.backend.returns(job.job_id, LARGE)
+
+    clean(job, services)
+
+    first, *between, last = services.journal.of("remove *", "delete *")[1:]
+    assert services.journal.of("remove *", "delete *")[0] == f"remove {job.job_id}"
+    assert first == f"delete {job.job_id}/handle.json"
+    assert last == f"delete {job.job_id}/outcome.json"
+    assert len(between) == 3
+
+
+def test_a_running_job_is_cancelled_before_it_is_cleaned_up(
+    services: FakeServices, job: JobRecord
+) -> None:
+    services.backend.runs(job.job_id)
+
+    clean(job, services)
+
+    wrote, *_ = services.journal.of("write *", "delete *", "remove *")
+    assert wrote == f"write {job.job_id}/outcome.json"
+    assert look(job, services).status is JobStatus.NOT_FOUND
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_job_that_has_not_ended_keeps_the_objects_it_needs(
+    services: FakeServices, job: JobRecord, runs: bool
+) -> None:
+    if runs:
+        services.backend.runs(job.job_id)
+    before = services.store.names()
+
+    with pytest.raises(JobError, match="needs its objects") as caught:
+        clean(job, services, resource=False)
+
+    assert caught.value.hint
+    assert services.store.names() == before
+
+
+INTERRUPTIONS = (
+    "remove *",
+    "stop *",
+    "delete */handle.json",
+    "delete */payload.pkl",
+    "delete */host-0.json",
+    "delete */host-0.pkl",
+    "delete */outcome.json",
+)
+
+
+@pytest.mark.parametrize("pattern", INTERRUPTIONS)
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), StoreError("The network is away.")])
+def test_a_clean_up_that_is_interrupted_never_makes_a_success_a_failure(
+    services: FakeServices, job: JobRecord, pattern: str, error: BaseException
+) -> None:
+    services.backend.returns(job.job_id, LARGE)
+    services.journal.refuse(pattern, error)
+
+    with pytest.raises(type(error)):
+        clean(job, services)
+
+    assert look(job, services).status is JobStatus.SUCCEEDED
+    clean(job, services)
+    assert look(job, services).status is JobStatus.NOT_FOUND
+    assert objects(job, services) == []
+
+
+@pytest.mark.parametrize("pattern", INTERRUPTIONS)
+def test_whoever_looks_during_a_clean_up_sees_no_failure(
+    services: FakeServices, job: JobRecord, pattern: str
+) -> None:
+    seen: list[JobStatus] = []
+    services.backend.returns(job.job_id, LARGE)
+    services.journal.after(pattern, lambda: seen.append(look(job, services).status))
+
+    clean(job, services)
+
+    assert seen
+    assert set(seen) <= {JobStatus.SUCCEEDED, JobStatus.NOT_FOUND}
+    assert services.journal.of("write *")[-1:] in ([], [f"write {job.job_id}/outcome.json"])
+    assert objects(job, services) == []
+
+
+def tell(end: str, services: FakeServices, job: JobRecord) -> None:
+    ends: dict[str, Callable[[], None]] = {
+        "pending": lambda: None,
+        "running": lambda: services.backend.runs(job.job_id),
+        "ended": lambda: services.backend.returns(job.job_id, 42),
+        "lost": lambda: services.backend.loses(job.job_id),
+    }
+    ends[end]()
+
+
+@pytest.mark.parametrize("end", ["pending", "running", "ended", "lost"])
+@pytest.mark.parametrize("damage", [b"{", b'{"version": 99}', b""])
+def test_what_cannot_be_read_any_more_does_not_keep_its_job_for_ever(
+    services: FakeServices, job: JobRecord, end: str, damage: bytes
+) -> None:
+    tell(end, services, job)
+    services.store.write(JobObjects(job.job_id).outcome, damage)
+
+    clean(job, services)
+
+    assert objects(job, services) == []
+    assert services.backend.job_ids() == []

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from kinetic.errors import FutureRecordError, RecordError, StoreError
+from kinetic.fakes import FakeServices, a_report, report, report_value
+from kinetic.job_status import JobStatus
+from kinetic.observing import (
+    job_outcome,
+    log_lines,
+    look,
+    read_outcome,
+    read_record,
+    read_reports,
+    write_outcome,
+)
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import Outcome, encode
+
+CANCELLED = "cancelled"
+OUTCOME = "write */outcome.json"
+
+
+@pytest.fixture
+def services() -> FakeServices:
+    return FakeServices.make()
+
+
+def test_of_two_outcomes_the_first_counts_for_both_writers(services: FakeServices) -> None:
+    first = Outcome(job_id="j", status="succeeded", attempt=1, host=0)
+
+    assert write_outcome(services.store, first) == first
+    assert write_outcome(services.store, Outcome(job_id="j", status=CANCELLED)) == first
+
+    assert read_outcome(services.store, "j") == first
+
+
+def test_a_status_without_an_outcome_is_what_the_resource_says(services: FakeServices) -> None:
+    job = services.job()
+
+    assert look(job, services).status is JobStatus.PENDING
+    services.backend.runs(job.job_id)
+    assert look(job, services).status is JobStatus.RUNNING
+
+    assert services.journal.of("write *") == []
+
+
+@pytest.mark.parametrize("becomes", ["pending", "running", "dead", "lost"])
+def test_the_outcome_comes_before_whatever_became_of_the_resource(
+    services: FakeServices, becomes: str
+) -> None:
+    job, backend = services.job(), services.backend
+    {
+        "pending": lambda: None,
+        "running": lambda: backend.runs(job.job_id),
+        "dead": lambda: backend.dies(job.job_id, "killed"),
+        "lost": lambda: backend.loses(job.job_id),
+    }[becomes]()
+    report_value(services.store, job.job_id, 42)
+
+    assert look(job, services).status is JobStatus.SUCCEEDED
+    assert services.journal.of("observe *") == []
+
+
+def test_a_job_that_died_without_a_word_fails_with_its_reason_once_and_for_all(
+    services: FakeServices,
+) -> None:
+    job = services.job()
+    services.backend.dies(job.job_id, "The machine went down.")
+
+    seen = [look(job, services) for _ in range(3)]
+
+    assert {view.status for view in seen} == {JobStatus.FAILED}
+    assert {view.reason for view in seen} == {"The machine went down."}
+    assert len(services.journal.of(OUTCOME)) == 1
+
+
+def test_a_resource_that_vanished_under_its_record_is_a_failure(services: FakeServices) -> None:
+    job = services.job()
+    services.backend.loses(job.job_id)
+
+    assert look(job, services).status is JobStatus.FAILED
+    assert read_outcome(services.store, job.job_id).written_by == "client"
+
+
+def test_only_a_job_with_neither_outcome_nor_resource_nor_record_is_not_found(
+    services: FakeServices,
+) -> None:
+    job = services.job()
+    services.backend.loses(job.job_id)
+    services.store.delete(JobObjects(job.job_id).handle)
+
+    view = look(job, services)
+
+    assert view.status is JobStatus.NOT_FOUND
+    assert view.forgotten
+    assert read_outcome(services.store, job.job_id) is None
+
+
+def test_a_dead_job_whose_objects_were_removed_gets_no_outcome_any_more(
+    services: FakeServices,
+) -> None:
+    job = services.job()
+    services.backend.dies(job.job_id, "killed")
+    services.store.delete(JobObjects(job.job_id).handle)
+
+    view = look(job, services)
+
+    assert (view.status, view.forgotten) == (JobStatus.FAILED, True)
+    assert services.journal.of("write *") == []
+
+
+@pytest.mark.parametrize("moment", ["observe *", OUTCOME])
+def test_a_job_that_finishes_while_we_look_has_finished(
+    services: FakeServices, moment: str
+) -> None:
+    job = services.job()
+    services.backend.dies(job.job_id, "Its keeper is gone.")
+    services.journal.before(moment, lambda: report_value(services.store, job.job_id, 42))
+
+    assert look(job, services).status is JobStatus.SUCCEEDED
+    assert read_outcome(services.store, job.job_id).status == "succeeded"
+
+
+def test_a_failure_that_cannot_be_written_down_is_true_all_the_same(
+    services: FakeServices, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = services.job()
+    services.backend.dies(job.job_id, "killed")
+    services.journal.refuse(OUTCOME, StoreError("No space left."))
+
+    with caplog.at_level(logging.WARNING, "kinetic"):
+        view = look(job, services)
+
+    assert (view.status, view.reason) == (JobStatus.FAILED, "killed")
+    assert "No space left." in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "said"),
+    [
+        (b"{", RecordError, "damaged"),
+        (b'{"job_id": "j"}', RecordError, "status"),
+        (b'{"job_id": "j", "status": "won"}', RecordError, "status"),
+        (b'{"version": 99, "news": []}', FutureRecordError, "Upgrade"),
+    ],
+)
+def test_an_outcome_that_cannot_be_read_is_told_by_its_name(
+    services: FakeServices, data: bytes, kind: type[Exception], said: str
+) -> None:
+    job = services.job()
+    services.store.write(JobObjects(job.job_id).outcome, data)
+
+    with pytest.raises(kind, match=rf"{job.job_id}/outcome.json[\s\S]*{said}") as caught:
+        look(job, services)
+
+    assert type(caught.value) is kind
+
+
+def test_keys_of_a_newer_writer_of_the_same_format_are_ignored(services: FakeServices) -> None:
+    job = services.job()
+    written = json.loads(encode(job)) | {"colour": "blue"}
+    services.store.write(JobObjects(job.job_id).handle, json.dumps(written).encode())
+
+    assert read_record(services.store, job.job_id) == job
+    assert read_record(services.store, "another") is None
+
+
+def test_reports_come_in_order_of_attempt_and_host(services: FakeServices) -> None:
+    for attempt, host in [(10, 0), (2, 10), (2, 2), (1, 0)]:
+        report(services.store, a_report("j", attempt=attempt, host=host))
+    services.store.write(JobObjects("j").claim(1, 0), b"no report")
+    services.store.write(JobObjects("j").host_value(1, 0), b"no report")
+
+    reports = read_reports(services.store, "j")
+
+    assert [(r.attempt, r.host) for r in reports] == [(1, 0), (2, 2), (2, 10), (10, 0)]
+
+
+def test_what_happened_is_told_without_unpickling(services: FakeServices) -> None:
+    job = services.job()
+    failed = a_report(
+        job.job_id, succeeded=False, reason="exited", exit_code=3, message="It exited with 3."
+    )
+    report(services.store, failed, message="")
+
+    outcome = job_outcome(job, services)
+
+    assert (outcome.status, outcome.message) == (JobStatus.FAILED, "It exited with 3.")
+    assert outcome.hosts == (failed,)
+
+
+def test_a_running_job_has_no_message_but_the_reason_why_it_does_not_run_yet(
+    services: FakeServices,
+) -> None:
+    outcome = job_outcome(services.job(), services)
+
+    assert (outcome.status, outcome.message, outcome.final) == (JobStatus.PENDING, "", None)
+
+
+@pytest.mark.parametrize(("hosts", "shown"), [(1, "hello"), (2, "[host 1] hello")])
+def test_a_line_says_its_host_where_there_are_several(
+    services: FakeServices, hosts: int, shown: str
+) -> None:
+    job = services.job(hosts=hosts)
+    services.backend.says(job.job_id, "hello", host=1)
+
+    assert [line.shown for line in log_lines(job, services)] == [shown]
