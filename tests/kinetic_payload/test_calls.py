@@ -466,6 +466,40 @@ def test_main_travels_by_value_and_its_classes_come_home(project):
     assert project.run("run.py") == "True True True\nTrue True\nTrue\nTrue 5 True"
 
 
+def test_what_stands_in_the_scripts_classes_travels_there_and_back(project):
+    project.write(
+        "run.py",
+        """
+        import functools, weakref
+        from shipping import ship
+
+        class Model:
+            seen = weakref.WeakSet()
+            by_name = weakref.WeakValueDictionary()
+            @functools.cached_property
+            def size(self):
+                "How large."
+                return 7
+            @functools.singledispatchmethod
+            def show(self, x):
+                return "object"
+            @show.register
+            def _(self, x: int):
+                return "int"
+
+        def main(model):
+            assert (model.size, model.show(1), model.show("1")) == (7, "int", "object")
+            assert Model.size.__doc__ == "How large." and not Model.seen
+            return model
+
+        model = ship(main, Model())
+        print(type(model) is Model, vars(model), Model().size)
+        """,
+    )
+
+    assert project.run("run.py") == "True {'size': 7} 7"
+
+
 def test_slots_of_the_scripts_classes_are_slots_there_and_come_home(project):
     project.write(
         "run.py",

@@ -47,7 +47,6 @@ _NAMED_TYPES: Final = (
     _ALIAS,
 )
 _CACHED: Final = type(functools.lru_cache(lambda: None))
-_WEAK: Final = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
 
 class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
@@ -100,8 +99,8 @@ class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             return self._reduce_code
         if kind in _NAMED_TYPES:
             return self._reduce_named_type
-        if kind in _WEAK:
-            return _reduce_weak
+        if kind in _PARTS_OF_CLASSES:
+            return _PARTS_OF_CLASSES[kind]
         if kind is io.TextIOWrapper:
             return _reduce_text_file
         # Only something that can be called can be a decorated function.
@@ -284,6 +283,9 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
 
     def reducer_override(self, obj: Any) -> Any:
         """Reduce as cloudpickle does, but leave a class alone that is already there when loaded."""
+        handler = _PARTS_OF_CLASSES.get(type(obj))
+        if handler is not None:
+            return handler(obj)
         reduced = super().reducer_override(obj)
         return by_value(obj, reduced, main_name=None) if isinstance(obj, type) else reduced
 
@@ -301,9 +303,28 @@ class Sink:
         return size
 
 
-def _reduce_weak(mapping: Any) -> Any:
+def _reduce_weak_mapping(mapping: Any) -> Any:
     # Caches of the standard library are such, that of functools.singledispatch for one.
     return type(mapping), (dict(mapping),)
+
+
+def _reduce_weak_set(members: Any) -> Any:
+    return type(members), (list(members),)
+
+
+def _reduce_cached_property(cached: Any) -> Any:
+    # In Python 3.11 it holds a lock.
+    state = {"attrname": cached.attrname, "__doc__": cached.__doc__}
+    return type(cached), (cached.func,), state
+
+
+_PARTS_OF_CLASSES: Final[dict[type, Handler]] = {
+    functools.cached_property: _reduce_cached_property,
+    weakref.WeakKeyDictionary: _reduce_weak_mapping,
+    weakref.WeakValueDictionary: _reduce_weak_mapping,
+    weakref.WeakSet: _reduce_weak_set,
+}
+"""What stands in classes that travel by value, and pickle cannot do by itself."""
 
 
 def _reduce_text_file(file: io.TextIOWrapper) -> Any:
