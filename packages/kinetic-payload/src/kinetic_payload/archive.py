@@ -43,7 +43,8 @@ def unsafe_path(path: str) -> str | None:
     """
     if not path or "\0" in path:
         return "it is not a name"
-    if path[0] in "/\\" or re.match(r"[A-Za-z]:[/\\]", path):
+    # Asked of every file of every submit, where a regular expression would be a third of the time.
+    if path[0] in "/\\" or (path[1:2] == ":" and re.match(r"[A-Za-z]:[/\\]", path)):
         return "it is absolute"
     if ".." in path.replace("\\", "/").split("/"):
         return "it leads upwards"
