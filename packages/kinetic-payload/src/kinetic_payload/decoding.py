@@ -43,6 +43,18 @@ def decode(kind: type[R], data: bytes, *, name: str) -> R:
         raise RecordError(f"{name} is not a valid {kind.__name__}: {error}.") from error
 
 
+def checked(kind: type[_T], values: object) -> _T:
+    """Return *values*, which came out of JSON, as *kind*; keys that it does not know are ignored.
+
+    Raises:
+        RecordError: A field is missing or has the wrong type; the message names it.
+    """
+    try:
+        return msgspec.convert(values, type=kind)
+    except msgspec.ValidationError as error:
+        raise RecordError(f"This is not a valid {kind.__name__}: {error}.") from error
+
+
 def _parsed(data: bytes, kind: type[_T]) -> _T:
     if rb"\ud" not in data:
         return msgspec.json.decode(data, type=kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,8 +39,10 @@ async def result_of(handle: JobHandle) -> Any:
             error.__cause__ = problem
         except BaseException as problem:  # noqa: BLE001 - handed to whoever awaits
             error = problem
-        if not stop.is_set() and not loop.is_closed():
-            loop.call_soon_threadsafe(settle, value, error)
+        if not stop.is_set():
+            # Whoever closed the loop meanwhile does not wait any more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle, value, error)
 
     threading.Thread(target=wait, daemon=True, name=f"kinetic-await-{handle.job_id}").start()
     try:

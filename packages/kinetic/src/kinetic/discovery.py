@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,7 +133,11 @@ def list_local_jobs(settings: Settings) -> list[JobHandle]:
         raise InvalidRequestError(f"This version of Kinetic cannot read {location} yet.")
     if not Path(location.path).is_dir():
         return []
-    store = _open(location)
+    return jobs_in(_open(location))
+
+
+def jobs_in(store: Store) -> list[JobHandle]:
+    """Return the jobs whose records lie in *store*, newest first."""
     handles = [handle for job_id in _job_ids(store) if (handle := _readable(store, job_id))]
     return sorted(handles, key=lambda handle: handle.created_at, reverse=True)
 
@@ -154,7 +158,10 @@ def _readable(store: Store, job_id: str) -> JobHandle | None:
 
 def _read_handle(store: Store, job_id: str) -> JobHandle | None:
     record = read_record(store, job_id)
-    return None if record is None else handle_of(record)
+    if record is None:
+        return None
+    # The store may have moved since, with everything in it.
+    return replace(handle_of(record), bucket_name=str(store.location))
 
 
 def handle_of(record: JobRecord) -> JobHandle:

@@ -61,13 +61,13 @@ class JobHandle:
         Raises:
             RecordError: A field is missing or has the wrong type.
         """
-        from kinetic.errors import RecordError
+        from kinetic_payload.decoding import checked
 
-        known = {f.name: d[f.name] for f in fields(cls) if f.name in d}
-        try:
-            return cls(**known)
-        except TypeError as error:
-            raise RecordError(f"This is not a job handle: {error}.") from error
+        return checked(cls, d)
+
+    def __hash__(self) -> int:
+        """Hash the id: `asyncio.gather(*handles)` and dicts by job need that."""
+        return hash(self.job_id)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a dict that JSON can hold."""

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from kinetic.discovery import handle_of
+from kinetic.errors import JobNotFoundError
+from kinetic.fakes import FakeServices
+from kinetic.job_status import JobStatus
+from kinetic.jobs import JobHandle, connected
+from kinetic.testing import eventually
+
+
+@pytest.fixture
+def services() -> FakeServices:
+    return FakeServices.make()
+
+
+def a_job(services: FakeServices, job_id: str = "cpu-f-20260101-000000-abcdef0") -> JobHandle:
+    return connected(handle_of(services.job(job_id=job_id)), services)
+
+
+async def awaited(handle: JobHandle) -> Any:
+    return await handle
+
+
+def waiting(job: JobHandle) -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name == f"kinetic-await-{job.job_id}"]
+
+
+def test_awaiting_brings_the_value_while_the_loop_goes_on(services: FakeServices) -> None:
+    job = a_job(services)
+
+    async def main() -> Any:
+        waiter = asyncio.ensure_future(job)
+        await asyncio.sleep(0)
+        assert not waiter.done()
+        services.backend.returns(job.job_id, 42)
+        return await waiter
+
+    assert asyncio.run(main()) == 42
+    assert services.backend.job_ids() == []
+
+
+def test_many_jobs_are_awaited_at_once(services: FakeServices) -> None:
+    jobs = [a_job(services, f"job-{number}") for number in range(20)]
+
+    async def main() -> list[Any]:
+        results = asyncio.gather(*jobs)
+        for number, job in reversed(list(enumerate(jobs))):
+            services.backend.returns(job.job_id, number)
+            await asyncio.sleep(0)
+        return await results
+
+    assert asyncio.run(main()) == list(range(20))
+
+
+def test_the_function_s_exception_is_raised_where_it_is_awaited(services: FakeServices) -> None:
+    job = a_job(services)
+    services.backend.raises(job.job_id, ValueError("no"))
+
+    with pytest.raises(ValueError, match="no"):
+        asyncio.run(awaited(job))
+
+
+def test_a_stop_iteration_does_not_end_the_coroutine(services: FakeServices) -> None:
+    job = a_job(services)
+    services.backend.raises(job.job_id, StopIteration("end"))
+
+    with pytest.raises(RuntimeError, match="StopIteration") as caught:
+        asyncio.run(awaited(job))
+
+    assert isinstance(caught.value.__cause__, StopIteration)
+
+
+def test_what_goes_wrong_while_waiting_is_raised_as_well(services: FakeServices) -> None:
+    job = a_job(services)
+    job.cleanup()
+
+    with pytest.raises(JobNotFoundError):
+        asyncio.run(awaited(job))
+
+
+def test_whoever_gives_up_awaiting_leaves_the_job_alone_and_no_thread(
+    services: FakeServices,
+) -> None:
+    job = a_job(services)
+    services.backend.runs(job.job_id)
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(awaited(job), 0.05)
+        # Asked here: the loop must not have to be closed for the thread to end.
+        await asyncio.to_thread(eventually, lambda: not waiting(job))
+
+    asyncio.run(main())
+
+    assert job.status() is JobStatus.RUNNING
+    assert services.journal.of("stop *", "remove *", "write *", "delete *") == []
+    services.backend.returns(job.job_id, 42)
+    assert job.result() == 42
+
+
+def test_a_loop_that_closes_first_is_not_called_back(
+    services: FakeServices, recwarn: pytest.WarningsRecorder
+) -> None:
+    job = a_job(services)
+    services.backend.runs(job.job_id)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(awaited(job))
+        await asyncio.sleep(0.01)
+        assert not task.done()
+
+    asyncio.run(main())  # Cancels what is left.
+    services.backend.returns(job.job_id, 42)
+
+    eventually(lambda: not waiting(job))
+    assert [str(warning.message) for warning in recwarn] == []

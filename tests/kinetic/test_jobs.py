@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from dataclasses import fields, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from kinetic.discovery import handle_of
+from kinetic.errors import (
+    InvalidRequestError,
+    JobError,
+    JobNotFoundError,
+    KineticError,
+    RecordError,
+)
+from kinetic.fakes import FakeServices, a_record, report_value
+from kinetic.job_status import JobStatus
+from kinetic.jobs import JobHandle, connected
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import encode
+from kinetic_payload.stores.folder import FolderStore
+
+HANDLE = handle_of(a_record())
+
+
+@pytest.fixture
+def services() -> FakeServices:
+    return FakeServices.make()
+
+
+@pytest.fixture
+def job(services: FakeServices) -> JobHandle:
+    return connected(handle_of(services.job()), services)
+
+
+# What a handle is
+
+
+def test_a_handle_survives_json_and_ignores_what_a_newer_one_knows() -> None:
+    written = json.loads(json.dumps(HANDLE.to_dict()))
+
+    assert len(written) == 17
+    assert JobHandle.from_dict(written | {"colour": "blue"}) == HANDLE
+
+
+def test_a_handle_of_an_older_version_lacks_only_what_has_a_default() -> None:
+    written = HANDLE.to_dict()
+    for name in ("group_id", "group_kind", "group_index", "debug"):
+        del written[name]
+
+    assert JobHandle.from_dict(written) == HANDLE
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"k8s_name": None}, "k8s_name"),
+        ({"job_id": 7}, "job_id"),
+        ({"group_index": "1"}, "group_index"),
+        ({"debug": "no"}, "debug"),
+    ],
+)
+def test_what_is_no_handle_is_refused_with_the_field(change, said: str) -> None:
+    with pytest.raises(RecordError, match=said):
+        JobHandle.from_dict(HANDLE.to_dict() | change)
+
+
+def test_a_handle_that_misses_a_field_is_refused_with_its_name() -> None:
+    written = HANDLE.to_dict()
+    del written["zone"]
+
+    with pytest.raises(RecordError, match="zone"):
+        JobHandle.from_dict(written)
+
+
+def test_a_handle_is_made_of_whatever_has_its_fields() -> None:
+    context = SimpleNamespace(**HANDLE.to_dict(), more="than needed")
+
+    made = JobHandle.from_job_context(context, "gke", "team", "kn-other")
+
+    assert made == replace(HANDLE, backend="gke", namespace="team", k8s_name="kn-other")
+
+
+def test_handles_are_equal_by_their_fields_and_pickle_without_what_they_reached(
+    services: FakeServices, job: JobHandle
+) -> None:
+    services.backend.returns(job.job_id, [1, 2])
+    job.result()
+
+    again = pickle.loads(pickle.dumps(job))
+
+    assert again == job == HANDLE
+    assert vars(again) == HANDLE.to_dict()
+    assert again != replace(HANDLE, job_id="another")
+
+
+# What a handle does
+
+
+def test_a_handle_follows_its_job(services: FakeServices, job: JobHandle) -> None:
+    seen = [job.status()]
+    services.backend.runs(job.job_id)
+    seen.append(job.status())
+    services.backend.returns(job.job_id, 42)
+    seen.append(job.status())
+    job.cleanup()
+    seen.append(job.status())
+
+    assert [status.name for status in seen] == ["PENDING", "RUNNING", "SUCCEEDED", "NOT_FOUND"]
+
+
+def test_the_same_value_comes_again_after_the_clean_up(
+    services: FakeServices, job: JobHandle
+) -> None:
+    services.backend.returns(job.job_id, [1, 2])
+
+    first = job.result()
+
+    assert first == [1, 2]
+    assert services.store.names() == services.backend.job_ids() == []
+    assert job.result() is first
+    assert job.result(timeout=0, cleanup=False) is first
+    with pytest.raises(JobNotFoundError):
+        connected(handle_of(a_record()), services).result()
+
+
+@pytest.mark.parametrize(
+    ("debug", "cleanup", "gone"),
+    [
+        (False, None, True),
+        (False, True, True),
+        (False, False, False),
+        (True, None, False),
+        (True, True, True),
+    ],
+)
+def test_a_value_that_is_here_takes_its_job_away_unless_it_is_debugged(
+    services: FakeServices, debug: bool, cleanup: bool | None, gone: bool
+) -> None:
+    job = connected(handle_of(services.job(debug=debug)), services)
+    services.backend.returns(job.job_id, 42)
+
+    assert job.result(cleanup=cleanup) == 42
+
+    assert (services.store.names() == []) is gone
+    assert (services.backend.job_ids() == []) is gone
+
+
+@pytest.mark.parametrize("cleanup", [None, True])
+def test_a_failed_job_is_kept_until_somebody_cleans_up(
+    services: FakeServices, job: JobHandle, cleanup: bool | None
+) -> None:
+    services.backend.raises(job.job_id, ValueError("no"))
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no") as caught:
+            job.result(cleanup=cleanup)
+
+    assert len(caught.value.__notes__) == 2
+    assert services.backend.job_ids() == [job.job_id]
+    assert services.journal.of("delete *") == []
+
+
+def test_a_clean_up_that_fails_costs_no_value_and_is_tried_again(
+    services: FakeServices, job: JobHandle, caplog: pytest.LogCaptureFixture
+) -> None:
+    services.backend.returns(job.job_id, 42)
+    services.journal.refuse("remove *", JobError("The cluster is away."))
+
+    with caplog.at_level(logging.WARNING, "kinetic"):
+        assert job.result() == 42
+    assert "The cluster is away." in caplog.text
+    assert services.backend.job_ids() == [job.job_id]
+
+    assert job.result() == 42
+    assert services.backend.job_ids() == []
+
+
+def test_a_result_that_timed_out_can_be_asked_for_again(
+    services: FakeServices, job: JobHandle
+) -> None:
+    with pytest.raises(TimeoutError):
+        job.result(timeout=0)
+    services.backend.returns(job.job_id, 42)
+
+    assert job.result(timeout=0) == 42
+
+
+def test_the_log_is_printed_only_where_it_is_asked_for(
+    services: FakeServices, job: JobHandle, capsys: pytest.CaptureFixture[str]
+) -> None:
+    services.backend.says(job.job_id, "[bold]hello[/bold]")
+    services.backend.returns(job.job_id, 42)
+
+    job.result(cleanup=False)
+    assert capsys.readouterr().out == ""
+    other = connected(replace(job), services)
+    other.result(stream_logs=True)
+
+    assert capsys.readouterr() == ("[bold]hello[/bold]\n", "")
+
+
+def test_lines_come_as_text_as_a_tail_and_one_by_one(
+    services: FakeServices, job: JobHandle, capsys: pytest.CaptureFixture[str]
+) -> None:
+    services.backend.says(job.job_id, "one", "two", "three")
+    services.backend.returns(job.job_id, None)
+
+    assert job.logs() == "one\ntwo\nthree\n"
+    assert job.tail(2) == "two\nthree"
+    assert list(job) == ["one", "two", "three"]
+    assert job.logs(follow=True) is None
+    assert capsys.readouterr().out == "one\ntwo\nthree\n"
+
+
+def test_hosts_are_told_apart_by_a_handle_that_knows_of_none(services: FakeServices) -> None:
+    job = connected(handle_of(services.job(hosts=2)), services)
+    services.backend.says(job.job_id, "hello", host=1)
+
+    assert job.tail() == "[host 1] hello"
+
+
+def test_cancel_and_cleanup_end_a_running_job(services: FakeServices, job: JobHandle) -> None:
+    services.backend.runs(job.job_id)
+
+    job.cancel()
+    assert job.status() is JobStatus.FAILED
+    assert job.outcome().final.status == "cancelled"
+    job.cleanup()
+
+    assert job.status() is JobStatus.NOT_FOUND
+    with pytest.raises(JobNotFoundError):
+        job.cancel()
+
+
+# From its fields alone
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderStore:
+    monkeypatch.setenv("KINETIC_HOME", str(tmp_path))
+    monkeypatch.delenv("KINETIC_PROFILE", raising=False)
+    return FolderStore(tmp_path / "store")
+
+
+def test_a_handle_made_of_its_fields_reaches_its_job_by_itself(store: FolderStore) -> None:
+    handle = replace(HANDLE, backend="local", bucket_name=str(store.location))
+    report_value(store, handle.job_id, 42)
+    store.write(JobObjects(handle.job_id).handle, encode(a_record(backend="local")))
+
+    assert JobHandle(**handle.to_dict()).status() is JobStatus.SUCCEEDED
+    assert pickle.loads(pickle.dumps(handle)).result() == 42
+    assert JobHandle(**handle.to_dict()).status() is JobStatus.NOT_FOUND
+
+
+def test_a_handle_of_which_nothing_is_left_says_so(store: FolderStore) -> None:
+    handle = replace(HANDLE, backend="local", bucket_name=str(store.location))
+
+    assert handle.status() is JobStatus.NOT_FOUND
+    assert handle.logs() == ""
+    with pytest.raises(JobNotFoundError, match=handle.job_id):
+        handle.result()
+    handle.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "said"),
+    [
+        ({"backend": "gke"}, InvalidRequestError, "'gke'"),
+        ({"backend": "local", "bucket_name": "gs://bucket"}, KineticError, "gs://bucket"),
+    ],
+)
+def test_a_job_that_this_version_cannot_reach_is_refused_in_words(
+    store: FolderStore, fields, kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=said) as caught:
+        replace(HANDLE, **fields).status()
+
+    assert caught.value.hint
+
+
+def test_the_fields_are_the_first_of_the_record_s() -> None:
+    names = [field.name for field in fields(JobHandle)]
+
+    assert names == [field.name for field in fields(a_record())][:17]
