@@ -66,17 +66,17 @@ def test_in_a_container_a_volume_is_downloaded_straight_to_its_path(
 
 
 def test_private_volumes_fill_what_is_mounted_already(store: Store, space: Workspace) -> None:
-    refs = [a_ref("d0", mount="/data"), a_ref("d1", mount="/c.json", is_dir=False, name="c.json")]
+    refs = [a_ref("d0", mount="/data"), a_ref("d1", mount="/conf", is_dir=False, name="c.json")]
     decided = inputs.plan(refs, space, private_mounts=True)
     inputs.make_mount_points(decided)
     inodes = {path: behind.stat().st_ino for path, behind in decided.binds.items()}
 
     inputs.bring(decided, store, download)
 
-    assert dict(decided.paths) == {"d0": "/data", "d1": "/c.json"}
+    assert dict(decided.paths) == {"d0": "/data", "d1": "/conf/c.json"}
     assert {path: behind.stat().st_ino for path, behind in decided.binds.items()} == inodes
     assert (decided.binds["/data"] / "sub" / "x").read_text() == "d0"
-    assert decided.binds["/c.json"].read_text() == "d1"
+    assert (decided.binds["/conf"] / "c.json").read_text() == "d1"
 
 
 @pytest.mark.parametrize("changes", [{"kind": "gcs"}, {"kind": "hf"}, {"fuse": True}])

@@ -168,6 +168,39 @@ def test_data_and_volumes_arrive_as_paths(project) -> None:
     assert "(['a/one.txt', 'two.txt'], '{}', 'config.json')" in printed
 
 
+def test_volumes_appear_at_their_paths_for_the_job_only(project) -> None:
+    from kinetic_runner.mounts import why_not_private
+
+    project.write("set/one.txt", "one")
+    project.write("config.json", "{}")
+
+    project.write(
+        "main.py",
+        """
+        import kinetic, os
+
+        @kinetic.run(
+            accelerator="cpu",
+            volumes={
+                "/kinetic-test/data": kinetic.Data("set"),
+                "/kinetic-test/config": kinetic.Data("config.json"),
+            },
+        )
+        def work():
+            return os.listdir("/kinetic-test/data"), os.listdir("/kinetic-test/config")
+
+        print(work(), os.path.exists("/kinetic-test"))
+        """,
+    )
+    done = project.run("main.py")
+
+    if why_not_private() is None:
+        assert "(['one.txt'], ['config.json']) False" in done.stdout, done.stderr
+    else:
+        assert done.returncode == 1
+        assert "Pass the kinetic.Data as an argument instead" in done.stderr
+
+
 def test_timeout_is_an_error_and_the_job_runs_on(project) -> None:
     printed = project.script("""
         import kinetic, time

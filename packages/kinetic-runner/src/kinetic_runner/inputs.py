@@ -25,7 +25,7 @@ class Plan(NamedTuple):
     """What the function sees, by key."""
     downloads: tuple[Transfer, ...]
     binds: Mapping[str, Path]
-    """Mount path → the folder or file behind it, for private mounts."""
+    """Mount path → the folder behind it, for private mounts."""
 
 
 class Transfer(NamedTuple):
@@ -34,7 +34,7 @@ class Transfer(NamedTuple):
     ref: DataRef
     path: Path
     behind: Path | None = None
-    """The private mount's folder or file that is filled with it."""
+    """The private mount's folder that is filled with it."""
 
 
 def plan(refs: Sequence[DataRef], workspace: Workspace, *, private_mounts: bool) -> Plan:
@@ -56,25 +56,23 @@ def plan(refs: Sequence[DataRef], workspace: Workspace, *, private_mounts: bool)
                 downloads.append(Transfer(ref, path))
             paths[ref.key] = str(known)
             continue
-        paths[ref.key] = ref.mount
+        # A file lands in the folder that is mounted, under its own name.
+        seen = ref.mount if ref.is_dir else f"{ref.mount}/{ref.name}"
+        paths[ref.key] = seen
         if private_mounts:
             binds[ref.mount] = workspace.mount(ref.key)
             downloads.append(Transfer(ref, path, binds[ref.mount]))
         else:
-            downloads.append(Transfer(ref, Path(ref.mount)))
+            downloads.append(Transfer(ref, Path(seen)))
     return Plan(paths, tuple(downloads), binds)
 
 
 def make_mount_points(decided: Plan) -> None:
-    """Make what private mounts show until their data is there: empty folders and files."""
+    """Make what private mounts show until their data is there: empty folders."""
     for one in decided.downloads:
-        if one.behind is None:
-            continue
-        one.behind.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if one.ref.is_dir:
+        if one.behind is not None:
+            one.behind.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             one.behind.mkdir()
-        else:
-            one.behind.touch()
 
 
 def bring(decided: Plan, store: Store, download: Download) -> None:
@@ -119,9 +117,7 @@ def _fill(behind: Path, path: Path, *, is_dir: bool) -> None:
     import shutil
 
     if not is_dir:
-        shutil.copyfile(path, behind)
-        shutil.copymode(path, behind)
-        path.unlink()
+        os.rename(path, behind / path.name)  # noqa: PTH104
         return
     for entry in os.scandir(path):
         os.rename(entry.path, behind / entry.name)  # noqa: PTH104
