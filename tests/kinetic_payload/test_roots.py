@@ -310,6 +310,24 @@ def test_each_way_to_start_python_is_told_apart(tmp_path: Path) -> None:
     assert run(tmp_path, "-c", "import train") == "interactive train train.py None"
 
 
+@pytest.mark.parametrize("start", [["-m", "tool.prompt"], ["site-packages/tool/prompt.py"]])
+def test_what_is_typed_into_an_installed_program_is_no_part_of_it(tmp_path: Path, start) -> None:
+    # So does the prompt of Python 3.13, which is a module of the standard library.
+    site = tmp_path / "site-packages"
+    (site / "tool").mkdir(parents=True)
+    (site / "tool" / "prompt.py").write_text("import sys; exec(sys.stdin.read(), globals())")
+    (tmp_path / "train.py").write_text(textwrap.dedent(SHOW))
+    path = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(site))
+        typed = run(tmp_path, *start, stdin=textwrap.dedent(SHOW))
+        imported = run(tmp_path, *start, stdin=path + "import train")
+
+    assert typed == "interactive None None None"
+    assert imported == "interactive train train.py None"
+
+
 def test_a_process_of_a_pool_knows_the_script(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         textwrap.dedent("""

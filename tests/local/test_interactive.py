@@ -77,7 +77,7 @@ def test_a_prompt_on_a_terminal(project) -> None:
 def at_a_prompt(project, *typed: str, until: str) -> str:
     """Type lines at `python -i` on a terminal, end it, and return what the terminal showed."""
     ours, theirs = pty.openpty()
-    environment = {**project.environment, "TERM": "dumb", "PYTHON_BASIC_REPL": "1"}
+    environment = {**project.environment, "TERM": "dumb"}
     process = subprocess.Popen(
         [sys.executable, "-i", "-q"],
         cwd=project.root,

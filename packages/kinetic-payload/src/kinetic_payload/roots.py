@@ -58,8 +58,11 @@ def entry_of(function: Any) -> Entry:
     function = _unwrapped(function)
     name = getattr(function, "__module__", None)
     main = sys.modules.get("__main__")
-    kind = _kind_of(main)
     main_file = _file_of(main)
+    if main_file is not None and _is_installed(main_file):
+        # pytest, say, or the prompt of Python 3.13: a program around the user's code, no part of it.
+        main, main_file = None, None
+    kind = _kind_of(main)
     if name in _MAINS:
         return Entry(main_file, _module_name(main), kind, main_file)
     module = sys.modules.get(name) if isinstance(name, str) else None
@@ -248,6 +251,11 @@ def _is_third_party(file: Path) -> bool:
     """Tell whether *file* belongs to the interpreter or to something installed."""
     real = os.path.realpath(file)
     return not _THIRD_PARTY.isdisjoint(file.parts) or real.startswith(_STDLIB + os.sep)
+
+
+def _is_installed(main: Path) -> bool:
+    """Tell whether the entry file *main* is a program of the environment rather than the user's."""
+    return _is_third_party(main) or str(main.parent) == os.path.dirname(sys.executable)  # noqa: PTH120
 
 
 def _is_environment(path: Path, root: Path) -> bool:
