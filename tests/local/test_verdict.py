@@ -3,9 +3,27 @@ import pytest
 from kinetic.local.verdict import HostEnd, deciding, other_failures, worth_a_retry
 
 
-def end(host: int, reason: str, *, code: int = 1, first: bool = False) -> HostEnd:
-    succeeded = reason == "returned"
-    return HostEnd(host, succeeded, reason, 0 if succeeded else code, first=first)  # type: ignore[arg-type]
+def end(
+    host: int,
+    reason: str,
+    *,
+    code: int = 1,
+    first: bool = False,
+    error: str = "",
+    finished_at: float = 0.0,
+) -> HostEnd:
+    return HostEnd(
+        host,
+        reason == "returned",
+        reason,  # type: ignore[arg-type]
+        0 if reason == "returned" else code,
+        first=first,
+        error=error,
+        finished_at=finished_at,
+    )
+
+
+LOST = "jax.errors.JaxRuntimeError"
 
 
 @pytest.mark.parametrize(
@@ -20,6 +38,17 @@ def end(host: int, reason: str, *, code: int = 1, first: bool = False) -> HostEn
         ([end(0, "exception"), end(1, "killed", first=True)], 1, (0,)),
         # An exception explains more than a survivor that aborted because of it.
         ([end(0, "killed"), end(1, "exception", first=True)], 1, (0,)),
+        # What JAX raises may be no more than the end of another host.
+        ([end(0, "exception", error=LOST), end(1, "exception", error="ValueError")], 1, (0,)),
+        ([end(0, "exception", error=LOST), end(1, "killed")], 0, (1,)),
+        (
+            [
+                end(0, "exception", error=LOST, finished_at=9.0),
+                end(1, "exception", error=LOST, finished_at=8.0),
+            ],
+            1,
+            (0,),
+        ),
         ([end(0, "terminated"), end(1, "unreported")], 1, ()),
         ([end(0, "terminated"), end(1, "terminated")], 0, ()),
     ],

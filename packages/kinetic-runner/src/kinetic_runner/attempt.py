@@ -84,6 +84,7 @@ def attend(
         timeout=arguments.timeout,
         grace=arguments.grace,
         linger=linger or (_LINGER if host.count == 1 else _LINGER_TOGETHER),
+        linger_after_failure=linger or _LINGER,
     )
     seen, warnings = _watch(child, bell, journal, limits, arguments.lifeline)
     blank = HostOutcome(

@@ -75,6 +75,22 @@ def join(jax: Any, slice_: Slice) -> None:
     jax.distributed.initialize = initialize
 
 
+def forsake() -> None:
+    """Leave the slice without a farewell, if this process is part of one.
+
+    JAX's own exit handler waits until all hosts say farewell. Where this one failed, the others wait for
+    it in the middle of their work, and nobody would hear of the failure until that waiting ends.
+    """
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    if state is not None and getattr(state, "client", None) is not None:
+        # Kept, because they say farewell when they are destroyed, too.
+        _forsaken.extend((state.client, state.service))
+        state.client = state.service = None
+
+
+_forsaken: list[Any] = []
+
+
 def _is_joined(jax: Any) -> bool:
     is_initialized = getattr(jax.distributed, "is_initialized", None)
     if is_initialized is not None:

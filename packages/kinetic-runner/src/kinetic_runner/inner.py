@@ -56,6 +56,10 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     _flush()
     if os.getpid() == me:  # A process that user code forked may come back here, too.
         report.send(b'{"outcome": ' + encode(outcome) + b"}\n")
+        if task.hosts > 1 and not outcome.succeeded:
+            from kinetic_runner import distributed
+
+            distributed.forsake()
         _run_exit_handlers()
         _flush()
     # Not sys.exit: threads that user code left behind would keep the process alive.

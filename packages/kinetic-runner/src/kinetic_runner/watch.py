@@ -35,6 +35,8 @@ class Limits:
     """Between SIGTERM and SIGKILL."""
     linger: float = 10.0
     """Between a reported outcome and the end of the process: for exit handlers."""
+    linger_after_failure: float = 10.0
+    """The same after a failure, for whose news others wait."""
 
 
 class Watch:
@@ -68,6 +70,7 @@ class Watch:
         self._at_line_start = True
         self._call_until: float | None = None
         self._kill_at: float | None = None
+        self._linger = limits.linger
         self._give_up_at: float | None = None
         self._open = {child.output: self._take_output, child.report: self._take_report}
 
@@ -153,7 +156,7 @@ class Watch:
             if self._reported is not None and self._cause is None and not self._bell.stop_asked:
                 self.say(
                     f"The function has ended, but its exit handlers took more than "
-                    f"{self._limits.linger:g} s: the process is killed."
+                    f"{self._linger:g} s: the process is killed."
                 )
             self._child.kill()
             self._give_up_at = now + _REMAINS_SECONDS
@@ -254,5 +257,7 @@ class Watch:
             return
         self._reported_in_time = self._cause is None
         self._call_until = None
-        linger = monotonic() + self._limits.linger
+        limits = self._limits
+        self._linger = limits.linger if self._reported.succeeded else limits.linger_after_failure
+        linger = monotonic() + self._linger
         self._kill_at = min(self._kill_at or linger, linger)

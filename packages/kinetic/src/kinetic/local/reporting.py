@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from kinetic.local.attempt import Verdict
@@ -112,6 +112,8 @@ def read_end(store: Store, job_id: str, attempt: int, host: int) -> HostEnd | No
         reason=report["reason"],
         exit_code=report["exit_code"],
         message=report.get("message", ""),
+        error=(report.get("error") or {}).get("type", ""),
+        finished_at=report.get("finished_at", 0.0),
     )
 
 
@@ -130,14 +132,7 @@ def _end_of(store: Store, job_id: str, attempt: int, gone: Gone, started_at: flo
     message = reported.message
     if gone.note and not reported.succeeded and gone.note != message:
         message = f"{gone.note} {message}".strip()
-    return HostEnd(
-        gone.host,
-        reported.succeeded,
-        reported.reason,
-        reported.exit_code,
-        message=message,
-        first=gone.first,
-    )
+    return replace(reported, message=message, first=gone.first)
 
 
 def _silent_end(

@@ -11,6 +11,8 @@ from kinetic_payload.records import Reason
 
 _OWN: Final = frozenset({"exception", "exited", "timeout"})
 _NO_WORD: Final = frozenset({"killed", "unreported"})
+_LOST_A_PEER: Final = ("JaxRuntimeError", "XlaRuntimeError")
+"""What JAX raises where a host that it talks to is gone, among many other things."""
 _WORTH_A_RETRY: Final = _OWN | _NO_WORD
 
 
@@ -24,25 +26,33 @@ class HostEnd:
     exit_code: int
     message: str = ""
     first: bool = False
-    """Whether it failed before the others were told to stop because of it."""
+    """Whether it was seen to fail before all others."""
+    error: str = ""
+    """The type of the exception, if there was one."""
+    finished_at: float = 0.0
 
 
 def deciding(ends: Sequence[HostEnd]) -> HostEnd:
     """Return the host whose end is the job's: the leader's success, or the failure that explains.
 
-    A host that died first explains why others lost it; a host that we stopped explains nothing.
-    Among equals the lowest counts.
+    A host that died first explains why others lost it; a host that we stopped explains nothing, and
+    one whose JAX failed may only have lost another. Among equals the lowest counts.
     """
     failed = [end for end in ends if not end.succeeded]
     if not failed:
         return min(ends, key=lambda end: end.host)
-    return min(failed, key=lambda end: (_rank(end), end.host))
+    return min(failed, key=_rank)
 
 
-def _rank(end: HostEnd) -> int:
+def _rank(end: HostEnd) -> tuple[int, float, int]:
     if end.reason in _NO_WORD:
-        return 0 if end.first else 2
-    return 1 if end.reason in _OWN else 3
+        return (0 if end.first else 3), 0, end.host
+    if end.reason not in _OWN:
+        return 4, 0, end.host
+    if end.error.endswith(_LOST_A_PEER):
+        # If all say so, it began with the first.
+        return 2, end.finished_at, end.host
+    return 1, 0, end.host
 
 
 def other_failures(ends: Sequence[HostEnd], chosen: HostEnd) -> tuple[int, ...]:
