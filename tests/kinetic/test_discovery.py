@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kinetic import attach, list_jobs
+from kinetic.discovery import jobs_in
+from kinetic.errors import InvalidRequestError, JobNotFoundError, StorePermissionError
+from kinetic.fakes import FakeStore, a_record, report_value
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import encode
+from kinetic_payload.store import Store
+from kinetic_payload.stores.folder import FolderStore
+
+JOB = a_record().job_id
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("PROJECT", "CLUSTER", "BACKEND", "STORE", "PROFILE", "PROFILES_FILE"):
+        monkeypatch.delenv(f"KINETIC_{name}", raising=False)
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
+    monkeypatch.setenv("KINETIC_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def keep(store: Store, **fields: str) -> str:
+    """Store a record, and return the job's id."""
+    usual = {"backend": "local", "bucket_name": str(store.location)}
+    record = a_record(**{**usual, **fields})
+    store.write(JobObjects(record.job_id).handle, encode(record))
+    return record.job_id
+
+
+# Attach
+
+
+def test_a_job_of_this_machine_is_found_by_its_id(home: Path) -> None:
+    keep(FolderStore(home / "store"), func_name="train")
+
+    handle = attach(JOB)
+
+    assert (handle.job_id, handle.func_name) == (JOB, "train")
+
+
+def test_the_local_store_is_asked_first_and_nothing_else(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KINETIC_STORE", str(tmp_path / "shared"))
+    keep(FolderStore(home / "store"), func_name="local")
+    keep(FolderStore(tmp_path / "shared"), func_name="shared")
+    keep(FolderStore(tmp_path / "shared"), func_name="shared", job_id="only-there")
+
+    assert attach(JOB).func_name == "local"
+    assert attach("only-there").func_name == "shared"
+
+
+def test_a_store_that_moved_brings_its_jobs_along(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report_value(FolderStore(home / "store"), keep(FolderStore(home / "store")), 42)
+    home.rename(tmp_path / "moved")
+    monkeypatch.setenv("KINETIC_HOME", str(tmp_path / "moved"))
+
+    assert attach(JOB).result(timeout=0) == 42
+
+    assert not home.exists()
+
+
+def test_a_job_that_is_nowhere_is_told_with_every_place(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(JobNotFoundError) as caught:
+        attach(JOB)
+    assert f"the local store ({home}/store): not there yet" in str(caught.value)
+    assert caught.value.job_id == JOB
+    assert not home.exists()
+
+    (home / "store").mkdir(parents=True)
+    with pytest.raises(JobNotFoundError) as caught:
+        attach(JOB, project="p", cluster="c")
+    assert f"the local store ({home}/store): no such job" in str(caught.value)
+    assert "the bucket of the cluster (gs://p-kn-c-jobs): " in str(caught.value)
+
+    monkeypatch.setenv("KINETIC_STORE", "gs://team")
+    with pytest.raises(JobNotFoundError, match=r"KINETIC_STORE \(gs://team\)"):
+        attach(JOB, project="p")
+
+
+@pytest.mark.parametrize("job_id", ["", "../secrets", "a/b", ".", "/etc"])
+def test_what_cannot_be_an_id_is_not_looked_for(job_id: str) -> None:
+    with pytest.raises(InvalidRequestError, match="is not a job id"):
+        attach(job_id)
+
+
+# List
+
+
+def test_jobs_are_listed_newest_first(home: Path) -> None:
+    store = FolderStore(home / "store")
+    for day in ("02", "10", "01"):
+        keep(store, job_id=f"job-{day}", created_at=f"2026-01-{day}T00:00:00+00:00")
+
+    assert [job.job_id for job in list_jobs()] == ["job-10", "job-02", "job-01"]
+
+
+def test_a_machine_without_jobs_has_none_and_gets_no_folder(home: Path) -> None:
+    assert list_jobs() == []
+    assert not home.exists()
+
+
+def test_what_jobs_share_and_what_they_left_is_no_job(home: Path) -> None:
+    store = FolderStore(home / "store")
+    keep(store)
+    for name in (
+        f"logs/{JOB}/1/host-0/00000000",
+        "contexts/abc.zip",
+        "outputs/other/handle.json",
+        "half-cleaned-up/outcome.json",
+    ):
+        store.write(name, b"{}")
+
+    assert [job.job_id for job in list_jobs()] == [JOB]
+
+
+def test_one_record_that_cannot_be_read_hides_no_other_job(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FolderStore(home / "store")
+    keep(store)
+    store.write("damaged/handle.json", b"{")
+    store.write("future/handle.json", b'{"version": 99}')
+
+    with caplog.at_level(logging.WARNING, "kinetic"):
+        jobs = list_jobs()
+
+    assert [job.job_id for job in jobs] == [JOB]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert "damaged" in caplog.text
+    assert "format 99" in caplog.text
+
+
+def test_a_store_that_may_not_be_read_is_an_error_and_no_empty_list() -> None:
+    store = FakeStore()
+    keep(store)
+    store.journal.refuse("read */handle.json", StorePermissionError("You may not."))
+
+    with pytest.raises(StorePermissionError):
+        jobs_in(store)
+
+
+def test_a_job_that_is_cleaned_up_while_they_are_listed_is_left_out() -> None:
+    store = FakeStore()
+    for job_id in ("a", "b"):
+        keep(store, job_id=job_id)
+    store.journal.before("read a/handle.json", lambda: store.delete("a/handle.json"))
+
+    assert [job.job_id for job in jobs_in(store)] == ["b"]
+
+
+def test_a_named_store_is_the_one_that_is_listed(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(FolderStore(home / "store"), job_id="local")
+    keep(FolderStore(tmp_path / "shared"), job_id="shared")
+    monkeypatch.setenv("KINETIC_STORE", str(tmp_path / "shared"))
+
+    assert [job.job_id for job in list_jobs()] == ["shared"]
+    shutil.rmtree(tmp_path / "shared")
+    assert list_jobs() == []
+
+
+@pytest.mark.parametrize("backend", ["gke", "pathways"])
+def test_the_jobs_of_a_cluster_are_refused_and_not_silently_missing(
+    monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.setenv("KINETIC_BACKEND", backend)
+
+    with pytest.raises(InvalidRequestError, match=backend):
+        list_jobs(project="p")

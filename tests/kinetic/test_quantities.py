@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from fractions import Fraction
+
+import pytest
+
+from kinetic.errors import InvalidRequestError
+from kinetic.quantities import parse_count, parse_cpu, parse_memory, parse_timeout
+
+MI = 1024**2
+
+
+@pytest.mark.parametrize(
+    ("amount", "expected"),
+    [
+        (None, None),
+        (MI, MI),
+        (2**40, 2**40),
+        ("16Gi", 16 * 1024**3),
+        ("16 Gi", 16 * 1024**3),
+        (" 500M ", 500_000_000),
+        ("1.5Gi", 1536 * MI),
+        ("2000k", 2_000_000),
+        ("2048Ki", 2 * MI),
+        ("1T", 10**12),
+        ("1Ti", 2**40),
+        ("2000000", 2_000_000),
+        ("1.1M", 1_100_000),
+    ],
+)
+def test_memory_is_bytes(amount: object, expected: int | None) -> None:
+    assert parse_memory("memory", amount) == expected
+
+
+@pytest.mark.parametrize(
+    "amount",
+    ["", "16GB", "16gi", "Gi", "-1Gi", "1e9", "1,5Gi", "0", 0, -1, 1.5e9, True, math.inf, [], b"1Gi"],
+)  # fmt: skip
+def test_what_is_no_memory_is_refused_by_the_argument_s_name(amount: object) -> None:
+    with pytest.raises(InvalidRequestError, match="shared_memory=") as caught:
+        parse_memory("shared_memory", amount)
+
+    assert "'16Gi'" in str(caught.value)
+
+
+@pytest.mark.parametrize("amount", [16, "16", "1023Ki", "0.001k", 500_000])
+def test_memory_that_forgot_its_unit_is_asked_for_it(amount: object) -> None:
+    with pytest.raises(InvalidRequestError, match=r"nothing can run[\s\S]*memory='16Gi'"):
+        parse_memory("memory", amount)
+
+
+@pytest.mark.parametrize(
+    ("amount", "expected"),
+    [(None, None), (4, 4.0), (0.5, 0.5), ("4", 4.0), ("0.5", 0.5), ("500m", 0.5), (" 1500m ", 1.5)],
+)
+def test_a_processor_is_cores(amount: object, expected: float | None) -> None:
+    assert parse_cpu(amount) == expected
+
+
+@pytest.mark.parametrize(
+    "amount", ["", "many", "4 cores", "m", "-1", "0", "0m", 0, -1, True, math.inf, math.nan, []]
+)
+def test_what_is_no_processor_is_refused(amount: object) -> None:
+    with pytest.raises(InvalidRequestError, match="no number of cores") as caught:
+        parse_cpu(amount)
+
+    assert "'500m'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("amount", "expected"),
+    [(None, None), (3600, 3600.0), (0.5, 0.5), (timedelta(hours=1, milliseconds=500), 3600.5)],
+)
+def test_a_timeout_is_seconds(amount: object, expected: float | None) -> None:
+    seconds = parse_timeout(amount)
+
+    assert seconds == expected
+    assert seconds is None or type(seconds) is float
+
+
+@pytest.mark.parametrize(
+    "amount",
+    [0, -1, timedelta(0), timedelta(seconds=-1), "1h", "60", True, math.inf, math.nan, Fraction(1)],
+)
+def test_what_is_no_length_of_time_is_refused(amount: object) -> None:
+    with pytest.raises(InvalidRequestError, match="no length of time") as caught:
+        parse_timeout(amount)
+
+    assert "timedelta" in str(caught.value)
+
+
+@pytest.mark.parametrize("amount", [0, 1, 10_000])
+def test_a_count_may_be_zero(amount: int) -> None:
+    assert parse_count("retries", amount) == amount
+
+
+@pytest.mark.parametrize("amount", [-1, 1.0, "1", True, None, math.inf])
+def test_what_cannot_be_counted_is_refused(amount: object) -> None:
+    with pytest.raises(InvalidRequestError, match="retries="):
+        parse_count("retries", amount)

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kinetic.errors import InvalidRequestError, StoreError
+from kinetic.services import LOCAL_BACKENDS, connect, jobs_location
+from kinetic.settings import resolve
+from kinetic_payload.store import Location
+
+
+@pytest.mark.parametrize(
+    ("backend", "environ", "expected"),
+    [
+        ("local", {}, "/me/.kinetic/store"),
+        ("local-gke", {}, "/me/.kinetic/store"),
+        ("local-pathways", {"KINETIC_HOME": "/big"}, "/big/store"),
+        ("local", {"KINETIC_STORE": "/shared/jobs"}, "/shared/jobs"),
+        ("local", {"KINETIC_STORE": "file:///shared/jobs"}, "/shared/jobs"),
+        ("local", {"KINETIC_STORE": ""}, "/me/.kinetic/store"),
+        ("gke", {"KINETIC_PROJECT": "p"}, "gs://p-kn-kinetic-cluster-jobs"),
+        ("pathways", {"KINETIC_PROJECT": "p", "KINETIC_CLUSTER": "c"}, "gs://p-kn-c-jobs"),
+        ("gke", {"KINETIC_PROJECT": "p", "KINETIC_STORE": "gs://team/jobs"}, "gs://team/jobs"),
+    ],
+)
+def test_every_backend_has_a_store_and_a_named_one_serves_all(
+    backend: str, environ: dict[str, str], expected: str
+) -> None:
+    settings = resolve({}, environ=environ, user_home=Path("/me"))
+
+    assert str(jobs_location(settings, backend)) == expected
+
+
+@pytest.mark.parametrize("backend", LOCAL_BACKENDS)
+def test_local_backends_work_over_the_store_they_are_given(tmp_path: Path, backend: str) -> None:
+    location = Location("folder", str(tmp_path / "shared"))
+
+    services = connect(backend, location, tmp_path / "home")
+
+    assert services.store.location == location
+    assert services.backend.job_ids() == []
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("backend", ["gke", "pathways", "slurm", ""])
+def test_a_backend_that_this_version_has_not_is_refused(tmp_path: Path, backend: str) -> None:
+    with pytest.raises(InvalidRequestError, match=repr(backend)) as caught:
+        connect(backend, Location("folder", str(tmp_path / "store")), tmp_path)
+
+    assert "KINETIC_BACKEND=local" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bucket_is_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="gs://team"):
+        connect("local", Location("gs", "team"), tmp_path)
