@@ -77,6 +77,25 @@ def test_a_follower_loses_nothing_however_the_bytes_arrive(tmp_path: Path) -> No
     assert texts(lines) == ["première", "[info] mid\rway", "", "last without end é\ufffd"]
 
 
+def test_a_follower_sees_a_progress_bar_move(tmp_path: Path) -> None:
+    folder = a_folder(tmp_path, b"start\n")
+    left = [b"\r 10%", b"\r 20%", b"\r 30%", b"\r 40%", b"\r100%\nend\n"]
+    now = 0.0
+
+    def pause(_: float) -> None:
+        nonlocal now
+        now += 0.6
+        if left:
+            with open(folder.log(1, 0), "ab") as stream:
+                stream.write(left.pop(0))
+
+    lines = follow_lines(
+        folder, 1, tail=None, ended=lambda: not left, pause=pause, clock=lambda: now
+    )
+    # Once a second, and only what is surely complete; the last state with the end of the line.
+    assert texts(lines) == ["start", " 10%", " 30%", " 40%\r100%", "end"]
+
+
 def test_what_is_written_just_before_the_end_is_delivered(tmp_path: Path) -> None:
     folder = a_folder(tmp_path, b"first\n")
 

@@ -105,11 +105,17 @@ def tail_offset(stream: BinaryIO, count: int) -> int:
     return position if missing else end
 
 
+BAR_SECONDS: Final = 1.0
+"""How often a follower sees where a progress bar is, which may not end its line for hours."""
+
+
 class _Growing:
     """The log of one host, read as it grows."""
 
-    def __init__(self, host: int, path: str, tail: int | None) -> None:
+    def __init__(self, host: int, path: str, tail: int | None, clock: Callable[[], float]) -> None:
         self.host = host
+        self._clock = clock
+        self._said_at = clock()
         self._path = path
         self._tail = tail
         self._stream: BinaryIO | None = None
@@ -127,12 +133,27 @@ class _Growing:
                 self._stream.seek(tail_offset(self._stream, self._tail))
         data = self._stream.read(_BLOCK)
         if not data:
-            return None
+            return self._bar() or None
         *lines, self._unfinished = (self._unfinished + self._decoder.decode(data)).split("\n")
         if len(self._unfinished) > LONGEST_LINE:
             lines.append(self._unfinished)
             self._unfinished = ""
-        return [_clean(line) for line in lines]
+        if lines:
+            self._said_at = self._clock()
+        return [*(_clean(line) for line in lines), *self._bar()]
+
+    def _bar(self) -> list[str]:
+        """Return the last state of a line that writes over itself, if it is time to show one.
+
+        The states before it are left out, as on a terminal; the log as it is read later has them all.
+        """
+        states, carriage_return, rest = self._unfinished.rpartition("\r")
+        state = states.rpartition("\r")[2]
+        now = self._clock()
+        if not (carriage_return and state) or now - self._said_at < BAR_SECONDS:
+            return []
+        self._said_at, self._unfinished = now, rest
+        return [state]
 
     def close(self) -> list[str]:
         """Stop reading; return the last line if nothing ended it."""
@@ -149,12 +170,13 @@ def follow_lines(
     tail: int | None,
     ended: Callable[[], bool],
     pause: Callable[[float], object],
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[LogLine]:
     """Iterate over the log from the latest attempt on, until *ended* and everything was read."""
     attempt = latest_attempt(folder)
     share = None if tail is None else -(-tail // hosts)
     while True:
-        logs = [_Growing(host, folder.log(attempt, host), share) for host in range(hosts)]
+        logs = [_Growing(host, folder.log(attempt, host), share, clock) for host in range(hosts)]
         try:
             newer = yield from _follow_attempt(folder, attempt, logs, ended, pause)
         finally:
