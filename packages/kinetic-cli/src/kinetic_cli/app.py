@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -12,6 +12,7 @@ from kinetic_cli.options import Target
 from kinetic_cli.output import Output
 
 if TYPE_CHECKING:
+    from kinetic.backends import LogLine
     from kinetic.jobs import JobHandle
     from kinetic.profiles import Profiles
     from kinetic.settings import Settings
@@ -45,6 +46,12 @@ class App:
         return attach(
             job_id, project=self.target.get("project"), cluster=self.target.get("cluster")
         )
+
+    def kept_log(self, job_id: str, tail: int | None) -> Iterator[LogLine] | None:
+        """Return what is kept of the log of a job that was cleaned up; None where nothing is."""
+        from kinetic.discovery import kept_log
+
+        return kept_log(job_id, self.settings(), tail=tail)
 
     def list_jobs(self, where: Where | None = None) -> list[JobHandle]:
         """Return the jobs there are; *where* overrides what the settings say."""

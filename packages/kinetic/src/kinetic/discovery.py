@@ -12,11 +12,12 @@ from kinetic.errors import InvalidRequestError, JobNotFoundError, RecordError
 from kinetic.jobs import JobHandle
 from kinetic.observing import read_record
 from kinetic.services import LOCAL_BACKENDS, jobs_location, local_store_location
-from kinetic_payload.layout import RESERVED_PREFIXES
+from kinetic_payload.layout import RESERVED_PREFIXES, JobObjects
 from kinetic_payload.records import JobRecord
 from kinetic_payload.store import Location, Store
 
 if TYPE_CHECKING:
+    from kinetic.backends import LogLine
     from kinetic.settings import Settings
 
 log = logging.getLogger("kinetic")
@@ -57,12 +58,31 @@ def attach(job_id: str, project: str | None = None, cluster: str | None = None) 
         if handle is not None:
             return handle
         looked.append(f"{place.title} ({place.location}): {seen}")
+    hint = "List the jobs there are with: kinetic jobs list"
+    if kept_log(job_id, settings) is not None:
+        hint = f"It was cleaned up. Its log is kept: kinetic jobs logs {job_id}"
     error = JobNotFoundError(
-        f"There is no job {job_id!r}. Looked in:\n  " + "\n  ".join(looked),
-        hint="List the jobs there are with: kinetic jobs list",
+        f"There is no job {job_id!r}. Looked in:\n  " + "\n  ".join(looked), hint=hint
     )
     error.job_id = job_id
     raise error
+
+
+def kept_log(
+    job_id: str, settings: Settings, *, tail: int | None = None
+) -> Iterator[LogLine] | None:
+    """Return the lines, or the last *tail*, that are kept of the log of a job that was cleaned up.
+
+    None where nothing is known of it.
+    """
+    from kinetic.local.stored_logs import stored_lines
+
+    for place in _places(settings):
+        if place.location.kind == "folder" and Path(place.location.path).is_dir():
+            store = _open(place.location)
+            if any(store.folders(JobObjects(job_id).logs)):
+                return stored_lines(store, job_id, tail=tail)
+    return None
 
 
 def _places(settings: Settings) -> Iterator[Place]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kinetic.backends import LogLine
 from kinetic.local.logs import interleaved, last_lines
@@ -22,10 +23,11 @@ def stored_lines(store: Store, job_id: str, *, tail: int | None = None) -> Itera
     prefixes = {host: names.log_chunks(attempt, host) for host in hosts}
     if tail is None:
         parts = [(host, _lines(store, prefix)) for host, prefix in prefixes.items()]
-        yield from interleaved(parts, attempt)
+        found = interleaved(parts, attempt)
     else:
         ends = [(host, _tail(store, prefix, tail)) for host, prefix in prefixes.items()]
-        yield from last_lines(ends, attempt, tail)
+        found = last_lines(ends, attempt, tail)
+    yield from (replace(line, hosts=len(hosts)) for line in found)
 
 
 def _numbers(store: Store, prefix: str) -> list[int]:

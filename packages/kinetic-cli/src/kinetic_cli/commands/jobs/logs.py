@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import click
 
 from kinetic_cli.app import App
 from kinetic_cli.options import job_id_argument, json_option, target_options
+
+if TYPE_CHECKING:
+    from kinetic.backends import LogLine
 
 
 @click.command("logs")
@@ -22,14 +28,12 @@ from kinetic_cli.options import job_id_argument, json_option, target_options
 @json_option
 @click.pass_obj
 def command(app: App, job_id: str, follow: bool, tail: int | None, as_json: bool) -> None:
-    """Print a job's log.
+    """Print a job's log, also that of a job that was cleaned up.
 
     With --json one document a line: host, attempt, text.
     """
-    job = app.attach(job_id)
-
     try:
-        for line in job.log_lines(follow=follow, tail=tail):
+        for line in _lines(app, job_id, follow=follow, tail=tail):
             if as_json:
                 document = {"host": line.host, "attempt": line.attempt, "text": line.text}
                 app.output.json(document, lines=True)
@@ -38,3 +42,15 @@ def command(app: App, job_id: str, follow: bool, tail: int | None, as_json: bool
     except KeyboardInterrupt:
         app.output.note(f"Stopped following; {job_id} is left alone.")
         raise click.exceptions.Exit(130) from None
+
+
+def _lines(app: App, job_id: str, *, follow: bool, tail: int | None) -> Iterator[LogLine]:
+    from kinetic.errors import JobNotFoundError
+
+    try:
+        return app.attach(job_id).log_lines(follow=follow, tail=tail)
+    except JobNotFoundError:
+        kept = app.kept_log(job_id, tail)
+        if kept is None:
+            raise
+        return kept
