@@ -64,14 +64,19 @@ def test_old_contexts_go_unless_a_record_names_them(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_submit_left_goes(tmp_path: Path) -> None:
-    home = Home(str(tmp_path))
+    home, store = Home(str(tmp_path)), FolderStore(tmp_path / "store")
     left, young = tmp_path / "jobs" / ".x.1234", tmp_path / "jobs" / ".y.1234"
     for folder in (left, young):
         folder.mkdir(parents=True)
     age(left)
-    collect(home, FolderStore(tmp_path / "store"), NOW)
+    for name in ("left/payload.pkl", "young/payload.pkl", "job/payload.pkl", "job/handle.json"):
+        store.write(name, b"{}")
+    for name in ("left/payload.pkl", "job/payload.pkl", "job/handle.json"):
+        age(tmp_path / "store" / name)
+    collect(home, store, NOW)
     assert not left.exists()
     assert young.exists()
+    assert list(store.folders()) == ["job/", "young/"]
 
 
 def test_a_home_is_collected_once_a_day_and_not_on_its_first(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ def collect(home: Home, store: Store, now: float) -> None:
     _collect_staging(home, oldest)
     uses = list(_uses(home))
     _collect_bundles(home, {use.get("bundle") for use in uses}, oldest)
+    _collect_unrecorded(store, oldest)
     _collect_contexts(store, oldest)
     _collect_environments(home, {use.get("environment") for use in uses}, oldest)
 
@@ -127,6 +128,17 @@ def _collect_contexts(store: Store, oldest: float) -> None:
         if info.name not in kept:
             with suppress(PreconditionFailedError):
                 store.delete(info.name, if_generation=info.generation)
+
+
+def _collect_unrecorded(store: Store, oldest: float) -> None:
+    """Remove the payloads of jobs whose submit died before they had a record."""
+    for folder in store.folders():
+        name = folder.rstrip("/") + JOB_OBJECTS_SUFFIX
+        if folder not in RESERVED_PREFIXES and store.stat(name) is None:
+            left = list(store.list(folder))
+            if all(info.updated < oldest for info in left):
+                for info in left:
+                    store.delete(info.name)
 
 
 def _named_contexts(store: Store) -> Iterable[str]:
