@@ -18,7 +18,7 @@ START = f"import sys; sys.path[:0] = {SOURCES!r}\nfrom kinetic_runner import deb
 
 
 def test_the_line_that_says_where_is_read_back() -> None:
-    where = Listening(5678, '/home/ada/a "b" ü\n\udcff', "sub/folder")
+    where = Listening(5678, '/somewhere/a "b" ü\n\udcff', "sub/folder")
 
     assert listening_in(listening_line(where) + "\n") == where
     assert "\n" not in listening_line(where)
