@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinetic.caches import stat_cache
 from kinetic.data import Data, to_ref
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kinetic_payload.snapshot import Snapshot
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +152,8 @@ def upload(
         digest = None
         if not (found.value.is_gcs or found.value.is_hf):
             path = Path(found.value.path)
-            digest = ensure_data(store, path, cache=stat_cache(options.home, path))
+            send = partial(ensure_data, store, path, cache=stat_cache(options.home, path))
+            digest = _settled(send)
         refs.append(to_ref(found.value, found.key, digest=digest, mount=found.mount))
     snapshot = _upload_context(packed, store, say=say)
     name = JobObjects(job_id).payload
@@ -166,17 +169,26 @@ def upload(
 
 def _upload_context(packed: Packed, store: Store, *, say: Say) -> Snapshot:
     """Upload the project and return the snapshot that went up: a later one if files changed."""
-    from kinetic_payload.errors import TreeChangedError
     from kinetic_payload.transfer import ensure_context
 
-    snapshot = packed.snapshot
-    for again in (True, True, False):
-        try:
-            if ensure_context(store, snapshot):
-                say(f"Uploaded {snapshot.size / 1e6:.1f} MB of {packed.plan.root.name}/.")
-            break
-        except TreeChangedError:
-            if not again:
-                raise
-            snapshot = packed.retake()
-    return snapshot
+    takes = iter((lambda: packed.snapshot, packed.retake, packed.retake))
+
+    def send() -> Snapshot:
+        snapshot = next(takes)()
+        if ensure_context(store, snapshot):
+            say(f"Uploaded {snapshot.size / 1e6:.1f} MB of {packed.plan.root.name}/.")
+        return snapshot
+
+    return _settled(send, tries=3)
+
+
+def _settled(send: Callable[[], T], tries: int = 3) -> T:
+    """Return what *send* gives; where files change while it reads them, call it again."""
+    from kinetic_payload.errors import TreeChangedError
+
+    try:
+        return send()
+    except TreeChangedError:
+        if tries == 1:
+            raise
+    return _settled(send, tries - 1)

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic import Data
+from kinetic.errors import PackagingError, PayloadError, PreconditionFailedError
+from kinetic.fakes import FakeStore
+from kinetic.packing import Call, Packed, PackingOptions, pack, plan_of, upload
+from kinetic_payload.calls import CallHeader, read_header
+from kinetic_payload.layout import JobObjects, context_object
+from kinetic_payload.snapshot import Snapshot
+
+JOB = "cpu-f-20260101-000000-abcdef0"
+
+
+class Packing:
+    """What stands around a call: where the user is, and what was said."""
+
+    def __init__(self, root: Path, home: Path) -> None:
+        self.options = PackingOptions(
+            home=home,
+            cwd=root,
+            user_home=root.parent / "me",
+            root=None,
+            no_default_excludes=False,
+            context_warn_mb=100,
+            payload_warn_mb=50,
+            kinetic_version="0",
+        )
+        self.checked: list[Data] = []
+        self.said: list[str] = []
+        self.warned: list[str] = []
+
+    def pack(self, function: Any, *args: Any, **volumes: Data) -> Packed:
+        call = Call(function=function, args=args, kwargs={}, volumes=volumes)
+        plan = plan_of(call, self.options)
+        return pack(call, plan, self.options, check=self.checked.append, warn=self.warned.append)
+
+    def upload(self, packed: Packed, store: FakeStore, job_id: str = JOB) -> tuple[str, str]:
+        return upload(packed, store, job_id, self.options, say=self.said.append)
+
+
+@pytest.fixture
+def packing(project, tmp_path: Path) -> Packing:
+    return Packing(project.root, tmp_path / "home")
+
+
+def header_in(store: FakeStore, job_id: str = JOB) -> CallHeader:
+    return read_header(io.BytesIO(store.read(JobObjects(job_id).payload)))
+
+
+def archive_in(store: FakeStore, digest: str) -> zipfile.ZipFile:
+    return zipfile.ZipFile(io.BytesIO(store.read(context_object(digest))))
+
+
+def test_a_call_goes_up_as_a_context_and_a_payload_that_names_it(project, packing: Packing) -> None:
+    module, store = project.module("jobs", "def work(x):\n    return x\n"), FakeStore()
+
+    payload, context = packing.upload(packing.pack(module.work, 1), store)
+
+    names = JobObjects(JOB)
+    assert store.names() == sorted([context_object(context), names.payload])
+    assert payload == hashlib.sha256(store.read(names.payload)).hexdigest()
+    header = header_in(store)
+    assert (header.function, header.context_digest) == ("work", context)
+    assert header.paths == ("",)
+    assert f"{project.package}/jobs.py" in archive_in(store, context).namelist()
+
+
+def test_an_unchanged_project_goes_up_once(project, packing: Packing) -> None:
+    module, store = project.module("jobs", "def work(x):\n    return x\n"), FakeStore()
+
+    first = packing.upload(packing.pack(module.work, 1), store, "one")
+    (project.root / project.package / "jobs.py").touch()
+    second = packing.upload(packing.pack(module.work, 2), store, "two")
+
+    assert first[1] == second[1]
+    assert len(store.journal.of("write contexts/*")) == 1
+    assert [said for said in packing.said if "Uploaded" in said] == packing.said[:1]
+
+
+def test_a_file_that_changes_after_the_snapshot_goes_up_as_it_is_then(
+    project, packing: Packing
+) -> None:
+    module, store = project.module("jobs", "def work(): ...\n"), FakeStore()
+    project.write("data.txt", "before")
+    packed = packing.pack(module.work)
+    project.write("data.txt", "after!")
+
+    _, context = packing.upload(packed, store)
+
+    assert context != packed.snapshot.digest
+    assert archive_in(store, context).read("data.txt") == b"after!"
+    assert header_in(store).context_digest == context
+    assert store.names() == sorted([context_object(context), JobObjects(JOB).payload])
+
+
+def test_a_project_that_never_stands_still_is_given_up_in_words(project, packing: Packing) -> None:
+    module, store = project.module("jobs", "def work(): ...\n"), FakeStore()
+    log = project.write("train.log", "before")
+    packed, turns = packing.pack(module.work), []
+
+    def restless() -> Snapshot:
+        taken = packed.retake()
+        turns.append(log.write_text(f"line {len(turns)}"))
+        return taken
+
+    log.write_text("begun")
+
+    with pytest.raises(PackagingError, match=r"train\.log") as caught:
+        packing.upload(replace(packed, retake=restless), store)
+
+    assert caught.value.hint
+    assert len(turns) == 2
+    assert store.names() == []
+
+
+def test_a_payload_is_written_once(project, packing: Packing) -> None:
+    module, store = project.module("jobs", "def work(): ...\n"), FakeStore()
+    packed = packing.pack(module.work)
+    packing.upload(packed, store)
+
+    with pytest.raises(PreconditionFailedError):
+        packing.upload(packed, store)
+
+
+def test_what_will_not_pickle_is_named_and_nothing_goes_up(project, packing: Packing) -> None:
+    module = project.module("jobs", "def work(config): ...\n")
+
+    with pytest.raises(PayloadError, match=r"\['lock'\]"):
+        packing.pack(module.work, {"lock": __import__("threading").Lock()})
+
+
+def test_data_goes_up_by_itself_and_not_with_the_project(project, packing: Packing) -> None:
+    module, store = project.module("jobs", "def work(data): ...\n"), FakeStore()
+    project.write("set/one.txt", "1")
+    data = Data(str(project.root / "set"))
+
+    for job_id in ("one", "two"):
+        _, context = packing.upload(packing.pack(module.work, [data, data]), store, job_id)
+
+    assert packing.checked == [data, data]
+    assert "set/one.txt" not in archive_in(store, context).namelist()
+    [ref] = header_in(store, "one").data
+    assert store.journal.of("write data*") == [
+        f"write data/{ref.digest}/tree.zip",
+        f"write data-markers/{ref.digest}",
+    ]
+
+
+def test_data_that_changes_while_it_is_uploaded_goes_up_as_it_is_then(
+    project, packing: Packing
+) -> None:
+    module, store = project.module("jobs", "def work(data): ...\n"), FakeStore()
+    file = project.write("set/one.txt", "1")
+    packed = packing.pack(module.work, Data(str(project.root / "set")))
+    # What is asked for once its digest is known, and before it is read.
+    store.journal.before("read data-markers/*", lambda: file.write_text("2"))
+
+    packing.upload(packed, store)
+
+    [ref] = header_in(store).data
+    with zipfile.ZipFile(io.BytesIO(store.read(f"data/{ref.digest}/tree.zip"))) as archive:
+        assert archive.read("one.txt") == b"2"
+
+
+def test_volumes_are_data_with_a_place(project, packing: Packing) -> None:
+    module, store = project.module("jobs", "def work(): ...\n"), FakeStore()
+    project.write("set/one.txt", "1")
+
+    packing.upload(packing.pack(module.work, **{"/data": Data(str(project.root / "set"))}), store)
+
+    assert [ref.mount for ref in header_in(store).data] == ["/data"]
+
+
+def test_a_function_of_a_module_inside_a_data_travels_with_the_call(
+    project, packing: Packing
+) -> None:
+    module = project.module("jobs", "def work(help, data): ...\n")
+    project.write(f"{project.package}/set/__init__.py", "")
+    helper = project.module("set.helper", "def help():\n    return 'the marker'\n")
+    data = Data(str(project.root / project.package / "set"))
+
+    # Where the module is in the snapshot, its name is enough.
+    assert b"the marker" not in packing.pack(module.work, helper.help, None).call.pickle
+    assert b"the marker" in packing.pack(module.work, helper.help, data).call.pickle
+
+
+def test_a_home_inside_the_project_is_no_part_of_it(project) -> None:
+    module = project.module("jobs", "def work(): ...\n")
+    packing = Packing(project.root, project.root / "home")
+    first = packing.pack(module.work).snapshot
+    project.write("home/store/job/payload.pkl", "large")
+
+    assert packing.pack(module.work).snapshot.digest == first.digest
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"context_warn_mb": 0.5}, ["the project"]),
+        ({"payload_warn_mb": 0.5}, ["the call"]),
+        ({"context_warn_mb": 0.5, "payload_warn_mb": 0.5}, ["the project", "the call"]),
+        ({}, []),
+    ],
+)
+def test_what_is_large_is_told_before_it_is_sent(
+    project, packing: Packing, limits: dict[str, float], said: list[str]
+) -> None:
+    module = project.module("jobs", "def work(x): ...\n")
+    project.write("big.bin", "x" * 600_000)
+    packing.options = replace(packing.options, **limits)
+
+    packing.pack(module.work, bytes(600_000))
+
+    assert len(packing.warned) == len(said)
+    for warning, what in zip(packing.warned, said, strict=True):
+        assert warning.lower().startswith(what)
+
+
+def test_the_root_may_be_named(project, packing: Packing) -> None:
+    module = project.module("jobs", "def work(): ...\n")
+    inner = project.root / project.package
+    packing.options = replace(packing.options, root=str(inner))
+
+    snapshot = packing.pack(module.work).snapshot
+
+    assert snapshot.root == inner
+    assert snapshot.contains(inner / "jobs.py")
