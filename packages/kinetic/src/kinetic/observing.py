@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,8 +21,6 @@ from kinetic.services import Services
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, encode
 from kinetic_payload.store import ABSENT, Store
-
-log = logging.getLogger("kinetic")
 
 _REPORT = re.compile(r"/host-\d+\.json$")
 
@@ -63,7 +60,9 @@ def look(record: JobRecord, services: Services) -> View:
         try:
             outcome = write_outcome(services.store, outcome)
         except StoreError as error:
-            log.warning("The outcome of %s could not be written: %s", record.job_id, error)
+            # Which may be why the job has none: what cannot be written now could not be written then.
+            said = f"{outcome.message} The store cannot be written: {error.message}"
+            outcome = replace(outcome, message=said.strip())
     return View(status_of(outcome), outcome, outcome.message)
 
 
