@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,19 +38,25 @@ class Packing:
         self.checked: list[Data] = []
         self.said: list[str] = []
         self.warned: list[str] = []
+        self.packed: list[Packed] = []
 
     def pack(self, function: Any, *args: Any, **volumes: Data) -> Packed:
         call = Call(function=function, args=args, kwargs={}, volumes=volumes)
         plan = plan_of(call, self.options)
-        return pack(call, plan, self.options, check=self.checked.append, warn=self.warned.append)
+        packed = pack(call, plan, self.options, check=self.checked.append, warn=self.warned.append)
+        self.packed.append(packed)
+        return packed
 
     def upload(self, packed: Packed, store: FakeStore, job_id: str = JOB) -> tuple[str, str]:
         return upload(packed, store, job_id, self.options, say=self.said.append)
 
 
 @pytest.fixture
-def packing(project, tmp_path: Path) -> Packing:
-    return Packing(project.root, tmp_path / "home")
+def packing(project, tmp_path: Path) -> Iterator[Packing]:
+    made = Packing(project.root, tmp_path / "home")
+    yield made
+    for packed in made.packed:
+        packed.call.close()
 
 
 def header_in(store: FakeStore, job_id: str = JOB) -> CallHeader:
@@ -193,9 +200,9 @@ def test_a_function_of_a_module_inside_a_data_travels_with_the_call(
     assert b"the marker" in packing.pack(module.work, helper.help, data).call.pickle
 
 
-def test_a_home_inside_the_project_is_no_part_of_it(project) -> None:
+def test_a_home_inside_the_project_is_no_part_of_it(project, packing: Packing) -> None:
     module = project.module("jobs", "def work(): ...\n")
-    packing = Packing(project.root, project.root / "home")
+    packing.options = replace(packing.options, home=project.root / "home")
     first = packing.pack(module.work).snapshot
     project.write("home/store/job/payload.pkl", "large")
 

@@ -223,16 +223,21 @@ def dump_call(
     """
     from kinetic_payload.dumping import dump
 
-    return dump(
-        function,
-        tuple(args),
-        dict(kwargs),
-        plan=plan,
-        ships=ships,
-        data_type=data_type,
-        volumes=volumes or {},
-        stream=_spool(),
-    )
+    stream = _spool()
+    try:
+        return dump(
+            function,
+            tuple(args),
+            dict(kwargs),
+            plan=plan,
+            ships=ships,
+            data_type=data_type,
+            volumes=volumes or {},
+            stream=stream,
+        )
+    except BaseException:
+        stream.close()
+        raise
 
 
 def _spool() -> BinaryIO:

@@ -113,31 +113,36 @@ def pack(
         )
 
     dumped = dump(ships)
-    local = []
-    for found in dumped.data:
-        check(found.value)
-        if not (found.value.is_gcs or found.value.is_hf):
-            local.append(Path(found.value.path))
+    try:
+        local = []
+        for found in dumped.data:
+            check(found.value)
+            if not (found.value.is_gcs or found.value.is_hf):
+                local.append(Path(found.value.path))
 
-    def take() -> Snapshot:
-        return take_snapshot(
-            plan.root,
-            # The home may lie in the project; what jobs keep there is no part of it.
-            exclude=[*local, options.home],
-            no_defaults=options.no_default_excludes,
-            cache=stat_cache(options.home, plan.root),
-        )
+        def take() -> Snapshot:
+            return take_snapshot(
+                plan.root,
+                # The home may lie in the project; what jobs keep there is no part of it.
+                exclude=[*local, options.home],
+                no_defaults=options.no_default_excludes,
+                cache=stat_cache(options.home, plan.root),
+            )
 
-    snapshot = take()
-    if any(shipping(path) and not snapshot.contains(path) for path in asked):
-        # A module lies inside a `Data` and so outside the snapshot: it cannot go by reference.
-        dumped = dump(snapshot.contains)
-    for warning in (
-        snapshot.oversize_warning(options.context_warn_mb),
-        dumped.oversize_warning(options.payload_warn_mb),
-    ):
-        if warning:
-            warn(warning)
+        snapshot = take()
+        if any(shipping(path) and not snapshot.contains(path) for path in asked):
+            # A module lies inside a `Data` and so outside the snapshot: it cannot go by reference.
+            dumped.close()
+            dumped = dump(snapshot.contains)
+        for warning in (
+            snapshot.oversize_warning(options.context_warn_mb),
+            dumped.oversize_warning(options.payload_warn_mb),
+        ):
+            if warning:
+                warn(warning)
+    except BaseException:
+        dumped.close()
+        raise
     return Packed(plan, snapshot, dumped, take)
 
 

@@ -7,7 +7,7 @@ import platform
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -52,8 +52,6 @@ def submit(
     Raises:
         KineticError: It could not be packaged or started; nothing of this job stays behind.
     """
-    from kinetic.local.emulation import merge, shape_of
-
     say, warn = _voices(console)
     for note in request.notes:
         warn(note)
@@ -68,26 +66,43 @@ def submit(
     say("packaging")
     plan = plan_of(call, options)
     packed = pack(call, plan, options, check=_check_data, warn=warn)
-    left_out = _left_out_sentence(packed)
-    if left_out is not None and console is not None:
-        warn(left_out)
-    with _written_below(home):
-        interpreter, image = _interpreter(request, plan, home, say)
-        bundle = _bundle(home)
+    with closing(packed.call):
+        left_out = _left_out_sentence(packed)
+        if left_out is not None and console is not None:
+            warn(left_out)
+        handle, record = _start(
+            request, packed, options, services, private_mounts=private_mounts, say=say
+        )
+    handle.__dict__["_project"] = str(plan.root)  # For the path mappings of a debugger.
+    say(f"submitted {handle.job_id}")
+    return connected(handle, services, record=record)
 
+
+def _start(
+    request: JobRequest,
+    packed: Packed,
+    options: PackingOptions,
+    services: Services,
+    *,
+    private_mounts: bool,
+    say: Callable[[str], None],
+) -> tuple[JobHandle, JobRecord]:
+    """Upload, record and start a packed call."""
+    from kinetic.local.emulation import merge, shape_of
+
+    with _written_below(options.home):
+        interpreter, image = _interpreter(request, packed.plan, options.home, say)
+        bundle = _bundle(options.home)
     handle = _handle(request, services.store, image)
     shape = shape_of(request.accelerator, request.semantics)
-    with ExitStack() as undo:
-        names = JobObjects(handle.job_id)
-        undo.callback(services.store.delete, names.payload)
+    to_remove: JobRecord | None = None
+    try:
         payload_digest, context_digest = upload(
             packed, services.store, handle.job_id, options, say=say
         )
         record = _record(handle, request, shape, payload_digest, context_digest)
-        services.store.write(names.handle, encode(record), if_generation=ABSENT)
-        undo.callback(services.store.delete, names.handle)
-        # Ctrl-C may come when it has just started.
-        undo.callback(services.backend.remove, record, timeout=GRACE, poll_interval=0.1)
+        services.store.write(JobObjects(handle.job_id).handle, encode(record), if_generation=ABSENT)
+        to_remove = record  # Ctrl-C may come when it has just started.
         services.backend.start(
             Launch(
                 record=record,
@@ -100,10 +115,29 @@ def submit(
                 debug_port=0 if request.debug else None,
             )
         )
-        undo.pop_all()  # It started: nothing to undo.
-    handle.__dict__["_project"] = str(plan.root)  # For the path mappings of a debugger.
-    say(f"submitted {handle.job_id}")
-    return connected(handle, services, record=record)
+    except BaseException:
+        _withdraw(handle.job_id, to_remove, services)
+        raise
+    return handle, record
+
+
+def _withdraw(job_id: str, started: JobRecord | None, services: Services) -> None:
+    """Remove what a submit made, newest first. It is for a reason that nothing here may hide."""
+    from kinetic.ending import remove_objects
+
+    try:
+        if started is not None:
+            services.backend.remove(started, timeout=GRACE, poll_interval=0.1)
+        # Not where it may still run: without its objects nobody would find it again.
+        remove_objects(job_id, services.store)
+    except Exception as error:  # noqa: BLE001
+        _log.warning(
+            "The job %s did not start, and something of it stays behind: %s\n"
+            "Remove it with: kinetic jobs cleanup %s",
+            job_id,
+            error,
+            job_id,
+        )
 
 
 @contextmanager

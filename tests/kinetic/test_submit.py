@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import io
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kinetic
+from kinetic.console import Console
+from kinetic.errors import KineticError, PayloadError, StoreError, SubmitError
+from kinetic.fakes import FakeServices, raising
+from kinetic.job_status import JobStatus
+from kinetic.jobs import JobHandle
+from kinetic.observing import read_record
+from kinetic.options import RunOptions
+from kinetic.request import JobRequest, resolve_request, settings_arguments
+from kinetic.settings import resolve
+from kinetic.submit import submit
+from kinetic_payload.layout import JobObjects
+
+Ask = Callable[..., JobRequest]
+CONTEXTS = ("contexts/", "data/", "data-markers/")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return one `KINETIC_HOME` for all tests here: the runner is bundled once."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def services() -> FakeServices:
+    return FakeServices.make()
+
+
+@pytest.fixture
+def work(project) -> Any:
+    return project.module("jobs", "def work(x):\n    return x\n").work
+
+
+@pytest.fixture
+def ask(project, home: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """Return what makes a request for a function of the project."""
+    monkeypatch.chdir(project.root)
+
+    def request(captured: dict[str, str] | None = None, **options: Any) -> JobRequest:
+        given = RunOptions(**{"accelerator": "cpu", "backend": "local", **options})
+        settings = resolve(
+            settings_arguments(given), environ={"KINETIC_HOME": str(home)}, user_home=home
+        )
+        return resolve_request(
+            given, lambda: None, settings, environ=captured or {}, cwd=project.root
+        )
+
+    return request
+
+
+def started(services: FakeServices, request: JobRequest, work: Any, x: object = 1) -> JobHandle:
+    return submit(request, work, (x,), {}, services=services)
+
+
+def test_a_job_is_stored_then_recorded_then_started(
+    services: FakeServices, ask: Ask, work: Any
+) -> None:
+    handle = started(services, ask(), work)
+
+    names = JobObjects(handle.job_id)
+    written = [
+        entry.replace(handle.job_id, "JOB") for entry in services.journal.of("[ws][rt][ia]*")
+    ]
+    assert written[0].startswith("write contexts/")
+    assert written[1:] == ["write JOB/payload.pkl", "write JOB/handle.json", "start JOB"]
+    assert set(services.store.names()) >= {names.payload, names.handle}
+
+
+def test_the_record_says_what_was_asked_for(services: FakeServices, ask: Ask, work: Any) -> None:
+    request = ask(
+        accelerator="tpu-v5litepod-16",
+        backend="local-gke",
+        retries=2,
+        timeout=60,
+        labels={"team": "vision"},
+        output_dir="out",
+        captured={"TOKEN": "s3cret"},
+        capture_env_vars=["TOKEN"],
+    )
+
+    handle = started(services, request, work)
+
+    record = read_record(services.store, handle.job_id)
+    assert (record.hosts, record.retries, record.timeout) == (4, 2, 60.0)
+    assert (record.backend, record.project) == ("local-gke", "local")
+    assert record.labels == {"team": "vision"}
+    assert Path(record.output_dir).is_absolute()
+    assert record.captured_env == ("TOKEN",)
+    assert f"kinetic {kinetic.__version__}" in record.client
+    assert record.payload_digest
+    assert JobHandle.from_job_context(record, "local-gke", record.namespace, record.k8s_name) == (
+        handle
+    )
+
+
+def test_secret_values_are_given_to_the_backend_and_kept_nowhere(
+    services: FakeServices, ask: Ask, work: Any
+) -> None:
+    handle = started(services, ask(captured={"TOKEN": "s3cret"}, capture_env_vars=["TOKEN"]), work)
+
+    launch = services.backend.launch_of(handle.job_id)
+    assert launch.environment["TOKEN"] == "s3cret"
+    assert "s3cret" not in repr(launch)
+    assert [n for n in services.store.names() if b"s3cret" in services.store.read(n)] == []
+
+
+def test_the_handle_asks_those_who_started_the_job(
+    services: FakeServices, ask: Ask, work: Any
+) -> None:
+    handle = started(services, ask(), work)
+
+    assert handle.status() is JobStatus.PENDING
+    services.backend.returns(handle.job_id, 42)
+    assert handle.result() == 42
+
+
+def test_every_submit_is_a_job_of_its_own_and_an_unchanged_tree_goes_up_once(
+    services: FakeServices, ask: Ask, work: Any
+) -> None:
+    ids = {started(services, ask(), work, x).job_id for x in range(3)}
+
+    assert sorted(ids) == services.backend.job_ids()
+    assert len(ids) == 3
+    assert len(services.journal.of("write contexts/*")) == 1
+
+
+def of_jobs(services: FakeServices) -> list[str]:
+    return [name for name in services.store.names() if not name.startswith(CONTEXTS)]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(
+    "pattern", ["write contexts/*", "write */payload.pkl", "write */handle.json", "start *"]
+)
+@pytest.mark.parametrize("error", [StoreError("No space left."), KeyboardInterrupt()])
+def test_a_submit_that_fails_or_is_interrupted_leaves_nothing_of_its_job(
+    services: FakeServices, ask: Ask, work: Any, moment: str, pattern: str, error: BaseException
+) -> None:
+    getattr(services.journal, moment)(pattern, raising(error))
+
+    with pytest.raises(type(error)) as caught:
+        started(services, ask(), work)
+
+    assert caught.value is error
+    assert of_jobs(services) == []
+    assert services.backend.job_ids() == []
+
+
+def test_what_was_made_is_taken_back_newest_first(
+    services: FakeServices, ask: Ask, work: Any
+) -> None:
+    services.journal.after("start *", raising(SubmitError("no")))
+
+    with pytest.raises(SubmitError):
+        started(services, ask(), work)
+
+    steps = services.journal.of("remove *", "delete *")
+    assert steps[0].startswith("remove cpu-")
+    # The outcome is what the backend wrote when it was told to stop.
+    assert [Path(step).name for step in steps[1:]] == ["handle.json", "payload.pkl", "outcome.json"]
+
+
+@pytest.mark.parametrize("pattern", ["remove *", "delete */handle.json", "delete */payload.pkl"])
+def test_what_cannot_be_taken_back_does_not_hide_the_reason(
+    services: FakeServices,
+    ask: Ask,
+    work: Any,
+    pattern: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    services.journal.after("start *", raising(SubmitError("No room on this machine.")))
+    services.journal.refuse(pattern, StoreError("The network is away."))
+
+    with (
+        caplog.at_level(logging.WARNING, "kinetic"),
+        pytest.raises(SubmitError, match="No room on this machine"),
+    ):
+        started(services, ask(), work)
+
+    assert "The network is away." in caplog.text
+    assert "kinetic jobs cleanup cpu-" in caplog.text
+
+
+def test_a_job_that_may_still_run_keeps_the_record_by_which_it_is_found(
+    services: FakeServices, ask: Ask, work: Any
+) -> None:
+    services.journal.after("start *", raising(SubmitError("The answer was lost.")))
+    services.journal.refuse("remove *", StoreError("The network is away."))
+
+    with pytest.raises(SubmitError):
+        started(services, ask(), work)
+
+    [job_id] = services.backend.job_ids()
+    assert read_record(services.store, job_id) is not None
+
+
+def test_a_call_that_does_not_pickle_is_refused_before_anything_is_stored(
+    services: FakeServices, ask: Ask, work: Any
+) -> None:
+    with pytest.raises(PayloadError, match="'x'"):
+        started(services, ask(), work, threading.Lock())
+
+    assert services.store.names() == []
+
+
+def test_data_that_the_backend_cannot_serve_is_refused_before_anything_is_stored(
+    services: FakeServices, ask: Ask, work: Any, tmp_path: Path
+) -> None:
+    for data in (kinetic.Data("gs://bucket/set/"), kinetic.Data(str(tmp_path / "gone"))):
+        with pytest.raises(KineticError) as caught:
+            started(services, ask(), work, [data])
+        assert data.path in str(caught.value)
+
+    assert services.store.names() == []
+
+
+def test_a_home_that_cannot_be_written_is_told_in_words(
+    services: FakeServices, work: Any, project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project.root)
+    (tmp_path / "file").write_text("")
+    home = tmp_path / "file" / "home"
+    given = RunOptions(accelerator="cpu", backend="local")
+    settings = resolve(settings_arguments(given), environ={"KINETIC_HOME": str(home)})
+    request = resolve_request(given, work, settings, environ={}, cwd=project.root)
+
+    with pytest.raises(SubmitError, match="KINETIC_HOME") as caught:
+        started(services, request, work)
+
+    assert str(home) in str(caught.value)
+    assert services.store.names() == []
+
+
+def test_whoever_watches_is_told_what_happens(
+    services: FakeServices, ask: Ask, work: Any, project
+) -> None:
+    project.write(".env", "SECRET=1")
+    out, err = io.StringIO(), io.StringIO()
+    console = Console(out, err, interactive=False)
+
+    handle = submit(
+        ask(capture_env_vars=["GONE"]), work, (1,), {}, services=services, console=console
+    )
+
+    said = err.getvalue().splitlines()
+    assert any("GONE" in line for line in said)
+    assert any("left out of the snapshot" in line and ".env" in line for line in said)
+    assert said[-1] == f"kinetic: submitted {handle.job_id}"
+    assert out.getvalue() == ""
+
+
+def test_nobody_watching_is_warned_where_they_submit(
+    services: FakeServices, ask: Ask, work: Any
+) -> None:
+    with pytest.warns(UserWarning, match="GONE") as caught:
+        started(services, ask(capture_env_vars=["GONE"]), work)
+
+    assert [warning.filename for warning in caught] == [__file__]
