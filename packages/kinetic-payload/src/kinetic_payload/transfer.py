@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
@@ -14,6 +15,7 @@ from kinetic_payload.errors import (
     IntegrityError,
     ObjectNotFoundError,
     PreconditionFailedError,
+    StoreError,
 )
 from kinetic_payload.layout import WIRE_VERSION, context_object, data_marker, data_prefix
 from kinetic_payload.store import ABSENT, Store
@@ -65,6 +67,25 @@ def fetch_context(store: Store, digest: str, dest: Path) -> None:
     store.download(context_object(digest), dest)
 
 
+@contextmanager
+def discarded_if_damaged(store: Store, prefix: str) -> Iterator[None]:
+    """Remove what begins with *prefix* from the store if its bytes turn out not to be its own.
+
+    Its name is that of its contents, so every later job would find it and take it for whole.
+
+    Raises:
+        IntegrityError: It was damaged.
+    """
+    try:
+        yield
+    except IntegrityError as error:
+        with suppress(StoreError):
+            for info in list(store.list(prefix)):
+                store.delete(info.name)
+        hint = "It was damaged in the store, and removed there. Submit the job again."
+        raise type(error)(error.message, hint=hint) from error
+
+
 def ensure_data(store: Store, path: Path, *, cache: StatCache | None = None) -> str:
     """Upload the file or folder at *path* unless the store has it, and return its digest.
 
@@ -104,7 +125,8 @@ def download_data(store: Store, ref: DataRef, dest: Path) -> Path:
     beside = dest.with_name(f".{dest.name[:100]}.{os.urandom(6).hex()}")
     dest.parent.mkdir(parents=True, exist_ok=True)
     try:
-        _extract(store, ref, ref.digest, beside)
+        with discarded_if_damaged(store, data_prefix(ref.digest)):
+            _extract(store, ref, ref.digest, beside)
         _move(beside / ref.name if not ref.is_dir else beside, dest, ref)
     finally:
         _remove(beside)

@@ -105,7 +105,7 @@ def _bring_one(one: Transfer, store: Store, download: Download) -> None:
         if one.behind is not None:
             _fill(one.behind, one.path, is_dir=one.ref.is_dir)
     except Exception as error:
-        words = disk_words(error, one.path) or str(error)
+        words = disk_words(error, one.path) or getattr(error, "message", None) or str(error)
         raise DataError(
             f"The data {one.ref.source!r} could not be brought to {seen_at}: {words}",
             hint=getattr(error, "hint", None),

@@ -128,7 +128,9 @@ class _Host:
             _verify(space.payload, task.payload_digest)
         with self.during("extract"):
             if task.context_digest is not None:
-                tools.extract(space.context, space.project, task.context_digest)
+                context = layout.context_object(task.context_digest)
+                with transfer.discarded_if_damaged(store, context):
+                    tools.extract(space.context, space.project, task.context_digest)
                 space.context.unlink(missing_ok=True)
         with space.payload.open("rb") as stream:
             with self.during("environment"):
