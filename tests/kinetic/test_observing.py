@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import logging
 
 import pytest
 
@@ -126,17 +125,20 @@ def test_a_job_that_finishes_while_we_look_has_finished(
 
 
 def test_a_failure_that_cannot_be_written_down_is_true_all_the_same(
-    services: FakeServices, caplog: pytest.LogCaptureFixture
+    services: FakeServices,
 ) -> None:
     job = services.job()
-    services.backend.dies(job.job_id, "killed")
+    services.backend.dies(job.job_id, "It was killed.")
     services.journal.refuse(OUTCOME, StoreError("No space left."))
 
-    with caplog.at_level(logging.WARNING, "kinetic"):
-        view = look(job, services)
+    view = look(job, services)
 
-    assert (view.status, view.reason) == (JobStatus.FAILED, "killed")
-    assert "No space left." in caplog.text
+    assert view.status is JobStatus.FAILED
+    assert view.reason.startswith("It was killed.")
+    assert "No space left." in view.reason
+    # Once there is room it is written down.
+    assert look(job, services).reason == "It was killed."
+    assert read_outcome(services.store, job.job_id).message == "It was killed."
 
 
 @pytest.mark.parametrize(
