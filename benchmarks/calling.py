@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from figures import Budget, Figure
 from measuring import CLIENTS, Bench, by_name, write_project
@@ -13,13 +14,13 @@ FILES = 50
 def figures(bench: Bench) -> Iterator[Figure]:
     project = write_project(bench.folder / "project", FILES)
 
-    def client(rounds: int) -> dict[str, object]:
-        found: dict[str, object] = bench.client("calling", rounds, CLIENTS, project=project)
-        return found
+    def client(rounds: int) -> Any:
+        return bench.client("calling", rounds, CLIENTS, project=project)
 
     client(0)  # Makes the runner's bundle and everybody's bytecode.
     firsts = [client(0)["first"] for _ in range(bench.rounds(7))]
-    found = by_name(client(bench.rounds(20, 5))["rounds"])  # type: ignore[arg-type]
+    all_found = client(bench.rounds(21, 6))
+    found = by_name(all_found["alone"]) | by_name(all_found["together"])
     floor = "bare pair of Python processes"
     yield Figure(
         what=f"local call → value, {FILES} files",
@@ -30,7 +31,7 @@ def figures(bench: Bench) -> Iterator[Figure]:
     )
     yield Figure(
         what="the same, the first call of a process",
-        samples=firsts,  # type: ignore[arg-type]
+        samples=firsts,
         floor=floor,
         floor_samples=found["floor"],
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ import submitting
 from figures import Figure, table
 from measuring import Bench, scratch
 
+from kinetic_payload.digests import cores
+
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "starting": starting.figures,
     "submitting": submitting.figures,
@@ -34,8 +37,8 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "memory": memory.figures,
 }
 
-IN_MEMORY = frozenset({"packaging", "hashing"})
-"""Where the speed of a disk would hide ours. The others use the disk, as users do."""
+IN_MEMORY = frozenset({"running", "packaging", "hashing"})
+"""Where the disk would hide what is ours. The others use the disk, as users do."""
 
 
 def main() -> int:
@@ -55,10 +58,16 @@ def main() -> int:
         print(f"measuring: {name}", file=sys.stderr, flush=True)
         with scratch(in_memory=name in IN_MEMORY) as folder:
             found += GROUPS[name](Bench(folder, arguments.quick))
+    machine = {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": cores(),
+        "load": round(os.getloadavg()[0], 1),  # Ours as well; more than that is somebody else's.
+    }
     if arguments.json:
-        machine = {"python": platform.python_version(), "platform": platform.platform()}
         print(json.dumps({**machine, "figures": [figure.as_json() for figure in found]}, indent=1))
     else:
+        print(", ".join(f"{name} {value}" for name, value in machine.items()), end="\n\n")
         print(table(figure.row() for figure in found))
     return 1 if any(figure.verdict == "over" for figure in found) else 0
 
