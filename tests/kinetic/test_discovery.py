@@ -115,6 +115,7 @@ def test_a_machine_without_jobs_has_none_and_gets_no_folder(home: Path) -> None:
 def test_what_jobs_share_and_what_they_left_is_no_job(home: Path) -> None:
     store = FolderStore(home / "store")
     keep(store)
+    keep(store, job_id="outputs")  # A user's own file of that name.
     for name in (
         f"logs/{JOB}/1/host-0/00000000",
         "contexts/abc.zip",

@@ -124,6 +124,7 @@ def test_the_same_value_comes_again_after_the_clean_up(
     assert services.store.names() == services.backend.job_ids() == []
     assert job.result() is first
     assert job.result(timeout=0, cleanup=False) is first
+    assert len(services.journal.of("remove *")) == 1
     with pytest.raises(JobNotFoundError):
         connected(handle_of(a_record()), services).result()
 
