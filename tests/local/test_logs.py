@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from kinetic.backends import LogLine
-from kinetic.local.logs import follow_lines, read_lines, tail_offset
+from kinetic.local.logs import LONGEST_LINE, follow_lines, read_lines, tail_offset
 from kinetic.local.paths import JobFolder
+from kinetic.local.stored_logs import stored_lines
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.stores.folder import FolderStore
 
 
 def a_folder(path: Path, *logs: bytes, attempt: int = 1) -> JobFolder:
@@ -94,6 +97,22 @@ def test_a_follower_sees_a_progress_bar_move(tmp_path: Path) -> None:
     )
     # Once a second, and only what is surely complete; the last state with the end of the line.
     assert texts(lines) == ["start", " 10%", " 30%", " 40%\r100%", "end"]
+
+
+def test_a_log_reads_alike_live_and_stored_wherever_it_is_cut(tmp_path: Path) -> None:
+    data = "é\n\r\nü\r\n".encode() + "✓".encode() * (LONGEST_LINE // 2) + "\nß no end".encode()
+    folder, store = a_folder(tmp_path / "job", data + b"\xc3"), FolderStore(tmp_path / "store")
+    for seq, start in enumerate(range(0, len(data), 100_001)):
+        chunk = (data + b"\xc3")[start : start + 100_001]
+        store.write(JobObjects("j").log_chunk(1, 0, seq), chunk)
+    live = texts(read_lines(folder, 1))
+    assert live == texts(stored_lines(store, "j"))
+    assert live[:3] == ["é", "", "ü"]
+    assert "".join(live[3:-1]) == "✓" * (LONGEST_LINE // 2)
+    assert live[-1] == "ß no end\ufffd"
+    for count in (0, 1, 2, 5):
+        tail = texts(read_lines(folder, 1, tail=count))
+        assert tail == texts(stored_lines(store, "j", tail=count)) == live[len(live) - count :]
 
 
 def test_what_is_written_just_before_the_end_is_delivered(tmp_path: Path) -> None:

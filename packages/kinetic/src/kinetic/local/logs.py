@@ -53,8 +53,10 @@ def read_lines(folder: JobFolder, hosts: int, *, tail: int | None = None) -> Ite
 
 def whole_lines(stream: BinaryIO) -> Iterator[str]:
     """Iterate over the lines of *stream*, without their ends."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while line := stream.readline(LONGEST_LINE):
-        yield _clean(line.decode(errors="replace"))
+        whole = len(line) < LONGEST_LINE or line.endswith(b"\n")
+        yield _clean(decoder.decode(line, final=whole))
 
 
 def interleaved(parts: Iterable[tuple[int, Iterator[str]]], attempt: int) -> Iterator[LogLine]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import codecs
+import io
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from kinetic.backends import LogLine
-from kinetic.local.logs import interleaved, last_lines
+from kinetic.local.logs import interleaved, last_lines, whole_lines
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.store import Store
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 
 def stored_lines(store: Store, job_id: str, *, tail: int | None = None) -> Iterator[LogLine]:
@@ -37,13 +41,30 @@ def _numbers(store: Store, prefix: str) -> list[int]:
 
 
 def _lines(store: Store, prefix: str) -> Iterator[str]:
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    unfinished = ""
-    for info in store.list(prefix):
-        *lines, unfinished = (unfinished + decoder.decode(store.read(info.name))).split("\n")
-        yield from (line.removesuffix("\r") for line in lines)
-    if rest := unfinished + decoder.decode(b"", final=True):
-        yield rest
+    yield from whole_lines(cast("BinaryIO", io.BufferedReader(_Chunks(store, prefix))))
+
+
+class _Chunks(io.RawIOBase):
+    """The chunks of a log as one stream."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self._chunks = (store.read(info.name) for info in store.list(prefix))
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        while not self._left:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._left = memoryview(chunk)
+        target = memoryview(buffer).cast("B")
+        size = min(len(target), len(self._left))
+        target[:size] = self._left[:size]
+        self._left = self._left[size:]
+        return size
 
 
 def _tail(store: Store, prefix: str, count: int) -> list[str]:
@@ -52,5 +73,4 @@ def _tail(store: Store, prefix: str, count: int) -> list[str]:
         if data.count(b"\n") > count:
             break
         data = store.read(info.name) + data
-    lines = data.decode(errors="replace").removesuffix("\n").split("\n") if data else []
-    return [line.removesuffix("\r") for line in lines[-count:]] if count > 0 else []
+    return list(whole_lines(io.BytesIO(data)))[-count:] if count > 0 else []
