@@ -68,7 +68,8 @@ class LocalBackend:
             start_supervisor(launch, self._store, self._home, environment)
         except OSError as error:
             raise SubmitError(
-                f"Job {launch.record.job_id} could not be started on this machine: {error}."
+                f"Job {launch.record.job_id} could not be started on this machine: {error}.",
+                hint=f"It needs room and rights in {self._home.path}, which KINETIC_HOME names.",
             ) from error
         self._collect_garbage()
 
