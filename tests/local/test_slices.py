@@ -1,0 +1,148 @@
+"""Slices of several hosts on this machine: whose value counts, whose failure, and who is stopped."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+PRELUDE = """
+import json, os, sys, time
+import kinetic
+
+on_four_hosts = kinetic.run(accelerator="tpu-v5litepod-16", backend="local-gke")
+
+def host():
+    return int(os.environ["KINETIC_HOST_INDEX"])
+
+def end(job):
+    try:
+        said = repr(job.result(timeout=100, cleanup=False))
+        notes = []
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        notes = [note for note in error.__notes__ if "traceback" not in note]
+    return [said, notes, {one.host: one.reason for one in job.outcome().hosts}]
+"""
+
+
+def said(project: Any, body: str) -> Any:
+    return json.loads(project.script(PRELUDE + body).splitlines()[-1])
+
+
+def test_the_leaders_value_counts_every_log_is_followed_and_jax_is_left_alone(project) -> None:
+    value, followed, log, tail = said(
+        project,
+        """
+@on_four_hosts
+def work():
+    print("hello from", host(), "of", os.environ["KINETIC_HOST_COUNT"])
+    return host(), "jax" in sys.modules
+
+if __name__ == "__main__":
+    job = work.run_async()
+    followed = [line.shown for line in job.log_lines(follow=True)]
+    value = job.result(timeout=60, cleanup=False)
+    print(json.dumps([value, followed, job.logs(), job.tail(1)]))
+""",
+    )
+
+    lines = [f"[host {n}] hello from {n} of 4" for n in range(4)]
+    assert value == [0, False]
+    assert sorted(followed) == lines
+    assert log.splitlines() == lines
+    assert tail == lines[0]
+
+
+def test_the_lowest_failing_host_is_raised_the_others_are_named_or_stopped(project) -> None:
+    everywhere, two, worker = said(
+        project,
+        """
+@on_four_hosts
+def everywhere():
+    raise ValueError(f"host {host()}")
+
+@on_four_hosts
+def two():
+    if host() in (1, 3):
+        raise [KeyError, ValueError][host() == 1](f"host {host()}")
+    time.sleep(60)
+
+@on_four_hosts
+def worker():
+    if host() == 2:
+        os._exit(3)
+    time.sleep(60)
+
+if __name__ == "__main__":
+    print(json.dumps([end(function.run_async()) for function in (everywhere, two, worker)]))
+""",
+    )
+
+    assert everywhere[0] == "ValueError: host 0"
+    assert "on host 0" in everywhere[1][0]
+    assert everywhere[1][1] == "Also failed: hosts 1, 2, 3."
+    assert two[0] == "ValueError: host 1"
+    assert two[1][1] == "Also failed: host 3."
+    assert two[2] == {
+        "0": "terminated",
+        "1": "exception",
+        "2": "terminated",
+        "3": "exception",
+    }
+    assert "exit code 3" in worker[0]
+    assert "on host 2" in worker[1][0]
+    assert worker[2] == {"0": "terminated", "1": "terminated", "2": "exited", "3": "terminated"}
+
+
+def test_a_leader_that_returned_does_not_hide_a_worker_that_fails_later(project) -> None:
+    late, again = said(
+        project,
+        """
+@on_four_hosts
+def late():
+    if host() == 3:
+        time.sleep(0.5)
+        raise ValueError("late")
+    return "fine"
+
+@kinetic.run(accelerator="tpu-v5litepod-16", backend="local-gke", retries=1)
+def again():
+    if host() == 1 and os.environ["KINETIC_ATTEMPT"] == "1":
+        raise ValueError("once")
+    return os.environ["KINETIC_ATTEMPT"]
+
+if __name__ == "__main__":
+    print(json.dumps([end(late.run_async()), end(again.run_async())]))
+""",
+    )
+
+    assert late[0] == "ValueError: late"
+    assert late[2]["0"] == "returned"
+    assert again[0] == "'2'"
+
+
+def test_a_host_that_fails_while_the_others_wait_for_it_in_jax_explains_the_end(project) -> None:
+    pytest.importorskip("jax")
+    [found] = said(
+        project,
+        """
+@on_four_hosts
+def work():
+    import jax
+    from jax.experimental import multihost_utils
+    assert (jax.process_count(), jax.device_count()) == (4, 16)
+    multihost_utils.sync_global_devices("together")
+    if host() == 2:
+        raise ValueError("the culprit")
+    multihost_utils.sync_global_devices("never")
+
+if __name__ == "__main__":
+    print(json.dumps([end(work.run_async())]))
+""",
+    )
+
+    assert found[0] == "ValueError: the culprit"
+    assert "on host 2" in found[1][0]
+    assert found[2]["2"] == "exception"
