@@ -13,13 +13,14 @@ from measuring import Bench
 
 def figures(bench: Bench) -> Iterator[Figure]:
     large = 160 * MB if bench.quick else 800 * MB
-    for what, write, each in (
-        ("a tree of text", write_text, 100_000),
-        ("one file of text", write_text, None),
-        ("a tree of random bytes", write_random, 4 * MB),
+    for what, write, count in (
+        ("2,000 files of text", write_text, 2_000),
+        ("one file of text", write_text, 1),
+        ("200 files of random bytes", write_random, 200),
     ):
+        # As many files in both: a list of files may grow with their number, and nothing with bytes.
         trees = {
-            size: write(bench.folder / f"tree-{size}", size, each=each or size)
+            size: write(bench.folder / f"tree-{size}", size, each=size // count)
             for size in (large // 8, large)
         }
         for action in ("pack", "upload", "download"):
