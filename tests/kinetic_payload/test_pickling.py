@@ -1,6 +1,7 @@
 """`Data` wherever pickle meets it, found by pickle's own hooks and loaded in another process."""
 
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -154,8 +155,8 @@ def test_module_level_data_can_be_passed_and_is_not_found_by_itself(project):
     assert project.run("run.py") == "('/data/d0', 'Data') 0"
 
 
+@pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
 def test_jitted_functions_of_a_script_and_of_a_module_travel(project):
-    pytest.importorskip("jax")
     module = """
         import functools, jax
         @jax.jit

@@ -7,6 +7,7 @@ import socket
 import tempfile
 import threading
 import types
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +133,27 @@ def test_the_advice_fits_the_piece(tmp_path, make, advice):
             close()
 
 
-def test_devices_of_jax_are_to_be_made_inside_the_function(tmp_path):
-    jax = pytest.importorskip("jax")
+@pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
+def test_devices_of_jax_are_to_be_made_inside_the_function(project):
+    # In a process of its own: where JAX was imported, other tests should not fork.
+    project.write(
+        "run.py",
+        """
+        import jax
+        from kinetic_payload.errors import PayloadError
+        from shipping import dump
 
-    said = str(refusal(tmp_path, train, {"mesh": [jax.devices()[0]]}))
+        def train(cfg):
+            return cfg
+
+        try:
+            dump(train, {"mesh": [jax.devices()[0]]})
+        except PayloadError as error:
+            print(error)
+        """,
+    )
+
+    said = project.run("run.py")
 
     assert "cfg['mesh'][0]" in said
     assert "devices and what is bound to them" in said
