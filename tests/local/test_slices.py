@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -123,8 +124,8 @@ if __name__ == "__main__":
     assert again[0] == "'2'"
 
 
+@pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
 def test_a_host_that_fails_while_the_others_wait_for_it_in_jax_explains_the_end(project) -> None:
-    pytest.importorskip("jax")
     [found] = said(
         project,
         """
