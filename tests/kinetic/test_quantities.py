@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from kinetic.errors import InvalidRequestError
-from kinetic.quantities import parse_count, parse_cpu, parse_memory, parse_timeout
+from kinetic.quantities import parse_count, parse_cpu, parse_memory, parse_timeout, parse_wait
 
 MI = 1024**2
 
@@ -89,6 +89,20 @@ def test_what_is_no_length_of_time_is_refused(amount: object) -> None:
         parse_timeout(amount)
 
     assert "timedelta" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("amount", "expected"),
+    [(None, None), (math.inf, None), (0, 0.0), (-1, 0.0), (2.5, 2.5), (timedelta(seconds=3), 3.0)],
+)
+def test_a_wait_may_be_none_at_all_or_without_end(amount: object, expected: float | None) -> None:
+    assert parse_wait(amount) == expected
+
+
+@pytest.mark.parametrize("amount", ["60", True, math.nan, Fraction(1)])
+def test_a_wait_that_would_never_end_or_begin_is_refused(amount: object) -> None:
+    with pytest.raises(InvalidRequestError, match="no length of time"):
+        parse_wait(amount)
 
 
 @pytest.mark.parametrize("amount", [0, 1, 10_000])

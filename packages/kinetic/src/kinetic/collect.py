@@ -22,6 +22,7 @@ from kinetic.errors import (
 from kinetic.job_status import JobStatus
 from kinetic.observing import log_lines, look
 from kinetic.outcomes import annotated, failure_without_exception, remote_error, status_of
+from kinetic.quantities import parse_wait
 from kinetic.services import Services
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import JobObjects
@@ -73,9 +74,10 @@ def collect(
         IntegrityError: What lies in the store is not what the outcome vouches for.
         ResultUnreadableError: The value is there and cannot be unpickled here.
     """
+    deadline = Deadline(parse_wait(timeout))
     with LogPump(record, services, on_line) if on_line else nullcontext():
         outcome = wait_for_outcome(
-            record, services, Deadline(timeout), on_status_change=on_status_change, stop=stop
+            record, services, deadline, on_status_change=on_status_change, stop=stop
         )
     try:
         return collected(record.job_id, outcome, services.store)

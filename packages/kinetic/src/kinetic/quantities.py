@@ -93,6 +93,23 @@ def parse_timeout(amount: object) -> float | None:
     return float(seconds)
 
 
+def parse_wait(amount: object) -> float | None:
+    """Return how long to wait, the argument `timeout` of `result`, in seconds; None is for ever.
+
+    Raises:
+        InvalidRequestError: It is no length of time.
+    """
+    seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
+    if seconds is None or seconds == math.inf:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
+        raise InvalidRequestError(
+            f"timeout={amount!r} is no length of time.",
+            hint="Give seconds or a timedelta; None waits for ever.",
+        )
+    return max(0.0, float(seconds))
+
+
 def parse_count(name: str, amount: object) -> int:
     """Return *amount*, the argument *name*, as a number that is not negative.
 
