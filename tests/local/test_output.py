@@ -99,6 +99,27 @@ def unicode(): print("é✓😀 \u2028 \x85 \x0c", "a\udcff".encode(errors="surr
     assert said["unicode"]["followed"][0].startswith("é✓😀 \u2028 \x85 \x0c")
 
 
+def test_a_terminal_that_cannot_show_a_character_sees_an_escape(project) -> None:
+    printed = project.script(
+        """
+        import kinetic
+
+        @kinetic.run(accelerator="cpu")
+        def work():
+            print("é")
+
+        if __name__ == "__main__":
+            job = work.run_async()
+            job.logs(follow=True)
+            job.result(stream_logs=True)
+            work()
+    """,
+        PYTHONIOENCODING="ascii",
+    )
+
+    assert printed == "\\xe9\n" * 3
+
+
 def test_streams_that_user_code_closed_or_took_away_cost_nothing(project) -> None:
     said = ends(
         project,

@@ -55,7 +55,7 @@ class Console:
             if self.interactive:
                 self._show()
             else:
-                _write(self._stderr, f"kinetic: {text}")
+                write_line(self._stderr, f"kinetic: {text}")
 
     def note(self, text: str) -> None:
         """Say something that stays readable."""
@@ -63,7 +63,7 @@ class Console:
             shown = self._live is not None
             self._hide()
             for line in text.splitlines() or [""]:
-                _write(self._stderr, f"kinetic: {line}")
+                write_line(self._stderr, f"kinetic: {line}")
             if shown:
                 self._show()
 
@@ -71,13 +71,13 @@ class Console:
         """Say something to be copied: as it is."""
         with self._lock:
             self._hide()
-            _write(self._stderr, text)
+            write_line(self._stderr, text)
 
     def line(self, line: LogLine) -> None:
         """Print a line of the job's log on stdout. On a terminal the log takes over from progress."""
         with self._lock:
             self._hide()
-            _write(self._stdout, line.shown)
+            write_line(self._stdout, line.shown)
 
     def done(self) -> None:
         """Take away what only showed that something was going on."""
@@ -155,7 +155,8 @@ def is_terminal(stream: Any) -> bool:
         return False
 
 
-def _write(stream: TextIO | None, text: str) -> None:
+def write_line(stream: TextIO | None, text: str) -> None:
+    """Write *text* as a line, at once, with escapes for what *stream* cannot encode."""
     if stream is None:  # pythonw and some daemons have no streams
         return
     try:

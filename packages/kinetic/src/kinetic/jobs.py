@@ -100,8 +100,7 @@ class JobHandle:
         if not follow:
             return "".join(f"{line.shown}\n" for line in self.log_lines())
         for line in self.log_lines(follow=True):
-            sys.stdout.write(f"{line.shown}\n")
-            sys.stdout.flush()
+            _print_line(line)
         return None
 
     def tail(self, n: int = 100) -> str:
@@ -302,5 +301,6 @@ def connected(
 
 
 def _print_line(line: LogLine) -> None:
-    sys.stdout.write(f"{line.shown}\n")
-    sys.stdout.flush()
+    from kinetic.console import write_line
+
+    write_line(sys.stdout, line.shown)
