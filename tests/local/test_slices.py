@@ -17,6 +17,13 @@ on_four_hosts = kinetic.run(accelerator="tpu-v5litepod-16", backend="local-gke")
 def host():
     return int(os.environ["KINETIC_HOST_INDEX"])
 
+def meet(*hosts):
+    # Waits until all of them are here, too.
+    folder = os.environ["KINETIC_OUTPUT_DIR"]
+    open(os.path.join(folder, str(host())), "w").close()
+    while not {str(number) for number in hosts} <= set(os.listdir(folder)):
+        time.sleep(0.01)
+
 def end(job):
     try:
         said = repr(job.result(timeout=100, cleanup=False))
@@ -62,16 +69,19 @@ def test_the_lowest_failing_host_is_raised_the_others_are_named_or_stopped(proje
         """
 @on_four_hosts
 def everywhere():
+    meet(0, 1, 2, 3)
     raise ValueError(f"host {host()}")
 
 @on_four_hosts
 def two():
+    meet(0, 1, 2, 3)
     if host() in (1, 3):
         raise [KeyError, ValueError][host() == 1](f"host {host()}")
     time.sleep(60)
 
 @on_four_hosts
 def worker():
+    meet(0, 1, 2, 3)
     if host() == 2:
         os._exit(3)
     time.sleep(60)
@@ -103,10 +113,11 @@ def test_a_leader_that_returned_does_not_hide_a_worker_that_fails_later(project)
         """
 @on_four_hosts
 def late():
-    if host() == 3:
-        time.sleep(0.5)
-        raise ValueError("late")
-    return "fine"
+    if host() != 3:
+        return meet(host())
+    meet(0, 1, 2)
+    time.sleep(0.2)
+    raise ValueError("late")
 
 @kinetic.run(accelerator="tpu-v5litepod-16", backend="local-gke", retries=1)
 def again():
