@@ -203,3 +203,11 @@ def test_cloudpickle_takes_one_by_value_that_calls_itself(inside_a_job: None) ->
 
     assert again is not factorial
     assert again(5) == 120
+
+
+def test_a_function_may_call_its_keywords_what_it_likes(inside_a_job: None) -> None:
+    @local()
+    def work(**options: int) -> dict[str, int]:
+        return options
+
+    assert work(self=1, timeout=2) == {"self": 1, "timeout": 2}

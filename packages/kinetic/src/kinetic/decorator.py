@@ -132,7 +132,7 @@ class RemoteCallable(Generic[P, R]):
         self._options = options
         self._first: tuple[Any, ...] = (instance,) if bound else ()
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function and wait for its value, showing progress and the job's log.
 
         Raises:
@@ -147,7 +147,7 @@ class RemoteCallable(Generic[P, R]):
         request = self._request((*self._first, *args), kwargs)
         return cast("R", call(request, self._function, (*self._first, *args), kwargs))
 
-    def run_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    def run_async(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Start the function elsewhere and return a handle at once.
 
         The job outlives this process. `handle.result()` waits for the value; `await handle` does so
