@@ -115,6 +115,13 @@ def test_the_home_may_be_called_anything_and_lie_in_the_project(project, home: s
     assert listed(project) == {}
 
 
+def test_a_store_in_the_project_is_no_part_of_it(project) -> None:
+    for _ in range(2):
+        assert project.script(WHERE, KINETIC_STORE="kept") == "['host-0', 'project']\n"
+
+    assert len(list((project.root / "kept" / "contexts").iterdir())) == 1
+
+
 def test_a_relative_home_is_below_where_the_process_began(project) -> None:
     assert project.script(WHERE, KINETIC_HOME="beside") == "['host-0', 'project']\n"
     assert (project.root / "beside" / "store").is_dir()

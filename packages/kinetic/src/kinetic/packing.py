@@ -39,6 +39,8 @@ class PackingOptions:
 
     home: Path
     """`KINETIC_HOME`."""
+    store: Path | None = None
+    """The folder of the jobs' objects, if it is one."""
     cwd: Path
     user_home: Path
     root: str | None
@@ -123,8 +125,8 @@ def pack(
         def take() -> Snapshot:
             return take_snapshot(
                 plan.root,
-                # The home may lie in the project; what jobs keep there is no part of it.
-                exclude=[*local, options.home],
+                # Home and store may lie in the project; what jobs keep there is no part of it.
+                exclude=[*local, options.home, *filter(None, [options.store])],
                 no_defaults=options.no_default_excludes,
                 cache=stat_cache(options.home, plan.root),
             )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kinetic.local.emulation import Shape
     from kinetic.request import JobRequest
     from kinetic_payload.roots import ProjectPlan
-    from kinetic_payload.store import Store
+    from kinetic_payload.store import Location, Store
 
 _log = logging.getLogger("kinetic")
 
@@ -59,7 +59,7 @@ def submit(
     services = services or connect(
         request.backend, jobs_location(request.settings, request.backend), home
     )
-    options = _packing_options(request, home)
+    options = _packing_options(request, home, services.store.location)
     call = Call(function=function, args=tuple(args), kwargs=kwargs, volumes=request.volumes)
     private_mounts = _check_volumes(request, services.store)
 
@@ -176,10 +176,11 @@ def _is_ours(module: object) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in ("kinetic", "kinetic_payload")
 
 
-def _packing_options(request: JobRequest, home: Path) -> PackingOptions:
+def _packing_options(request: JobRequest, home: Path, store: Location) -> PackingOptions:
     settings = request.settings
     return PackingOptions(
         home=home,
+        store=Path(store.path) if store.kind == "folder" else None,
         cwd=working_folder(),
         user_home=Path.home(),
         root=settings.package_root.value,
