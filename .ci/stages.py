@@ -18,11 +18,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 UV = ROOT / ".tools" / "bin" / "uv"
 LOG = ROOT / "dist" / "ci-logs"
-PACKAGES = ("kinetic-payload", "kinetic-images", "kinetic-k8s", "kinetic-runner", "kinetic", "kinetic-cli")
+PACKAGES = (
+    "kinetic-payload",
+    "kinetic-images",
+    "kinetic-k8s",
+    "kinetic-runner",
+    "kinetic",
+    "kinetic-cli",
+)
 OTHER_PYTHONS = ("3.12", "3.13")
 
 
 def main(wanted: list[str]) -> int:
+    """Run the stages whose names begin with one of `wanted`, or all; return the exit code."""
     os.chdir(ROOT)
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     LOG.mkdir(parents=True)
@@ -32,7 +40,9 @@ def main(wanted: list[str]) -> int:
         for name, stage in stages().items()
         if (not wanted or any(name.startswith(w) for w in wanted)) and not passes(name, stage)
     ]
-    print(f"{'FAILED: ' + ', '.join(failed) if failed else 'all passed'} ({time.monotonic() - started:.0f} s)")
+    print(
+        f"{'FAILED: ' + ', '.join(failed) if failed else 'all passed'} ({time.monotonic() - started:.0f} s)"
+    )
     return 1 if failed else 0
 
 
@@ -63,7 +73,9 @@ def stages() -> dict[str, list[str]]:
 
 def readme_commands() -> list[str]:
     """Return the two commands with which the README begins: they are what a stranger types."""
-    block = re.search(r"```(?:sh|bash|console)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    block = re.search(
+        r"```(?:sh|bash|console)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+    )
     assert block, "README.md has no code block"
     commands = [line for line in block.group(1).splitlines() if line and not line.startswith("#")]
     assert len(commands) == 2, f"README.md begins with {len(commands)} commands instead of two"
@@ -79,13 +91,24 @@ def passes(name: str, commands: list[str]) -> bool:
             (
                 code
                 for command in commands
-                if (code := subprocess.call(command, shell=True, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL))
+                if (
+                    code := subprocess.call(
+                        command,
+                        shell=True,
+                        stdout=stream,
+                        stderr=subprocess.STDOUT,
+                        stdin=subprocess.DEVNULL,
+                    )
+                )
             ),
             0,
         )
     text = log.read_text(errors="replace").strip()
     last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
-    print(f"{'ok    ' if code == 0 else 'FAILED'} {time.monotonic() - started:6.1f} s  {name:24s} {last[-90:]}", flush=True)
+    print(
+        f"{'ok    ' if code == 0 else 'FAILED'} {time.monotonic() - started:6.1f} s  {name:24s} {last[-90:]}",
+        flush=True,
+    )
     if code:
         print(text[-20000:], flush=True)
     return code == 0

@@ -20,7 +20,7 @@ def request(
 ) -> JobRequest:  # fmt: skip
     given = RunOptions(**{"accelerator": "cpu", **options})
     settings = resolve(settings_arguments(given), environ=environ or {}, user_home=tmp_path)
-    return resolve_request(given, train, settings, environ=captured or {}, cwd=Path("/work/dir"))
+    return resolve_request(given, train, settings, environ=captured or {}, cwd=Path("/project"))
 
 
 def test_a_local_job_needs_no_project(tmp_path: Path) -> None:
