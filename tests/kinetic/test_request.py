@@ -74,7 +74,7 @@ def test_captured_values_are_in_the_request_and_never_in_its_text(tmp_path: Path
         (None, None),
         ("gs://bucket/out", "gs://bucket/out"),
         ("/abs/out", "/abs/out"),
-        ("out", "/work/dir/out"),
+        ("out", "/project/out"),
     ],
 )
 def test_a_relative_output_dir_is_below_where_the_user_stands(
