@@ -55,6 +55,10 @@ class UnsafeArchiveError(IntegrityError):
     """An archive holds an entry that would write outside the folder it is extracted to."""
 
 
+class SignatureError(IntegrityError):
+    """A record in a bucket is not signed with the key that its job has."""
+
+
 class RecordError(KineticError, ValueError):
     """A persisted record cannot be understood."""
 
@@ -77,3 +81,15 @@ class PreconditionFailedError(StoreError):
 
 class StorePermissionError(StoreError, PermissionError):
     """The store is there, and we may not."""
+
+
+class CredentialsError(StoreError):
+    """A bucket was asked for without credentials that it takes."""
+
+
+class BucketNotFoundError(StoreError):
+    """There is no bucket of that name."""
+
+
+class StoreUnavailableError(StoreError):
+    """A store did not answer, or only with errors that pass, for as long as was waited."""

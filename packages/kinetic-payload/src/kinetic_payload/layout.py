@@ -36,6 +36,11 @@ class JobObjects:
         return f"{self.job_id}/outcome.json"
 
     @property
+    def lease(self) -> str:
+        """The sign of life of whoever keeps the job: a supervisor on some machine renews it."""
+        return f"{self.job_id}/lease.json"
+
+    @property
     def attempts(self) -> str:
         """The prefix of all attempts."""
         return f"{self.job_id}/attempts/"
@@ -88,9 +93,24 @@ def data_prefix(digest: str) -> str:
     return f"data/{digest}/"
 
 
-def data_marker(digest: str) -> str:
-    """Return the object that vouches for an uploaded `Data`; written last."""
-    return f"data-markers/{digest}"
+def data_pack(digest: str, number: int) -> str:
+    """Return one of the archives that hold the small files of a `Data` that travels packed."""
+    return f"data/{digest}/packs/{number:05d}.zip"
+
+
+def data_large(digest: str, number: int) -> str:
+    """Return one of the large files of a `Data` that travels packed: an object of its own."""
+    return f"data/{digest}/large/{number:05d}"
+
+
+def data_files_prefix(digest: str) -> str:
+    """Return the prefix of a `Data` that is to be mounted: every file is an object by its path."""
+    return f"data/{digest}/files/"
+
+
+def data_marker(digest: str, *, mounted: bool = False) -> str:
+    """Return the object that vouches for an uploaded `Data` in one of its two forms; written last."""
+    return f"data-markers/{digest}{'.files' if mounted else ''}"
 
 
 def group_prefix(group_id: str) -> str:
@@ -127,6 +147,10 @@ class Env:
     HOME = "KINETIC_HOME"
     COORDINATOR = "KINETIC_COORDINATOR_ADDRESS"
     ACCELERATOR = "KINETIC_ACCELERATOR"
+    SIGNING_KEY = "KINETIC_SIGNING_KEY"
+    """In hexadecimal; the runner takes it away before user code runs."""
+    STORAGE_ENDPOINT = "KINETIC_STORAGE_ENDPOINT"
+    """The address of a bucket service other than Google's own, with credentials as usual."""
 
 
 HOST_INDEX_SOURCES: Final = (
@@ -146,6 +170,9 @@ EXIT_SUCCESS: Final = 0
 EXIT_FUNCTION_FAILED: Final = 1
 EXIT_NOT_PREPARED: Final = 2
 EXIT_TERMINATED: Final = 143
+
+LEASE_SECONDS: Final = 30.0
+"""How long a lease holds after it was renewed; whoever keeps a job renews it three times as often."""
 
 INLINE_LIMIT: Final = 64 * 1024
 """Bytes of pickled value or exception that travel inside an outcome."""

@@ -32,6 +32,18 @@ class Claim:
     version: int = WIRE_VERSION
 
 
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """A sign of life of what keeps a job: `{job}/lease.json`, written again and again."""
+
+    job_id: str
+    holder: str
+    """Whose it is, for people: the machine, and the folder of its jobs."""
+    seconds: float
+    """How long it holds, counted from when the store says it was written."""
+    version: int = WIRE_VERSION
+
+
 FinalStatus = Literal["succeeded", "failed", "cancelled"]
 
 
@@ -106,4 +118,4 @@ class GroupManifest:
     version: int = WIRE_VERSION
 
 
-Record = HostOutcome | Claim | Outcome | JobRecord | GroupManifest
+Record = HostOutcome | Claim | Lease | Outcome | JobRecord | GroupManifest

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
+
+if TYPE_CHECKING:
+    from kinetic_payload.progress import Advance
 
 ABSENT: Final = 0
 """The generation of an object that does not exist: `if_generation=ABSENT` means create only."""
@@ -35,6 +38,15 @@ class Store(Protocol):
     @property
     def location(self) -> Location:
         """Where this store lies; `open_store(location)` opens it again in another process."""
+        ...
+
+    @property
+    def concurrency(self) -> int:
+        """How many requests at once are worth it: 1 where they cost nothing, many over a network."""
+        ...
+
+    def now(self) -> float:
+        """Return the time in seconds since the epoch by the store's own clock, that of `updated`."""
         ...
 
     def stat(self, name: str) -> ObjectInfo | None:
@@ -69,12 +81,29 @@ class Store(Protocol):
         """
         ...
 
-    def download(self, name: str, path: Path) -> None:
+    def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
         """Write the object into the file *path*, complete or not at all."""
         ...
 
-    def upload(self, name: str, path: Path, *, if_generation: int | None = None) -> ObjectInfo:
+    def upload(
+        self,
+        name: str,
+        path: Path,
+        *,
+        if_generation: int | None = None,
+        progress: Advance | None = None,
+    ) -> ObjectInfo:
         """Write the file *path* as *name*, streaming."""
+        ...
+
+    def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:
+        """Make the object young, where it lies and without moving its bytes; None if it is gone.
+
+        What is collected by age starts anew. The generation changes.
+
+        Raises:
+            PreconditionFailedError: It is of another generation: somebody wrote it, so it is young.
+        """
         ...
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
@@ -87,6 +116,21 @@ class Store(Protocol):
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
         """Delete *name*; return whether it was there."""
+        ...
+
+
+class Mountable(Protocol):
+    """A store whose objects can be mounted as files, by gcsfuse for instance.
+
+    What files and folders need there besides objects with their contents.
+    """
+
+    def mark_folder(self, name: str) -> None:
+        """Have a folder *name* (without a slash at the end) also where nothing lies in it."""
+        ...
+
+    def mark_link(self, name: str, target: str) -> None:
+        """Have a symbolic link *name* to *target*."""
         ...
 
 

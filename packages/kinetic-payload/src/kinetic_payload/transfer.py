@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
 _ARCHIVE: Final = "tree.zip"
 REFRESH_AGE: Final = 7 * 86_400.0
-"""Seconds after which a context that is used again is written again, to make it young: whoever
-collects contexts takes those that are twice as old, and must not take one that was just found."""
+"""Seconds after which a context that is used again is made young again: whoever collects contexts
+takes those that are twice as old, and must not take one that was just found."""
 
 
 class Tree(Protocol):
@@ -49,13 +48,12 @@ def ensure_context(store: Store, snapshot: Tree, *, now: float | None = None) ->
     found = store.stat(name)
     if found is None:
         return _create(store, name, snapshot)
-    if (time.time() if now is None else now) - found.updated < REFRESH_AGE:
+    if (store.now() if now is None else now) - found.updated < REFRESH_AGE:
         return False
     with suppress(PreconditionFailedError):  # Somebody else made it young.
-        with store.writer(name, if_generation=found.generation) as stream:
-            snapshot.write(stream)
-        return True
-    return ensure_context(store, snapshot, now=now)
+        if store.renew(name, if_generation=found.generation) is None:
+            return _create(store, name, snapshot)
+    return False
 
 
 def fetch_context(store: Store, digest: str, dest: Path) -> None:

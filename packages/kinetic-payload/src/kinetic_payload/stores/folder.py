@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kinetic_payload.errors import (
     ObjectNotFoundError,
@@ -29,6 +29,9 @@ from kinetic_payload.stores.listing import folders, objects
 from kinetic_payload.stores.locks import locked
 from kinetic_payload.stores.names import OWN_FOLDER, check_name, name_to_path
 from kinetic_payload.stores.temporary import Temporary, collect_leftovers
+
+if TYPE_CHECKING:
+    from kinetic_payload.progress import Advance
 
 _SHARDS: Final = 64
 _BLOCK: Final = 1 << 20
@@ -57,6 +60,15 @@ class FolderStore:
     def location(self) -> Location:
         """The folder."""
         return Location("folder", self._root)
+
+    @property
+    def concurrency(self) -> int:
+        """One: a disk gains nothing by being asked for several things at once."""
+        return 1
+
+    def now(self) -> float:
+        """Return this machine's time."""
+        return time.time()
 
     def stat(self, name: str) -> ObjectInfo | None:
         """Return what is known about *name*, or None."""
@@ -95,25 +107,49 @@ class FolderStore:
             yield temporary.stream
             self._commit(name, temporary, if_generation)
 
-    def download(self, name: str, path: Path) -> None:
+    def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
         """Write the object into the file *path*, complete or not at all."""
         part = path.with_name(f".{path.name[:100]}.{os.urandom(6).hex()}.part")
         with self.reader(name) as source, _translated("download", name):
             fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 with open(fd, "wb", buffering=0) as target:  # noqa: PTH123 - a descriptor
-                    _copy(source, target)
+                    _copy(source, target, progress)
                 part.replace(path)
             except BaseException:
                 part.unlink(missing_ok=True)
                 raise
 
-    def upload(self, name: str, path: Path, *, if_generation: int | None = None) -> ObjectInfo:
+    def upload(
+        self,
+        name: str,
+        path: Path,
+        *,
+        if_generation: int | None = None,
+        progress: Advance | None = None,
+    ) -> ObjectInfo:
         """Write the file *path* as *name*, streaming."""
         with path.open("rb") as source, self._temporary(name, if_generation) as temporary:
             with _translated("write", name):
-                _copy(source, temporary.stream)
+                _copy(source, temporary.stream, progress)
             return self._commit(name, temporary, if_generation)
+
+    def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:
+        """Give the object's file the present time, and with it a new generation."""
+        path = self._path(name)
+        with _translated("renew", name), self._locked(name) as shard:
+            if self._stat(name) is None:
+                return None
+            self._expect(name, if_generation)
+            time_ns = _generations(max(if_generation, _remembered(shard)))[1]
+            try:
+                os.utime(path, ns=(time_ns, time_ns))
+            except FileNotFoundError:
+                return None
+            renewed = self._stat(name)
+            if renewed is not None:
+                _remember(shard, renewed.generation)
+            return renewed
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Iterate over objects whose name begins with *prefix*, in order of their names."""
@@ -268,11 +304,13 @@ def _publish(temporary: str, path: str, *, replace: bool) -> None:
     os.rename(temporary, path)  # noqa: PTH104 - hot
 
 
-def _copy(source: BinaryIO, target: BinaryIO) -> None:
+def _copy(source: BinaryIO, target: BinaryIO, progress: Advance | None = None) -> None:
     buffer = memoryview(bytearray(_BLOCK))
     readinto = source.readinto  # type: ignore[attr-defined]
     while count := readinto(buffer):
         target.write(buffer[:count])
+        if progress is not None:
+            progress(count)
 
 
 @contextmanager

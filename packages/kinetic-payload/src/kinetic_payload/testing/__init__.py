@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from kinetic_payload.errors import (
     InvalidRequestError,
@@ -21,6 +21,9 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.store import ABSENT, Location, ObjectInfo, Store
 from kinetic_payload.stores.names import check_name
+
+if TYPE_CHECKING:
+    from kinetic_payload.progress import Advance
 
 
 class MemoryStore:
@@ -39,6 +42,15 @@ class MemoryStore:
     def names(self) -> list[str]:
         """Return the names of all objects, sorted."""
         return sorted(self._objects)
+
+    @property
+    def concurrency(self) -> int:
+        """One: nothing is waited for."""
+        return 1
+
+    def now(self) -> float:
+        """Return this machine's time."""
+        return time.time()
 
     def stat(self, name: str) -> ObjectInfo | None:
         """Return what is known about *name*, or None."""
@@ -71,13 +83,40 @@ class MemoryStore:
         yield stream
         self.write(name, stream.getvalue(), if_generation=if_generation)
 
-    def download(self, name: str, path: Path) -> None:
+    def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
         """Write the object into the file *path*."""
-        path.write_bytes(self._get(name))
+        data = self._get(name)
+        path.write_bytes(data)
+        if progress is not None:
+            progress(len(data))
 
-    def upload(self, name: str, path: Path, *, if_generation: int | None = None) -> ObjectInfo:
+    def upload(
+        self,
+        name: str,
+        path: Path,
+        *,
+        if_generation: int | None = None,
+        progress: Advance | None = None,
+    ) -> ObjectInfo:
         """Write the file *path* as *name*."""
-        return self.write(name, path.read_bytes(), if_generation=if_generation)
+        info = self.write(name, path.read_bytes(), if_generation=if_generation)
+        if progress is not None:
+            progress(info.size)
+        return info
+
+    def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:
+        """Make the object young."""
+        with self._lock:
+            if name not in self._objects:
+                return None
+            self._expect(name, if_generation)
+            self._last += 1
+            data, info = self._objects[name]
+            self._objects[name] = (
+                data,
+                ObjectInfo(name, info.size, self._last, time.time()),
+            )
+            return self._objects[name][1]
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Iterate over objects whose name begins with *prefix*, in order of their names."""
@@ -252,6 +291,32 @@ class StoreContract:
         assert (tmp_path / "target").read_bytes() == content
         with _raises(PreconditionFailedError):
             store.upload("a/file", tmp_path / "source", if_generation=ABSENT)
+
+    def test_moved_bytes_are_told(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path / "store")
+        (tmp_path / "source").write_bytes(b"x" * 3_000_000)
+        moved: list[int] = []
+        store.upload("o", tmp_path / "source", progress=moved.append)
+        assert sum(moved) == 3_000_000
+        store.download("o", tmp_path / "target", progress=moved.append)
+        assert sum(moved) == 6_000_000
+
+    def test_a_renewed_object_is_young_and_unchanged(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        old = store.write("o", b"content")
+        renewed = store.renew("o", if_generation=old.generation)
+        assert renewed is not None
+        assert renewed == store.stat("o")
+        assert renewed.updated >= old.updated
+        assert renewed.generation > old.generation
+        assert store.read("o") == b"content"
+        with _raises(PreconditionFailedError):
+            store.renew("o", if_generation=old.generation)
+        assert store.renew("nothing", if_generation=old.generation) is None
+
+    def test_the_clock_of_a_store_is_that_of_its_objects(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        assert abs(store.write("o", b"").updated - store.now()) < 5
 
     def test_lists_follow_the_full_name(self, tmp_path: Path) -> None:
         store = self.make_store(tmp_path)
