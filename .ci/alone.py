@@ -34,10 +34,12 @@ def needed(distribution: str) -> list[str]:
     return sorted({distribution, *below})
 
 
-def wheel(distribution: str) -> str:
-    """Return the wheel that `uv build` made of a package."""
+def wheel(distribution: str, *, extras: bool) -> str:
+    """Return the wheel that `uv build` made of a package; its own extras are declared as well."""
     (found,) = (ROOT / "dist").glob(f"{distribution.replace('-', '_')}-[0-9]*.whl")
-    return str(found)
+    # The facade's are other packages of ours, or for debugging alone.
+    with_extras = extras and distribution == "kinetic-payload"
+    return f"{distribution}[gcs,testing] @ {found.as_uri()}" if with_extras else str(found)
 
 
 def python_of(version: str) -> str | None:
@@ -62,7 +64,7 @@ def main(arguments: list[str]) -> int:
         if python is None:
             print(f"Skipped: this machine has no Python {version}.")
             return 0
-        wanted = PACKAGES
+        wanted = mine = PACKAGES
         tests = [
             *(f"tests/{name.replace('-', '_')}" for name in PACKAGES),
             "tests/local/test_life.py",
@@ -70,7 +72,7 @@ def main(arguments: list[str]) -> int:
     else:
         distribution, uv = arguments
         python = sys.executable
-        wanted = needed(distribution)
+        wanted, mine = needed(distribution), [distribution]
         tests = [f"tests/{distribution.replace('-', '_')}"]
     root = tomllib.loads((ROOT / "pyproject.toml").read_text())
     with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +83,7 @@ def main(arguments: list[str]) -> int:
         pytest = f"{interpreter} -m pytest -q -n 2 -p no:cacheprovider"
         for command in (
             [uv, "venv", "-q", "--python", python, f"{folder}/env"],
-            [*install.split(), *map(wheel, wanted), *root["dependency-groups"]["test"]],
+            [*install.split(), *(wheel(name, extras=name in mine) for name in wanted), *root["dependency-groups"]["test"]],
             [*pytest.split(), *tests],
         ):
             code = subprocess.call(command, env=ENVIRONMENT, cwd=ROOT)

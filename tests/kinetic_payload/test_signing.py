@@ -1,0 +1,75 @@
+"""Signatures: what was signed is taken, whatever else somebody wrote into the bucket is not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kinetic_payload.errors import SignatureError
+from kinetic_payload.records import Outcome, encode
+from kinetic_payload.signing import key_id, signed, verify
+
+KEY = bytes(range(32))
+OTHER = bytes(32)
+NAME = "job-1/outcome.json"
+
+
+def an_outcome() -> bytes:
+    return signed(encode(Outcome(job_id="job-1", status="succeeded")), KEY, name=NAME)
+
+
+def changed(data: bytes, **fields: object) -> bytes:
+    return json.dumps({**json.loads(data), **fields}).encode()
+
+
+def test_what_was_signed_is_taken_also_with_other_spaces_and_order() -> None:
+    data = an_outcome()
+    verify(data, KEY, name=NAME)
+    backwards = dict(reversed(json.loads(data).items()))
+    verify(json.dumps(backwards, indent=4).encode(), KEY, name=NAME)
+
+
+def test_text_of_any_kind_survives() -> None:
+    data = signed(
+        encode(Outcome(job_id="j", status="failed", message="ü\ud800\n日本 \x00")), KEY, name=NAME
+    )
+    verify(data, KEY, name=NAME)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        changed(an_outcome(), status="failed"),
+        changed(an_outcome(), host=1),
+        changed(an_outcome(), a_key_of_the_future=1),
+        changed(an_outcome(), signature=None),
+        changed(an_outcome(), signature="hmac-sha256:x:y"),
+        changed(an_outcome(), signature="none:x:y"),
+        changed(an_outcome(), signature="ü:ü:ü"),
+        encode(Outcome(job_id="job-1", status="succeeded")),
+        b"",
+        b"[]",
+        b"\xff",
+        b"[" * 100_000,
+    ],
+)
+def test_what_was_changed_or_never_signed_is_refused(data: bytes) -> None:
+    with pytest.raises(SignatureError, match=NAME) as caught:
+        verify(data, KEY, name=NAME)
+    assert "KINETIC_TRUST_BUCKET" in str(caught.value)
+
+
+def test_another_key_is_told_apart_from_a_change() -> None:
+    with pytest.raises(SignatureError, match=f"another key.*{key_id(OTHER)}"):
+        verify(an_outcome(), OTHER, name=NAME)
+
+
+def test_a_signature_says_nothing_about_another_object() -> None:
+    with pytest.raises(SignatureError):
+        verify(an_outcome(), KEY, name="job-2/outcome.json")
+
+
+def test_the_id_of_a_key_does_not_give_it_away() -> None:
+    assert key_id(KEY) not in (KEY.hex(), KEY.hex()[:8])
+    assert key_id(KEY) != key_id(OTHER)
