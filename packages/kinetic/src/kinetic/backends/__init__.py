@@ -27,6 +27,8 @@ class Launch:
     """Bytes all processes of one host may use together."""
     private_mounts: bool = False
     debug_port: int | None = None
+    signing_key: bytes | None = field(default=None, repr=False)
+    """What the job's outcome is signed with, where its store is a bucket. User code never sees it."""
 
 
 @dataclass(frozen=True)
