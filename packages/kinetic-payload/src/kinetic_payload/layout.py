@@ -166,6 +166,9 @@ RUNNER_PATH: Final = "/app/remote_runner.py"
 
 RUNNER_NAME: Final = "remote_runner.py"
 
+MOUNTS: Final = "/kinetic/data"
+"""Below it, by key, a container has the data that is mounted and that is no volume with a path."""
+
 EXIT_SUCCESS: Final = 0
 EXIT_FUNCTION_FAILED: Final = 1
 EXIT_NOT_PREPARED: Final = 2

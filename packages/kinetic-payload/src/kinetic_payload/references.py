@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kinetic_payload.errors import DataError
-from kinetic_payload.layout import Env
+from kinetic_payload.layout import MOUNTS, Env
 
 DataKind = Literal["local", "gcs", "hf"]
 
@@ -31,7 +31,14 @@ class DataRef:
     mount: str | None = None
     """The absolute path to appear at, for `volumes`."""
     fuse: bool = False
+    local_path: str | None = None
+    """Where it lies on the machine that submitted, if it is shown from there and not copied."""
     trust_remote_code: bool = False
+
+    @property
+    def mounted_at(self) -> str:
+        """The folder at which a container finds it mounted, where it is mounted (`fuse`)."""
+        return self.mount or f"{MOUNTS}/{self.key}"
 
 
 collecting: ContextVar[Callable[[object], str] | None] = ContextVar("collecting", default=None)
