@@ -1,0 +1,36 @@
+"""The examples for people, run as people run them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name: str, home: Path, **environment: str) -> str:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("KINETIC_")}  # noqa: TID251
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        env={**kept, "KINETIC_HOME": str(home), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_killed_training_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
+    said = run("checkpoints.py", tmp_path / "home")
+    assert "attempt 2 begins at step 30" in said
+
+
+def test_the_same_training_keeps_its_checkpoints_where_it_is_told(tmp_path: Path) -> None:
+    said = run("checkpoints.py", tmp_path / "home", KINETIC_OUTPUT_DIR=str(tmp_path / "kept"))
+    assert "attempt 2 begins at step 30" in said
+    kept = sorted(path.name for path in (tmp_path / "kept" / "broken").iterdir())
+    assert kept == ["000050.npz", "000060.npz"]
