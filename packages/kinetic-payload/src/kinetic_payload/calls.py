@@ -52,7 +52,11 @@ class CallHeader:
 
     def encode(self) -> bytes:
         """Return the header as one line of JSON, without the line's end."""
-        return json.dumps(asdict(self), sort_keys=True).encode()
+        values = asdict(self)
+        for ref in values["data"]:
+            if ref["local_path"] is None:  # The format began without it.
+                del ref["local_path"]
+        return json.dumps(values, sort_keys=True).encode()
 
     @classmethod
     def decode(cls, line: bytes) -> CallHeader:
