@@ -21,13 +21,16 @@ def source_of(package: ModuleType) -> str:
     return str(Path(str(package.__file__)).parents[1])
 
 
-def run_inside(binds: dict[str, Path], code: str, *, before: str = "") -> list[str]:
+def run_inside(
+    binds: dict[str, Path], code: str, *, before: str = "", read_only: list[str] | None = None
+) -> list[str]:
     """Run *code* in a process that entered *binds*; return the lines it prints."""
     program = (
         f"import sys; sys.path[:0] = {[source_of(kinetic_runner), source_of(kinetic_payload)]!r}\n"
         "import os, subprocess\nfrom pathlib import Path\nfrom kinetic_runner import mounts\n"
         f"{before}\n"
-        f"mounts.enter({{{', '.join(f'{p!r}: Path({str(s)!r})' for p, s in binds.items())}}})\n{code}"
+        f"mounts.enter({{{', '.join(f'{p!r}: Path({str(s)!r})' for p, s in binds.items())}}},"
+        f" read_only={read_only or []!r})\n{code}"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
@@ -159,3 +162,127 @@ def test_a_user_without_privileges_has_private_mounts_too(tmp_path: Path, name: 
 
     assert seen == ["inside 65534", "refused", "no capabilities"]
     assert not Path(name).exists()
+
+
+views = pytest.mark.skipif(
+    mounts.why_not_read_only() is not None, reason=f"no views: {mounts.why_not_read_only()}"
+)
+
+TRY_TO_CHANGE = """
+import errno, shutil
+def refused(change):
+    try: change()
+    except OSError as error: return errno.errorcode[error.errno]
+    return "changed"
+seen = Path({seen!r})
+print(refused(lambda: (seen / "new").write_text("n")), refused(lambda: (seen / "x.txt").write_text("n")),
+      refused(lambda: (seen / "x.txt").unlink()), refused(lambda: (seen / "x.txt").chmod(0o777)),
+      refused(lambda: shutil.rmtree(seen)), refused(lambda: (seen / "x.txt").rename(seen / "y")))
+"""
+
+
+@views
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_view_shows_a_folder_and_lets_nothing_be_written(
+    folder: Path, tmp_path: Path, name: str, exists: bool
+) -> None:
+    if exists:
+        name = str(tmp_path / "there")
+        Path(name).mkdir()
+
+    seen = run_inside(
+        {name: folder},
+        "print(Path('" + name + "/x.txt').read_text())" + TRY_TO_CHANGE.format(seen=name),
+        read_only=[name],
+    )
+
+    assert seen == ["inside", " ".join(["EROFS"] * 6)]
+    assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("x.txt", "inside")]
+
+
+@views
+def test_a_view_of_a_file_in_a_view_of_a_folder_is_as_read_only(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    behind = tmp_path / "empty"
+    behind.mkdir()
+    (behind / "one.txt").touch()
+
+    seen = run_inside(
+        {str(behind / "one.txt"): folder / "x.txt", name: behind},
+        f"print(os.listdir('{name}'), Path('{name}/one.txt').read_text())\n"
+        f"for path in ('{name}/one.txt', '{name}/two.txt'):\n"
+        "    try: Path(path).write_text('n')\n"
+        "    except OSError as error: print(error.strerror)",
+        read_only=[name],
+    )
+
+    assert seen == ["['one.txt'] inside", *["Read-only file system"] * 2]
+
+
+@views
+def test_what_is_mounted_below_a_view_is_seen_and_not_written_to(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    inner = folder / "inner"
+    inner.mkdir()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "z").write_text("below")
+
+    seen = run_inside(
+        {str(inner): other, name: folder},
+        f"print(Path('{name}/inner/z').read_text())\n"
+        f"try: Path('{name}/inner/z').write_text('n')\n"
+        "except OSError as error: print(error.strerror)",
+        read_only=[name],
+    )
+
+    assert seen == ["below", "Read-only file system"]
+
+
+@views
+def test_the_machines_own_changes_are_seen_through_a_view(folder: Path, name: str) -> None:
+    code = f"Path({str(folder / 'late')!r}).write_text('1'); print(sorted(os.listdir('{name}')))"
+
+    assert run_inside({name: folder}, code, read_only=[name]) == ["['late', 'x.txt']"]
+
+
+def test_what_was_shown_somewhere_can_be_shown_again_after_its_own_path_was_covered(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    other, stage = tmp_path / "other", tmp_path / "stage"
+    other.mkdir()
+    stage.mkdir()
+
+    seen = run_inside(
+        {str(stage): folder, str(folder): other, name: stage},
+        f"print(os.listdir({str(folder)!r}), os.listdir('{name}'))",
+    )
+
+    assert seen == ["[] ['x.txt']"]
+
+
+@views
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_a_user_without_privileges_has_views_too(name: str) -> None:
+    folder = Path("/tmp") / name[1:]
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    (folder / "x.txt").write_text("inside")
+    try:
+        seen = run_inside(
+            {name: folder},
+            f"print(Path('{name}/x.txt').read_text())\n"
+            f"try: Path('{name}/new').write_text('n')\n"
+            "except OSError as error: print(error.strerror)",
+            before="import ctypes, kinetic_payload.errors\n"
+            "os.chdir('/tmp'); os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+            "ctypes.CDLL(None).prctl(4, 1)",
+            read_only=[name],
+        )
+    finally:
+        (folder / "x.txt").unlink()
+        folder.rmdir()
+
+    assert seen == ["inside", "Read-only file system"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,13 @@ _MS_MOVE: Final = 0x2000
 _MS_REC: Final = 0x4000
 _MS_PRIVATE: Final = 0x40000
 
+_MOUNT_SETATTR: Final = 442
+_AT_FDCWD: Final = -100
+_AT_RECURSIVE: Final = 0x8000
+_ATTR_RDONLY: Final = 0x1
+
 _HINT: Final = "Pass the Data as an argument of the function instead of mounting it as a volume."
+_COPY: Final = "Leave fuse=True out: the data is copied instead."
 
 
 @cache
@@ -39,6 +45,16 @@ def why_not_private() -> str | None:
 
     It is tried out, in a process that is thrown away.
     """
+    return _tried("probe()")
+
+
+@cache
+def why_not_read_only() -> str | None:
+    """Return why this system cannot show folders read-only at other paths, or None if it can."""
+    return why_not_private() or _tried("probe(read_only=True)")
+
+
+def _tried(call: str) -> str | None:
     if not sys.platform.startswith("linux"):
         system = "macOS" if sys.platform == "darwin" else sys.platform
         return f"{system} has no private mount namespaces"
@@ -47,7 +63,7 @@ def why_not_private() -> str | None:
     import kinetic_payload
 
     code = (
-        "import sys; sys.path[:0] = sys.argv[1:]\nfrom kinetic_runner.mounts import probe\nprobe()"
+        f"import sys; sys.path[:0] = sys.argv[1:]\nfrom kinetic_runner.mounts import probe\n{call}"
     )
     # Found by path, so that neither `site` nor the user's environment costs or spoils anything.
     paths = [
@@ -67,7 +83,7 @@ def why_not_private() -> str | None:
     return lines[-1] if lines else f"the attempt ended with status {tried.returncode}"
 
 
-def probe() -> None:
+def probe(*, read_only: bool = False) -> None:
     """Try private mounts in this process; leave it with a reason on stderr if that fails."""
     import tempfile
 
@@ -75,17 +91,20 @@ def probe() -> None:
         # Removed from outside the namespace's view as well: `folder` is the machine's own.
         point = Path(f"/kinetic-probe-{os.getpid()}")
         try:
-            enter({str(point): Path(folder)})
+            enter({str(point): Path(folder)}, read_only=[str(point)] if read_only else ())
         except (DataError, OSError) as error:
             sys.exit(error.message if isinstance(error, DataError) else str(error))
         if not point.samefile(folder):
             sys.exit("a folder that was bound does not appear")
+        if read_only and not os.statvfs(point).f_flag & os.ST_RDONLY:
+            sys.exit("a folder that was bound read-only can be written to")
 
 
-def enter(binds: Mapping[str, Path]) -> None:
+def enter(binds: Mapping[str, Path], *, read_only: Collection[str] = ()) -> None:
     """Give this process, and its children, a view in which each path of *binds* is its folder.
 
-    The folders (or files) must exist; what is written to them later is seen. Must be called before
+    The folders (or files) must exist; what is written to them later is seen. They are bound in the
+    order given, and through those of *read_only* nothing can be written. Must be called before
     threads start: a namespace belongs to a thread until then.
 
     Raises:
@@ -94,10 +113,12 @@ def enter(binds: Mapping[str, Path]) -> None:
     cwd = Path.cwd()
     borrowed = _unshare()
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
-    points = [_Point.at(path, source) for path, source in binds.items()]
+    points = [
+        _Point.at(path, source, read_only=path in read_only) for path, source in binds.items()
+    ]
     for point in points:
         if point.exists:
-            _mount(point.source, str(point.path), None, _MS_BIND | _MS_REC)
+            _show(point, str(point.path))
     missing: dict[Path, list[_Point]] = {}
     for point in points:
         if not point.exists:
@@ -105,6 +126,8 @@ def enter(binds: Mapping[str, Path]) -> None:
     # The deepest first: what covers a folder higher up then binds the finished ones below it.
     for anchor in sorted(missing, key=lambda folder: len(folder.parts), reverse=True):
         _cover(anchor, missing[anchor])
+    for point in points:
+        os.close(point.source)
     os.chdir(cwd)
     if borrowed:
         _drop_capabilities()
@@ -114,18 +137,27 @@ def enter(binds: Mapping[str, Path]) -> None:
 class _Point:
     """One path to cover, with symbolic links on the way to it followed."""
 
-    source: str
+    source: int
+    """A descriptor: its path may be covered before it is this one's turn."""
     path: Path
     is_dir: bool
     exists: bool
     """Something of the same kind is there and can simply be mounted over."""
+    read_only: bool
 
     @classmethod
-    def at(cls, path: str, source: Path) -> _Point:
+    def at(cls, path: str, source: Path, *, read_only: bool) -> _Point:
         target = Path(os.path.realpath(path))
-        is_dir = source.is_dir()
+        try:
+            descriptor = os.open(source, os.O_PATH | os.O_CLOEXEC)
+        except OSError as error:
+            raise DataError(
+                f"{source} cannot be shown at {path}: {error.strerror}.",
+                hint=_COPY if read_only else _HINT,
+            ) from error
+        is_dir = stat.S_ISDIR(os.fstat(descriptor).st_mode)
         same = target.is_dir() if is_dir else target.exists() and not target.is_dir()
-        return cls(os.path.realpath(source), target, is_dir, same)
+        return cls(descriptor, target, is_dir, same, read_only)
 
     @property
     def anchor(self) -> Path:
@@ -164,21 +196,47 @@ def _fill(below: str, mirror: str, anchor: Path, points: Sequence[_Point]) -> No
         if entry.is_symlink():
             os.symlink(os.readlink(entry.path), target)  # noqa: PTH115, PTH211 - keeps it to the letter
         else:
-            _bind(entry.path, target, is_dir=entry.is_dir())
+            _make(target, is_dir=entry.is_dir())
+            _mount(entry.path, target, None, _MS_BIND | _MS_REC)
     for point in points:
         target = f"{mirror}/{point.path.relative_to(anchor)}"
         os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
-        _bind(point.source, target, is_dir=point.is_dir)
+        _make(target, is_dir=point.is_dir)
+        _show(point, target)
     # What somebody writes into the mirror would be lost without a word.
     _mount(None, mirror, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY)
 
 
-def _bind(source: str, target: str, *, is_dir: bool) -> None:
+def _make(target: str, *, is_dir: bool) -> None:
     if is_dir:
         os.mkdir(target)  # noqa: PTH102
     else:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o600))
-    _mount(source, target, None, _MS_BIND | _MS_REC)
+
+
+def _show(point: _Point, target: str) -> None:
+    _mount(f"/proc/self/fd/{point.source}", target, None, _MS_BIND | _MS_REC)
+    if point.read_only:
+        _protect(target)
+
+
+def _protect(target: str) -> None:
+    """Let nothing be written through the mount at *target*, nor through those below it."""
+    import ctypes
+
+    # What is set, what is cleared, propagation, a user namespace. Remounting instead would reach the
+    # topmost mount alone, and is refused where others' flags would have to be repeated.
+    attributes = (ctypes.c_uint64 * 4)(_ATTR_RDONLY)
+    done = _libc().syscall(
+        ctypes.c_long(_MOUNT_SETATTR),
+        ctypes.c_int(_AT_FDCWD),
+        ctypes.c_char_p(os.fsencode(target)),
+        ctypes.c_uint(_AT_RECURSIVE),
+        attributes,
+        ctypes.c_size_t(ctypes.sizeof(attributes)),
+    )
+    if done != 0:
+        raise _refused(f"protect {target} from being written to (this takes Linux 5.12)", _COPY)
 
 
 def _is_real_folder(entry: os.DirEntry[str]) -> bool:
@@ -240,7 +298,7 @@ def _libc() -> ctypes.CDLL:
     return libc
 
 
-def _refused(what: str) -> DataError:
+def _refused(what: str, hint: str = _HINT) -> DataError:
     import ctypes
 
-    return DataError(f"Could not {what}: {os.strerror(ctypes.get_errno())}.", hint=_HINT)
+    return DataError(f"Could not {what}: {os.strerror(ctypes.get_errno())}.", hint=hint)
