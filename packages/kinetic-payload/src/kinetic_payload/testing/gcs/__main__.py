@@ -1,0 +1,52 @@
+"""`python -m kinetic_payload.testing.gcs`: the server as a process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from pathlib import Path
+
+from kinetic_payload.testing.gcs.access import Tokens
+from kinetic_payload.testing.gcs.server import PROJECT, GcsServer
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until a signal comes. The first line on stdout is the endpoint."""
+    parser = argparse.ArgumentParser(prog="python -m kinetic_payload.testing.gcs")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0: a free one")
+    parser.add_argument("--folder", type=Path, help="where objects lie while it runs")
+    parser.add_argument("--bucket", action="append", default=[], help="a bucket to begin with")
+    parser.add_argument("--project", default=PROJECT, help="whose the buckets are")
+    parser.add_argument("--tokens", action="store_true", help="refuse callers without a token")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before each answer")
+    parser.add_argument("--fault", action="append", default=[], help="what Fault takes, as JSON")
+    parser.add_argument("--write-interval", type=float, default=0.0)
+    given = parser.parse_args(arguments)
+    stopping = {signal.SIGINT, signal.SIGTERM}
+    # Threads inherit the mask, so that only `sigwait` sees them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
+    server = GcsServer(
+        folder=given.folder,
+        tokens=Tokens() if given.tokens else None,
+        host=given.host,
+        port=given.port,
+        write_interval=given.write_interval,
+    )
+    with server:
+        for name in given.bucket:
+            server.create_bucket(name, project=given.project)
+        for text in given.fault:
+            server.faults.add(**json.loads(text))
+        if given.delay:
+            server.faults.add(delay=given.delay)
+        sys.stdout.write(f"{server.endpoint}\n")
+        sys.stdout.flush()
+        signal.sigwait(stopping)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

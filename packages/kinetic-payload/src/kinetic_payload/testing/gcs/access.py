@@ -1,0 +1,177 @@
+"""Who asks, and what they may: bearer tokens, permissions."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from kinetic_payload.testing.gcs.answers import Answer, ApiError, json_answer
+from kinetic_payload.testing.gcs.calls import Call
+from kinetic_payload.testing.gcs.state import Bucket, State
+
+EVERYONE: Final = "allUsers"
+"""In a policy: also callers without a token."""
+
+_NEEDS: Final = {
+    "buckets.insert": ("storage.buckets.create", "project"),
+    "buckets.list": ("storage.buckets.list", "project"),
+    "buckets.get": ("storage.buckets.get", "bucket"),
+    "buckets.getStorageLayout": ("storage.objects.list", "bucket"),
+    "buckets.patch": ("storage.buckets.update", "bucket"),
+    "buckets.update": ("storage.buckets.update", "bucket"),
+    "buckets.delete": ("storage.buckets.delete", "bucket"),
+    "buckets.getIamPolicy": ("storage.buckets.getIamPolicy", "bucket"),
+    "objects.list": ("storage.objects.list", "bucket"),
+    "objects.get": ("storage.objects.get", "object"),
+    "objects.get.media": ("storage.objects.get", "object"),
+    "objects.insert": ("storage.objects.create", "object"),
+    "objects.insert.start": ("storage.objects.create", "object"),
+    "objects.patch": ("storage.objects.update", "object"),
+    "objects.update": ("storage.objects.update", "object"),
+    "objects.delete": ("storage.objects.delete", "object"),
+    "objects.copy": ("storage.objects.get", "object"),
+    "objects.rewrite": ("storage.objects.get", "object"),
+    "objects.compose": ("storage.objects.create", "object"),
+}
+"""Operation → the permission it needs, and on what. Uploads' sessions carry their own."""
+
+
+@dataclass
+class Tokens:
+    """Access tokens that the server issues and then asks for.
+
+    The endpoint `/token` gives one to whoever presents a service account's assertion (a JWT, whose
+    signature is not verified), as Google's does.
+    """
+
+    lifetime: float = 3600.0
+    """Seconds until a token expires."""
+    issued: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Token → principal, and when it expires."""
+
+    def issue(self, principal: str, *, lifetime: float | None = None) -> str:
+        """Return a new token of *principal*."""
+        token = "ya29." + secrets.token_urlsafe(24)
+        seconds = self.lifetime if lifetime is None else lifetime
+        self.issued[token] = (principal, time.time() + seconds)
+        return token
+
+    def expire(self) -> None:
+        """Let all tokens that were issued have expired."""
+        self.issued.clear()
+
+    def principal_of(self, token: str) -> str | None:
+        """Return whose valid token it is."""
+        principal, until = self.issued.get(token, ("", 0.0))
+        return principal if time.time() < until else None
+
+
+class Access:
+    """Decides whether a call may be made."""
+
+    def __init__(self, state: State, tokens: Tokens | None) -> None:
+        self._state = state
+        self._tokens = tokens
+
+    def identify(self, call: Call) -> None:
+        """Find out who calls.
+
+        Raises:
+            ApiError: 401, the token is none (any more).
+        """
+        if self._tokens is None:
+            return
+        scheme, _, token = call.headers.get("authorization", "").partition(" ")
+        if not scheme:
+            return
+        call.principal = self._tokens.principal_of(token) if scheme == "Bearer" else None
+        if call.principal is None:
+            raise _unauthorised("authError", "Invalid Credentials")
+
+    def permit(self, call: Call) -> None:
+        """Refuse a call whose caller may not make it."""
+        if call.operation in _NEEDS:
+            permission, on = _NEEDS[call.operation]
+            self.demand(call, permission, call.bucket, on)
+        if call.operation in ("objects.copy", "objects.rewrite"):
+            self.demand(call, "storage.objects.create", call.to_bucket, "object")
+
+    def demand(self, call: Call, permission: str, bucket: str, on: str = "object") -> None:
+        """Refuse unless the caller has *permission* on *bucket*."""
+        if self._tokens is None:
+            return
+        found = self._state.buckets.get(bucket)
+        if found is None and call.principal is not None:
+            return  # That it is not there is told first.
+        if not self.holds(call.principal, found, permission):
+            raise denied(call.principal, permission, on)
+
+    def demand_overwrite(self, call: Call, bucket: str, name: str) -> None:
+        """Refuse to replace what the caller may not delete."""
+        found = self._state.buckets.get(bucket)
+        if found is not None and name in found.objects:
+            self.demand(call, "storage.objects.delete", bucket)
+
+    def holds(self, principal: str | None, bucket: Bucket | None, permission: str) -> bool:
+        """Tell whether *principal* has *permission*."""
+        if self._tokens is None:
+            return True
+        if bucket is None or bucket.policy is None:
+            return principal is not None
+        allowed = bucket.policy.get(EVERYONE, frozenset())
+        if principal is not None:
+            allowed = allowed | bucket.policy.get(principal, frozenset())
+        return permission in allowed
+
+    async def token(self, call: Call) -> Answer:
+        """Give a token for a service account's assertion."""
+        form = parse_qs((await call.read()).decode())
+        try:
+            claims = _claims(form["assertion"][0])
+            principal, until = str(claims["iss"]), float(claims["exp"])
+        except (KeyError, ValueError, TypeError, IndexError):
+            return _no_grant("Invalid JWT.")
+        if self._tokens is None or until < time.time():
+            return _no_grant("Invalid JWT: Token must be a short-lived token.")
+        token = self._tokens.issue(principal)
+        seconds = int(self._tokens.lifetime)
+        return json_answer({"access_token": token, "expires_in": seconds, "token_type": "Bearer"})
+
+
+def denied(principal: str | None, permission: str, on: str) -> ApiError:
+    """Return the refusal for want of a permission, in Google's words."""
+    who = principal or "Anonymous caller"
+    thing = {"project": "Google Cloud project"}.get(on, f"Google Cloud Storage {on}")
+    message = (
+        f"{who} does not have {permission} access to the {thing}. "
+        f"Permission '{permission}' denied on resource (or it may not exist)."
+    )
+    if principal is None:
+        return _unauthorised("required", message)
+    return ApiError(403, "forbidden", message)
+
+
+def _unauthorised(reason: str, message: str) -> ApiError:
+    challenge = 'Bearer realm="https://accounts.google.com/"'
+    return ApiError(
+        401,
+        reason,
+        message,
+        location=("header", "Authorization"),
+        headers={"WWW-Authenticate": challenge},
+    )
+
+
+def _no_grant(description: str) -> Answer:
+    return json_answer({"error": "invalid_grant", "error_description": description}, status=400)
+
+
+def _claims(assertion: str) -> dict[str, Any]:
+    part = assertion.split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    return dict(claims)

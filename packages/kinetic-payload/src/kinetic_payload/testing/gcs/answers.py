@@ -1,0 +1,117 @@
+"""Answers, and refusals in Google's words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kinetic_payload.testing.gcs.contents import Content
+
+JSON = "application/json; charset=UTF-8"
+TEXT = "text/html; charset=UTF-8"
+
+
+@dataclass
+class Slice:
+    """A part of an object's content, which is sent without being read into memory."""
+
+    content: Content
+    start: int
+    length: int
+
+
+@dataclass
+class Answer:
+    """One HTTP answer."""
+
+    status: int = 200
+    body: bytes | Slice = b""
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def length(self) -> int:
+        """The size of the body."""
+        return self.body.length if isinstance(self.body, Slice) else len(self.body)
+
+
+def json_answer(data: Any, *, status: int = 200, headers: Mapping[str, str] = {}) -> Answer:
+    """Return *data* as Google sends it."""
+    body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+    return Answer(status, body, {"Content-Type": JSON, **headers})
+
+
+class ApiError(Exception):
+    """The API refuses a request."""
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        *,
+        domain: str = "global",
+        location: tuple[str, str] | None = None,
+        headers: Mapping[str, str] = {},
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.domain = domain
+        self.location = location
+        self.headers = headers
+
+    def answer(self, *, plain: bool = False) -> Answer:
+        """Return it as the API does: in JSON, or as plain text where an object's bytes were asked for."""
+        if self.status == 304:
+            return Answer(304, b"", dict(self.headers))
+        if plain:
+            return Answer(
+                self.status, self.message.encode(), {"Content-Type": TEXT, **self.headers}
+            )
+        detail = {"message": self.message, "domain": self.domain, "reason": self.reason}
+        if self.location is not None:
+            detail["locationType"], detail["location"] = self.location
+        error = {"code": self.status, "message": self.message, "errors": [detail]}
+        return json_answer({"error": error}, status=self.status, headers=self.headers)
+
+
+def invalid(message: str) -> ApiError:
+    """Return the refusal of a request that can never be right."""
+    return ApiError(400, "invalid", message)
+
+
+def required(message: str) -> ApiError:
+    """Return the refusal of a request that lacks something."""
+    return ApiError(400, "required", message)
+
+
+def no_bucket() -> ApiError:
+    """Return the refusal of a bucket that is not there."""
+    return ApiError(404, "notFound", "The specified bucket does not exist.")
+
+
+def no_object(bucket: str, name: str) -> ApiError:
+    """Return the refusal of an object that is not there."""
+    return ApiError(404, "notFound", f"No such object: {bucket}/{name}")
+
+
+def not_so(header: str = "If-Match") -> ApiError:
+    """Return the refusal of a precondition that does not hold."""
+    message = "At least one of the pre-conditions you specified did not hold."
+    return ApiError(412, "conditionNotMet", message, location=("header", header))
+
+
+def injected(status: int, headers: Mapping[str, str]) -> ApiError:
+    """Return a failure of the service itself."""
+    reason, message, domain = {
+        408: ("requestTimeout", "Request timeout.", "global"),
+        429: ("rateLimitExceeded", "Rate limit exceeded.", "usageLimits"),
+        500: ("internalError", "Internal Error", "global"),
+        502: ("badGateway", "Bad Gateway", "global"),
+        503: ("backendError", "We encountered an internal error. Please try again.", "global"),
+        504: ("gatewayTimeout", "Gateway Timeout", "global"),
+    }.get(status, ("backendError", "Backend Error", "global"))
+    return ApiError(status, reason, message, domain=domain, headers=headers)

@@ -1,0 +1,120 @@
+"""Contents: bytes of objects, small ones in memory, large ones in files that vanish with their last user."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import os
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+
+import google_crc32c
+
+IN_MEMORY: Final = 64 * 1024
+"""Up to this size, a file would cost more than the bytes."""
+
+INLINE: Final = 512 * 1024
+"""Up to this size, a thread would cost more than the hash."""
+
+CHUNK: Final = 1024 * 1024
+
+
+class Content:
+    """Immutable bytes, and their checksums. Several objects may share one."""
+
+    def __init__(self, size: int, crc32c: str, md5: str | None, data: bytes | Path) -> None:
+        self.size = size
+        self.crc32c = crc32c
+        """As the API writes it: big-endian, base64."""
+        self.md5 = md5
+        """Composite objects have none."""
+        self.data = data
+        if isinstance(data, Path):
+            # Downloads that are under way hold it too: a replaced object is read to its end.
+            weakref.finalize(self, _remove, data).atexit = False
+
+    def open(self) -> BinaryIO:
+        """Open the file of a large content."""
+        assert isinstance(self.data, Path)
+        return self.data.open("rb")
+
+    def read(self, start: int = 0, length: int | None = None) -> bytes:
+        """Return the bytes, or a part of them."""
+        end = self.size if length is None else start + length
+        if isinstance(self.data, bytes):
+            return self.data[start:end]
+        with self.open() as file:
+            file.seek(start)
+            return file.read(end - start)
+
+    def chunks(self) -> Iterator[bytes]:
+        """Iterate over the bytes without holding them all."""
+        for start in range(0, self.size, CHUNK):
+            yield self.read(start, min(CHUNK, self.size - start))
+
+
+class Incoming:
+    """A content that is being written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.size = 0
+        self._folder = folder
+        self._held: list[bytes] = []
+        self._path: Path | None = None
+        self._file: BinaryIO | None = None
+        # The library has no types of its own.
+        self._crc32c: Any = cast(Any, google_crc32c).Checksum()
+        self._md5 = hashlib.md5(usedforsecurity=False)
+
+    def write(self, data: bytes) -> None:
+        """Append *data*."""
+        self.size += len(data)
+        self._crc32c.update(data)
+        self._md5.update(data)
+        if self._file is None and self.size > IN_MEMORY:
+            self._path = self._folder / f"{id(self):x}-{os.urandom(8).hex()}"
+            self._file = self._path.open("wb")
+            self._file.writelines(self._held)
+            self._held.clear()
+        if self._file is None:
+            self._held.append(data)
+        else:
+            self._file.write(data)
+
+    async def awrite(self, data: bytes) -> None:
+        """Append *data*; much of it beside the event loop."""
+        if len(data) <= INLINE:
+            self.write(data)
+        else:
+            await asyncio.get_running_loop().run_in_executor(None, self.write, data)
+
+    def finish(self, *, composite: bool = False) -> Content:
+        """Return what was written."""
+        crc32c = base64.b64encode(self._crc32c.digest()).decode()
+        md5 = None if composite else base64.b64encode(self._md5.digest()).decode()
+        if self._file is None or self._path is None:
+            return Content(self.size, crc32c, md5, b"".join(self._held))
+        self._file.close()
+        return Content(self.size, crc32c, md5, self._path)
+
+    def discard(self) -> None:
+        """Forget what was written."""
+        self._held.clear()
+        if self._file is not None and self._path is not None:
+            self._file.close()
+            _remove(self._path)
+
+
+def content_of(data: bytes, folder: Path) -> Content:
+    """Return *data* as a content."""
+    incoming = Incoming(folder)
+    incoming.write(data)
+    return incoming.finish()
+
+
+def _remove(path: Path) -> None:
+    # The folder may be gone already.
+    path.unlink(missing_ok=True)

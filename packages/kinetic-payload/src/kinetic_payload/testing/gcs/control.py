@@ -1,0 +1,35 @@
+"""`/_kinetic/…`: faults and the request log, for tests in other processes."""
+
+from __future__ import annotations
+
+from kinetic_payload.testing.gcs.answers import Answer, ApiError, invalid, json_answer
+from kinetic_payload.testing.gcs.calls import Call
+from kinetic_payload.testing.gcs.faults import Faults
+from kinetic_payload.testing.gcs.requests import Requests
+
+
+async def control(call: Call, faults: Faults, requests: Requests) -> Answer:
+    """Answer a request about the server itself.
+
+    `/_kinetic/faults`: GET lists, POST adds one (what `Fault` takes, as JSON), DELETE removes all.
+    `/_kinetic/requests`: GET lists, DELETE forgets. `/_kinetic/health`: GET.
+    """
+    match call.method, call.path:
+        case "GET", "/_kinetic/health":
+            return json_answer({"status": "ok"})
+        case "GET", "/_kinetic/faults":
+            return json_answer(faults.described())
+        case "POST", "/_kinetic/faults":
+            try:
+                faults.add(**await call.json())
+            except (TypeError, ApiError) as error:
+                return invalid(f"That is no fault: {error}").answer()
+        case "DELETE", "/_kinetic/faults":
+            faults.clear()
+        case "GET", "/_kinetic/requests":
+            return json_answer(requests.described())
+        case "DELETE", "/_kinetic/requests":
+            requests.clear()
+        case _:
+            return invalid("There is no such thing here.").answer()
+    return Answer(204)

@@ -1,0 +1,135 @@
+"""Copies made inside the server: copy, rewrite, compose."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Any, Final
+
+from kinetic_payload.testing.gcs.access import Access
+from kinetic_payload.testing.gcs.answers import Answer, ApiError, invalid, json_answer, required
+from kinetic_payload.testing.gcs.calls import Call
+from kinetic_payload.testing.gcs.conditions import Conditions, conditions_of
+from kinetic_payload.testing.gcs.contents import Content, Incoming
+from kinetic_payload.testing.gcs.names import check_object_name
+from kinetic_payload.testing.gcs.resources import object_fields, object_resource
+from kinetic_payload.testing.gcs.state import State, StoredObject
+
+MOST_SOURCES: Final = 32
+MOST_COMPONENTS: Final = 1_000_000
+STEP: Final = 1024 * 1024
+"""`maxBytesRewrittenPerCall` is a multiple of this."""
+
+
+class CopyCalls:
+    """What can be made of objects that are here already."""
+
+    def __init__(self, state: State, access: Access) -> None:
+        self._state = state
+        self._access = access
+
+    async def copy(self, call: Call) -> Answer:
+        """Copy an object in one go."""
+        given = await call.json()
+        source = self._source(call)
+        self._expect(call)
+        return json_answer(object_resource(self._copied(call, source, given), call.base))
+
+    async def rewrite(self, call: Call) -> Answer:
+        """Copy an object, in as many steps as the caller wants."""
+        given = await call.json()
+        source = self._source(call)
+        self._expect(call)
+        token = call.arg("rewriteToken")
+        if token and token not in self._state.rewrites:
+            raise invalid("Invalid rewrite token.")
+        done = self._state.rewrites.pop(token, 0) + self._step(call, source.size)
+        data: dict[str, Any] = {"kind": "storage#rewriteResponse", "objectSize": str(source.size)}
+        if done < source.size:
+            token = secrets.token_urlsafe(16)
+            self._state.rewrites[token] = done
+            data |= {"done": False, "totalBytesRewritten": str(done), "rewriteToken": token}
+            return json_answer(data)
+        copied = self._copied(call, source, given)
+        data |= {"done": True, "totalBytesRewritten": str(source.size)}
+        return json_answer({**data, "resource": object_resource(copied, call.base)})
+
+    async def compose(self, call: Call) -> Answer:
+        """Join up to 32 objects of a bucket into one, which has no MD5."""
+        check_object_name(call.name)
+        given = await call.json()
+        parts = given.get("sourceObjects") or []
+        if not parts:
+            raise required("You must provide at least one source component.")
+        if len(parts) > MOST_SOURCES:
+            raise invalid(
+                f"The number of source components provided ({len(parts)}) exceeds the maximum ({MOST_SOURCES})"
+            )
+        conditions = conditions_of(call.number)
+        before = self._state.bucket(call.bucket).objects.get(call.name)
+        conditions.check(before.version if before else None)
+        sources = [self._component(call, part) for part in parts]
+        fields = object_fields(given.get("destination") or {})
+        first = sources[0].fields.get("contentType", "application/octet-stream")
+        fields.setdefault("contentType", first)
+        content = await self._joined([source.content for source in sources])
+        self._access.demand_overwrite(call, call.bucket, call.name)
+        stored = self._state.store(
+            call.bucket, call.name, content, fields, conditions,
+            components=min(sum(one.components or 1 for one in sources), MOST_COMPONENTS),
+        )  # fmt: skip
+        return json_answer(object_resource(stored, call.base))
+
+    def _source(self, call: Call) -> StoredObject:
+        check_object_name(call.to_name)
+        generation = call.number("sourceGeneration")
+        source = self._state.object(call.bucket, call.name, generation)
+        conditions_of(call.number, "ifSource").check(source.version)
+        return source
+
+    def _expect(self, call: Call) -> None:
+        found = self._state.bucket(call.to_bucket).objects.get(call.to_name)
+        conditions_of(call.number).check(found.version if found else None)
+        self._access.demand_overwrite(call, call.to_bucket, call.to_name)
+
+    def _copied(self, call: Call, source: StoredObject, given: dict[str, Any]) -> StoredObject:
+        # Metadata that is given replaces all of the source's.
+        fields = object_fields(given) if given else dict(source.fields)
+        return self._state.store(
+            call.to_bucket, call.to_name, source.content, fields, conditions_of(call.number),
+            components=source.components,
+        )  # fmt: skip
+
+    def _component(self, call: Call, part: dict[str, Any]) -> StoredObject:
+        generation = part.get("generation")
+        name = str(part.get("name", ""))
+        check_object_name(name)
+        source = self._state.object(
+            call.bucket, name, None if generation is None else int(generation)
+        )
+        expected = (part.get("objectPreconditions") or {}).get("ifGenerationMatch")
+        if expected is not None:
+            Conditions(generation=int(expected)).check(source.version)
+        self._access.demand(call, "storage.objects.get", call.bucket)
+        return source
+
+    async def _joined(self, contents: list[Content]) -> Content:
+        incoming = Incoming(self._state.folder)
+
+        def join() -> Content:
+            for content in contents:
+                for chunk in content.chunks():
+                    incoming.write(chunk)
+            return incoming.finish(composite=True)
+
+        return await asyncio.get_running_loop().run_in_executor(None, join)
+
+    def _step(self, call: Call, size: int) -> int:
+        most = call.number("maxBytesRewrittenPerCall")
+        if most is None:
+            return size
+        if most <= 0 or most % STEP:
+            raise ApiError(
+                400, "invalid", "maxBytesRewrittenPerCall must be an integral multiple of 1 MiB."
+            )
+        return most

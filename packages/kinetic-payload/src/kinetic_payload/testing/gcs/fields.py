@@ -1,0 +1,72 @@
+"""The parameter `fields`: which parts of an answer are wanted."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from kinetic_payload.testing.gcs.answers import ApiError
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_*-]+|[(),/]")
+
+Mask = dict[str, "Mask"]
+"""Wanted key → wanted below it; nothing below means everything."""
+
+
+def parse_fields(text: str) -> Mask:
+    """Read a selection such as `items(name,size),nextPageToken` or `items/name`."""
+    tokens = _TOKEN.findall(text)
+    if "".join(tokens) != re.sub(r"\s", "", text):
+        raise _bad(text)
+    mask, rest = _selection(tokens, text)
+    if rest:
+        raise _bad(text)
+    return mask
+
+
+def _selection(tokens: list[str], text: str) -> tuple[Mask, list[str]]:
+    mask: Mask = {}
+    while True:
+        below: Mask = mask
+        while True:
+            if not tokens or tokens[0] in "(),/":
+                raise _bad(text)
+            key, tokens = tokens[0], tokens[1:]
+            below = below.setdefault(key, {})
+            if tokens[:1] != ["/"]:
+                break
+            tokens = tokens[1:]
+        if tokens[:1] == ["("]:
+            inner, tokens = _selection(tokens[1:], text)
+            if tokens[:1] != [")"]:
+                raise _bad(text)
+            below.update(inner)
+            tokens = tokens[1:]
+        if tokens[:1] != [","]:
+            return mask, tokens
+        tokens = tokens[1:]
+
+
+def select(data: Any, mask: Mask) -> Any:
+    """Return the wanted parts of *data*."""
+    if not mask or ("*" in mask and not mask["*"]):
+        return data
+    if isinstance(data, list):
+        return [select(one, mask) for one in data]
+    if not isinstance(data, dict):
+        return data
+    everywhere = mask.get("*")
+    return {
+        key: select(value, mask.get(key, everywhere or {}))
+        for key, value in data.items()
+        if key in mask or everywhere is not None
+    }
+
+
+def _bad(text: str) -> ApiError:
+    return ApiError(
+        400,
+        "invalidParameter",
+        f"Invalid field selection {text}",
+        location=("parameter", "fields"),
+    )

@@ -1,0 +1,48 @@
+"""Which names buckets and objects may have."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kinetic_payload.testing.gcs.answers import ApiError, invalid, required
+
+_BUCKET: Final = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
+_ADDRESS: Final = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
+LONGEST_NAME: Final = 1024
+
+
+def check_bucket_name(name: str) -> None:
+    """Refuse what cannot be a bucket's name."""
+    if not name:
+        raise required("Required parameter: name")
+    longest = 222 if "." in name else 63
+    parts = name.split(".")
+    if (
+        not _BUCKET.fullmatch(name)
+        or not 3 <= len(name) <= longest
+        or not all(0 < len(part) <= 63 for part in parts)
+        or any(part.startswith("-") or part.endswith("-") for part in parts)
+        or _ADDRESS.fullmatch(name)
+        or name.startswith("goog")
+        or "google" in name
+    ):
+        raise invalid(f"Invalid bucket name: '{name}'")
+
+
+def check_object_name(name: str) -> None:
+    """Refuse what cannot be an object's name."""
+    if not name:
+        raise required("Required parameter: name")
+    size = len(name.encode("utf-8"))
+    if size > LONGEST_NAME:
+        raise ApiError(
+            400,
+            "invalid",
+            f"The maximum object length is {LONGEST_NAME} characters, but got a name with "
+            f"{size} characters: ''{name[:64]}...''",
+        )
+    if "\r" in name or "\n" in name:
+        raise invalid(f"Disallowed unicode characters present in object name '{name}'")
+    if name in (".", "..") or name.startswith(".well-known/acme-challenge/"):
+        raise invalid(f"Invalid object name: '{name}'")

@@ -1,0 +1,190 @@
+"""Buckets and objects as the API shows them, and what users may set of them."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import re
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import quote
+
+from kinetic_payload.testing.gcs.answers import invalid
+from kinetic_payload.testing.gcs.state import SOFT_DELETE_SECONDS, Bucket, StoredObject
+
+OBJECT_FIELDS: Final = frozenset({
+    "cacheControl", "contentDisposition", "contentEncoding", "contentLanguage", "contentType",
+    "contexts", "customTime", "eventBasedHold", "metadata", "retention", "storageClass", "temporaryHold",
+})  # fmt: skip
+BUCKET_FIELDS: Final = frozenset({
+    "autoclass", "cors", "defaultEventBasedHold", "encryption", "hierarchicalNamespace", "iamConfiguration",
+    "labels", "lifecycle", "location", "logging", "retentionPolicy", "rpo", "softDeletePolicy",
+    "storageClass", "versioning", "website",
+})  # fmt: skip
+_FIXED: Final = ("location", "hierarchicalNamespace")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+_CLASSES: Final = (
+    "STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE", "MULTI_REGIONAL", "REGIONAL",
+    "DURABLE_REDUCED_AVAILABILITY",
+)  # fmt: skip
+
+
+def timestamp(seconds: float) -> str:
+    """Return a time as the API writes it."""
+    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def etag_of(generation: int, metageneration: int) -> str:
+    """Return what identifies one state of an object or bucket."""
+    return base64.b64encode(f"{generation}/{metageneration}".encode()).decode()
+
+
+def object_resource(stored: StoredObject, base: str) -> dict[str, Any]:
+    """Return an object as the API shows it."""
+    place = f"storage/v1/b/{stored.bucket}/o/{quote(stored.name, safe='')}"
+    created, generation = timestamp(stored.created), str(stored.generation)
+    shown = {
+        "kind": "storage#object",
+        "id": f"{stored.bucket}/{stored.name}/{generation}",
+        "selfLink": f"{base}/{place}",
+        "mediaLink": f"{base}/download/{place}?generation={generation}&alt=media",
+        "name": stored.name,
+        "bucket": stored.bucket,
+        "generation": generation,
+        "metageneration": str(stored.metageneration),
+        "storageClass": "STANDARD",
+        "size": str(stored.content.size),
+        "crc32c": stored.content.crc32c,
+        "etag": etag_of(*stored.version),
+        "timeCreated": created,
+        "updated": timestamp(stored.updated),
+        "timeStorageClassUpdated": created,
+        "timeFinalized": created,
+        **stored.fields,
+    }
+    if stored.content.md5 is not None:
+        shown["md5Hash"] = stored.content.md5
+    if stored.components is not None:
+        shown["componentCount"] = stored.components
+    return shown
+
+
+def bucket_resource(bucket: Bucket, base: str) -> dict[str, Any]:
+    """Return a bucket as the API shows it."""
+    return {
+        "kind": "storage#bucket",
+        "id": bucket.name,
+        "selfLink": f"{base}/storage/v1/b/{bucket.name}",
+        "name": bucket.name,
+        "projectNumber": str(100_000_000_000 + sum(map(ord, bucket.project))),
+        "generation": str(bucket.generation),
+        "metageneration": str(bucket.metageneration),
+        "etag": etag_of(bucket.generation, bucket.metageneration),
+        "timeCreated": timestamp(bucket.created),
+        "updated": timestamp(bucket.updated),
+        "locationType": "multi-region" if len(bucket.fields["location"]) < 5 else "region",
+        **bucket.fields,
+    }
+
+
+def new_bucket_fields(given: dict[str, Any], now: float) -> dict[str, Any]:
+    """Return the fields of a bucket that is asked for as *given*."""
+    fields: dict[str, Any] = {
+        "location": "US",
+        "storageClass": "STANDARD",
+        "rpo": "DEFAULT",
+        "iamConfiguration": {
+            "bucketPolicyOnly": {"enabled": False},
+            "uniformBucketLevelAccess": {"enabled": False},
+            "publicAccessPrevention": "inherited",
+        },
+        "softDeletePolicy": {
+            "retentionDurationSeconds": str(SOFT_DELETE_SECONDS),
+            "effectiveTime": timestamp(now),
+        },
+    }
+    _merge(fields, {key: value for key, value in given.items() if key in BUCKET_FIELDS})
+    fields["location"] = fields["location"].upper()
+    return _checked_bucket(fields)
+
+
+def merged_bucket_fields(fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields after a patch: None removes, mappings are merged key by key."""
+    changed = copy.deepcopy(fields)
+    kept = {k: v for k, v in given.items() if k in BUCKET_FIELDS and k not in _FIXED}
+    _merge(changed, kept)
+    return _checked_bucket(changed)
+
+
+def _checked_bucket(fields: dict[str, Any]) -> dict[str, Any]:
+    policy = fields.get("softDeletePolicy", {})
+    seconds = int(policy.get("retentionDurationSeconds", 0))
+    if seconds != 0 and not SOFT_DELETE_SECONDS <= seconds <= 90 * 24 * 3600:
+        raise invalid(
+            f"Soft delete retention duration must be 0 or between 7 and 90 days: {seconds} seconds."
+        )
+    if policy:
+        # Numbers of 64 bits travel as text.
+        policy["retentionDurationSeconds"] = str(seconds)
+    for rule in fields.get("lifecycle", {}).get("rule", []):
+        if not rule.get("action", {}).get("type") or not rule.get("condition"):
+            raise invalid("A lifecycle rule needs an action and at least one condition.")
+    if not fields.get("lifecycle", {}).get("rule", True):
+        del fields["lifecycle"]
+    _check_class(fields)
+    return fields
+
+
+def object_fields(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what of *given* is an object's to have, checked."""
+    fields = {k: v for k, v in given.items() if k in OBJECT_FIELDS and v is not None}
+    if "customTime" in fields and not _TIME.fullmatch(str(fields["customTime"])):
+        raise invalid(f"Invalid value for customTime: '{fields['customTime']}'")
+    metadata = fields.get("metadata", {})
+    if not isinstance(metadata, dict):
+        raise invalid("metadata must be an object.")
+    fields["metadata"] = {k: str(v) for k, v in metadata.items() if v is not None}
+    if not fields["metadata"]:
+        del fields["metadata"]
+    _check_class(fields)
+    return fields
+
+
+def merged_object_fields(fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields after a patch: None removes, `metadata` is merged key by key."""
+    changed = copy.deepcopy(fields)
+    _merge(changed, {key: value for key, value in given.items() if key in OBJECT_FIELDS})
+    return _keeping_custom_time(fields, object_fields(changed))
+
+
+def replaced_object_fields(fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields after an update, which leaves nothing that it does not name."""
+    changed = object_fields(given)
+    if "storageClass" in fields:
+        changed.setdefault("storageClass", fields["storageClass"])
+    return _keeping_custom_time(fields, changed)
+
+
+def _keeping_custom_time(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    if "customTime" not in before:
+        return after
+    old = datetime.fromisoformat(before["customTime"].upper())
+    if "customTime" not in after or datetime.fromisoformat(after["customTime"].upper()) < old:
+        raise invalid("Custom time cannot be removed or set to an earlier time.")
+    return after
+
+
+def _merge(onto: dict[str, Any], given: dict[str, Any]) -> None:
+    for key, value in given.items():
+        if value is None:
+            onto.pop(key, None)
+        elif isinstance(value, dict) and isinstance(onto.get(key), dict):
+            _merge(onto[key], value)
+        else:
+            onto[key] = copy.deepcopy(value)
+
+
+def _check_class(fields: dict[str, Any]) -> None:
+    if fields.get("storageClass", "STANDARD") not in _CLASSES:
+        raise invalid(f"Invalid storage class: {fields['storageClass']}")

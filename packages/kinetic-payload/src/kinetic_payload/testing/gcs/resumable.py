@@ -1,0 +1,218 @@
+"""Resumable uploads: sessions, chunks, offsets, and where an interrupted one goes on."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from kinetic_payload.testing.gcs.access import Access
+from kinetic_payload.testing.gcs.answers import Answer, ApiError, invalid, json_answer
+from kinetic_payload.testing.gcs.calls import Call
+from kinetic_payload.testing.gcs.conditions import conditions_of
+from kinetic_payload.testing.gcs.contents import Incoming
+from kinetic_payload.testing.gcs.resources import object_fields, object_resource
+from kinetic_payload.testing.gcs.state import State, Upload
+from kinetic_payload.testing.gcs.uploads import begin, checks_of, uploader_headers, verify
+
+QUANTUM: Final = 256 * 1024
+"""Chunks but the last are multiples of this; so is what an interrupted one leaves behind."""
+
+_CONTENT_RANGE: Final = re.compile(r"bytes\s*(?:(\d+)-(\d+)|(\*))/(\d+|\*)")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a request's `Content-Range` says: offsets of its bytes, and the whole size if known."""
+
+    start: int | None
+    """None: no bytes, only a question."""
+    end: int | None
+    total: int | None
+
+
+class ResumableCalls:
+    """What can be asked of resumable uploads."""
+
+    def __init__(self, state: State, access: Access) -> None:
+        self._state = state
+        self._access = access
+
+    async def start(self, call: Call) -> Answer:
+        """Begin a session, and say where."""
+        given = await call.json()
+        name = call.arg("name") or str(given.get("name") or "")
+        call.name = name
+        begin(self._state, self._access, call, name)
+        media_type = call.headers.get("x-upload-content-type", "application/octet-stream")
+        given.setdefault("contentType", media_type)
+        announced = call.headers.get("x-upload-content-length", "")
+        key = "AB" + secrets.token_urlsafe(48)
+        self._state.uploads[key] = Upload(
+            key,
+            call.bucket,
+            name,
+            conditions_of(call.number),
+            object_fields(given),
+            Incoming(self._state.folder),
+            call.principal,
+            declared=int(announced) if announced.isdigit() else None,
+            checks=checks_of(given, call),
+        )
+        place = f"{call.base}/upload/storage/v1/b/{call.bucket}/o"
+        query = f"uploadType=resumable&name={quote(name, safe='')}&upload_id={key}"
+        headers = {"Location": f"{place}?{query}", "X-GUploader-UploadID": key}
+        return Answer(200, b"", headers)
+
+    async def chunk(self, call: Call) -> Answer:
+        """Take bytes where they belong; with the last one the object is there."""
+        upload = self._found(call)
+        if upload.finished is not None:
+            return self._done(upload, call)
+        sent = _sent(call)
+        if sent.start is None:
+            return await self.status(call)
+        upload.turn += 1
+        await self._receive(upload, sent, call)
+        if sent.total is None or upload.incoming.size < sent.total:
+            return self._incomplete(upload, call)
+        return self._finish(upload, call)
+
+    async def status(self, call: Call) -> Answer:
+        """Say how far it is. If nothing is missing any more, the object is there."""
+        upload = self._found(call)
+        if upload.finished is not None:
+            return self._done(upload, call)
+        sent = _sent(call)
+        async with upload.lock:
+            if sent.total is not None and upload.incoming.size == sent.total:
+                return self._finish(upload, call)
+            return self._incomplete(upload, call)
+
+    async def cancel(self, call: Call) -> Answer:
+        """Give it up."""
+        upload = self._found(call)
+        if upload.finished is None:
+            upload.gone = 410
+            upload.turn += 1
+            upload.incoming.discard()
+        return Answer(499, b"", uploader_headers(call))
+
+    def _found(self, call: Call) -> Upload:
+        upload = self._state.uploads.get(call.arg("upload_id"))
+        if upload is None or upload.gone == 404:
+            raise ApiError(404, "notFound", "The upload session does not exist.")
+        if upload.gone is not None:
+            raise ApiError(upload.gone, "gone", "The upload session has expired or was cancelled.")
+        call.name = upload.name
+        return upload
+
+    async def _receive(self, upload: Upload, sent: Sent, call: Call) -> None:
+        assert sent.start is not None
+        turn, have = upload.turn, upload.incoming.size
+        if sent.start > have:
+            raise invalid(
+                f"Invalid request. According to the Content-Range header, the upload offset is {sent.start} "
+                f"byte(s), which exceeds already uploaded size of {have} byte(s)."
+            )
+        if sent.total is not None and upload.declared not in (None, sent.total):
+            raise invalid(
+                f"Invalid request. The size of the upload was declared as {upload.declared} byte(s), "
+                f"but the Content-Range header says {sent.total} byte(s)."
+            )
+        promised = None if sent.end is None else sent.end + 1 - sent.start
+        announced = call.headers.get("content-length", "")
+        if promised is not None and announced.isdigit() and int(announced) != promised:
+            raise _wrong_length(int(announced), sent)
+        last = sent.total is not None and (sent.end is None or sent.end + 1 == sent.total)
+        if not last and promised is not None and promised < QUANTUM:
+            raise invalid(
+                "Invalid request. The number of bytes uploaded is required to be equal or greater than "
+                f"{QUANTUM}, except for the final request (it's recommended to be the exact multiple of "
+                f"{QUANTUM}). The received request contained {promised} bytes, which does not meet this "
+                "requirement."
+            )
+        # What came before and is here already is passed over.
+        await self._append(upload, turn, call, have - sent.start, promised, last=last)
+
+    async def _append(
+        self, upload: Upload, turn: int, call: Call, skip: int, promised: int | None, *, last: bool
+    ) -> None:
+        held, received = b"", 0
+        async for data in call.body.chunks():
+            received += len(data)
+            passed = min(skip, len(data))
+            skip -= passed
+            held += data[passed:]
+            whole = len(held) - len(held) % QUANTUM
+            if whole:
+                await _write(upload, turn, held[:whole])
+                held = held[whole:]
+        if promised is not None and received != promised:
+            raise invalid(f"Invalid request. There were {received} byte(s) in the request body.")
+        if last and held:
+            await _write(upload, turn, held)
+
+    def _finish(self, upload: Upload, call: Call) -> Answer:
+        content = upload.incoming.finish()
+        checks = {**upload.checks, **checks_of({}, call)}
+        upload.gone = 410
+        verify(content, checks)
+        self._access.demand_overwrite(call, upload.bucket, upload.name)
+        upload.finished = self._state.store(
+            upload.bucket, upload.name, content, upload.fields, upload.conditions
+        )
+        upload.gone = None
+        return self._done(upload, call)
+
+    def _done(self, upload: Upload, call: Call) -> Answer:
+        assert upload.finished is not None
+        resource = object_resource(upload.finished, call.base)
+        return json_answer(resource, headers=uploader_headers(call))
+
+    def _incomplete(self, upload: Upload, call: Call) -> Answer:
+        headers = uploader_headers(call)
+        if upload.incoming.size:
+            headers["Range"] = f"bytes=0-{upload.incoming.size - 1}"
+        # Clients whose HTTP library follows every 308 ask for this.
+        if call.headers.get("x-guploader-no-308", "").lower() == "yes":
+            return Answer(200, b"", {**headers, "X-HTTP-Status-Code-Override": "308"})
+        return Answer(308, b"", headers)
+
+
+async def _write(upload: Upload, turn: int, data: bytes) -> None:
+    async with upload.lock:
+        if upload.turn != turn:
+            raise ApiError(503, "backendError", "Another request continues this upload.")
+        await upload.incoming.awrite(data)
+
+
+def _sent(call: Call) -> Sent:
+    text = call.headers.get("content-range")
+    if text is None:
+        announced = call.headers.get("content-length", "")
+        total = int(announced) if announced.isdigit() else None
+        # Everything in one request, whose end is the end.
+        return Sent(0, None if not total else total - 1, total)
+    match = _CONTENT_RANGE.fullmatch(text.strip())
+    if match is None:
+        raise invalid(f"Failed to parse Content-Range header: '{text}'.")
+    total = None if match[4] == "*" else int(match[4])
+    if match[3]:
+        return Sent(None, None, total)
+    start, end = int(match[1]), int(match[2])
+    if end < start or (total is not None and end >= total):
+        raise invalid(f"Invalid Content-Range header: '{text}'.")
+    return Sent(start, end, total)
+
+
+def _wrong_length(found: int, sent: Sent) -> ApiError:
+    assert sent.start is not None
+    assert sent.end is not None
+    return invalid(
+        f"Invalid request. There were {found} byte(s) in the request body. There should have been "
+        f"{sent.end + 1 - sent.start} byte(s) (starting at offset {sent.start} and ending at offset "
+        f"{sent.end}) according to the Content-Range header."
+    )

@@ -1,0 +1,184 @@
+"""`GcsServer`: a strict Google Cloud Storage in a thread of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from kinetic_payload.layout import Env
+from kinetic_payload.testing.gcs.access import Tokens
+from kinetic_payload.testing.gcs.api import Api
+from kinetic_payload.testing.gcs.buckets import make_bucket
+from kinetic_payload.testing.gcs.faults import Faults
+from kinetic_payload.testing.gcs.requests import Requests
+from kinetic_payload.testing.gcs.state import Bucket, State, StoredObject
+from kinetic_payload.testing.gcs.web import Web
+
+_T = TypeVar("_T")
+
+PROJECT = "test-project"
+
+
+class GcsServer:
+    """A Google Cloud Storage that follows the published JSON API strictly, on a port of this machine.
+
+    Objects lie in files below *folder* (a temporary one, if none is given) and are gone when it
+    stops. Without *tokens* everybody may do everything; with them, callers need one. *write_interval*
+    limits writes of one name, as Google does to about one a second.
+    """
+
+    def __init__(
+        self,
+        *,
+        folder: Path | None = None,
+        tokens: Tokens | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        write_interval: float = 0.0,
+    ) -> None:
+        self.faults = Faults()
+        self.requests = Requests()
+        self.tokens = tokens
+        self._host = host
+        self._port = port
+        self._given = folder
+        self._write_interval = write_interval
+        self._closing = contextlib.ExitStack()
+        self._state: State | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __enter__(self) -> GcsServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin to listen."""
+        folder = self._given
+        if folder is None:
+            kept = tempfile.TemporaryDirectory(prefix="kinetic-gcs-", ignore_cleanup_errors=True)
+            folder = Path(self._closing.enter_context(kept))
+        folder.mkdir(parents=True, exist_ok=True)
+        self._state = State(folder, write_interval=self._write_interval)
+        loop = asyncio.new_event_loop()
+        self._loop = loop
+        thread = threading.Thread(target=loop.run_forever, name="gcs-server", daemon=True)
+        thread.start()
+        self._closing.callback(loop.close)
+        self._closing.callback(thread.join)
+        self._closing.callback(loop.call_soon_threadsafe, loop.stop)
+        try:
+            asyncio.run_coroutine_threadsafe(self._listen(self._state), loop).result()
+        except BaseException:
+            self._closing.close()
+            raise
+
+    def stop(self) -> None:
+        """Close all connections, and forget everything."""
+        self._closing.close()
+        self._loop = None
+
+    @property
+    def endpoint(self) -> str:
+        """Where it is: `http://127.0.0.1:PORT`."""
+        return f"http://{self._host}:{self._port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment variables that lead clients here."""
+        if self.tokens is None:
+            return {"STORAGE_EMULATOR_HOST": self.endpoint}
+        return {Env.STORAGE_ENDPOINT: self.endpoint}
+
+    def create_bucket(self, name: str, *, project: str = PROJECT, **fields: Any) -> None:
+        """Make a bucket; *fields* as the API has them: `location`, `lifecycle`, …"""
+        self._do(lambda state: make_bucket(state, name, project, fields))
+
+    def objects(self, bucket: str, prefix: str = "") -> list[StoredObject]:
+        """Return what lies in a bucket, in order of the names."""
+        return self._do(
+            lambda state: [
+                state.buckets[bucket].objects[name]
+                for name in state.buckets[bucket].names
+                if name.startswith(prefix)
+            ]
+        )
+
+    def names(self, bucket: str, prefix: str = "") -> list[str]:
+        """Return the names of what lies in a bucket, in order."""
+        return [stored.name for stored in self.objects(bucket, prefix)]
+
+    def read(self, bucket: str, name: str) -> bytes:
+        """Return an object's bytes."""
+        return self._do(lambda state: state.buckets[bucket].objects[name]).content.read()
+
+    def allow(self, bucket: str, policy: Mapping[str, Iterable[str]] | None) -> None:
+        """Let only these principals have only these permissions; None: everybody all.
+
+        `allUsers` is also who comes without a token.
+        """
+        only = policy and {who: frozenset(what) for who, what in policy.items()}
+        self._change(bucket, lambda found: setattr(found, "policy", only))
+
+    def disable_billing(self, bucket: str) -> None:
+        """Let the project of a bucket have no billing account."""
+        self._change(bucket, lambda found: setattr(found, "billing", False))
+
+    def age(self, bucket: str, prefix: str, by: timedelta) -> None:
+        """Make objects older than they are."""
+        seconds = by.total_seconds()
+
+        def older(found: Bucket) -> None:
+            for stored in list(found.objects.values()):
+                if stored.name.startswith(prefix):
+                    created, updated = stored.created - seconds, stored.updated - seconds
+                    found.put(replace(stored, created=created, updated=updated))
+
+        self._change(bucket, older)
+
+    def expire_uploads(self, *, status: int = 410) -> None:
+        """Let all unfinished resumable uploads have expired, as after a week."""
+
+        def expire(state: State) -> None:
+            for upload in state.uploads.values():
+                if upload.finished is None:
+                    upload.gone = status
+
+        self._do(expire)
+
+    async def _listen(self, state: State) -> None:
+        server = Web(Api(state, self.tokens), self.faults, self.requests).server()
+        runner = web.ServerRunner(server, shutdown_timeout=0)
+        await runner.setup()
+        site = web.TCPSite(runner, self._host, self._port, backlog=1024)
+        await site.start()
+        self._port = runner.addresses[0][1]
+        loop = asyncio.get_running_loop()
+        self._closing.callback(
+            lambda: asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+        )
+
+    def _change(self, bucket: str, change: Callable[[Bucket], None]) -> None:
+        self._do(lambda state: change(state.buckets[bucket]))
+
+    def _do(self, work: Callable[[State], _T]) -> _T:
+        """Do *work* where the state may be touched: in the loop's thread."""
+        assert self._loop is not None, "the server is not running"
+        assert self._state is not None
+        state = self._state
+
+        async def do() -> _T:
+            return work(state)
+
+        return asyncio.run_coroutine_threadsafe(do(), self._loop).result()

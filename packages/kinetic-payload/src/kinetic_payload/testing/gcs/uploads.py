@@ -1,0 +1,183 @@
+"""Uploads in one request: media and multipart; and what every upload is checked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+from kinetic_payload.testing.gcs.access import Access
+from kinetic_payload.testing.gcs.answers import Answer, ApiError, invalid, json_answer, required
+from kinetic_payload.testing.gcs.calls import Call, json_object
+from kinetic_payload.testing.gcs.conditions import conditions_of
+from kinetic_payload.testing.gcs.contents import Content, Incoming
+from kinetic_payload.testing.gcs.names import check_object_name
+from kinetic_payload.testing.gcs.resources import object_fields, object_resource
+from kinetic_payload.testing.gcs.state import State
+
+LARGEST_HEAD = 1024 * 1024
+"""Of a multipart upload: what comes before the media."""
+
+
+class UploadCalls:
+    """What can be asked of uploads that are one request."""
+
+    def __init__(self, state: State, access: Access) -> None:
+        self._state = state
+        self._access = access
+
+    async def insert(self, call: Call) -> Answer:
+        """Store an object: `uploadType=media` or `multipart`."""
+        kind = call.arg("uploadType")
+        if kind == "media":
+            return await self._media(call)
+        if kind == "multipart":
+            return await self._multipart(call)
+        raise required("Required parameter: uploadType")
+
+    async def without(self, _: Call) -> Answer:
+        """Refuse an upload that was sent to where metadata goes."""
+        raise ApiError(
+            400,
+            "wrongUrlForUpload",
+            "Upload requests must include an uploadType URL parameter and a URL path beginning with /upload/",
+        )
+
+    async def _media(self, call: Call) -> Answer:
+        given = {
+            "contentType": call.headers.get("content-type", "application/octet-stream"),
+            "contentEncoding": call.arg("contentEncoding") or None,
+        }
+        return await self._take(call, call.name, given, call.body.chunks())
+
+    async def _multipart(self, call: Call) -> Answer:
+        parts = Multipart(call.headers.get("content-type", ""), call.body.chunks())
+        given = json_object(await parts.metadata())
+        name = call.arg("name") or str(given.get("name") or "")
+        call.name = name
+        given.setdefault("contentType", parts.media_type or "application/octet-stream")
+        return await self._take(call, name, given, parts.media())
+
+    async def _take(
+        self, call: Call, name: str, given: dict[str, Any], chunks: AsyncIterator[bytes]
+    ) -> Answer:
+        begin(self._state, self._access, call, name)
+        fields = object_fields(given)
+        checks = checks_of(given, call)
+        incoming = Incoming(self._state.folder)
+        try:
+            async for chunk in chunks:
+                await incoming.awrite(chunk)
+        except BaseException:
+            incoming.discard()
+            raise
+        content = incoming.finish()
+        verify(content, checks)
+        # Again: somebody else may have written while the bytes arrived.
+        self._access.demand_overwrite(call, call.bucket, name)
+        stored = self._state.store(call.bucket, name, content, fields, conditions_of(call.number))
+        return json_answer(object_resource(stored, call.base), headers=uploader_headers(call))
+
+
+def begin(state: State, access: Access, call: Call, name: str) -> None:
+    """Refuse what can be refused before any byte is stored."""
+    check_object_name(name)
+    found = state.bucket(call.bucket).objects.get(name)
+    conditions_of(call.number).check(found.version if found else None)
+    access.demand_overwrite(call, call.bucket, name)
+
+
+def checks_of(given: dict[str, Any], call: Call) -> dict[str, str]:
+    """Return the checksums that the client promises: in the metadata or in headers."""
+    checks = {}
+    for key, name in (("crc32c", "crc32c"), ("md5Hash", "md5")):
+        if given.get(key):
+            checks[name] = str(given[key])
+    for part in call.headers.get("x-goog-hash", "").split(","):
+        name, _, value = part.strip().partition("=")
+        if name in ("crc32c", "md5"):
+            checks[name] = value
+    if "content-md5" in call.headers and call.arg("uploadType") == "media":
+        checks["md5"] = call.headers["content-md5"]
+    return checks
+
+
+def verify(content: Content, checks: dict[str, str]) -> None:
+    """Refuse bytes that are not what was promised."""
+    if checks.get("crc32c", content.crc32c) != content.crc32c:
+        raise invalid(
+            f'Provided CRC32C "{checks["crc32c"]}" doesn\'t match calculated CRC32C "{content.crc32c}".'
+        )
+    if content.md5 is not None and checks.get("md5", content.md5) != content.md5:
+        raise invalid(
+            f'Provided MD5 hash "{checks["md5"]}" doesn\'t match calculated MD5 hash "{content.md5}".'
+        )
+
+
+def uploader_headers(call: Call) -> dict[str, str]:
+    """Return what Google's upload servers add to their answers."""
+    key = call.arg("upload_id") or f"media-{id(call):x}"
+    return {"X-GUploader-UploadID": key}
+
+
+class Multipart:
+    """The two parts of a `multipart/related` upload, the second one streamed."""
+
+    def __init__(self, content_type: str, chunks: AsyncIterator[bytes]) -> None:
+        match = re.search(r'boundary="?([^";]+)"?', content_type)
+        if not content_type.startswith("multipart/") or match is None:
+            raise _malformed()
+        self._delimiter = b"--" + match[1].encode()
+        self._chunks = chunks
+        self._buffer = b""
+        self.media_type = ""
+
+    async def metadata(self) -> bytes:
+        """Return the body of the first part, and read the headers of the second."""
+        await self._take(self._delimiter)
+        await self._headers()
+        body = await self._take(b"\n" + self._delimiter)
+        self.media_type = (await self._headers()).get("content-type", "")
+        return body
+
+    async def media(self) -> AsyncIterator[bytes]:
+        """Iterate over the body of the second part."""
+        end = b"\r\n" + self._delimiter
+        while (at := self._buffer.find(end)) < 0:
+            # The end may have begun: as much is kept as could be its beginning.
+            keep = len(end) - 1
+            if len(self._buffer) > keep:
+                yield self._buffer[:-keep]
+                self._buffer = self._buffer[-keep:]
+            await self._more()
+        if at:
+            yield self._buffer[:at]
+        async for _ in self._chunks:
+            pass  # What follows the last boundary means nothing.
+
+    async def _headers(self) -> dict[str, str]:
+        await self._take(b"\n")
+        found = {}
+        while line := (await self._take(b"\n")).strip():
+            name, _, value = line.decode("latin-1").partition(":")
+            found[name.strip().lower()] = value.strip()
+        return found
+
+    async def _take(self, mark: bytes) -> bytes:
+        """Return what comes before *mark*, and leave both behind."""
+        while (at := self._buffer.find(mark)) < 0:
+            if len(self._buffer) > LARGEST_HEAD:
+                raise _malformed()
+            await self._more()
+        taken, self._buffer = self._buffer[:at], self._buffer[at + len(mark) :]
+        return taken
+
+    async def _more(self) -> None:
+        try:
+            self._buffer += await anext(self._chunks)
+        except StopAsyncIteration:
+            raise _malformed() from None
+
+
+def _malformed() -> ApiError:
+    return ApiError(400, "badRequest", "Malformed multipart body.")

@@ -1,0 +1,180 @@
+"""HTTP: requests come in, answers go out, and here is where they go wrong if they should."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import time
+from collections.abc import AsyncIterator
+from typing import Final
+
+from aiohttp import web
+
+from kinetic_payload.testing.gcs.answers import Answer, Slice, injected
+from kinetic_payload.testing.gcs.api import Api
+from kinetic_payload.testing.gcs.calls import Call, call_of
+from kinetic_payload.testing.gcs.control import control
+from kinetic_payload.testing.gcs.faults import Faults, Plan
+from kinetic_payload.testing.gcs.requests import Logged, Requests, noted
+
+SMALL: Final = 64 * 1024
+"""Up to this size, a body is sent with its headers in one piece."""
+
+_DRIPS_A_SECOND: Final = 20
+_LONGEST_LINE: Final = 64 * 1024
+
+
+class Web:
+    """Answers HTTP requests by the API."""
+
+    def __init__(self, api: Api, faults: Faults, requests: Requests) -> None:
+        self._api = api
+        self._faults = faults
+        self._requests = requests
+
+    def server(self) -> web.Server:
+        """Return what listens: no routes, no middleware; every microsecond is the client's."""
+        return web.Server(
+            self._handle,
+            access_log=None,
+            auto_decompress=False,
+            read_bufsize=1024 * 1024,
+            max_line_size=_LONGEST_LINE,
+            max_field_size=_LONGEST_LINE,
+        )
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        began = time.perf_counter()
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        body = _Body(request)
+        call = call_of(request.method, request.raw_path, headers, body)
+        if call.operation == "control":
+            answer = await control(call, self._faults, self._requests)
+            return await _send(request, answer, Plan())
+        logged = Logged(
+            call.method, call.path, dict(call.query), noted(headers), call.operation, call.bucket,
+            call.to_name or call.name, id(request.transport),
+        )  # fmt: skip
+        self._requests.add(logged)
+        body.logged = logged
+        try:
+            return await self._answered(request, call, logged, body)
+        finally:
+            logged.seconds = time.perf_counter() - began
+            logged.name = logged.name or call.name
+
+    async def _answered(
+        self, request: web.BaseRequest, call: Call, logged: Logged, body: _Body
+    ) -> web.StreamResponse:
+        plan = self._faults.plan(call.method, call.operation, call.bucket, logged.name)
+        body.plan = plan
+        if plan.delay:
+            await asyncio.sleep(plan.delay)
+        if plan.breaks("before"):
+            raise _broken(request, plan)
+        if plan.fault is not None and plan.fault.status is not None:
+            after = plan.fault.retry_after
+            extra = {} if after is None else {"Retry-After": f"{after:g}"}
+            answer = injected(plan.fault.status, extra).answer(plain=call.media)
+        else:
+            if request.headers.get("expect", "").lower() == "100-continue":
+                await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            answer = await self._api.perform(call)
+        if plan.breaks("after") or plan.breaks("request"):
+            # A request without a body has no middle: its answer is lost.
+            raise _broken(request, plan)
+        logged.status, logged.bytes_out = answer.status, answer.length
+        return await _send(request, answer, plan)
+
+
+class _Body:
+    """The body of a request as it arrives, counted, and slow or cut short if it should be."""
+
+    def __init__(self, request: web.BaseRequest) -> None:
+        self._request = request
+        self.logged: Logged | None = None
+        self.plan = Plan()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        came = 0
+        breaks_at = self._breaks_at()
+        while data := await self._request.content.readany():
+            came += len(data)
+            if self.logged is not None:
+                self.logged.bytes_in = came
+            if breaks_at is not None and came >= breaks_at:
+                yield data[: len(data) - (came - breaks_at)]
+                raise _broken(self._request, self.plan)
+            if self.plan.drip:
+                await asyncio.sleep(len(data) / self.plan.drip)
+            yield data
+
+    def _breaks_at(self) -> int | None:
+        if not self.plan.breaks("request") or self.plan.fault is None:
+            return None
+        if self.plan.fault.at is not None:
+            return self.plan.fault.at
+        return (self._request.content_length or 0) // 2
+
+
+async def _send(request: web.BaseRequest, answer: Answer, plan: Plan) -> web.StreamResponse:
+    body = answer.body
+    breaking = plan.breaks("response")
+    if isinstance(body, Slice) and (body.length <= SMALL or isinstance(body.content.data, bytes)):
+        body = body.content.read(body.start, body.length)
+    if isinstance(body, bytes) and not breaking and not plan.drip:
+        return web.Response(status=answer.status, body=body, headers=answer.headers)
+    response = web.StreamResponse(status=answer.status, headers=answer.headers)
+    response.content_length = answer.length
+    await response.prepare(request)
+    until = answer.length
+    if breaking and plan.fault is not None:
+        half = answer.length // 2
+        until = min(half if plan.fault.at is None else plan.fault.at, answer.length)
+    if request.method != "HEAD":
+        await _send_body(request, response, body, until, plan)
+    if breaking:
+        raise _broken(request, plan)
+    await response.write_eof()
+    return response
+
+
+async def _send_body(
+    request: web.BaseRequest,
+    response: web.StreamResponse,
+    body: bytes | Slice,
+    until: int,
+    plan: Plan,
+) -> None:
+    """Send a body's bytes up to *until*."""
+    step = max(int((plan.drip or 0) / _DRIPS_A_SECOND), 1) if plan.drip else 1024 * 1024
+    if isinstance(body, Slice) and not plan.drip:
+        with body.content.open() as file:
+            assert request.transport is not None
+            loop = asyncio.get_running_loop()
+            await response.write(b"")
+            await loop.sendfile(request.transport, file, body.start, until)
+        return
+    for start in range(0, until, step):
+        length = min(step, until - start)
+        if isinstance(body, Slice):
+            await response.write(body.content.read(body.start + start, length))
+        else:
+            await response.write(body[start : start + length])
+        if plan.drip:
+            await asyncio.sleep(length / plan.drip)
+
+
+def _broken(request: web.BaseRequest, plan: Plan) -> ConnectionResetError:
+    """Break the connection, and return what ends the request's handling."""
+    transport = request.transport
+    if transport is not None:
+        if plan.fault is not None and plan.fault.polite:
+            transport.close()
+        else:
+            found = transport.get_extra_info("socket")
+            # No lingering: the peer gets a reset instead of an end.
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            transport.abort()
+    return ConnectionResetError("injected")
