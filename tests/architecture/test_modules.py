@@ -113,6 +113,7 @@ TESTED_AS = {
 
 NOT_OURS_TO_CATCH = {
     "kinetic.collect.WaitStopped": "goes from one of our threads to another",
+    "kinetic.parallel.Stopped": "goes from one of our threads to another",
     "kinetic_runner.call.Terminated": "SIGTERM, which user code must not catch as an Exception",
 }
 """Exceptions that no user ever sees, and why they are not errors."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from kinetic_payload.errors import (
+    BucketNotFoundError,
+    CredentialsError,
     DataError,
     FutureRecordError,
     IntegrityError,
@@ -13,13 +15,17 @@ from kinetic_payload.errors import (
     PayloadError,
     PreconditionFailedError,
     RecordError,
+    SignatureError,
     StoreError,
     StorePermissionError,
+    StoreUnavailableError,
     UnsafeArchiveError,
 )
 
 __all__ = [
+    "BucketNotFoundError",
     "ConfigurationError",
+    "CredentialsError",
     "DataError",
     "FutureRecordError",
     "IntegrityError",
@@ -38,8 +44,10 @@ __all__ = [
     "RemoteError",
     "ResultTimeoutError",
     "ResultUnreadableError",
+    "SignatureError",
     "StoreError",
     "StorePermissionError",
+    "StoreUnavailableError",
     "SubmitError",
     "UnsafeArchiveError",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from kinetic_payload.store import Location, Store, parse_location
 
 if TYPE_CHECKING:
     from kinetic.backends import Backend
+    from kinetic.keys import Seal
     from kinetic.settings import Settings
 
 LOCAL_BACKENDS = ("local", "local-gke", "local-pathways")
@@ -23,6 +24,21 @@ class Services:
 
     store: Store
     backend: Backend
+    seal: Seal | None = field(default=None, kw_only=True)
+    """What signs records and verifies them; None where the store is the user's own folder."""
+
+    def sealed(self, data: bytes, name: str) -> bytes:
+        """Return the record *data* as it is written as the object *name*."""
+        return data if self.seal is None else self.seal.sign(data, name)
+
+    def verify(self, data: bytes, name: str) -> None:
+        """Make sure that *data*, which was read as the record *name*, can be relied on.
+
+        Raises:
+            SignatureError: Somebody may have put it there who can only write to the bucket.
+        """
+        if self.seal is not None:
+            self.seal.verify(data, name)
 
 
 def jobs_location(settings: Settings, backend: str) -> Location:
@@ -32,6 +48,11 @@ def jobs_location(settings: Settings, backend: str) -> Location:
         return parse_location(named)
     if backend in LOCAL_BACKENDS:
         return local_store_location(Path(settings.home.value))
+    return cluster_location(settings)
+
+
+def cluster_location(settings: Settings) -> Location:
+    """Return the bucket of the jobs of the cluster that the settings name."""
     return parse_location(f"gs://{settings.project.value}-kn-{settings.cluster.value}-jobs")
 
 
@@ -45,9 +66,8 @@ def connect(backend: str, location: Location, home: Path) -> Services:
 
     Raises:
         InvalidRequestError: This version cannot speak to that backend.
+        StoreError: The store cannot be opened, for want of credentials for instance.
     """
-    from kinetic_payload.stores import open_store
-
     if backend not in LOCAL_BACKENDS:
         raise InvalidRequestError(
             f"This version of Kinetic cannot reach the backend {backend!r} yet.",
@@ -55,5 +75,28 @@ def connect(backend: str, location: Location, home: Path) -> Services:
         )
     from kinetic.backends.local import LocalBackend
 
-    store = open_store(location)
-    return Services(store, LocalBackend(home, store))
+    store = open_at(location, home)
+    return Services(store, LocalBackend(home, store), seal=seal_of(location, home))
+
+
+def open_at(location: Location, home: Path) -> Store:  # noqa: ARG001
+    """Open the store at *location*, with what *home* (`KINETIC_HOME`) remembers of it."""
+    from kinetic_payload.stores import open_store
+
+    return open_store(location)
+
+
+def seal_of(location: Location, home: Path) -> Seal | None:
+    """Return what signs the records of a store at *location*: nothing, where that is a folder."""
+    if location.kind != "gs":
+        return None
+    from kinetic.keys import Seal
+
+    return Seal(home, trusting=_trusts_bucket)
+
+
+def _trusts_bucket() -> bool:
+    # Asked when a signature does not hold, and not before: it may be set after a first refusal.
+    from kinetic.settings import Settings
+
+    return Settings.from_environment().trust_bucket.value

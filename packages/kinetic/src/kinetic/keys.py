@@ -1,0 +1,155 @@
+"""The key in `KINETIC_HOME`, by which records in a bucket are signed and known for our own."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from kinetic.errors import ConfigurationError, SignatureError, SubmitError
+from kinetic_payload.signing import KEY_SIZE, signed, verify
+
+log = logging.getLogger("kinetic")
+
+_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
+"""What file systems say that have no hard links."""
+
+
+class Seal:
+    """Signs the records of jobs whose store is a bucket, and verifies them before they are relied on.
+
+    *trusting* is asked when one does not hold: whether it is to be accepted all the same.
+    """
+
+    def __init__(self, home: Path, *, trusting: Callable[[], bool] = lambda: False) -> None:
+        self._home = home
+        self._trusting = trusting
+
+    @property
+    def key(self) -> bytes:
+        """The key, made if there is none yet."""
+        return signing_key(self._home)
+
+    def sign(self, data: bytes, name: str) -> bytes:
+        """Return the record *data* with its signature as the object *name*."""
+        return signed(data, self.key, name=name)
+
+    def verify(self, data: bytes, name: str) -> None:
+        """Make sure that *data*, read from the object *name*, was written by who has our key.
+
+        Raises:
+            SignatureError: It was not, and `KINETIC_TRUST_BUCKET` does not accept it.
+        """
+        try:
+            self._check(data, name)
+        except (SignatureError, ConfigurationError) as error:
+            if not self._trusting():
+                raise
+            log.info("Accepted because of KINETIC_TRUST_BUCKET: %s", error.message)
+
+    def _check(self, data: bytes, name: str) -> None:
+        path = key_path(self._home)
+        key = read_key(self._home)
+        if key is None:
+            raise SignatureError(
+                f"{name} cannot be verified: there is no key in {path}.", hint=_hint(path)
+            )
+        try:
+            verify(data, key, name=name)
+        except SignatureError as error:
+            raise SignatureError(error.message, hint=_hint(path)) from None
+
+
+def key_path(home: Path) -> Path:
+    """Return where the key of *home* (`KINETIC_HOME`) lies."""
+    return home / "key"
+
+
+def read_key(home: Path) -> bytes | None:
+    """Return the key of *home*, or None where none was made yet.
+
+    Raises:
+        ConfigurationError: There is something that is no key, or that may not be read.
+    """
+    path = key_path(home)
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigurationError(
+            f"The key in {path} cannot be read: {error.strerror}.",
+            hint="Give yourself the right to read it, or name another folder with KINETIC_HOME.",
+        ) from error
+    key = b""
+    with suppress(ValueError):
+        # Nothing but what we write: `fromhex` would take spaces between the digits, too.
+        key = bytes.fromhex(text.decode("ascii")) if len(text) == 2 * KEY_SIZE + 1 else b""
+    if len(key) != KEY_SIZE:
+        raise ConfigurationError(
+            f"{path} does not hold a key: {KEY_SIZE * 2} hexadecimal digits and the line's end.",
+            hint="Bring it back from a copy. Without one, remove it: a new key is made, which does "
+            "not fit the jobs that were submitted with the old one.",
+        )
+    return key
+
+
+def signing_key(home: Path) -> bytes:
+    """Return the key of *home*, making one if there is none; all processes get the same.
+
+    Raises:
+        ConfigurationError: There is something that is no key; it is left as it is.
+        SubmitError: It cannot be written.
+    """
+    key = read_key(home)
+    if key is not None:
+        return key
+    path = key_path(home)
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _create(path, secrets.token_bytes(KEY_SIZE).hex().encode() + b"\n")
+    except OSError as error:
+        raise SubmitError(
+            f"Kinetic could not write its key to {path}: {error.strerror}.",
+            hint="Make room or give yourself the right to write there, or name another folder with "
+            "KINETIC_HOME.",
+        ) from error
+    # Also where another process was first: what counts is what lies there.
+    key = read_key(home)
+    if key is None:
+        raise SubmitError(f"{path} was removed while it was made.", hint="Submit again.")
+    return key
+
+
+def _create(path: Path, data: bytes) -> None:
+    """Write *path* as a whole unless it is there already."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb") as stream:  # noqa: PTH123 - a descriptor, made with its mode
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            if not path.exists():
+                part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _hint(path: Path) -> str:
+    return (
+        "Nothing of it was unpickled. If you submitted it from another machine (or KINETIC_HOME), "
+        f"copy its KINETIC_HOME/key to {path}; if you trust everyone who can write to this bucket, "
+        "accept it for once with KINETIC_TRUST_BUCKET=1."
+    )

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kinetic.errors import ConfigurationError, KineticError, SignatureError
+from kinetic.fakes import a_record
+from kinetic.keys import Seal, key_path, signing_key
+from kinetic_payload.records import encode
+from kinetic_payload.signing import KEY_SIZE
+
+NAME = f"{a_record().job_id}/handle.json"
+
+
+def test_the_key_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
+    home = tmp_path / "not" / "yet"
+
+    key = signing_key(home)
+
+    assert len(key) == KEY_SIZE
+    assert signing_key(home) == key
+    assert key_path(home).read_bytes() == key.hex().encode() + b"\n"
+    assert stat.S_IMODE(key_path(home).stat().st_mode) == 0o600
+    assert [path.name for path in home.iterdir()] == ["key"]
+    assert signing_key(tmp_path / "another") != key
+
+
+def test_many_processes_at_once_get_the_same_key(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from kinetic.keys import signing_key\n"
+        "sys.stdin.read(1); print(signing_key(Path(sys.argv[1])).hex())"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "home")]
+    children = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(6)
+    ]
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("x")
+        child.stdin.flush()
+
+    keys = {child.communicate()[0].strip() for child in children}
+
+    assert keys == {signing_key(tmp_path / "home").hex()}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"\n",
+        b"00" * 31 + b"\n",
+        b"00" * 32,
+        b"zz" * 32 + b"\n",
+        b" 0" * 32 + b"\n",
+        b"\xff" * 65,
+    ],
+)
+def test_a_damaged_key_is_named_and_never_overwritten(tmp_path: Path, damage: bytes) -> None:
+    key_path(tmp_path).write_bytes(damage)
+
+    with pytest.raises(ConfigurationError) as caught:
+        signing_key(tmp_path)
+
+    assert str(key_path(tmp_path)) in caught.value.message
+    assert key_path(tmp_path).read_bytes() == damage
+
+
+def test_a_home_that_cannot_hold_a_key_is_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(KineticError) as caught:
+        signing_key(tmp_path / "file" / "home")
+
+    assert str(tmp_path / "file") in caught.value.message
+    assert "KINETIC_HOME" in str(caught.value.hint)
+
+
+def test_what_we_sign_is_known_for_ours(tmp_path: Path) -> None:
+    data = Seal(tmp_path).sign(encode(a_record()), NAME)
+
+    Seal(tmp_path).verify(data, NAME)
+
+
+@pytest.mark.parametrize(
+    "case", ["unsigned", "another key", "changed", "another job's", "no key here"]
+)
+def test_what_we_did_not_sign_is_refused_with_what_to_do_and_accepted_if_asked(
+    tmp_path: Path, case: str
+) -> None:
+    home, data = tmp_path / "home", encode(a_record())
+    signing_key(home)
+    if case == "another key":
+        data = Seal(tmp_path / "other").sign(data, NAME)
+    elif case == "changed":
+        data = Seal(home).sign(data, NAME).replace(b'"cpu"', b'"tpu"')
+    elif case == "another job's":
+        data = Seal(home).sign(data, "another/handle.json")
+    elif case == "no key here":
+        data = Seal(home).sign(data, NAME)
+        home = tmp_path / "fresh"
+
+    with pytest.raises(SignatureError) as caught:
+        Seal(home).verify(data, NAME)
+
+    assert NAME in caught.value.message
+    assert f"KINETIC_HOME/key to {home}{os.sep}key" in str(caught.value.hint)
+    assert "KINETIC_TRUST_BUCKET=1" in str(caught.value.hint)
+    Seal(home, trusting=lambda: True).verify(data, NAME)
+    assert not (tmp_path / "fresh").exists()
