@@ -17,6 +17,7 @@ import calling
 import finding
 import hashing
 import memory
+import moving
 import packaging_trees
 import running
 import starting
@@ -35,9 +36,10 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "finding": finding.figures,
     "hashing": hashing.figures,
     "memory": memory.figures,
+    "moving": moving.figures,
 }
 
-IN_MEMORY = frozenset({"running", "packaging", "hashing"})
+IN_MEMORY = frozenset({"running", "packaging", "hashing", "moving"})
 """Where the disk would hide what is ours. The others use the disk, as users do."""
 
 
