@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from kinetic_payload.errors import BucketNotFoundError, CredentialsError, StorePermissionError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import HostOutcome, Outcome, encode
+from kinetic_payload.signing import verify
 from kinetic_payload.store import Location
 from kinetic_payload.stores import open_store
 from kinetic_runner.finish import Finish
@@ -120,6 +122,25 @@ def test_a_store_that_loses_its_answer_is_asked_again(store):
     assert finish(Forgetful(), wait=lambda _: False).report(ended()) == 0
 
     assert final(store)["status"] == "succeeded"
+
+
+def test_where_there_is_a_key_the_jobs_outcome_is_signed_as_the_object_it_is(store):
+    key = b"k" * 32
+
+    finish(store, signing_key=key).report(ended())
+
+    verify(store.read(JOB.outcome), key, name=JOB.outcome)
+    assert "signature" not in json.loads(store.read(JOB.host_outcome(1, 0)))
+
+
+@pytest.mark.parametrize("error", [BucketNotFoundError, CredentialsError, StorePermissionError])
+def test_what_a_store_will_never_take_is_not_tried_again(error):
+    class Closed:
+        def write(self, *args: Any, **options: Any) -> Any:
+            raise error("no")
+
+    with pytest.raises(error):
+        finish(Closed(), wait=lambda _: pytest.fail("waited")).report(ended())
 
 
 def test_a_stop_does_not_turn_tries_into_a_busy_loop_or_silence(store):

@@ -8,6 +8,10 @@ import time
 
 import pytest
 
+from kinetic_payload.layout import Env
+from kinetic_payload.signing import verify
+from kinetic_runner import main
+
 SAVE_ON_SIGTERM = """
     def save(*_):
         print("saving", flush=True)
@@ -64,6 +68,41 @@ def test_a_failure_is_final_if_no_attempt_follows(runner, attempt, final):
     assert (done.final is not None) == final
     if final:
         assert (done.final["status"], done.final["attempt"]) == ("failed", int(attempt))
+
+
+def test_the_key_signs_the_outcome_and_is_not_seen_by_the_child(runner):
+    key = bytes(range(32))
+    body = f"""
+        def seen(text):
+            return {key.hex()!r} in text
+
+        print(seen(str(os.environ)), seen(subprocess.run(
+            ["env"], capture_output=True, text=True, check=True).stdout))
+        if os.path.exists("/proc/self/environ"):
+            assert not seen(open("/proc/self/environ").read())
+    """
+
+    environment = {**os.environ, Env.SIGNING_KEY: key.hex()}  # noqa: TID251
+    process = runner.start(body, env=environment)
+    done = runner.finish(process)
+
+    assert (done.code, done.output) == (0, b"False False\n")
+    verify((runner.store / "job/outcome.json").read_bytes(), key, name="job/outcome.json")
+
+
+def test_a_key_that_is_none_is_refused_without_being_shown(runner):
+    environment = {**os.environ, Env.SIGNING_KEY: "0x12"}  # noqa: TID251
+    process = runner.start("pass", env=environment, stderr=subprocess.PIPE)
+
+    said = process.communicate()[1].decode()
+
+    assert process.returncode == 2
+    assert Env.SIGNING_KEY in said
+    assert "0x12" not in said
+
+
+def test_the_name_of_the_keys_variable_is_that_of_the_layout():
+    assert main.KEY_VARIABLE == Env.SIGNING_KEY
 
 
 def test_each_run_takes_the_next_free_attempt(runner):

@@ -16,6 +16,7 @@ from kinetic_payload.layout import (
     EXIT_NOT_PREPARED,
     EXIT_SUCCESS,
     EXIT_TERMINATED,
+    Env,
     Flag,
     JobObjects,
 )
@@ -58,6 +59,7 @@ def attend(
     """
     started, began = time(), monotonic()
     host = _host(arguments, environment)
+    signing_key = _signing_key(environment)
     store = open_store(parse_location(arguments.store))
     job = JobObjects(arguments.job)
     hostname = os.uname().nodename
@@ -103,7 +105,12 @@ def attend(
     )
     outcome = outcome_of(_with_claim(seen, claimed), blank)
     finish = Finish(
-        store=store, job=job, host=host, pause=bell.pause, last_attempt=arguments.last_attempt
+        store=store,
+        job=job,
+        host=host,
+        pause=bell.pause,
+        last_attempt=arguments.last_attempt,
+        signing_key=signing_key,
     )
     if seen.cause == "orphaned":
         finish = replace(finish, seconds=_ORPHAN_SECONDS)
@@ -117,6 +124,17 @@ def _host(arguments: Arguments, environment: Mapping[str, str]) -> Host:
             f"Several hosts cannot number their attempts by themselves: {Flag.ATTEMPT} is missing."
         )
     return host
+
+
+def _signing_key(environment: Mapping[str, str]) -> bytes | None:
+    text = environment.get(Env.SIGNING_KEY, "")
+    try:
+        return bytes.fromhex(text) or None
+    except ValueError:
+        raise InvalidRequestError(
+            f"{Env.SIGNING_KEY} is not in hexadecimal.",
+            hint="It is the content of the namespace's secret, or of the file `key` in KINETIC_HOME.",
+        ) from None
 
 
 def _watch(

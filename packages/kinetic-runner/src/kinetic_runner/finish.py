@@ -40,6 +40,8 @@ class Finish:
     """Failures of this attempt and later ones are final; None leaves them to somebody else."""
     seconds: float = 60.0
     """How long to try while the store is away."""
+    signing_key: bytes | None = field(default=None, repr=False)
+    """What the job's outcome is signed with, where the store is a bucket."""
 
     def report(self, outcome: HostOutcome) -> int:
         """Write *outcome*, and the job's final outcome if it is ours to write; return the exit code."""
@@ -125,8 +127,13 @@ class Finish:
             written_by="runner",
             written_at=time(),
         )
+        data = encode(outcome)
+        if self.signing_key is not None:
+            from kinetic_payload.signing import signed
+
+            data = signed(data, self.signing_key, name=self.job.outcome)
         # Who was first, was first: a job cancelled a moment ago stays cancelled.
-        self._create(self.job.outcome, encode(outcome))
+        self._create(self.job.outcome, data)
 
     def _create(self, name: str, data: bytes) -> bytes:
         return create_once(self.store, name, data, seconds=self.seconds, pause=self.wait)

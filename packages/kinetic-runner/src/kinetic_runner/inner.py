@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, Env
 from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, encode
+from kinetic_runner import WARM
 from kinetic_runner.task import Task
 
 Tell = Callable[[dict[str, Any]], None]
@@ -36,6 +37,8 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
             pipeline = standard.run
         except ImportError as error:
             failure = error
+    if WARM in argv:
+        _import_client()
     line = _read_line(task_fd)
     if not line:
         os._exit(EXIT_NOT_PREPARED)  # There was nothing to do; the parent says why.
@@ -64,6 +67,14 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
         _flush()
     # Not sys.exit: threads that user code left behind would keep the process alive.
     os._exit(outcome.exit_code)
+
+
+def _import_client() -> None:
+    """Import what speaks to buckets, which takes longer than a claim; who uses it says what fails."""
+    try:
+        from google.cloud import storage  # noqa: F401
+    except Exception:  # noqa: BLE001  # whatever an installation may raise
+        return
 
 
 class _Report:

@@ -9,8 +9,9 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Final
 
-from kinetic_payload.errors import KineticError, StorePermissionError
+from kinetic_payload.errors import KineticError
 from kinetic_payload.store import Store
+from kinetic_runner.persistence import FINAL
 
 CHUNK_SIZE: Final = 4 * 1024 * 1024
 CHUNK_SECONDS: Final = 5.0
@@ -216,7 +217,7 @@ class _Writer:
                 self._store.write(self._name_of(self._sequence), chunk)
             except (KineticError, OSError) as error:
                 self.trouble = str(error)
-                if isinstance(error, StorePermissionError) or not self._rest(pause):
+                if isinstance(error, FINAL) or not self._rest(pause):
                     self.lost += len(chunk)
                     return
                 pause = min(pause * 2, 5.0)

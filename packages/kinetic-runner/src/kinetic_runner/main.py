@@ -8,12 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 # The child is started before anything else is imported, `typing` included: it prepares itself
 # meanwhile.
+from kinetic_runner import WARM
 from kinetic_runner.bell import Bell
 from kinetic_runner.child import Child, spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
+
+KEY_VARIABLE = "KINETIC_SIGNING_KEY"
+"""`layout.Env.SIGNING_KEY`, whose module takes too long to import here; a test compares them."""
+
+
+_BUCKET = "gs://"
 
 
 def run_parent(argv: Sequence[str], bundle: str) -> NoReturn:
@@ -33,7 +40,11 @@ def run_with(
     bell = Bell()
     _keep_descriptors_to_ourselves()
     environment = dict(os.environ)  # noqa: TID251  # the one place of the parent that reads it
-    child = spawn(command, environment)
+    # User code must not be able to speak for its job: the key stays with us.
+    theirs = {name: text for name, text in environment.items() if name != KEY_VARIABLE}
+    if any(word.startswith(_BUCKET) for word in argv):
+        command = [*command, WARM]
+    child = spawn(command, theirs)
     code = 2
     try:
         code = _guarded(lambda: _attend(argv, environment, child, bell, linger))

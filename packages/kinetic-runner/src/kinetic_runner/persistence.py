@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from kinetic_payload.errors import PreconditionFailedError, StoreError, StorePermissionError
+from kinetic_payload.errors import (
+    BucketNotFoundError,
+    CredentialsError,
+    PreconditionFailedError,
+    StoreError,
+    StorePermissionError,
+)
 from kinetic_payload.store import ABSENT, Store
 
 T = TypeVar("T")
+
+FINAL: Final = (BucketNotFoundError, CredentialsError, StorePermissionError)
+"""What a store refuses and will go on refusing, however long one waits."""
 
 
 def persist(action: Callable[[], T], *, seconds: float, pause: Callable[[float], bool]) -> T:
@@ -23,7 +32,7 @@ def persist(action: Callable[[], T], *, seconds: float, pause: Callable[[float],
     while True:
         try:
             return action()
-        except (PreconditionFailedError, StorePermissionError):
+        except (PreconditionFailedError, *FINAL):
             raise
         except (StoreError, OSError):
             if monotonic() + delay > until or pause(delay):
