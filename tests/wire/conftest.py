@@ -19,7 +19,7 @@ def gcs(request: pytest.FixtureRequest) -> Iterator[GcsServer]:
 
 
 @pytest.fixture
-def client(gcs: GcsServer) -> Any:
+def gcs_client(gcs: GcsServer) -> Any:
     """Return a real client of it."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage

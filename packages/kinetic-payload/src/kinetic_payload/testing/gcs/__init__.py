@@ -9,12 +9,14 @@ with GcsServer() as server:
     assert server.requests.count(operation="objects.insert") == 3
 ```
 
-As a process: `python -m kinetic_payload.testing.gcs --bucket NAME`, whose first line is the endpoint.
+As a process: `GcsProcess`, or `python -m kinetic_payload.testing.gcs --bucket NAME`, whose first line
+is the endpoint.
 It needs the extra `testing` of this package.
 """
 
 from kinetic_payload.testing.gcs.access import EVERYONE, Tokens
 from kinetic_payload.testing.gcs.faults import Fault, Faults
+from kinetic_payload.testing.gcs.process import GcsProcess
 from kinetic_payload.testing.gcs.requests import Logged, Requests
 from kinetic_payload.testing.gcs.server import GcsServer
 from kinetic_payload.testing.gcs.state import StoredObject
@@ -23,6 +25,7 @@ __all__ = [
     "EVERYONE",
     "Fault",
     "Faults",
+    "GcsProcess",
     "GcsServer",
     "Logged",
     "Requests",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import secrets
 import time
 from dataclasses import dataclass, field
-from typing import Any, Final
-from urllib.parse import parse_qs
+from typing import Final
 
-from kinetic_payload.testing.gcs.answers import Answer, ApiError, json_answer
+from kinetic_payload.testing.gcs.answers import ApiError
 from kinetic_payload.testing.gcs.calls import Call
 from kinetic_payload.testing.gcs.state import Bucket, State
 
@@ -45,10 +42,12 @@ _NEEDS: Final = {
 class Tokens:
     """Access tokens that the server issues and then asks for.
 
-    The endpoint `/token` gives one to whoever presents a service account's assertion (a JWT, whose
-    signature is not verified), as Google's does.
+    `/token` gives one to whoever presents a service account's assertion (a JWT, whose signature is
+    not verified); the server also answers as a metadata server (`GCE_METADATA_HOST`) for *machine*.
     """
 
+    machine: str = "pod@test-project.iam.gserviceaccount.com"
+    """Whose tokens the metadata server gives."""
     lifetime: float = 3600.0
     """Seconds until a token expires."""
     issued: dict[str, tuple[str, float]] = field(default_factory=dict)
@@ -128,20 +127,6 @@ class Access:
             allowed = allowed | bucket.policy.get(principal, frozenset())
         return permission in allowed
 
-    async def token(self, call: Call) -> Answer:
-        """Give a token for a service account's assertion."""
-        form = parse_qs((await call.read()).decode())
-        try:
-            claims = _claims(form["assertion"][0])
-            principal, until = str(claims["iss"]), float(claims["exp"])
-        except (KeyError, ValueError, TypeError, IndexError):
-            return _no_grant("Invalid JWT.")
-        if self._tokens is None or until < time.time():
-            return _no_grant("Invalid JWT: Token must be a short-lived token.")
-        token = self._tokens.issue(principal)
-        seconds = int(self._tokens.lifetime)
-        return json_answer({"access_token": token, "expires_in": seconds, "token_type": "Bearer"})
-
 
 def denied(principal: str | None, permission: str, on: str) -> ApiError:
     """Return the refusal for want of a permission, in Google's words."""
@@ -165,13 +150,3 @@ def _unauthorised(reason: str, message: str) -> ApiError:
         location=("header", "Authorization"),
         headers={"WWW-Authenticate": challenge},
     )
-
-
-def _no_grant(description: str) -> Answer:
-    return json_answer({"error": "invalid_grant", "error_description": description}, status=400)
-
-
-def _claims(assertion: str) -> dict[str, Any]:
-    part = assertion.split(".")[1]
-    claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    return dict(claims)

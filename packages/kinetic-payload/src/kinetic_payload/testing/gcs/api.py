@@ -13,6 +13,7 @@ from kinetic_payload.testing.gcs.buckets import BucketCalls
 from kinetic_payload.testing.gcs.calls import Call
 from kinetic_payload.testing.gcs.copies import CopyCalls
 from kinetic_payload.testing.gcs.fields import parse_fields, select
+from kinetic_payload.testing.gcs.identity import IdentityCalls
 from kinetic_payload.testing.gcs.objects import ObjectCalls
 from kinetic_payload.testing.gcs.resumable import ResumableCalls
 from kinetic_payload.testing.gcs.state import State
@@ -30,6 +31,7 @@ class Api:
         objects = ObjectCalls(state, self._access)
         copies = CopyCalls(state, self._access)
         uploads = UploadCalls(state, self._access)
+        identity = IdentityCalls(tokens)
         resumable = ResumableCalls(state, self._access)
         self._performers: dict[str, Performer] = {
             "buckets.insert": buckets.insert,
@@ -57,7 +59,8 @@ class Api:
             "objects.insert.status": resumable.status,
             "objects.insert.cancel": resumable.cancel,
             "batch": self._batch,
-            "token": self._access.token,
+            "token": identity.token,
+            "metadata": identity.metadata,
         }
 
     async def perform(self, call: Call) -> Answer:
@@ -68,7 +71,7 @@ class Api:
         if performer is None:
             return Answer(404, b"Not Found", {"Content-Type": TEXT})
         try:
-            if call.operation != "token":
+            if call.operation not in ("token", "metadata"):
                 self._access.identify(call)
             self._access.permit(call)
             mask = parse_fields(call.arg("fields")) if call.arg("fields") else None

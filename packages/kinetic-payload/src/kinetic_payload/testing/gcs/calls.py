@@ -153,6 +153,8 @@ def call_of(method: str, target: str, headers: Mapping[str, str], body: Body) ->
 def _routed(method: str, path: str) -> tuple[str, dict[str, str]]:
     if path.startswith("/_kinetic/"):
         return "control", {}
+    if method == "GET" and (path == "/" or path.startswith("/computeMetadata/v1/")):
+        return "metadata", {}
     for prefix in _PREFIXES:
         if path.startswith(prefix):
             parts = path[len(prefix) :].split("/")

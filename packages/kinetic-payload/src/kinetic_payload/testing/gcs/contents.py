@@ -64,6 +64,7 @@ class Incoming:
         self._folder = folder
         self._held: list[bytes] = []
         self._path: Path | None = None
+        self._finished: Content | None = None
         self._file: BinaryIO | None = None
         # The library has no types of its own.
         self._crc32c: Any = cast(Any, google_crc32c).Checksum()
@@ -92,7 +93,12 @@ class Incoming:
             await asyncio.get_running_loop().run_in_executor(None, self.write, data)
 
     def finish(self, *, composite: bool = False) -> Content:
-        """Return what was written."""
+        """Return what was written. Asked again, it is the same."""
+        if self._finished is None:
+            self._finished = self._made(composite=composite)
+        return self._finished
+
+    def _made(self, *, composite: bool) -> Content:
         crc32c = base64.b64encode(self._crc32c.digest()).decode()
         md5 = None if composite else base64.b64encode(self._md5.digest()).decode()
         if self._file is None or self._path is None:
@@ -103,7 +109,7 @@ class Incoming:
     def discard(self) -> None:
         """Forget what was written."""
         self._held.clear()
-        if self._file is not None and self._path is not None:
+        if self._finished is None and self._file is not None and self._path is not None:
             self._file.close()
             _remove(self._path)
 

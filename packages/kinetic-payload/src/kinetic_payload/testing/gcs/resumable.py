@@ -31,6 +31,8 @@ class Sent:
     """None: no bytes, only a question."""
     end: int | None
     total: int | None
+    whole: bool = False
+    """No `Content-Range`: everything in one request, whose end is the end."""
 
 
 class ResumableCalls:
@@ -76,7 +78,8 @@ class ResumableCalls:
             return await self.status(call)
         upload.turn += 1
         await self._receive(upload, sent, call)
-        if sent.total is None or upload.incoming.size < sent.total:
+        total = upload.incoming.size if sent.whole else sent.total
+        if total is None or upload.incoming.size < total:
             return self._incomplete(upload, call)
         return self._finish(upload, call)
 
@@ -107,6 +110,8 @@ class ResumableCalls:
         if upload.gone is not None:
             raise ApiError(upload.gone, "gone", "The upload session has expired or was cancelled.")
         call.name = upload.name
+        # Whoever knows the session's address may go on with it, as the one who began it.
+        call.principal = upload.principal
         return upload
 
     async def _receive(self, upload: Upload, sent: Sent, call: Call) -> None:
@@ -126,7 +131,9 @@ class ResumableCalls:
         announced = call.headers.get("content-length", "")
         if promised is not None and announced.isdigit() and int(announced) != promised:
             raise _wrong_length(int(announced), sent)
-        last = sent.total is not None and (sent.end is None or sent.end + 1 == sent.total)
+        last = sent.whole or (
+            sent.total is not None and (sent.end is None or sent.end + 1 == sent.total)
+        )
         if not last and promised is not None and promised < QUANTUM:
             raise invalid(
                 "Invalid request. The number of bytes uploaded is required to be equal or greater than "
@@ -158,13 +165,16 @@ class ResumableCalls:
     def _finish(self, upload: Upload, call: Call) -> Answer:
         content = upload.incoming.finish()
         checks = {**upload.checks, **checks_of({}, call)}
-        upload.gone = 410
-        verify(content, checks)
-        self._access.demand_overwrite(call, upload.bucket, upload.name)
-        upload.finished = self._state.store(
-            upload.bucket, upload.name, content, upload.fields, upload.conditions
-        )
-        upload.gone = None
+        try:
+            verify(content, checks)
+            self._access.demand_overwrite(call, upload.bucket, upload.name)
+            upload.finished = self._state.store(
+                upload.bucket, upload.name, content, upload.fields, upload.conditions
+            )
+        except ApiError as error:
+            if error.status in (400, 412):
+                upload.gone = 410  # Its bytes are wrong or came too late, and will always be.
+            raise
         return self._done(upload, call)
 
     def _done(self, upload: Upload, call: Call) -> Answer:
@@ -194,8 +204,7 @@ def _sent(call: Call) -> Sent:
     if text is None:
         announced = call.headers.get("content-length", "")
         total = int(announced) if announced.isdigit() else None
-        # Everything in one request, whose end is the end.
-        return Sent(0, None if not total else total - 1, total)
+        return Sent(0, None if not total else total - 1, total, whole=True)
     match = _CONTENT_RANGE.fullmatch(text.strip())
     if match is None:
         raise invalid(f"Failed to parse Content-Range header: '{text}'.")

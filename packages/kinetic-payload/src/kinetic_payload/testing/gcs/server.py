@@ -88,6 +88,10 @@ class GcsServer:
         """Close all connections, and forget everything."""
         self._closing.close()
         self._loop = None
+        if self._state is not None:
+            for upload in self._state.uploads.values():
+                upload.incoming.discard()
+            self._state = None
 
     @property
     def endpoint(self) -> str:
@@ -166,7 +170,7 @@ class GcsServer:
         self._port = runner.addresses[0][1]
         loop = asyncio.get_running_loop()
         self._closing.callback(
-            lambda: asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+            lambda: asyncio.run_coroutine_threadsafe(_close(runner), loop).result()
         )
 
     def _change(self, bucket: str, change: Callable[[Bucket], None]) -> None:
@@ -182,3 +186,13 @@ class GcsServer:
             return work(state)
 
         return asyncio.run_coroutine_threadsafe(do(), self._loop).result()
+
+
+async def _close(runner: web.ServerRunner) -> None:
+    await runner.cleanup()
+    # Requests that are still waiting, for a delay or for a client that says no more.
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_default_executor()

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final
 
-from aiohttp import web
+from aiohttp import ClientError, web
 
 from kinetic_payload.testing.gcs.answers import Answer, Slice, injected
 from kinetic_payload.testing.gcs.api import Api
@@ -79,7 +79,8 @@ class Web:
             answer = injected(plan.fault.status, extra).answer(plain=call.media)
         else:
             if request.headers.get("expect", "").lower() == "100-continue":
-                await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                assert request.transport is not None
+                request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             answer = await self._api.perform(call)
         if plan.breaks("after") or plan.breaks("request"):
             # A request without a body has no middle: its answer is lost.
@@ -99,7 +100,7 @@ class _Body:
     async def chunks(self) -> AsyncIterator[bytes]:
         came = 0
         breaks_at = self._breaks_at()
-        while data := await self._request.content.readany():
+        while data := await self._read():
             came += len(data)
             if self.logged is not None:
                 self.logged.bytes_in = came
@@ -109,6 +110,12 @@ class _Body:
             if self.plan.drip:
                 await asyncio.sleep(len(data) / self.plan.drip)
             yield data
+
+    async def _read(self) -> bytes:
+        try:
+            return await self._request.content.readany()
+        except (web.RequestPayloadError, ClientError) as error:
+            raise ConnectionResetError("The client went away.") from error
 
     def _breaks_at(self) -> int | None:
         if not self.plan.breaks("request") or self.plan.fault is None:
@@ -153,8 +160,9 @@ async def _send_body(
         with body.content.open() as file:
             assert request.transport is not None
             loop = asyncio.get_running_loop()
-            await response.write(b"")
-            await loop.sendfile(request.transport, file, body.start, until)
+            await response.write(b"")  # The headers.
+            if until:
+                await loop.sendfile(request.transport, file, body.start, until)
         return
     for start in range(0, until, step):
         length = min(step, until - start)

@@ -1,0 +1,66 @@
+"""`GcsProcess`: the server as a process of its own, whose work costs its clients nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+from urllib.request import Request, urlopen
+
+from kinetic_payload.testing.gcs.requests import Logged
+
+
+class GcsProcess:
+    """A server beside this process, for benchmarks; *arguments* as its command line takes them."""
+
+    def __init__(self, *buckets: str, arguments: Sequence[str] = ()) -> None:
+        named = [part for bucket in buckets for part in ("--bucket", bucket)]
+        self._command = [sys.executable, "-m", "kinetic_payload.testing.gcs", *named, *arguments]
+        self.endpoint = ""
+
+    def __enter__(self) -> GcsProcess:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.endpoint = self._process.stdout.readline().strip()
+        assert self.endpoint, "the server did not start"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.communicate()
+
+    @property
+    def pid(self) -> int:
+        """The process's."""
+        return self._process.pid
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment variables that lead clients here."""
+        return {"STORAGE_EMULATOR_HOST": self.endpoint}
+
+    def requests(self) -> list[Logged]:
+        """Return its request log."""
+        return [Logged(**one) for one in self._ask("GET", "requests")]
+
+    def clear_requests(self) -> None:
+        """Forget them."""
+        self._ask("DELETE", "requests")
+
+    def add_fault(self, **what: Any) -> None:
+        """Add what `Fault` takes."""
+        self._ask("POST", "faults", what)
+
+    def clear_faults(self) -> None:
+        """Let nothing go wrong any more."""
+        self._ask("DELETE", "faults")
+
+    def _ask(self, method: str, what: str, data: Any = None) -> Any:
+        body = None if data is None else json.dumps(data).encode()
+        address = f"{self.endpoint}/_kinetic/{what}"
+        asked = Request(address, data=body, method=method)  # noqa: S310 - of this machine
+        with urlopen(asked, timeout=30) as answer:  # noqa: S310
+            text = answer.read()
+        return json.loads(text) if text else None
