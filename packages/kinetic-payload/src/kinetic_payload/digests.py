@@ -9,10 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from kinetic_payload.errors import DataError
 from kinetic_payload.stat_cache import Hashed, StatCache
+
+if TYPE_CHECKING:
+    from kinetic_payload.progress import Advance
 
 __all__ = [
     "CHUNK",
@@ -87,7 +90,7 @@ def open_regular(path: Path | str) -> int:
     return descriptor
 
 
-def hash_file(path: Path | str, relpath: str) -> Hashed:
+def hash_file(path: Path | str, relpath: str, advance: Advance | None = None) -> Hashed:
     """Read the file *path* once and return its digest under the name *relpath*."""
     started = time.time_ns()
     descriptor = open_regular(path)
@@ -100,6 +103,8 @@ def hash_file(path: Path | str, relpath: str) -> Hashed:
         while data := os.read(descriptor, length):
             sha.update(data)
             size += len(data)
+            if advance is not None:
+                advance(len(data))
         after = os.fstat(descriptor)
     finally:
         os.close(descriptor)
@@ -118,20 +123,24 @@ def cores() -> int:
 
 
 def hash_files(
-    files: Sequence[tuple[str, str, int]], *, failed: Callable[[str, OSError], None]
+    files: Sequence[tuple[str, str, int]],
+    *,
+    failed: Callable[[str, OSError], None],
+    advance: Advance | None = None,
 ) -> Iterator[Hashed]:
     """Hash many files on all cores; yields in no particular order.
 
     Args:
         files: Path, relative path and expected size of each; the size only balances the work.
         failed: Told of every file that could not be read; the others go on.
+        advance: Told of every piece that was read.
     """
 
     def run(batch: Sequence[tuple[str, str, int]]) -> list[Hashed]:
         done = []
         for path, relpath, _ in batch:
             try:
-                done.append(hash_file(path, relpath))
+                done.append(hash_file(path, relpath, advance))
             except OSError as error:
                 failed(relpath, error)
         return done

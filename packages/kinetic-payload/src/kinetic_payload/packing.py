@@ -292,6 +292,6 @@ def _must_match(entry: TreeEntry, hasher: FileHasher) -> None:
 
 def _changed(path: str) -> TreeChangedError:
     return TreeChangedError(
-        f"{path!r} changed while the project was being packaged.",
-        hint="Run it again, or leave the file out with a line in .kineticignore if it keeps changing.",
+        f"{path!r} changed while it was being packaged.",
+        hint="Run it again. What keeps changing is left out of a project by a line in .kineticignore.",
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -22,7 +22,9 @@ from kinetic_payload.digests import (
 from kinetic_payload.errors import DataError, KineticError, PackagingError
 from kinetic_payload.ignore import OWN_FILE, ignore_line
 from kinetic_payload.ignore_files import top_scope
+from kinetic_payload.progress import Advance, Reports, silent
 from kinetic_payload.shipping import Shipping
+from kinetic_payload.stat_cache import Stamp, stamp_of
 from kinetic_payload.treewalk import FoundFile, LeftOut, Tree, walk
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["LargePath", "LeftOut", "Shipping", "Snapshot", "take_snapshot", "tree_of"]
 
 _MB: Final = 1_000_000
+_STAMPED: Final = 1 << 20
+"""Bytes. Smaller files are read as a whole where they are packed, and need no stamp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class Snapshot:
     """Sorted by path."""
     left_out: tuple[LeftOut, ...]
     """What is not in it, and why; sorted by path."""
+    stamps: Mapping[str, Stamp] = field(default_factory=dict, repr=False, compare=False)
+    """Of files whose digest holds for as long as their stamp is this one."""
 
     @cached_property
     def digest(self) -> str:
@@ -143,6 +149,7 @@ def take_snapshot(
     exclude: Iterable[Path] = (),
     no_defaults: bool = False,
     cache: StatCache | None = None,
+    reports: Reports = silent,
 ) -> Snapshot:
     """Read the project at *root* as it is to travel.
 
@@ -151,6 +158,7 @@ def take_snapshot(
         no_defaults: Leave the default excludes off. Virtual environments stay out even so: they
             hold paths and binaries of this machine.
         cache: Digests of an earlier run; makes an unchanged tree cost one walk and no reads.
+        reports: Shows how far reading has come.
 
     Raises:
         PackagingError: Something cannot be read; the message names all of it.
@@ -158,10 +166,10 @@ def take_snapshot(
     root = Path(os.path.abspath(root))  # noqa: PTH100
     excluded = frozenset(os.path.realpath(path) for path in exclude)
     tree = walk(str(root), top_scope(root, no_defaults=no_defaults), excluded)
-    return _finished(root, tree, cache, PackagingError, "files of the project")
+    return _finished(root, tree, cache, reports, PackagingError, "project")
 
 
-def tree_of(path: Path, cache: StatCache | None = None) -> Snapshot:
+def tree_of(path: Path, cache: StatCache | None = None, *, reports: Reports = silent) -> Snapshot:
     """Read local data at *path* as it is to travel: all of it, symlinked files as what they are.
 
     A single file is a tree of one entry.
@@ -171,54 +179,79 @@ def tree_of(path: Path, cache: StatCache | None = None) -> Snapshot:
     """
     path = Path(os.path.abspath(path))  # noqa: PTH100
     if path.is_dir():
-        return _finished(path, walk(str(path), None), cache, DataError, "files of the data")
+        return _finished(path, walk(str(path), None), cache, reports, DataError, "data")
     try:
         status = path.stat()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
     tree = Tree(files=[FoundFile(path.name, status.st_mode & 0o777, status)])
-    return _finished(path.parent, tree, cache, DataError, "files of the data")
+    return _finished(path.parent, tree, cache, reports, DataError, "data")
 
 
 def _finished(
     root: Path,
     tree: Tree,
     cache: StatCache | None,
+    reports: Reports,
     error_class: type[KineticError],
     what: str,
 ) -> Snapshot:
-    entries = [*tree.others, *_hashed(root, tree, cache)]
+    stamps: dict[str, Stamp] = {}
+    files, unknown = _known(root, tree, cache, stamps)
+    if unknown:
+        with reports(f"reading the {what}", sum(size for _, _, size in unknown)) as advance:
+            files += _hashed(tree, unknown, cache, stamps, advance)
     if tree.problems:
-        raise error_class(unreadable(what, root, tree.problems), hint=UNREADABLE_HINT)
+        message = unreadable(f"files of the {what}", root, tree.problems)
+        raise error_class(message, hint=UNREADABLE_HINT)
     if cache is not None:
         cache.save()
     return Snapshot(
         root,
-        tuple(sorted(entries, key=lambda entry: entry.path)),
+        tuple(sorted([*tree.others, *files], key=lambda entry: entry.path)),
         tuple(sorted(tree.left_out, key=lambda item: item.path)),
+        stamps,
     )
 
 
-def _hashed(root: Path, tree: Tree, cache: StatCache | None) -> Iterable[TreeEntry]:
-    """Return the entries of the tree's files; what cannot be read becomes one of its problems."""
+def _known(
+    root: Path, tree: Tree, cache: StatCache | None, stamps: dict[str, Stamp]
+) -> tuple[list[TreeEntry], list[tuple[str, str, int]]]:
+    """Return the files whose digest the cache has, and those that have to be read."""
     top = str(root)
-    modes: dict[str, int] = {}
+    known = []
     unknown = []
     for file in tree.files:
+        size = file.status.st_size
         digest = cache.get(file.path, file.status) if cache is not None else None
-        if digest is not None:
-            yield TreeEntry(file.path, "file", file.mode, file.status.st_size, digest)
-        else:
-            modes[file.path] = file.mode
-            unknown.append((f"{top}/{file.path}", file.path, file.status.st_size))
+        if digest is None:
+            unknown.append((f"{top}/{file.path}", file.path, size))
+            continue
+        known.append(TreeEntry(file.path, "file", file.mode, size, digest))
+        if size >= _STAMPED:
+            stamps[file.path] = stamp_of(file.status)
+    return known, unknown
+
+
+def _hashed(
+    tree: Tree,
+    unknown: list[tuple[str, str, int]],
+    cache: StatCache | None,
+    stamps: dict[str, Stamp],
+    advance: Advance,
+) -> Iterable[TreeEntry]:
+    """Return the entries of files that have to be read; what cannot be becomes a problem."""
+    modes = {file.path: file.mode for file in tree.files}
 
     def failed(path: str, error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
             tree.problems[path] = error
 
     hashed: Hashed
-    for hashed in hash_files(unknown, failed=failed):
+    for hashed in hash_files(unknown, failed=failed, advance=advance):
         if cache is not None:
             cache.put(hashed)
         path = hashed.relpath
+        if hashed.size >= _STAMPED and hashed.lasting:
+            stamps[path] = stamp_of(hashed.status)
         yield TreeEntry(path, "file", modes[path], hashed.size, hashed.digest)

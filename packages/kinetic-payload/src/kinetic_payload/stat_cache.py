@@ -15,7 +15,8 @@ _COARSE: Final = 2_500_000_000
 """Where stamps are whole seconds (HFS+, some network mounts) or even seconds (FAT)."""
 _SECOND: Final = 1_000_000_000
 
-_Key = tuple[int, int, int, int]
+Stamp = tuple[int, int, int, int]
+"""What changes with a file's contents: size, times, inode."""
 _Entry = tuple[int, int, int, int, str]
 
 
@@ -32,6 +33,16 @@ class Hashed(NamedTuple):
     """Nothing wrote to the file while it was read, as far as its times tell."""
     started_ns: int
     """The clock before the file was opened."""
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the digest holds for as long as the file's stamp is that of `status`."""
+        status = self.status
+        youngest = max(status.st_mtime_ns, status.st_ctime_ns)
+        whole = status.st_mtime_ns % _SECOND == 0 and status.st_ctime_ns % _SECOND == 0
+        # Whatever is written after the read began gets a stamp of that moment or later, less a
+        # tick; only if the stamp we saw is older than that can a later write not look the same.
+        return self.settled and youngest + (_COARSE if whole else _FINE) < self.started_ns
 
 
 class StatCache:
@@ -57,20 +68,15 @@ class StatCache:
         if self._entries is None:
             self._entries = self._load()
         entry = self._entries.get(relpath)
-        if entry is None or entry[:4] != _key(status):
+        if entry is None or entry[:4] != stamp_of(status):
             return None
         self._fresh[relpath] = entry
         return entry[4]
 
     def put(self, hashed: Hashed) -> None:
         """Remember *hashed*, unless the file may change again without its times changing."""
-        status = hashed.status
-        youngest = max(status.st_mtime_ns, status.st_ctime_ns)
-        whole = status.st_mtime_ns % _SECOND == 0 and status.st_ctime_ns % _SECOND == 0
-        # Whatever is written after the read began gets a stamp of that moment or later, less a
-        # tick; only if the stamp we saw is older than that can a later write not look the same.
-        if hashed.settled and youngest + (_COARSE if whole else _FINE) < hashed.started_ns:
-            self._fresh[hashed.relpath] = (*_key(status), hashed.digest)
+        if hashed.lasting:
+            self._fresh[hashed.relpath] = (*stamp_of(hashed.status), hashed.digest)
 
     def save(self) -> None:
         """Write what was seen since the cache was opened; files that are gone are forgotten."""
@@ -107,7 +113,8 @@ class StatCache:
             return {}
 
 
-def _key(status: os.stat_result) -> _Key:
+def stamp_of(status: os.stat_result) -> Stamp:
+    """Return what of *status* changes when the file's contents do."""
     return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
@@ -119,6 +119,7 @@ class Store(Protocol):
         ...
 
 
+@runtime_checkable
 class Mountable(Protocol):
     """A store whose objects can be mounted as files, by gcsfuse for instance.
 

@@ -24,6 +24,8 @@ SIZE_LIMIT: Final = 512 * 1024
 _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 _START: Final = "kinetic_runner/bundle_main.py"
 _CLIENTS: Final = (
+    "data_sending",
+    "data_upload",
     "ignore",
     "ignore_files",
     "packing",

@@ -18,6 +18,7 @@ import cloudpickle
 from kinetic_payload import calls, layout, mainmodule, references, transfer
 from kinetic_payload.archive import extract_archive
 from kinetic_payload.calls import CallHeader, LoadedCall
+from kinetic_payload.data_download import download_data
 from kinetic_payload.errors import IntegrityError
 from kinetic_payload.layout import Env, JobObjects
 from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, Pickled, Reason
@@ -324,6 +325,6 @@ def _tools() -> Tools:
         read_header=calls.read_header,
         rebuild_main=mainmodule.rebuild,
         load_call=calls.load_call,
-        download=transfer.download_data,
+        download=download_data,
         environment=os.environ,  # noqa: TID251 - the child is started with it and nothing else
     )

@@ -152,7 +152,7 @@ def upload(
     packed: Packed, store: Store, job_id: str, options: PackingOptions, *, say: Say
 ) -> tuple[str, str]:
     """Upload what the store does not have yet; return the digests of the payload and the context."""
-    from kinetic_payload.transfer import ensure_data
+    from kinetic_payload.data_upload import ensure_data
 
     refs = []
     for found in packed.call.data:

@@ -1,0 +1,177 @@
+"""Uploaded `Data` out of a store: verified as a whole before anything of it appears."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from kinetic_payload.concurrently import each
+from kinetic_payload.data_marker import MAX_PACK, Listed, Marker, parse_marker
+from kinetic_payload.digests import TreeEntry, hash_file
+from kinetic_payload.errors import (
+    DataError,
+    FutureRecordError,
+    IntegrityError,
+    KineticError,
+    ObjectNotFoundError,
+    RecordError,
+    StoreError,
+)
+from kinetic_payload.extraction import Contents, Extraction, expected_tree
+from kinetic_payload.layout import data_marker, data_prefix
+from kinetic_payload.progress import Advance, Reports, silent
+from kinetic_payload.references import DataRef
+from kinetic_payload.store import Store
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_STREAMS: Final = 8
+"""Objects under way at once: more would cost memory and disk, and gain nothing."""
+
+
+def download_data(store: Store, ref: DataRef, dest: Path, *, reports: Reports = silent) -> Path:
+    """Bring the uploaded data of *ref* to the path *dest*, which does not exist yet.
+
+    A folder becomes the folder *dest*, a file the file *dest*; every byte is verified before
+    anything appears there, and after a failure nothing is left. Returns *dest*.
+
+    Raises:
+        DataError: It was never uploaded, is not there any more, or cannot be written.
+        IntegrityError: It is not what was uploaded. What was damaged is removed from the store.
+    """
+    if ref.digest is None:
+        raise DataError(f"The data {ref.source!r} was not uploaded with its call.")
+    beside = dest.with_name(f".{dest.name[:100]}.{os.urandom(6).hex()}")
+    try:
+        with _explained(store, ref, dest):
+            beside.mkdir(parents=True)
+            marker = _read_marker(store, ref.digest)
+            total = sum(one.size for one in marker.objects)
+            with reports(f"downloading {ref.name}", total) as advance:
+                tree = _Download(store, marker, beside, advance).run()
+            _move(tree / ref.name if not ref.is_dir else tree, dest, ref)
+    finally:
+        _remove(beside)
+    return dest
+
+
+class _Download:
+    """The objects that a marker lists, on their way into a folder of their own."""
+
+    def __init__(self, store: Store, marker: Marker, folder: Path, advance: Advance) -> None:
+        self._store = store
+        self._marker = marker
+        self._prefix = data_prefix(marker.digest)
+        self._folder = folder
+        self._advance = advance
+        self._extraction = Extraction(folder / "tree")
+
+    def run(self) -> Path:
+        """Bring all of them, and return the folder of the verified tree."""
+        # The longest first, so that none is left to run alone in the end.
+        longest = sorted(self._marker.objects, key=lambda one: one.size, reverse=True)
+        each(self._fetch, longest, threads=min(self._store.concurrency, _STREAMS))
+        everything = [data_marker(self._marker.digest)]
+        everything += (self._prefix + one.name for one in longest)
+        # Every file is what its archive or the marker says; but only the tree's own digest is
+        # trusted, and it covers what they say.
+        with _discarding(self._store, everything):
+            expected_tree(self._extraction.entries, self._marker.digest)
+            self._extraction.finish()
+        return self._folder / "tree"
+
+    def _fetch(self, one: Listed) -> None:
+        name = self._prefix + one.name
+        with _discarding(self._store, [name]):
+            if one.digest:
+                self._fetch_file(name, one)
+            else:
+                self._fetch_pack(name)
+
+    def _fetch_pack(self, name: str) -> None:
+        file = self._folder / name.rpartition("/")[2]
+        self._store.download(name, file, progress=self._advance)
+        with file.open("rb") as stream:
+            self._extraction.add(Contents(stream, max_size=MAX_PACK))
+        file.unlink()
+
+    def _fetch_file(self, name: str, one: Listed) -> None:
+        path = self._extraction.place(TreeEntry(one.path, "file", one.mode, one.size, one.digest))
+        self._store.download(name, path, progress=self._advance)
+        if hash_file(path, one.path).digest != one.digest:
+            raise IntegrityError(f"The file {one.path!r} is damaged.")
+        path.chmod(one.mode)
+
+
+def _read_marker(store: Store, digest: str) -> Marker:
+    name = data_marker(digest)
+    try:
+        return parse_marker(store.read(name), digest=digest)
+    except FutureRecordError:
+        raise
+    except RecordError as error:
+        with _discarding(store, [name]):
+            raise IntegrityError(error.message) from error
+
+
+@contextmanager
+def _discarding(store: Store, names: list[str]) -> Iterator[None]:
+    """Remove the objects *names* if they turn out to be damaged.
+
+    They are named by what they should hold: every later upload would find them and take them for it.
+    """
+    try:
+        yield
+    except IntegrityError as error:
+        hint = "It was damaged in the store, and removed there. Submit the job again."
+        try:
+            for name in names:
+                store.delete(name)
+        except StoreError:
+            hint = f"It is damaged in {store.location}. Delete {names[0]} there; submit again."
+        raise type(error)(error.message, hint=hint) from error
+
+
+@contextmanager
+def _explained(store: Store, ref: DataRef, dest: Path) -> Iterator[None]:
+    """Say of every failure which data it is about, and where it was to go."""
+    what = f"The data {ref.source!r}"
+    try:
+        yield
+    except ObjectNotFoundError as error:
+        raise DataError(
+            f"{what} is not in the store {store.location} any more: {error.message}",
+            hint="Submit the call again: what is missing is uploaded again.",
+        ) from error
+    except IntegrityError as error:
+        message = f"{what} cannot be brought to {dest}. {error.message}"
+        raise type(error)(message, hint=error.hint) from error
+    except KineticError:
+        raise
+    except OSError as error:
+        raise DataError(
+            f"{what} cannot be written to {dest}: {error.strerror or error}.",
+            hint="Make room on that disk." if error.errno in _FULL else None,
+        ) from error
+
+
+def _move(source: Path, dest: Path, ref: DataRef) -> None:
+    if not ref.is_dir and not source.is_file():
+        found = next((entry for entry in source.parent.iterdir() if entry.is_file()), None)
+        if found is None:
+            raise IntegrityError(f"The data {ref.source!r} should be a file, and is none.")
+        source = found
+    if ref.is_dir and dest.is_dir():
+        with suppress(OSError):  # An empty folder may be waiting for it.
+            dest.rmdir()
+    source.rename(dest)
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        import shutil
+
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,138 @@
+"""Parts of local `Data` into a store, every byte held against the digest that names it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from kinetic_payload.concurrently import each
+from kinetic_payload.data_marker import Part, Sizes
+from kinetic_payload.digests import FileHasher, TreeEntry, hash_file, open_regular
+from kinetic_payload.errors import DataError, PreconditionFailedError, TreeChangedError
+from kinetic_payload.packing import pack
+from kinetic_payload.progress import Advance, Reports
+from kinetic_payload.snapshot import Snapshot
+from kinetic_payload.stat_cache import stamp_of
+from kinetic_payload.store import ABSENT, ObjectInfo, Store
+
+_STREAMS: Final = 8
+"""Large objects under way at once: more would cost memory and disk, and gain nothing."""
+_PACKERS: Final = 2
+"""Packs written at once. One uses all cores, but for its beginning and its end."""
+
+
+class Sending:
+    """The parts of one tree on their way into a store."""
+
+    def __init__(
+        self, store: Store, tree: Snapshot, there: Mapping[str, ObjectInfo], sizes: Sizes
+    ) -> None:
+        self._store = store
+        self._tree = tree
+        self._there = there
+        self._sizes = sizes
+        self._packing = threading.Semaphore(_PACKERS)
+        self.stored: dict[str, int] = {}
+        """The size of every object that was sent, by its name."""
+
+    def send(self, parts: Sequence[Part], reports: Reports) -> None:
+        """Send *parts*, as many at once as the store is worth.
+
+        Raises:
+            TreeChangedError: A file is not what it was when its digest was taken.
+        """
+        if not parts:
+            return
+        small = [part for part in parts if self._fits_in_memory(part)]
+        streamed = [part for part in parts if not self._fits_in_memory(part)]
+        # The longest first, so that none is left to run alone in the end.
+        streamed.sort(key=lambda part: part.size, reverse=True)
+        most = self._store.concurrency
+        with reports("uploading data", sum(part.size for part in parts)) as advance:
+            each(lambda part: self._send_one(part, advance), small, threads=most)
+            most = min(most, _STREAMS)
+            each(lambda part: self._send_one(part, advance), streamed, threads=most)
+
+    def _fits_in_memory(self, part: Part) -> bool:
+        return not part.is_pack and part.size <= self._sizes.in_memory
+
+    def _send_one(self, part: Part, advance: Advance) -> None:
+        found = self._there.get(part.name)
+        generation = found.generation if found else ABSENT
+        try:
+            if part.is_pack:
+                size = self._send_pack(part, generation, advance)
+            elif self._fits_in_memory(part):
+                size = self._send_small(part, generation, advance)
+            else:
+                size = self._send_large(part, generation, advance)
+        except PreconditionFailedError:
+            # Somebody else uploaded the same meanwhile, or healed it.
+            there = self._store.stat(part.name)
+            if there is None:
+                raise DataError(
+                    f"{part.name} disappeared from {self._store.location} while it was uploaded.",
+                    hint="Is something else cleaning that store up?",
+                ) from None
+            size = there.size
+            advance(part.size)
+        self.stored[part.name] = size
+
+    def _send_pack(self, part: Part, generation: int, advance: Advance) -> int:
+        with self._store.writer(part.name, if_generation=generation) as stream, self._packing:
+            size = pack(stream, self._tree.root, part.entries)
+        advance(part.size)
+        return size
+
+    def _send_small(self, part: Part, generation: int, advance: Advance) -> int:
+        [entry] = part.entries
+        data = self._read(entry)
+        hasher = FileHasher(entry.path)
+        hasher.update(data)
+        if hasher.hexdigest() != entry.digest:
+            raise _changed(entry)
+        self._store.write(part.name, data, if_generation=generation)
+        advance(part.size)
+        return len(data)
+
+    def _read(self, entry: TreeEntry) -> bytes:
+        try:
+            with os.fdopen(open_regular(f"{self._tree.root}/{entry.path}"), "rb") as stream:
+                return stream.read(entry.size)
+        except OSError as error:
+            raise _changed(entry) from error
+
+    def _send_large(self, part: Part, generation: int, advance: Advance) -> int:
+        """Send a file that the store itself reads, and make sure that it was the right one."""
+        [entry] = part.entries
+        path = self._tree.root / entry.path
+        try:
+            before = path.stat()
+        except OSError as error:
+            raise _changed(entry) from error
+        known = self._tree.stamps.get(entry.path)
+        if not stat.S_ISREG(before.st_mode) or known not in (None, stamp_of(before)):
+            raise _changed(entry)
+        info = self._store.upload(part.name, path, if_generation=generation, progress=advance)
+        try:
+            # Without a stamp that holds for certain (the file was just written) it is read again.
+            same = known is not None or hash_file(path, entry.path).digest == entry.digest
+            same = same and stamp_of(path.stat()) == stamp_of(before)
+        except OSError:
+            same = False
+        if not same:
+            with suppress(PreconditionFailedError):
+                self._store.delete(part.name, if_generation=info.generation)
+            raise _changed(entry)
+        return info.size
+
+
+def _changed(entry: TreeEntry) -> TreeChangedError:
+    return TreeChangedError(
+        f"{entry.path!r} changed while it was being uploaded.",
+        hint="Submit again when nothing writes to it any more.",
+    )

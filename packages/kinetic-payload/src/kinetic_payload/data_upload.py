@@ -1,0 +1,262 @@
+"""Local `Data` into a store, once ever: what is there is kept, renewed and vouched for.
+
+Objects are named by the digest of what they hold and appear as a whole, so whatever is there is
+good: of an upload that was interrupted, of one that runs beside this one, of years ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kinetic_payload.concurrently import each
+from kinetic_payload.data_marker import (
+    SIZES,
+    Listed,
+    Marker,
+    Part,
+    Sizes,
+    encode_marker,
+    mounted_parts,
+    packed_parts,
+    parse_marker,
+    unmountable,
+)
+from kinetic_payload.data_sending import Sending
+from kinetic_payload.errors import (
+    DataError,
+    FutureRecordError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    RecordError,
+)
+from kinetic_payload.layout import data_files_prefix, data_marker, data_prefix
+from kinetic_payload.progress import Reports, silent
+from kinetic_payload.snapshot import Snapshot, tree_of
+from kinetic_payload.store import Mountable, ObjectInfo, Store
+from kinetic_payload.stores.names import MAX_NAME
+from kinetic_payload.transfer import REFRESH_AGE
+
+if TYPE_CHECKING:
+    from kinetic_payload.digests import TreeEntry
+    from kinetic_payload.stat_cache import StatCache
+
+_SHOWN: Final = 10
+"""Paths that a message names, at most."""
+
+
+def ensure_data(
+    store: Store,
+    path: Path,
+    *,
+    mounted: bool = False,
+    cache: StatCache | None = None,
+    reports: Reports = silent,
+    sizes: Sizes = SIZES,
+) -> str:
+    """Upload the file or folder at *path* unless the store has it, and return its digest.
+
+    Any number of uploads may run at once, and one that was interrupted goes on where it was. What is
+    there costs reading its marker and one list; what got old there is made young again.
+
+    Args:
+        mounted: Every file as an object by its path, to be mounted; else packed, to be downloaded.
+        sizes: Where files are parted; all clients of one store must agree.
+
+    Raises:
+        DataError: It cannot be read, or not be mounted; nothing was sent.
+        TreeChangedError: A file changed meanwhile; the message names it.
+    """
+    tree = tree_of(path, cache, reports=reports)
+    wanted = _mounted(store, path, tree) if mounted else _packed(tree, sizes)
+    marker, there = _seen(store, wanted)
+    missing, kept = _parted(wanted, there, marker)
+    oldest = store.now() - REFRESH_AGE
+    old = [part for part in kept if there[part.name].updated < oldest]
+    stored = {part.name: there[part.name].size for part in kept}
+    young = marker is not None and marker.written_at >= oldest
+    if young and not missing and not old and _is_vouched_for(wanted, there, marker, stored):
+        return tree.digest
+    for part in _renew(store, old, there):
+        del there[part.name]
+        missing.append(part)
+    _mark(store, wanted)
+    sending = Sending(store, tree, there, sizes)
+    sending.send(missing, reports)
+    vouching = wanted.marker(stored | sending.stored, written_at=store.now())
+    store.write(data_marker(tree.digest, mounted=mounted), encode_marker(vouching))
+    return tree.digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wanted:
+    """A tree in the form in which it is to be in a store."""
+
+    tree: Snapshot
+    parts: tuple[Part, ...]
+    mounted: bool
+    links: Mapping[str, str] = field(default_factory=dict)
+    """What a mount needs beside files: the target of every link, by its object."""
+    folders: Sequence[str] = ()
+    """The objects of folders in which nothing lies."""
+
+    def marker(self, stored: Mapping[str, int], *, written_at: float) -> Marker:
+        """Return the marker of what was *stored*: sizes by name."""
+        prefix = data_prefix(self.tree.digest)
+        objects = []
+        for part in self.parts:
+            name, size = part.name.removeprefix(prefix), stored[part.name]
+            if self.mounted or part.is_pack:
+                objects.append(Listed(name, size))
+            else:
+                [entry] = part.entries
+                objects.append(Listed(name, size, entry.path, entry.mode, entry.digest))
+        objects += (Listed(link.removeprefix(prefix), 0) for link in self.links)
+        entries = self.tree.entries if self.mounted else ()
+        return Marker(
+            digest=self.tree.digest,
+            objects=tuple(objects),
+            mounted=self.mounted,
+            written_at=written_at,
+            executables=tuple(e.path for e in entries if e.kind == "file" and e.mode & 0o111),
+        )
+
+
+def _packed(tree: Snapshot, sizes: Sizes) -> _Wanted:
+    parts = packed_parts(tree.digest, tree.entries, sizes)
+    return _Wanted(tree=tree, parts=parts, mounted=False)
+
+
+def _mounted(store: Store, path: Path, tree: Snapshot) -> _Wanted:
+    """Return the form that can be mounted.
+
+    Raises:
+        DataError: There is none.
+    """
+    if not isinstance(store, Mountable):
+        raise DataError(
+            f"{path} cannot be mounted from {store.location}: only what lies in a bucket can.",
+            hint="Leave fuse=True out, or let jobs use a bucket: KINETIC_STORE=gs://BUCKET.",
+        )
+    entries = tree.entries
+    prefix = data_files_prefix(tree.digest)
+    _refuse_unmountable(path, entries, room=_room(store, prefix))
+    inhabited = {entry.path.rpartition("/")[0] for entry in entries}
+    folders = [e.path for e in entries if e.kind == "dir" and e.path not in inhabited]
+    return _Wanted(
+        tree=tree,
+        parts=mounted_parts(tree.digest, entries),
+        mounted=True,
+        links={prefix + entry.path: entry.target for entry in entries if entry.kind == "link"},
+        # Without entries there would be no folder to mount.
+        folders=[prefix + folder for folder in folders] if entries else [prefix.rstrip("/")],
+    )
+
+
+def _room(store: Store, prefix: str) -> int:
+    """Return how many bytes of an object's name are left for a path behind *prefix*."""
+    within = store.location.path.partition("/")[2]
+    taken = len(f"{within}/".encode()) if within else 0
+    return MAX_NAME - taken - len(prefix) - 1  # The object of a folder ends in a slash.
+
+
+def _refuse_unmountable(path: Path, entries: Sequence[TreeEntry], *, room: int) -> None:
+    problems = [
+        f"  {entry.path!r}: {why}" for entry in entries if (why := unmountable(entry.path, room))
+    ]
+    if not problems:
+        return
+    count = len(problems)
+    if count > _SHOWN:
+        problems[_SHOWN:] = [f"  and {count - _SHOWN} more"]
+    raise DataError(
+        "\n".join([f"{count} of the paths in {path} cannot be mounted from a bucket:", *problems]),
+        hint="Rename them, or leave fuse=True out: what is downloaded may have any name.",
+    )
+
+
+def _seen(store: Store, wanted: _Wanted) -> tuple[Marker | None, dict[str, ObjectInfo]]:
+    """Return the marker, None where there is none that can be read, and the objects that are there."""
+    digest, mounted = wanted.tree.digest, wanted.mounted
+
+    def read() -> Marker | None:
+        try:
+            data = store.read(data_marker(digest, mounted=mounted))
+            return parse_marker(data, digest=digest, mounted=mounted)
+        except FutureRecordError:
+            raise
+        except (ObjectNotFoundError, RecordError):
+            return None
+
+    def look() -> dict[str, ObjectInfo]:
+        prefix = data_prefix(digest)
+        if mounted:
+            listing = store.list(data_files_prefix(digest))
+        else:
+            # Past the form that can be mounted, which may be there as well, and is long.
+            listing = store.list(prefix, start_after=f"{prefix}files0")
+        return {info.name: info for info in listing}
+
+    if store.concurrency <= 1:
+        return read(), look()
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1, "kinetic-marker") as pool:
+        marker = pool.submit(read)
+        there = look()
+        return marker.result(), there
+
+
+def _parted(
+    wanted: _Wanted, there: Mapping[str, ObjectInfo], marker: Marker | None
+) -> tuple[list[Part], list[Part]]:
+    """Part what is wanted into what is missing and what is there."""
+    promised = marker.sizes if marker else {}
+    missing: list[Part] = []
+    kept: list[Part] = []
+    for part in wanted.parts:
+        found = there.get(part.name)
+        # The size of a pack is known from a marker alone. Without one it is that of an upload that
+        # did not come to its end, or has not yet: whole, as all objects are.
+        size = promised.get(part.name) if part.is_pack else part.size
+        is_there = found is not None and size in (None, found.size)
+        (kept if is_there else missing).append(part)
+    return missing, kept
+
+
+def _is_vouched_for(
+    wanted: _Wanted,
+    there: Mapping[str, ObjectInfo],
+    marker: Marker | None,
+    stored: Mapping[str, int],
+) -> bool:
+    return (
+        marker is not None
+        and marker == wanted.marker(stored, written_at=marker.written_at)
+        and all(link in there for link in wanted.links)
+    )
+
+
+def _renew(store: Store, old: Sequence[Part], there: Mapping[str, ObjectInfo]) -> list[Part]:
+    """Make *old* objects young; return those that went meanwhile."""
+    gone: list[Part] = []
+
+    def renew(part: Part) -> None:
+        with suppress(PreconditionFailedError):  # Somebody else made it young.
+            if store.renew(part.name, if_generation=there[part.name].generation) is None:
+                gone.append(part)
+
+    each(renew, old, threads=store.concurrency)
+    return gone
+
+
+def _mark(store: Store, wanted: _Wanted) -> None:
+    """Have the links and empty folders of what is to be mounted; young, also if they are there."""
+    if not isinstance(store, Mountable):
+        return
+    each(store.mark_folder, wanted.folders, threads=store.concurrency)
+    links = [*wanted.links.items()]
+    each(lambda link: store.mark_link(*link), links, threads=store.concurrency)

@@ -1,0 +1,332 @@
+"""Archives and files put together to one tree in a folder: names, sizes, links and digests checked.
+
+An archive is read as if an enemy wrote it. Its parts may come in any order and from several threads;
+links and the modes of folders come last, so that nothing is ever written through a link.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import zlib
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, tree_digest
+from kinetic_payload.errors import IntegrityError, UnsafeArchiveError
+from kinetic_payload.zipformat import DEFLATED, Member, data_offset, read_directory
+
+MAX_SIZE: Final = 1 << 40
+MAX_ENTRIES: Final = 5_000_000
+_MAX_TARGET: Final = 16 * 1024
+
+
+def unsafe_path(path: str) -> str | None:
+    """Say why nothing may be extracted under the name *path*, or None.
+
+    A name is also read as Windows would: an archive is safe wherever it is opened.
+    """
+    if not path or "\0" in path:
+        return "it is not a name"
+    # Asked of every file of every submit, where a regular expression would be a third of the time.
+    if path[0] in "/\\" or (path[1:2] == ":" and re.match(r"[A-Za-z]:[/\\]", path)):
+        return "it is absolute"
+    if ".." in path.replace("\\", "/").split("/"):
+        return "it leads upwards"
+    if not {"", "."}.isdisjoint(path.split("/")):
+        return "it is not in its plain form"
+    return None
+
+
+def link_goal(path: str, links: dict[str, str]) -> str | None:
+    """Return where in its tree the link *path* leads, or None if it can lead out of it.
+
+    Args:
+        links: The targets of all links of the tree, since a link may lead through others.
+
+    A link that leads in a circle leads nowhere; the answer is then *path* itself.
+    """
+    if links[path][:1] in ("", "/") or "\0" in links[path]:
+        return None
+    here = path.split("/")[:-1]
+    todo = links[path].split("/")[::-1]
+    followed = 0
+    while todo:
+        part = todo.pop()
+        if part == "..":
+            if not here:
+                return None
+            here.pop()
+        elif part not in ("", "."):
+            target = links.get("/".join([*here, part]))
+            if target is None:
+                here.append(part)
+                continue
+            followed += 1
+            if target.startswith("/"):
+                return None
+            if followed > 40:
+                return path  # Systems give up here or earlier.
+            todo.extend(target.split("/")[::-1])
+    return "/".join(here)
+
+
+class Contents:
+    """What an archive holds, by its own words: names, sizes and links checked, nothing written.
+
+    Raises:
+        UnsafeArchiveError: An entry would write elsewhere, or more than it says.
+        IntegrityError: The archive is damaged.
+    """
+
+    def __init__(
+        self, source: BinaryIO, *, max_size: int = MAX_SIZE, max_entries: int = MAX_ENTRIES
+    ) -> None:
+        self.source = source
+        self.members = list(read_directory(source, max_entries=max_entries))
+        _check_sizes(self.members, max_size)
+        for member in self.members:
+            if why := unsafe_path(member.path):
+                raise _unsafe(member.path, why)
+        self.entries = [
+            TreeEntry(m.path, m.kind, m.mode, m.size, m.digest, self._target(m))
+            for m in self.members
+        ]
+
+    def _target(self, member: Member) -> str:
+        if member.kind != "link":
+            return ""
+        if member.size > _MAX_TARGET:
+            raise _unsafe(member.path, f"a link of {member.size} bytes")
+        return b"".join(_contents(self.source, member)).decode("utf-8", "surrogateescape")
+
+
+class Extraction:
+    """A tree that grows in the folder *dest*, which is empty or absent. Any thread may add to it.
+
+    After an error *dest* may hold part of the tree.
+    """
+
+    def __init__(self, dest: Path) -> None:
+        self._dest = dest
+        self._top = ""
+        self._lock = threading.Lock()
+        self._entries: dict[str, TreeEntry] = {}
+        self._folders: set[str] = set()
+        """Those that are there: what lies in them may come before they do."""
+
+    def add(self, contents: Contents) -> None:
+        """Write the files and folders of an archive.
+
+        Raises:
+            UnsafeArchiveError: One of them is there already, or lies in what is no folder.
+            IntegrityError: A file is not what its digest says.
+        """
+        self._enter(contents.entries)
+        for member in sorted(contents.members, key=lambda member: member.offset):
+            if member.kind == "file":
+                _write_file(contents.source, f"{self._top}/{member.path}", member)
+
+    def place(self, entry: TreeEntry) -> Path:
+        """Return where to put the file *entry*: an empty file waits there for it.
+
+        Raises:
+            UnsafeArchiveError: No file may be there.
+        """
+        if why := unsafe_path(entry.path):
+            raise _unsafe(entry.path, why)
+        self._enter([entry])
+        path = f"{self._top}/{entry.path}"
+        os.close(_new_file(path, entry.path))
+        return Path(path)
+
+    @property
+    def entries(self) -> Collection[TreeEntry]:
+        """Everything that was added."""
+        return self._entries.values()
+
+    def finish(self) -> None:
+        """Make the links, and give the folders their modes.
+
+        Raises:
+            UnsafeArchiveError: A link leads out of the tree.
+        """
+        links = checked_links(self.entries)
+        self._begin()
+        for path, target in links.items():
+            with _alone(path):
+                Path(self._top, path).symlink_to(target)
+        for folder in sorted(self._folders, reverse=True):
+            known = self._entries.get(folder)
+            Path(self._top, folder).chmod(known.mode if known else 0o755)
+
+    def _begin(self) -> None:
+        if self._top:
+            return
+        self._dest.mkdir(parents=True, exist_ok=True)
+        if any(self._dest.iterdir()):
+            raise UnsafeArchiveError(
+                f"{self._dest} is not empty; nothing is extracted over what is there."
+            )
+        self._top = os.path.realpath(self._dest)
+
+    def _enter(self, entries: list[TreeEntry]) -> None:
+        """Take *entries* in, unless they contradict each other or what is there; make folders."""
+        with self._lock:
+            for entry in entries:
+                if entry.path in self._entries:
+                    raise _unsafe(entry.path, "it is there twice")
+                self._entries[entry.path] = entry
+            wanted = _folders_of(entries)
+            for folder in wanted:
+                known = self._entries.get(folder)
+                if known is not None and known.kind != "dir":
+                    raise _in_the_way(folder)
+            for entry in entries:
+                if entry.kind != "dir" and entry.path in self._folders:
+                    raise _in_the_way(entry.path)
+            self._begin()
+            for folder in sorted(wanted - self._folders):
+                with _alone(folder):
+                    # Writable until everything is in it.
+                    Path(self._top, folder).mkdir(mode=0o700)
+            self._folders |= wanted
+
+
+def checked_links(entries: Iterable[TreeEntry]) -> dict[str, str]:
+    """Return the targets of all links of a tree, none of which leads out of it.
+
+    Raises:
+        UnsafeArchiveError: One does.
+    """
+    links = {entry.path: entry.target for entry in entries if entry.kind == "link"}
+    for path, target in links.items():
+        if link_goal(path, links) is None:
+            raise _unsafe(path, f"the link leads out of the archive, to {target!r}")
+    return links
+
+
+def expected_tree(entries: Iterable[TreeEntry], expected: str | None) -> str:
+    """Return the digest of a tree, which is *expected* if that is given.
+
+    Raises:
+        IntegrityError: It is not.
+    """
+    digest = tree_digest(entries)
+    if expected is not None and digest != expected:
+        raise IntegrityError(
+            f"The archive holds tree {digest[:12]}…, and {expected[:12]}… was expected."
+        )
+    return digest
+
+
+def _unsafe(path: str, why: str) -> UnsafeArchiveError:
+    return UnsafeArchiveError(f"The archive's entry {path!r} is refused: {why}.")
+
+
+def _in_the_way(path: str) -> UnsafeArchiveError:
+    return _unsafe(path, "it is not a folder, and others lie in it")
+
+
+def _damaged(member: Member) -> IntegrityError:
+    return IntegrityError(f"The archive's entry {member.path!r} is damaged.")
+
+
+def _check_sizes(members: list[Member], max_size: int) -> None:
+    total = sum(member.size for member in members)
+    if total > max_size:
+        largest = max(members, key=lambda member: member.size)
+        raise _unsafe(
+            largest.path, f"the archive unpacks to {total} bytes and {max_size} are allowed"
+        )
+    end = 0
+    for member in sorted(members, key=lambda member: member.offset):
+        if member.offset < end:
+            raise _unsafe(member.path, "it shares its bytes with another entry")
+        end = member.offset + 30 + member.packed
+
+
+def _folders_of(entries: Iterable[TreeEntry]) -> set[str]:
+    """Return every folder that the entries are or lie in."""
+    folders: set[str] = set()
+    for entry in entries:
+        folder = entry.path if entry.kind == "dir" else entry.path.rpartition("/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+    return folders
+
+
+def _contents(source: BinaryIO, member: Member) -> Iterator[bytes]:
+    """Yield the member's contents, never more than it declares."""
+    source.seek(data_offset(source, member))
+    pieces = _inflated if member.method == DEFLATED else _stored
+    left = member.size
+    for piece in pieces(source, member):
+        left -= len(piece)
+        if left < 0:
+            raise _unsafe(member.path, "it unpacks to more than it declares")
+        yield piece
+    if left:
+        raise _damaged(member)
+
+
+def _stored(source: BinaryIO, member: Member) -> Iterator[bytes]:
+    left = member.packed
+    while left:
+        data = source.read(min(left, CHUNK))
+        if not data:
+            raise IntegrityError(f"The archive ends within its entry {member.path!r}.")
+        left -= len(data)
+        yield data
+
+
+def _inflated(source: BinaryIO, member: Member) -> Iterator[bytes]:
+    inflater = zlib.decompressobj(-15)
+    try:
+        for data in _stored(source, member):
+            while data and not inflater.eof:
+                yield inflater.decompress(data, CHUNK)
+                data = inflater.unconsumed_tail
+    except zlib.error as error:
+        raise _damaged(member) from error
+    if not inflater.eof:
+        raise _damaged(member)
+
+
+@contextmanager
+def _alone(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError as error:
+        # Names differ, and yet: a file system that does not tell upper from lower case.
+        raise _unsafe(path, "the file system already has an entry of that name") from error
+
+
+def _new_file(path: str, shown: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with _alone(shown):
+        return os.open(path, flags, 0o600)
+
+
+def _write_file(source: BinaryIO, path: str, member: Member) -> None:
+    file = _new_file(path, member.path)
+    try:
+        hasher = FileHasher(member.path) if member.digest else None
+        crc = 0
+        for piece in _contents(source, member):
+            if hasher is not None:
+                hasher.update(piece)
+            else:
+                crc = zlib.crc32(piece, crc)
+            while piece:
+                piece = piece[os.write(file, piece) :]
+        if hasher.hexdigest() != member.digest if hasher else crc != member.crc:
+            raise _damaged(member)
+        # Without set-user-id and the like: only these nine bits are ever read from an archive.
+        os.fchmod(file, member.mode)
+    finally:
+        os.close(file)
