@@ -24,6 +24,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--delay", type=float, default=0.0, help="seconds before each answer")
     parser.add_argument("--fault", action="append", default=[], help="what Fault takes, as JSON")
     parser.add_argument("--write-interval", type=float, default=0.0)
+    parser.add_argument(
+        "--no-md5", action="store_true", help="objects have no MD5, uploads are faster"
+    )
     given = parser.parse_args(arguments)
     stopping = {signal.SIGINT, signal.SIGTERM}
     # Threads inherit the mask, so that only `sigwait` sees them.
@@ -34,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         host=given.host,
         port=given.port,
         write_interval=given.write_interval,
+        md5=not given.no_md5,
     )
     with server:
         for name in given.bucket:

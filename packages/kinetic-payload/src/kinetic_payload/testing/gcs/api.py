@@ -15,6 +15,7 @@ from kinetic_payload.testing.gcs.copies import CopyCalls
 from kinetic_payload.testing.gcs.fields import parse_fields, select
 from kinetic_payload.testing.gcs.identity import IdentityCalls
 from kinetic_payload.testing.gcs.objects import ObjectCalls
+from kinetic_payload.testing.gcs.resources import KNOWN_FIELDS
 from kinetic_payload.testing.gcs.resumable import ResumableCalls
 from kinetic_payload.testing.gcs.state import State
 from kinetic_payload.testing.gcs.uploads import UploadCalls
@@ -74,7 +75,7 @@ class Api:
             if call.operation not in ("token", "metadata"):
                 self._access.identify(call)
             self._access.permit(call)
-            mask = parse_fields(call.arg("fields")) if call.arg("fields") else None
+            mask = parse_fields(call.arg("fields"), KNOWN_FIELDS) if call.arg("fields") else None
             answer = await performer(call)
         except ApiError as error:
             return error.answer(plain=call.media)

@@ -30,7 +30,7 @@ class Content:
         self.crc32c = crc32c
         """As the API writes it: big-endian, base64."""
         self.md5 = md5
-        """Composite objects have none."""
+        """None if it was not computed: composite objects have none."""
         self.data = data
         if isinstance(data, Path):
             # Downloads that are under way hold it too: a replaced object is read to its end.
@@ -50,6 +50,15 @@ class Content:
             file.seek(start)
             return file.read(end - start)
 
+    def md5_of_all(self) -> str:
+        """Return the MD5, computed now if it was not."""
+        if self.md5 is not None:
+            return self.md5
+        whole = hashlib.md5(usedforsecurity=False)
+        for chunk in self.chunks():
+            whole.update(chunk)
+        return base64.b64encode(whole.digest()).decode()
+
     def chunks(self) -> Iterator[bytes]:
         """Iterate over the bytes without holding them all."""
         for start in range(0, self.size, CHUNK):
@@ -59,7 +68,7 @@ class Content:
 class Incoming:
     """A content that is being written."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, md5: bool = True) -> None:
         self.size = 0
         self._folder = folder
         self._held: list[bytes] = []
@@ -68,13 +77,14 @@ class Incoming:
         self._file: BinaryIO | None = None
         # The library has no types of its own.
         self._crc32c: Any = cast(Any, google_crc32c).Checksum()
-        self._md5 = hashlib.md5(usedforsecurity=False)
+        self._md5 = hashlib.md5(usedforsecurity=False) if md5 else None
 
     def write(self, data: bytes) -> None:
         """Append *data*."""
         self.size += len(data)
         self._crc32c.update(data)
-        self._md5.update(data)
+        if self._md5 is not None:
+            self._md5.update(data)
         if self._file is None and self.size > IN_MEMORY:
             self._path = self._folder / f"{id(self):x}-{os.urandom(8).hex()}"
             self._file = self._path.open("wb")
@@ -92,15 +102,15 @@ class Incoming:
         else:
             await asyncio.get_running_loop().run_in_executor(None, self.write, data)
 
-    def finish(self, *, composite: bool = False) -> Content:
+    def finish(self) -> Content:
         """Return what was written. Asked again, it is the same."""
         if self._finished is None:
-            self._finished = self._made(composite=composite)
+            self._finished = self._made()
         return self._finished
 
-    def _made(self, *, composite: bool) -> Content:
+    def _made(self) -> Content:
         crc32c = base64.b64encode(self._crc32c.digest()).decode()
-        md5 = None if composite else base64.b64encode(self._md5.digest()).decode()
+        md5 = None if self._md5 is None else base64.b64encode(self._md5.digest()).decode()
         if self._file is None or self._path is None:
             return Content(self.size, crc32c, md5, b"".join(self._held))
         self._file.close()
@@ -112,13 +122,6 @@ class Incoming:
         if self._finished is None and self._file is not None and self._path is not None:
             self._file.close()
             _remove(self._path)
-
-
-def content_of(data: bytes, folder: Path) -> Content:
-    """Return *data* as a content."""
-    incoming = Incoming(folder)
-    incoming.write(data)
-    return incoming.finish()
 
 
 def _remove(path: Path) -> None:

@@ -10,7 +10,7 @@ from kinetic_payload.testing.gcs.access import Access
 from kinetic_payload.testing.gcs.answers import Answer, ApiError, invalid, json_answer, required
 from kinetic_payload.testing.gcs.calls import Call
 from kinetic_payload.testing.gcs.conditions import Conditions, conditions_of
-from kinetic_payload.testing.gcs.contents import Content, Incoming
+from kinetic_payload.testing.gcs.contents import Content
 from kinetic_payload.testing.gcs.names import check_object_name
 from kinetic_payload.testing.gcs.resources import object_fields, object_resource
 from kinetic_payload.testing.gcs.state import State, StoredObject
@@ -114,13 +114,13 @@ class CopyCalls:
         return source
 
     async def _joined(self, contents: list[Content]) -> Content:
-        incoming = Incoming(self._state.folder)
+        incoming = self._state.incoming(composite=True)
 
         def join() -> Content:
             for content in contents:
                 for chunk in content.chunks():
                     incoming.write(chunk)
-            return incoming.finish(composite=True)
+            return incoming.finish()
 
         return await asyncio.get_running_loop().run_in_executor(None, join)
 

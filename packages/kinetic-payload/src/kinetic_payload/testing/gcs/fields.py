@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any, Final
 
 from kinetic_payload.testing.gcs.answers import ApiError
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_*-]+|[(),/]")
 
+_RESOURCES: Final = ("*", "items", "resource")
+
 Mask = dict[str, "Mask"]
 """Wanted key → wanted below it; nothing below means everything."""
 
 
-def parse_fields(text: str) -> Mask:
-    """Read a selection such as `items(name,size),nextPageToken` or `items/name`."""
+def parse_fields(text: str, known: Collection[str]) -> Mask:
+    """Read a selection such as `items(name,size),nextPageToken` or `items/name`.
+
+    Of resources, and of lists of them, the *known* fields can be selected.
+    """
     tokens = _TOKEN.findall(text)
     if "".join(tokens) != re.sub(r"\s", "", text):
         raise _bad(text)
     mask, rest = _selection(tokens, text)
     if rest:
         raise _bad(text)
+    for part in (mask, *(mask.get(key, {}) for key in _RESOURCES)):
+        if unknown := [key for key in part if key != "*" and key not in known]:
+            raise _bad(unknown[0])
     return mask
 
 

@@ -21,6 +21,15 @@ BUCKET_FIELDS: Final = frozenset({
     "labels", "lifecycle", "location", "logging", "retentionPolicy", "rpo", "softDeletePolicy",
     "storageClass", "versioning", "website",
 })  # fmt: skip
+KNOWN_FIELDS: Final = OBJECT_FIELDS | BUCKET_FIELDS | {
+    "acl", "bucket", "componentCount", "crc32c", "customerEncryption", "defaultObjectAcl", "done", "etag",
+    "generation", "hardDeleteTime", "id", "isUnreachable", "items", "kind", "kmsKeyName", "locationType", "md5Hash",
+    "mediaLink", "metageneration", "name", "nextPageToken", "objectSize", "owner", "permissions", "prefixes",
+    "projectNumber", "resource", "restoreToken", "retentionExpirationTime", "rewriteToken", "selfLink", "size",
+    "softDeleteTime", "timeCreated", "timeDeleted", "timeFinalized", "timeStorageClassUpdated",
+    "totalBytesRewritten", "updated",
+}  # fmt: skip
+"""What `fields` may select."""
 _FIXED: Final = ("location", "hierarchicalNamespace")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 _CLASSES: Final = (

@@ -12,7 +12,6 @@ from kinetic_payload.testing.gcs.access import Access
 from kinetic_payload.testing.gcs.answers import Answer, ApiError, invalid, json_answer
 from kinetic_payload.testing.gcs.calls import Call
 from kinetic_payload.testing.gcs.conditions import conditions_of
-from kinetic_payload.testing.gcs.contents import Incoming
 from kinetic_payload.testing.gcs.resources import object_fields, object_resource
 from kinetic_payload.testing.gcs.state import State, Upload
 from kinetic_payload.testing.gcs.uploads import begin, checks_of, uploader_headers, verify
@@ -58,7 +57,7 @@ class ResumableCalls:
             name,
             conditions_of(call.number),
             object_fields(given),
-            Incoming(self._state.folder),
+            self._state.incoming(),
             call.principal,
             declared=int(announced) if announced.isdigit() else None,
             checks=checks_of(given, call),

@@ -31,9 +31,10 @@ PROJECT = "test-project"
 class GcsServer:
     """A Google Cloud Storage that follows the published JSON API strictly, on a port of this machine.
 
-    Objects lie in files below *folder* (a temporary one, if none is given) and are gone when it
-    stops. Without *tokens* everybody may do everything; with them, callers need one. *write_interval*
-    limits writes of one name, as Google does to about one a second.
+    Objects lie in files below *folder* (that for temporary files, if none is given) and are gone when
+    it stops. Without *tokens* everybody may do everything; with them, callers need one. *write_interval*
+    limits writes of one name, as Google does to about one a second. Without *md5* objects have none, as
+    composite ones never do: it costs more than all the rest of a large upload.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class GcsServer:
         host: str = "127.0.0.1",
         port: int = 0,
         write_interval: float = 0.0,
+        md5: bool = True,
     ) -> None:
         self.faults = Faults()
         self.requests = Requests()
@@ -52,6 +54,7 @@ class GcsServer:
         self._port = port
         self._given = folder
         self._write_interval = write_interval
+        self._md5 = md5
         self._closing = contextlib.ExitStack()
         self._state: State | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -65,12 +68,13 @@ class GcsServer:
 
     def start(self) -> None:
         """Begin to listen."""
-        folder = self._given
-        if folder is None:
-            kept = tempfile.TemporaryDirectory(prefix="kinetic-gcs-", ignore_cleanup_errors=True)
-            folder = Path(self._closing.enter_context(kept))
-        folder.mkdir(parents=True, exist_ok=True)
-        self._state = State(folder, write_interval=self._write_interval)
+        if self._given is not None:
+            self._given.mkdir(parents=True, exist_ok=True)
+        kept = tempfile.TemporaryDirectory(
+            prefix="kinetic-gcs-", dir=self._given, ignore_cleanup_errors=True
+        )
+        folder = Path(self._closing.enter_context(kept))
+        self._state = State(folder, write_interval=self._write_interval, md5=self._md5)
         loop = asyncio.new_event_loop()
         self._loop = loop
         thread = threading.Thread(target=loop.run_forever, name="gcs-server", daemon=True)

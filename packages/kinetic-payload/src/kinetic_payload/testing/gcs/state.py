@@ -101,8 +101,9 @@ class Upload:
 class State:
     """Everything, changed only in the server's event loop."""
 
-    def __init__(self, folder: Path, *, write_interval: float = 0.0) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, write_interval: float = 0.0, md5: bool = True) -> None:
+        self._folder = folder
+        self._md5 = md5
         self.write_interval = write_interval
         """Seconds between two writes of one name; Google's is about one. 0: not limited."""
         self.buckets: dict[str, Bucket] = {}
@@ -110,6 +111,10 @@ class State:
         self.rewrites: dict[str, int] = {}
         """Token → bytes that an unfinished rewrite has copied."""
         self._last_generation = 0
+
+    def incoming(self, *, composite: bool = False) -> Incoming:
+        """Return a content to be written."""
+        return Incoming(self._folder, md5=self._md5 and not composite)
 
     def next_generation(self) -> int:
         """Return a generation above all others, ever: microseconds, as Google's."""

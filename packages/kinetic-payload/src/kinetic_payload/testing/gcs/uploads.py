@@ -10,7 +10,7 @@ from kinetic_payload.testing.gcs.access import Access
 from kinetic_payload.testing.gcs.answers import Answer, ApiError, invalid, json_answer, required
 from kinetic_payload.testing.gcs.calls import Call, json_object
 from kinetic_payload.testing.gcs.conditions import conditions_of
-from kinetic_payload.testing.gcs.contents import Content, Incoming
+from kinetic_payload.testing.gcs.contents import Content
 from kinetic_payload.testing.gcs.names import check_object_name
 from kinetic_payload.testing.gcs.resources import object_fields, object_resource
 from kinetic_payload.testing.gcs.state import State
@@ -64,7 +64,7 @@ class UploadCalls:
         begin(self._state, self._access, call, name)
         fields = object_fields(given)
         checks = checks_of(given, call)
-        incoming = Incoming(self._state.folder)
+        incoming = self._state.incoming()
         try:
             async for chunk in chunks:
                 await incoming.awrite(chunk)
@@ -108,9 +108,9 @@ def verify(content: Content, checks: dict[str, str]) -> None:
         raise invalid(
             f'Provided CRC32C "{checks["crc32c"]}" doesn\'t match calculated CRC32C "{content.crc32c}".'
         )
-    if content.md5 is not None and checks.get("md5", content.md5) != content.md5:
+    if "md5" in checks and checks["md5"] != (found := content.md5_of_all()):
         raise invalid(
-            f'Provided MD5 hash "{checks["md5"]}" doesn\'t match calculated MD5 hash "{content.md5}".'
+            f'Provided MD5 hash "{checks["md5"]}" doesn\'t match calculated MD5 hash "{found}".'
         )
 
 
