@@ -1,30 +1,67 @@
-"""Where objects lie: opening a store by its location."""
+"""Where objects lie: opening a store by its location, and buckets of others by their names."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kinetic_payload.errors import StoreError
 from kinetic_payload.store import Location, Store
 
+if TYPE_CHECKING:
+    from kinetic_payload.stores.gcs import ForeignBucket
 
-def open_store(location: Location) -> Store:
+
+def open_store(location: Location, *, uploads: Path | None = None) -> Store:
     """Open the store at *location*, making a folder that is not there yet.
+
+    A bucket is not asked for anything before the first object is. Its unfinished uploads are
+    remembered in the folder *uploads*, if that is given.
 
     Raises:
         StoreError: This version, or this system, has no store of that kind.
     """
+    if location.kind == "gs":
+        _need_client(str(location))
+        from kinetic_payload.stores.gcs import GcsStore
+
+        return GcsStore(location.path, uploads=uploads)
     if location.kind != "folder":
         raise StoreError(
-            f"{location} is a bucket; this version of Kinetic keeps jobs in folders only.",
-            hint="Unset KINETIC_STORE, or point it to a folder.",
+            f"{location.kind}:{location.path} is not a place that another process can open.",
+            hint="Use gs://BUCKET or a folder.",
         )
     if sys.platform == "win32":
         raise StoreError(
             "A folder store needs Linux or macOS.", hint="On Windows, use Kinetic inside WSL."
         )
-    from pathlib import Path
-
     from kinetic_payload.stores.folder import FolderStore
 
     return FolderStore(Path(location.path))
+
+
+def open_bucket(name: str) -> ForeignBucket:
+    """Open somebody else's bucket to read it, as it is; nothing is asked for yet.
+
+    Raises:
+        StoreError: Google's client library is not installed.
+    """
+    _need_client(f"gs://{name}")
+    from kinetic_payload.stores.gcs import ForeignBucket
+
+    return ForeignBucket(name)
+
+
+def _need_client(what: str) -> None:
+    from importlib.util import find_spec
+
+    try:
+        found = find_spec("google.cloud.storage")
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        raise StoreError(
+            f"{what} is a bucket, and google-cloud-storage is not installed here.",
+            hint="Install it: pip install google-cloud-storage",
+        )

@@ -1,0 +1,13 @@
+"""Buckets of Google Cloud Storage: the only importer of `google-cloud-storage`.
+
+Importing this loads Google's library, half a second; `kinetic_payload.stores` does so when a bucket is
+opened, and nothing does before.
+"""
+
+from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject
+from kinetic_payload.stores.gcs.foreign import ForeignBucket
+from kinetic_payload.stores.gcs.patience import Patience
+from kinetic_payload.stores.gcs.service import Service
+from kinetic_payload.stores.gcs.store import GcsStore
+
+__all__ = ["Bucket", "BucketObject", "ForeignBucket", "GcsStore", "Patience", "Service"]

@@ -1,0 +1,232 @@
+"""Objects of one bucket by the names they have there: what is known of them, lists, deletion, renewal.
+
+Names are taken as they are, so that foreign buckets can be read: also those that end in a slash.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import requests
+from google.api_core.exceptions import GoogleAPICallError, NotFound, PreconditionFailed
+
+from kinetic_payload.errors import PreconditionFailedError
+from kinetic_payload.stores.gcs.checksums import parsed
+from kinetic_payload.stores.gcs.connection import Connection, connection_to
+from kinetic_payload.stores.gcs.patience import BrokenAnswerError, Patience
+from kinetic_payload.stores.gcs.service import Service
+from kinetic_payload.stores.gcs.translation import is_no_bucket, translated
+
+_T = TypeVar("_T")
+
+FIELDS: Final = "name,size,generation,timeCreated,crc32c,metadata"
+NONCE: Final = "kinetic-write"
+"""The metadata by which a write recognises itself when its answer was lost."""
+
+
+@dataclass(frozen=True)
+class BucketObject:
+    """What a bucket knows about one of its objects."""
+
+    name: str
+    size: int
+    generation: int
+    created: float
+    """When this generation was written: what age rules count from. Seconds since the epoch."""
+    crc32c: int | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, resource: Mapping[str, Any]) -> BucketObject:
+        """Read it from the API's resource."""
+        try:
+            return cls(
+                resource["name"],
+                int(resource["size"]),
+                int(resource["generation"]),
+                datetime.fromisoformat(resource["timeCreated"]).timestamp(),
+                parsed(resource.get("crc32c")),
+                resource.get("metadata") or {},
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise BrokenAnswerError(f"not an object: {str(resource)[:200]}") from error
+
+
+class Bucket:
+    """One bucket of one service."""
+
+    def __init__(
+        self, name: str, *, service: Service | None = None, patience: Patience | None = None
+    ) -> None:
+        self.name = name
+        self.patience = patience or Patience()
+        self.service = service or Service.chosen()
+
+    def __repr__(self) -> str:
+        return f"Bucket({self.name!r})"
+
+    @property
+    def connection(self) -> Connection:
+        """The process's connection to the service."""
+        return connection_to(self.service)
+
+    def run(
+        self, doing: str, act: Callable[[int], _T], *, progress: Callable[[], int] = lambda: 0
+    ) -> _T:
+        """Return `act(failed attempts before)`, with patience, its errors told as ours."""
+        with translated(self.name, doing):
+            connection = self.connection
+        with translated(self.name, doing, connection.principal):
+            return self.patience.run(act, progress=progress)
+
+    def send(self, method: str, url: str, **more: Any) -> requests.Response:
+        """Make one request, with our timeouts."""
+        timeout = (self.patience.connect, self.patience.read)
+        return self.connection.send(method, url, timeout=timeout, **more)
+
+    def stat(self, name: str) -> BucketObject | None:
+        """Return what is known about *name*, or None."""
+
+        def ask(_: int) -> BucketObject | None:
+            try:
+                url = self.connection.object_url(self.name, name, fields=FIELDS)
+                return BucketObject.of(answer(self.send("GET", url)))
+            except NotFound as error:
+                if is_no_bucket(error):
+                    raise
+                return None
+
+        return self.run(f"look at {name!r}", ask)
+
+    def list(self, prefix: str = "", *, start: str = "") -> Iterator[BucketObject]:
+        """Iterate over the objects whose name begins with *prefix* and is not below *start*, by name."""
+        fields = f"nextPageToken,items({FIELDS})"
+        for page in self._pages(prefix=prefix or None, startOffset=start or None, fields=fields):
+            for item in page.get("items", ()):
+                yield BucketObject.of(item)
+
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        """Iterate over the distinct names up to the first `/` after *prefix*, by name."""
+        fields = "nextPageToken,prefixes"
+        for page in self._pages(prefix=prefix or None, delimiter="/", fields=fields):
+            yield from page.get("prefixes", ())
+
+    def entries(self, prefix: str = "", *, most: int = 1000) -> Sequence[str]:
+        """Return up to *most* names of objects and of folders (ending in `/`) right below *prefix*."""
+        fields = "nextPageToken,prefixes,items/name"
+        query = {"prefix": prefix or None, "delimiter": "/", "fields": fields, "maxResults": most}
+        page = next(self._pages(**query))
+        return sorted([*page.get("prefixes", ()), *(one["name"] for one in page.get("items", ()))])
+
+    def delete(self, name: str, *, if_generation: int | None = None) -> bool:
+        """Delete *name*; return whether it was there."""
+
+        def act(failed: int) -> bool:
+            url = self.connection.object_url(self.name, name, ifGenerationMatch=if_generation)
+            try:
+                self.send("DELETE", url)
+            except NotFound as error:
+                if is_no_bucket(error):
+                    raise
+                # That an earlier attempt deleted it is likelier than that somebody else did.
+                if failed:
+                    return True
+                if if_generation is not None:
+                    raise PreconditionFailed("It is gone.") from error  # type: ignore[no-untyped-call]
+                return False
+            return True
+
+        return self.run(f"delete {name!r}", act)
+
+    def renew(self, name: str, *, if_generation: int) -> BucketObject | None:
+        """Copy the object onto itself, inside the service; None if it is gone."""
+        began = self.now()
+        token: str | None = None
+
+        def act(failed: int) -> BucketObject | None:
+            nonlocal token
+            try:
+                while True:
+                    done = answer(self.send("POST", self._copy_url(name, if_generation, token)))
+                    if done.get("done"):
+                        return BucketObject.of(done["resource"])
+                    token = done["rewriteToken"]
+            except NotFound as error:
+                if is_no_bucket(error):
+                    raise
+                return None
+            except PreconditionFailed:
+                found = self.stat(name) if failed else None
+                # What was written since we began was written by the attempt whose answer was lost.
+                if found is not None and found.created >= began - 1:
+                    return found
+                raise
+
+        try:
+            return self.run(f"renew {name!r}", act)
+        except PreconditionFailedError:
+            if self.stat(name) is None:
+                return None
+            raise
+
+    def now(self) -> float:
+        """Return the time by the service's clock."""
+        if self.connection.ahead is None:
+            next(self._pages(maxResults=1, fields="items/name"))
+        return time.time() + (self.connection.ahead or 0.0)
+
+    def own_write(self, name: str, nonce: str) -> BucketObject | None:
+        """Return the object if it was written with *nonce*."""
+        found = self.stat(name)
+        return found if found is not None and found.metadata.get(NONCE) == nonce else None
+
+    def _copy_url(self, name: str, generation: int, token: str | None) -> str:
+        place = self.connection.object_url(self.name, name)
+        target = place.partition("/storage/v1")[2]
+        query = {
+            "ifSourceGenerationMatch": generation,
+            "ifGenerationMatch": generation,
+            "rewriteToken": token,
+        }
+        given = "&".join(f"{key}={value}" for key, value in query.items() if value is not None)
+        return f"{place}/rewriteTo{target}?{given}"
+
+    def _pages(self, **query: Any) -> Iterator[dict[str, Any]]:
+        token: str | None = None
+        while True:
+
+            def ask(_: int, token: str | None = token) -> dict[str, Any]:
+                url = self.connection.object_url(self.name, None, pageToken=token, **query)
+                return answer(self.send("GET", url))
+
+            page = self.run("list objects", ask)
+            yield page
+            token = page.get("nextPageToken")
+            if token is None:
+                return
+
+
+def answer(response: requests.Response) -> dict[str, Any]:
+    """Return the JSON object that *response* holds."""
+    try:
+        found = response.json()
+    except ValueError as error:
+        raise BrokenAnswerError(f"not JSON: {response.text[:200]!r}") from error
+    if not isinstance(found, dict):
+        raise BrokenAnswerError(f"not a JSON object: {response.text[:200]!r}")
+    return found
+
+
+def new_nonce() -> str:
+    """Return what tells one write from all others."""
+    return secrets.token_hex(12)
+
+
+def is_gone(error: GoogleAPICallError) -> bool:
+    """Tell whether it says that an upload's session is over."""
+    return error.code in (404, 410)

@@ -1,0 +1,70 @@
+"""CRC32C as Cloud Storage has it: of a stream, joined from those of its parts, spelled in base64."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final
+
+import google_crc32c
+
+_POLYNOMIAL: Final = 0x82F63B78
+_ONE: Final = 1 << 31
+"""The polynomial 1: bits are reflected."""
+
+
+def extended(crc: int, data: bytes) -> int:
+    """Return the checksum of something with checksum *crc*, followed by *data*."""
+    return int(google_crc32c.extend(crc, data))
+
+
+def joined(first: int, second: int, length: int) -> int:
+    """Return the checksum of two pieces, one after the other, the second of *length* bytes."""
+    return _product(_power(length), first) ^ second
+
+
+def spelled(crc: int) -> str:
+    """Return *crc* as the API has it."""
+    return base64.b64encode(crc.to_bytes(4, "big")).decode()
+
+
+def parsed(text: str | None) -> int | None:
+    """Read a checksum as the API has it; None if there is none."""
+    if not text:
+        return None
+    try:
+        return int.from_bytes(base64.b64decode(text), "big")
+    except binascii.Error:
+        return None
+
+
+def of_header(hashes: str | None) -> int | None:
+    """Read the CRC32C in an `X-Goog-Hash` header; None if there is none."""
+    for part in (hashes or "").split(","):
+        name, _, value = part.strip().partition("=")
+        if name == "crc32c":
+            return parsed(value)
+    return None
+
+
+def _product(a: int, b: int) -> int:
+    """Multiply two polynomials modulo the one that CRC32C divides by."""
+    product = 0
+    bit = _ONE
+    while bit:
+        if a & bit:
+            product ^= b
+        bit >>= 1
+        b = (b >> 1) ^ _POLYNOMIAL if b & 1 else b >> 1
+    return product
+
+
+def _power(length: int) -> int:
+    """Return the polynomial that moves a checksum by *length* bytes: x to the 8 * *length*."""
+    power, square = _ONE, 1 << 23
+    while length:
+        if length & 1:
+            power = _product(square, power)
+        square = _product(square, square)
+        length >>= 1
+    return power

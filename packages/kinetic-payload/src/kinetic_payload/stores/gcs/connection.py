@@ -1,0 +1,214 @@
+"""One client of Cloud Storage for each process and service, and requests over its session.
+
+The library's own calls cost more processor time than a small object takes to travel, most of it in
+`requests.Session.request`, which looks at the environment and at `.netrc` for every request. So its
+client finds the way (endpoint, credentials, certificates, proxies), and requests go straight to the
+adapter of its session.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import google.auth.transport.requests
+import requests
+from google.api_core.client_info import ClientInfo
+from google.api_core.exceptions import from_http_response
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import storage
+from requests.adapters import HTTPAdapter
+from requests.structures import CaseInsensitiveDict
+
+from kinetic_payload.stores.gcs.service import Service
+
+CONCURRENCY: Final = 32
+_POOL: Final = 2 * CONCURRENCY
+_CLOCK_AGE: Final = 60.0
+
+Body = bytes | Callable[[], Iterable[bytes]] | None
+"""What a request carries; a callable is asked again if the request has to be made again."""
+
+
+class Connection:
+    """Authorised requests to one service, from any thread."""
+
+    def __init__(self, service: Service) -> None:
+        self._credentials = service.credentials()
+        self._anonymous = isinstance(self._credentials, AnonymousCredentials)
+        options = {"api_endpoint": service.endpoint} if service.endpoint else {}
+        universe = getattr(self._credentials, "universe_domain", None)
+        if universe and not service.endpoint:
+            options["universe_domain"] = universe
+        # A project is needed to make buckets, not to use them.
+        client = storage.Client(
+            project=None,
+            credentials=self._credentials,
+            client_options=options,
+            client_info=ClientInfo(user_agent="kinetic"),  # type: ignore[no-untyped-call]
+        )
+        session: requests.Session = client._http
+        if not getattr(session, "is_mtls", False):
+            for scheme in ("https://", "http://"):
+                session.mount(scheme, HTTPAdapter(pool_connections=4, pool_maxsize=_POOL))
+        self._session = session
+        connection = client._connection
+        self.base: str = connection.get_api_base_url_for_mtls(service.endpoint)
+        self._headers = {
+            "User-Agent": f"{connection.user_agent.strip()} (gzip)",
+            # Of lists; and an object that is kept compressed comes as it is kept, so that its bytes
+            # are those of its size and its checksum.
+            "Accept-Encoding": "gzip",
+            "Accept": "*/*",
+        }
+        found = session.merge_environment_settings(self.base, {}, None, None, None)
+        self._settings: dict[str, Any] = {key: found[key] for key in ("verify", "cert", "proxies")}
+        self._asking = google.auth.transport.requests.Request(requests.Session())
+        self._token_lock = threading.Lock()
+        self._ahead: float | None = None
+        self._ahead_since = 0.0
+
+    @property
+    def principal(self) -> str:
+        """Who we are there, if that is known: a service account's address."""
+        return str(getattr(self._credentials, "service_account_email", "") or "")
+
+    @property
+    def ahead(self) -> float | None:
+        """How many seconds the service's clock is ahead of ours; None: it never answered."""
+        return self._ahead
+
+    def object_url(self, bucket: str, name: str | None, **query: Any) -> str:
+        """Return the address of an object's metadata, or of all (None)."""
+        return self._url("storage/v1", bucket, name, query)
+
+    def media_url(self, bucket: str, name: str, **query: Any) -> str:
+        """Return the address of an object's bytes."""
+        return self._url("download/storage/v1", bucket, name, {"alt": "media", **query})
+
+    def upload_url(self, bucket: str, **query: Any) -> str:
+        """Return the address that uploads go to."""
+        return self._url("upload/storage/v1", bucket, None, query)
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        timeout: tuple[float, float],
+        headers: Mapping[str, str] | None = None,
+        body: Body = None,
+        stream: bool = False,
+    ) -> requests.Response:
+        """Make one request, and return its answer; a token that expired is renewed.
+
+        Raises:
+            GoogleAPICallError: The answer says no.
+            requests.RequestException, GoogleAuthError: There is no answer.
+        """
+        response, token = self._attempt(method, url, timeout, headers, body, stream=stream)
+        if response.status_code == 401 and not self._anonymous:
+            response.close()
+            self._renew(token, timeout)
+            response, _ = self._attempt(method, url, timeout, headers, body, stream=stream)
+        if response.status_code >= 400:
+            with response:
+                raise from_http_response(response)  # type: ignore[no-untyped-call]
+        return response
+
+    def _attempt(
+        self,
+        method: str,
+        url: str,
+        timeout: tuple[float, float],
+        headers: Mapping[str, str] | None,
+        body: Body,
+        *,
+        stream: bool,
+    ) -> tuple[requests.Response, str | None]:
+        request = requests.PreparedRequest()
+        request.method, request.url = method, url
+        merged: dict[str, str] = {**self._headers, **(headers or {})}
+        if body is None and method != "GET":
+            merged["Content-Length"] = "0"
+        elif isinstance(body, bytes):
+            merged["Content-Length"] = str(len(body))
+        token = self._authorise(method, url, merged, timeout)
+        request.headers = CaseInsensitiveDict(merged)
+        request.body = body() if callable(body) else body  # type: ignore[assignment]
+        adapter = self._session.get_adapter(url)
+        asked = time.time()
+        response = adapter.send(
+            request,
+            stream=True,
+            timeout=timeout,
+            **self._settings,
+        )
+        self._note_time(response.headers.get("Date"), asked)
+        if not stream:
+            _ = response.content  # Now, so that what breaks breaks here.
+        return response, token
+
+    def _authorise(
+        self, method: str, url: str, headers: dict[str, str], timeout: tuple[float, float]
+    ) -> str | None:
+        asking = functools.partial(self._asking, timeout=timeout)
+        # Of many threads whose token expired, one fetches another.
+        with self._token_lock:
+            self._credentials.before_request(asking, method, url, headers)
+            token: str | None = self._credentials.token
+        return token
+
+    def _renew(self, token: str | None, timeout: tuple[float, float]) -> None:
+        with self._token_lock:
+            if self._credentials.token == token:
+                self._credentials.refresh(functools.partial(self._asking, timeout=timeout))
+
+    def _note_time(self, date: str | None, asked: float) -> None:
+        now = time.time()
+        if date is None or (self._ahead is not None and 0 <= now - self._ahead_since < _CLOCK_AGE):
+            return
+        try:
+            told = parsedate_to_datetime(date).timestamp()
+        except ValueError:
+            return
+        # Whole seconds, cut off.
+        self._ahead, self._ahead_since = told + 0.5 - (asked + now) / 2, now
+
+    def _url(self, api: str, bucket: str, name: str | None, query: Mapping[str, Any]) -> str:
+        place = f"{self.base}/{api}/b/{quote(bucket, safe='')}/o"
+        if name is not None:
+            place += f"/{quote(name, safe='')}"
+        given = {key: value for key, value in query.items() if value is not None}
+        return f"{place}?{urlencode(given)}" if given else place
+
+
+_connections: dict[Service, Connection] = {}
+_guard = threading.Lock()
+
+
+def connection_to(service: Service) -> Connection:
+    """Return this process's connection to *service*, made on first use."""
+    found = _connections.get(service)
+    if found is None:
+        with _guard:
+            found = _connections.get(service)
+            if found is None:
+                found = _connections[service] = Connection(service)
+    return found
+
+
+def _after_fork() -> None:
+    # Sockets belong to the parent; so may a lock that was held.
+    global _guard
+    _guard = threading.Lock()
+    _connections.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,271 @@
+"""Whole objects: into memory, into a stream, into a file; large ones in parallel ranges."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
+
+from kinetic_payload.errors import IntegrityError, StoreError
+from kinetic_payload.stores.gcs.bucket import Bucket
+from kinetic_payload.stores.gcs.checksums import extended, joined
+from kinetic_payload.stores.gcs.fetching import Head, ReplacedError, fetch
+
+if TYPE_CHECKING:
+    from kinetic_payload.progress import Advance
+
+_T = TypeVar("_T")
+
+PART: Final = 16 << 20
+"""The size of a range. What is no larger comes in one request."""
+_STREAMS: Final = 8
+"""Ranges of one object at a time."""
+_IN_MEMORY: Final = 1 << 20
+"""What is read as a stream goes to a temporary file if it is larger."""
+_MOST_TRIES: Final = 3
+_MOST_REPLACEMENTS: Final = 100
+
+
+class CorruptedError(Exception):
+    """What arrived is not what the service's checksum says."""
+
+
+def read_all(bucket: Bucket, name: str, *, start: int = 0, end: int | None = None) -> bytes:
+    """Return the bytes from *start* up to *end* of one generation."""
+
+    def once() -> bytes:
+        sink = _Memory()
+        head = fetch(bucket, name, sink, start=start, end=end)
+        if start == 0 and (end is None or end >= head.size):
+            _verify(sink.crc, head)
+        return b"".join(sink.parts)
+
+    return _repeated(bucket, name, once)
+
+
+def open_all(bucket: Bucket, name: str) -> BinaryIO:
+    """Return a stream of one generation, all of which is here already."""
+
+    def once() -> BinaryIO:
+        sink = _Spool()
+        try:
+            _fill(bucket, name, sink)
+        except BaseException:
+            sink.stream.close()
+            raise
+        sink.stream.seek(0)
+        return sink.stream
+
+    return _repeated(bucket, name, once)
+
+
+def download(
+    bucket: Bucket,
+    name: str,
+    path: Path,
+    *,
+    generation: int | None = None,
+    progress: Advance | None = None,
+) -> None:
+    """Write the object into the file *path*, complete or not at all.
+
+    With a *generation*, only that one will do.
+
+    Raises:
+        ReplacedError: Another generation is there.
+    """
+
+    def once() -> None:
+        part = path.with_name(f".{path.name[:100]}.{os.urandom(6).hex()}.part")
+        fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        sink = _File(fd, progress)
+        try:
+            try:
+                _fill(bucket, name, sink, generation)
+            finally:
+                os.close(fd)
+            part.replace(path)
+        except BaseException as error:
+            part.unlink(missing_ok=True)
+            if progress is not None and sink.told and isinstance(error, Exception):
+                progress(-sink.told)
+            raise
+
+    try:
+        _repeated(bucket, name, once, replaced=generation is None)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise StoreError(
+            f"There is no room for {name!r} of gs://{bucket.name} at {path}.",
+            hint="Make room on that disk, or choose another.",
+        ) from error
+
+
+def _repeated(bucket: Bucket, name: str, once: Callable[[], _T], *, replaced: bool = True) -> _T:
+    """Return `once()`, done again when the object was replaced or arrived as something else."""
+    corrupted = 0
+    for _ in range(_MOST_REPLACEMENTS):
+        try:
+            return once()
+        except ReplacedError:
+            if not replaced:
+                raise
+        except CorruptedError as error:
+            corrupted += 1
+            if corrupted == _MOST_TRIES:
+                raise IntegrityError(
+                    f"{name!r} of gs://{bucket.name} does not arrive as it is stored: {error}",
+                    hint="Something between here and there changes bytes.",
+                ) from error
+    raise StoreError(f"{name!r} of gs://{bucket.name} is replaced faster than it can be read.")
+
+
+def _fill(bucket: Bucket, name: str, sink: _Target, generation: int | None = None) -> None:
+    """Hand a whole object to *sink*, verified."""
+    first = _Part(sink)
+    head = fetch(bucket, name, first, end=PART, generation=generation)
+    crc = first.crc
+    if head.size > PART:
+        crc = _rest(bucket, name, sink, head, crc)
+    _verify(crc, head)
+
+
+def _rest(bucket: Bucket, name: str, sink: _Target, head: Head, crc: int) -> int:
+    """Fetch what comes after the first part, and return the checksum of everything."""
+    sink.expect(head.size)
+    stop = threading.Event()
+    starts = range(PART, head.size, PART)
+
+    def one(start: int) -> int:
+        part = _Part(sink, stop)
+        end = min(start + PART, head.size)
+        fetch(bucket, name, part, start=start, end=end, generation=head.generation)
+        return part.crc
+
+    with ThreadPoolExecutor(min(_STREAMS, len(starts)), "download") as pool:
+        running = [pool.submit(one, start) for start in starts]
+        try:
+            for start, done in zip(starts, running, strict=True):
+                crc = joined(crc, done.result(), min(PART, head.size - start))
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return crc
+
+
+def _verify(crc: int, head: Head) -> None:
+    if head.crc32c is not None and head.crc32c != crc:
+        raise CorruptedError(f"its CRC32C is {head.crc32c:08x}, and that of the bytes {crc:08x}.")
+
+
+class _Memory:
+    """Keeps everything, in order."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.crc = 0
+
+    def opened(self, head: Head) -> None:
+        pass
+
+    def put(self, offset: int, data: bytes) -> None:  # noqa: ARG002 - in order
+        self.parts.append(data)
+        self.crc = extended(self.crc, data)
+
+
+class _Target:
+    """Where parts of an object go, from several threads."""
+
+    def opened(self, head: Head) -> None:
+        """Learn what it is."""
+
+    def expect(self, size: int) -> None:
+        """Get ready for parts in any order."""
+
+    def put(self, offset: int, data: bytes) -> None:
+        """Take a piece."""
+        raise NotImplementedError
+
+
+class _File(_Target):
+    """An open file."""
+
+    def __init__(self, fd: int, progress: Advance | None) -> None:
+        self._fd = fd
+        self._progress = progress
+        self._lock = threading.Lock()
+        self.told = 0
+
+    def expect(self, size: int) -> None:
+        """Have the room from the beginning, where the system can promise it."""
+        if hasattr(os, "posix_fallocate"):
+            try:
+                os.posix_fallocate(self._fd, 0, size)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                    raise
+
+    def put(self, offset: int, data: bytes) -> None:
+        """Write a piece where it belongs."""
+        _write_at(self._fd, data, offset)
+        if self._progress is not None:
+            with self._lock:
+                self.told += len(data)
+            self._progress(len(data))
+
+
+class _Spool(_Target):
+    """Memory for what is small, a file without a name for the rest."""
+
+    stream: BinaryIO
+
+    def __init__(self) -> None:
+        self.stream = io.BytesIO()
+
+    def opened(self, head: Head) -> None:
+        """Choose."""
+        if head.size > _IN_MEMORY:
+            self.stream = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - the caller closes it
+
+    def put(self, offset: int, data: bytes) -> None:
+        """Take a piece."""
+        if isinstance(self.stream, io.BytesIO):
+            self.stream.write(data)
+        else:
+            _write_at(self.stream.fileno(), data, offset)
+
+
+class _Part:
+    """A range of an object on its way to a target."""
+
+    def __init__(self, target: _Target, stop: threading.Event | None = None) -> None:
+        self._target = target
+        self._stop = stop
+        self.crc = 0
+
+    def opened(self, head: Head) -> None:
+        """Tell the target, if this is the first part."""
+        if self._stop is None:
+            self._target.opened(head)
+
+    def put(self, offset: int, data: bytes) -> None:
+        """Hand a piece on."""
+        if self._stop is not None and self._stop.is_set():
+            raise StoreError("Another part of it failed.")
+        self.crc = extended(self.crc, data)
+        self._target.put(offset, data)
+
+
+def _write_at(fd: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view, offset = view[written:], offset + written

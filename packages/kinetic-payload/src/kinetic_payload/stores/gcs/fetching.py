@@ -1,0 +1,154 @@
+"""A stream of bytes of one generation of an object, which goes on where it broke."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import requests
+from google.api_core.exceptions import GoogleAPICallError, NotFound
+
+from kinetic_payload.errors import StoreError
+from kinetic_payload.stores.gcs.bucket import Bucket
+from kinetic_payload.stores.gcs.checksums import of_header
+from kinetic_payload.stores.gcs.patience import BrokenAnswerError
+from kinetic_payload.stores.gcs.translation import is_no_bucket
+
+BLOCK: Final = 256 << 10
+_CONTENT_RANGE: Final = re.compile(r"bytes (?:\d+-\d+|\*)/(\d+)")
+
+
+class ReplacedError(Exception):
+    """The generation that was being read is not there any more."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """What the first bytes' answer says about the whole object."""
+
+    size: int
+    generation: int | None
+    """None where an empty answer did not say."""
+    crc32c: int | None
+
+    @classmethod
+    def of(cls, response: requests.Response) -> Head:
+        """Read it from an answer's headers."""
+        headers = response.headers
+        match = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
+        size = match[1] if match else headers.get("Content-Length", "")
+        generation = headers.get("X-Goog-Generation", "")
+        if not size.isdigit():
+            raise BrokenAnswerError("an answer without a size")
+        return cls(
+            int(size),
+            int(generation) if generation.isdigit() else None,
+            of_header(headers.get("X-Goog-Hash")),
+        )
+
+
+class Sink(Protocol):
+    """Takes what arrives, in order."""
+
+    def opened(self, head: Head) -> None:
+        """Learn what the object is, before its first bytes; once."""
+        ...
+
+    def put(self, offset: int, data: bytes) -> None:
+        """Take *data*, which begins at *offset* in the object."""
+        ...
+
+
+def fetch(
+    bucket: Bucket,
+    name: str,
+    sink: Sink,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    generation: int | None = None,
+) -> Head:
+    """Hand the bytes from *start* up to *end* to *sink*, of *generation* or the one found first.
+
+    Raises:
+        ReplacedError: That generation is gone.
+    """
+    transfer = _Transfer(bucket, name, sink, start, end, generation)
+    doing = f"read {name!r}"
+    return bucket.run(doing, transfer.attempt, progress=lambda: transfer.position)
+
+
+class _Transfer:
+    def __init__(
+        self,
+        bucket: Bucket,
+        name: str,
+        sink: Sink,
+        start: int,
+        end: int | None,
+        generation: int | None,
+    ) -> None:
+        self._bucket = bucket
+        self._name = name
+        self._sink = sink
+        self.position = start
+        self._end = end
+        self._generation = generation
+        self._head: Head | None = None
+
+    def attempt(self, _: int) -> Head:
+        """Go on from the position."""
+        try:
+            response = self._ask()
+        except NotFound as error:
+            if self._generation is None or is_no_bucket(error):
+                raise
+            raise ReplacedError from error
+        except GoogleAPICallError as error:
+            if error.code != 416 or error.response is None:
+                raise
+            # There is nothing from here on, as always in an empty object.
+            return self._open(error.response)
+        try:
+            return self._receive(response)
+        finally:
+            response.close()
+
+    def _ask(self) -> requests.Response:
+        bucket = self._bucket
+        url = bucket.connection.media_url(bucket.name, self._name, generation=self._generation)
+        headers = {}
+        if self.position or self._end is not None:
+            last = "" if self._end is None else self._end - 1
+            headers["Range"] = f"bytes={self.position}-{last}"
+        return bucket.send("GET", url, headers=headers, stream=True)
+
+    def _open(self, response: requests.Response) -> Head:
+        if self._head is None:
+            self._head = Head.of(response)
+            self._sink.opened(self._head)
+            self._generation = self._head.generation
+        return self._head
+
+    def _receive(self, response: requests.Response) -> Head:
+        if self.position and response.status_code != 206:
+            raise StoreError(f"The service knows no ranges: it sent all of {self._name!r}.")
+        head = self._open(response)
+        end = head.size if self._end is None else min(self._end, head.size)
+        for data in _blocks(response, end - self.position):
+            self._sink.put(self.position, data)
+            self.position += len(data)
+        if self.position < end:
+            raise BrokenAnswerError(f"{end - self.position} bytes are missing")
+        return head
+
+
+def _blocks(response: requests.Response, size: int) -> Iterator[bytes]:
+    while size > 0:
+        data: bytes = response.raw.read(min(BLOCK, size), decode_content=False)
+        if not data:
+            return
+        size -= len(data)
+        yield data

@@ -1,0 +1,27 @@
+"""Buckets of others, to read: `Data` that somebody else put there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kinetic_payload.stores.gcs.bucket import Bucket
+from kinetic_payload.stores.gcs.downloads import download
+from kinetic_payload.stores.gcs.service import Service
+
+if TYPE_CHECKING:
+    from kinetic_payload.progress import Advance
+    from kinetic_payload.stores.gcs.patience import Patience
+
+
+class ForeignBucket(Bucket):
+    """A bucket whose names are what they are. Without credentials, a public one can be read."""
+
+    def __init__(
+        self, name: str, *, service: Service | None = None, patience: Patience | None = None
+    ) -> None:
+        super().__init__(name, service=service or Service.chosen(public=True), patience=patience)
+
+    def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
+        """Write one generation of the object into the file *path*, complete or not at all."""
+        download(self, name, path, progress=progress)

@@ -1,0 +1,109 @@
+"""How long to try again, and after which failures: those that pass by themselves."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import requests
+import urllib3.exceptions
+from google.api_core.exceptions import GoogleAPICallError, RetryError
+from google.api_core.retry import exponential_sleep_generator
+from google.api_core.retry.retry_unary import retry_target
+from google.auth.exceptions import RefreshError, TransportError
+
+_T = TypeVar("_T")
+
+_PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
+_TOO_FAST: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
+
+
+class BrokenAnswerError(Exception):
+    """An answer that ended too early or makes no sense; another try may get a whole one."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long one operation may take in vain, and how it waits between its attempts. In seconds."""
+
+    deadline: float = 150.0
+    """Without any progress; a transfer that moves may take as long as it needs."""
+    first: float = 0.25
+    """The longest first pause; each one is drawn at random, and the limit doubles."""
+    longest: float = 12.0
+    connect: float = 10.0
+    read: float = 40.0
+    """How long a connection may be silent."""
+
+    def run(self, act: Callable[[int], _T], *, progress: Callable[[], int] = lambda: 0) -> _T:
+        """Return `act(n)`, tried again while it fails in ways that pass.
+
+        *act* is told how many attempts failed before. When *progress* moved, the deadline starts anew.
+
+        Raises:
+            RetryError: The deadline passed; its cause is what happened last.
+        """
+        failed = -1
+
+        def attempt() -> _T:
+            nonlocal failed
+            failed += 1
+            return act(failed)
+
+        while True:
+            before = progress()
+            try:
+                done: _T = retry_target(
+                    attempt,
+                    predicate=passes,
+                    sleep_generator=exponential_sleep_generator(self.first, self.longest),
+                    timeout=self.deadline,
+                )
+                return done
+            except RetryError:
+                if progress() == before:
+                    raise
+
+
+def passes(error: BaseException) -> bool:
+    """Tell whether *error* is one of those that pass by themselves."""
+    if isinstance(error, GoogleAPICallError):
+        return error.code in _PASSING or (error.code == 403 and bool(reasons(error) & _TOO_FAST))
+    if _is_untrusted(error):
+        return False
+    if isinstance(error, RefreshError):
+        return error.retryable or any(
+            isinstance(inner, TransportError) and passes(inner) for inner in error.args
+        )
+    if isinstance(error, TransportError):
+        return all(passes(inner) for inner in error.args if isinstance(inner, Exception))
+    return isinstance(
+        error,
+        BrokenAnswerError
+        | requests.ConnectionError
+        | requests.Timeout
+        | requests.exceptions.ChunkedEncodingError
+        | requests.exceptions.ContentDecodingError
+        | urllib3.exceptions.HTTPError
+        | http.client.HTTPException
+        | ConnectionError
+        | TimeoutError,
+    )
+
+
+def reasons(error: GoogleAPICallError) -> set[str]:
+    """Return the reasons that the API gave."""
+    return {str(one.get("reason")) for one in error.errors or () if isinstance(one, dict)}
+
+
+def _is_untrusted(error: BaseException) -> bool:
+    """Tell whether it is about a certificate, which does not become valid by waiting."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return True
+    inner = [*error.args, getattr(error, "reason", None)]
+    return any(
+        isinstance(one, Exception) and one is not error and _is_untrusted(one) for one in inner
+    )

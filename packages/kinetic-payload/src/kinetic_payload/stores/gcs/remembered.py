@@ -1,0 +1,130 @@
+"""Unfinished uploads, remembered in a folder so that another process can go on with them.
+
+One small file for each, locked while somebody works on it. Whoever holds the address of an upload may
+write to it, so only its user can read these files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kinetic_payload.stores.locks import try_lock
+
+KEPT: Final = 7 * 24 * 3600.0
+"""Seconds; after a week the service forgets them, too."""
+
+_mine: set[str] = set()
+_guard = threading.Lock()
+
+
+def _after_fork() -> None:
+    # Locks stay with the parent.
+    global _guard
+    _guard = threading.Lock()
+    _mine.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+@dataclass(frozen=True)
+class Session:
+    """An upload that was begun."""
+
+    url: str
+    nonce: str
+    """In the metadata of what it will write."""
+
+
+class Entry:
+    """The place of one upload's session; ours until the end of the block."""
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self._fd = fd
+        self._path = path
+
+    @property
+    def session(self) -> Session | None:
+        """What was begun, by us or somebody before us."""
+        try:
+            return Session(**json.loads(os.pread(self._fd, 1 << 16, 0)))
+        except (ValueError, TypeError):
+            return None
+
+    def remember(self, session: Session | None) -> None:
+        """Note what was begun; None: what was begun is over."""
+        os.ftruncate(self._fd, 0)
+        if session is not None:
+            os.pwrite(self._fd, json.dumps(asdict(session)).encode(), 0)
+
+    def forget(self) -> None:
+        """It is done, or will never be."""
+        self._path.unlink(missing_ok=True)
+
+
+@contextmanager
+def remembered(folder: Path | None, *key: Any) -> Iterator[Entry | None]:
+    """Hold the place of the upload that *key* tells from all others.
+
+    None where nothing is to be remembered, or somebody else works on the same upload.
+    """
+    entry = None if folder is None else _open(folder, json.dumps(key))
+    try:
+        yield entry
+    finally:
+        if entry is not None:
+            _close(entry)
+
+
+def _open(folder: Path, key: str) -> Entry | None:
+    path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
+    with _guard:
+        if str(path) in _mine:
+            return None
+        _mine.add(str(path))
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _collect(folder)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        # Nothing can be remembered here; the upload itself may still do.
+        _mine.discard(str(path))
+        return None
+    # One that was forgotten between these calls has no name any more.
+    if try_lock(fd) and os.fstat(fd).st_nlink:
+        return Entry(fd, path)
+    os.close(fd)
+    _mine.discard(str(path))
+    return None
+
+
+def _close(entry: Entry) -> None:
+    if not os.fstat(entry._fd).st_size:
+        entry.forget()  # Nothing was begun.
+    os.close(entry._fd)
+    _mine.discard(str(entry._path))
+
+
+def _collect(folder: Path) -> None:
+    """Remove what is too old to be gone on with."""
+    for path in folder.glob("*.json"):
+        if str(path) in _mine:
+            continue
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime < KEPT:
+                continue
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                if try_lock(fd):
+                    path.unlink(missing_ok=True)
+            finally:
+                os.close(fd)

@@ -1,0 +1,216 @@
+"""Uploads of large files: a session at the service, which goes on where it was interrupted.
+
+Google's library can neither go on in another process nor say how far it is. The protocol is small:
+https://cloud.google.com/storage/docs/performing-resumable-uploads
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import requests
+from google.api_core.exceptions import GoogleAPICallError
+
+from kinetic_payload.errors import IntegrityError, StoreError
+from kinetic_payload.stores.gcs.bucket import (
+    FIELDS,
+    NONCE,
+    Bucket,
+    BucketObject,
+    answer,
+    is_gone,
+    new_nonce,
+)
+from kinetic_payload.stores.gcs.checksums import spelled
+from kinetic_payload.stores.gcs.patience import BrokenAnswerError
+from kinetic_payload.stores.gcs.remembered import Entry, Session
+from kinetic_payload.stores.gcs.sources import Source, Sums
+
+if TYPE_CHECKING:
+    from kinetic_payload.progress import Advance
+
+_TAIL: Final = 8 << 20
+"""The last request carries up to so much, and the checksum of everything, known by then."""
+_RANGE: Final = re.compile(r"bytes=0-(\d+)")
+_MOST_SESSIONS: Final = 5
+
+
+def upload_large(
+    bucket: Bucket,
+    name: str,
+    source: Source,
+    *,
+    if_generation: int | None = None,
+    entry: Entry | None = None,
+    progress: Advance | None = None,
+) -> BucketObject:
+    """Write *source* as *name*, going on with what *entry* remembers."""
+    return _Upload(bucket, name, source, if_generation, entry, progress).run()
+
+
+class _Upload:
+    def __init__(
+        self,
+        bucket: Bucket,
+        name: str,
+        source: Source,
+        if_generation: int | None,
+        entry: Entry | None,
+        progress: Advance | None,
+    ) -> None:
+        self._bucket = bucket
+        self._name = name
+        self._source = source
+        self._if_generation = if_generation
+        self._entry = entry
+        self._progress = progress or (lambda _: None)
+        self._sums = Sums(source)
+        self._session = entry.session if entry else None
+        self._begun_before = self._session is not None
+        self._sessions = 0
+        self._told = 0
+        """Bytes of which *progress* knows."""
+        self._furthest = 0
+        """Where it was furthest. Bytes on their way count once, so that a break after an hour is no end."""
+
+    def run(self) -> BucketObject:
+        written = self._bucket.run(
+            f"write {self._name!r}", self._attempt, progress=lambda: self._furthest
+        )
+        if self._entry:
+            self._entry.forget()
+        if written.crc32c not in (None, self._sums.up_to(self._source.size)):
+            raise IntegrityError(
+                f"gs://{self._bucket.name} holds other bytes as {self._name!r} than were sent there.",
+                hint="Upload it again.",
+            )
+        self._tell(self._source.size)
+        return written
+
+    def _attempt(self, _: int) -> BucketObject:
+        try:
+            # A session of our own begins at nothing; of any other, the service knows how far it is.
+            if self._session is None:
+                self._session = self._begin()
+                return self._send(self._session.url, 0)
+            found = self._ask(self._session.url)
+            if isinstance(found, int):
+                self._begun_before = False
+                return self._send(self._session.url, found)
+            if self._begun_before and not self._is_there(found):
+                return self._begin_again()
+            return found
+        except GoogleAPICallError as error:
+            return self._end_session(error)
+
+    def _end_session(self, error: GoogleAPICallError) -> BucketObject:
+        """Decide what a refusal means: an object after all, a new session, or the end."""
+        session, before = self._session, self._begun_before
+        if session is None or not (is_gone(error) or (before and error.code in (400, 403, 412))):
+            if error.code in (400, 412) and self._entry:
+                self._entry.forget()
+            raise error
+        if written := self._bucket.own_write(self._name, session.nonce):
+            return written  # It had finished, and its answer was lost.
+        if self._sessions >= _MOST_SESSIONS:
+            raise error
+        return self._begin_again()
+
+    def _begin_again(self) -> BucketObject:
+        self._session, self._begun_before = None, False
+        self._sessions += 1
+        if self._entry:
+            self._entry.remember(None)
+        return self._attempt(0)
+
+    def _is_there(self, written: BucketObject) -> bool:
+        """Tell whether what an earlier process had written is still what lies there."""
+        now = self._bucket.stat(self._name)
+        return now is not None and now.generation == written.generation
+
+    def _begin(self) -> Session:
+        """Begin a session."""
+        url = self._bucket.connection.upload_url(
+            self._bucket.name,
+            uploadType="resumable",
+            name=self._name,
+            ifGenerationMatch=self._if_generation,
+            fields=FIELDS,
+        )
+        nonce = new_nonce()
+        described = json.dumps({"metadata": {NONCE: nonce}}).encode()
+        headers = {
+            "Content-Type": "application/json; charset=UTF-8",
+            "X-Upload-Content-Type": "application/octet-stream",
+            "X-Upload-Content-Length": str(self._source.size),
+        }
+        response = self._bucket.send("POST", url, headers=headers, body=described)
+        place = response.headers.get("Location")
+        if not place:
+            raise BrokenAnswerError("the upload began nowhere")
+        session = Session(place, nonce)
+        if self._entry:
+            self._entry.remember(session)
+        return session
+
+    def _ask(self, url: str) -> int | BucketObject:
+        """Ask how many bytes are there; the object, if all are."""
+        headers = {"Content-Range": f"bytes */{self._source.size}"}
+        response = self._bucket.send("PUT", url, headers=headers, body=b"")
+        if response.status_code != 308:
+            return BucketObject.of(answer(response))
+        return _kept_after(response)
+
+    def _send(self, url: str, offset: int) -> BucketObject:
+        """Send everything from *offset* on."""
+        size = self._source.size
+        # Two requests: the second one can promise a checksum that is not known before.
+        last = (size - 1) // _TAIL * _TAIL
+        while offset < last:
+            offset = _kept_after(self._put(url, offset, last, {}))
+        if offset >= size:
+            offset = (
+                last  # Everything is there, and yet no object: what is sent twice does no harm.
+            )
+        whole = self._sums.up_to(size)
+        if self._source.changed():
+            raise StoreError(
+                f"{self._name!r} was not written: its file changed while it was uploaded.",
+                hint="Upload it again when nobody writes to it.",
+            )
+        promise = {"X-Goog-Hash": f"crc32c={spelled(whole)}"}
+        response = self._put(url, offset, size, promise)
+        if response.status_code == 308:
+            raise BrokenAnswerError("bytes were lost")
+        return BucketObject.of(answer(response))
+
+    def _put(self, url: str, start: int, end: int, more: dict[str, str]) -> requests.Response:
+
+        def blocks() -> Iterator[bytes]:
+            self._tell(start)
+            for block in self._sums.blocks(start, end):
+                yield block
+                self._tell(self._told + len(block))
+
+        headers = {
+            "Content-Length": str(end - start),
+            "Content-Range": f"bytes {start}-{end - 1}/{self._source.size}",
+            **more,
+        }
+        return self._bucket.send("PUT", url, headers=headers, body=blocks)
+
+    def _tell(self, offset: int) -> None:
+        """Have *progress* know of *offset* bytes; fewer than before, if some were lost."""
+        if offset != self._told:
+            self._progress(offset - self._told)
+            self._told = offset
+            self._furthest = max(self._furthest, offset)
+
+
+def _kept_after(response: requests.Response) -> int:
+    """Return how many bytes the service says that it has."""
+    match = _RANGE.fullmatch(response.headers.get("Range", ""))
+    return int(match[1]) + 1 if match else 0

@@ -1,0 +1,118 @@
+"""What is uploaded: bytes, or an open file of known size, read at any place and checked while read."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from typing import BinaryIO, Final, Protocol
+
+from kinetic_payload.errors import StoreError
+from kinetic_payload.stores.gcs.checksums import extended
+
+BLOCK: Final = 1 << 20
+_STEP: Final = 8 * BLOCK
+
+
+class Source(Protocol):
+    """Bytes that can be read again."""
+
+    size: int
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return up to *size* bytes from *offset* on."""
+        ...
+
+    def changed(self) -> bool:
+        """Tell whether they are other bytes than at the beginning."""
+        ...
+
+
+class BytesSource:
+    """Bytes in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.size = len(data)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return up to *size* bytes from *offset* on."""
+        return self.data[offset : offset + size]
+
+    def changed(self) -> bool:
+        """Return False."""
+        return False
+
+
+class FileSource:
+    """An open file of the file system."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._fd = stream.fileno()
+        self.found = os.fstat(self._fd)
+        self.size = self.found.st_size
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return up to *size* bytes from *offset* on."""
+        return os.pread(self._fd, size, offset)
+
+    def changed(self) -> bool:
+        """Tell whether somebody wrote to it since it was opened."""
+        now = os.fstat(self._fd)
+        then = self.found
+        return (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns)
+
+
+class SpoolSource:
+    """A stream that is at its end, in memory or on disk; for one thread."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.size = stream.seek(0, io.SEEK_END)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return up to *size* bytes from *offset* on."""
+        self._stream.seek(offset)
+        return self._stream.read(size)
+
+    def changed(self) -> bool:
+        """Return False: it is ours."""
+        return False
+
+
+class Sums:
+    """The checksum of a source up to any place, without reading what was read already."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._known = [0]
+        """Of each beginning that is a multiple of the step."""
+        self._at = 0
+        self._crc = 0
+
+    def up_to(self, offset: int) -> int:
+        """Return the checksum of the first *offset* bytes."""
+        if offset < self._at:
+            step = min(offset // _STEP, len(self._known) - 1)
+            self._at, self._crc = step * _STEP, self._known[step]
+        for _ in self.blocks(self._at, offset):
+            pass
+        return self._crc
+
+    def blocks(self, start: int, end: int) -> Iterator[bytes]:
+        """Iterate over the bytes from *start* to *end*; they count in the checksum.
+
+        Raises:
+            StoreError: There are fewer.
+        """
+        if start != self._at:
+            self.up_to(start)
+        while start < end:
+            data = self._source.read_at(start, min(BLOCK - start % BLOCK, end - start))
+            if not data:
+                raise StoreError("A file became shorter while it was uploaded.")
+            start += len(data)
+            self._crc, self._at = extended(self._crc, data), start
+            if start == len(self._known) * _STEP:
+                self._known.append(self._crc)
+            yield data

@@ -1,0 +1,203 @@
+"""`GcsStore`: objects in a bucket of Google Cloud Storage, or of what speaks like it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from kinetic_payload.errors import InvalidRequestError, PreconditionFailedError
+from kinetic_payload.store import ABSENT, Location, ObjectInfo
+from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject
+from kinetic_payload.stores.gcs.connection import CONCURRENCY
+from kinetic_payload.stores.gcs.downloads import download, open_all, read_all
+from kinetic_payload.stores.gcs.patience import Patience
+from kinetic_payload.stores.gcs.remembered import remembered
+from kinetic_payload.stores.gcs.resumable import upload_large
+from kinetic_payload.stores.gcs.service import Service
+from kinetic_payload.stores.gcs.sources import BytesSource, FileSource, Source, SpoolSource
+from kinetic_payload.stores.gcs.spelling import meant, spelled, spelled_name
+from kinetic_payload.stores.gcs.uploads import SMALL, upload_small
+from kinetic_payload.stores.names import check_name
+
+if TYPE_CHECKING:
+    from kinetic_payload.progress import Advance
+
+_IN_MEMORY = 1 << 20
+LINK_TARGET = "gcsfuse_symlink_target"
+"""The metadata by which gcsfuse knows a symbolic link."""
+
+
+class GcsStore:
+    """Objects below *path*: a bucket, or a bucket and a prefix in it.
+
+    Nothing is asked before the first object is. Large uploads that were interrupted are remembered in
+    the folder *uploads*, if one is given, and go on in the next process.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        uploads: Path | None = None,
+        service: Service | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        bucket, _, prefix = path.strip("/").partition("/")
+        self._path = path.strip("/")
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._uploads = uploads
+        self._bucket = Bucket(bucket, service=service, patience=patience)
+
+    def __repr__(self) -> str:
+        return f"GcsStore({self._path!r})"
+
+    @property
+    def location(self) -> Location:
+        """The bucket, and the prefix."""
+        return Location("gs", self._path)
+
+    @property
+    def concurrency(self) -> int:
+        """What a bucket gladly answers at once."""
+        return CONCURRENCY
+
+    def now(self) -> float:
+        """Return the service's time; asks it if it has not answered anything yet."""
+        return self._bucket.now()
+
+    def stat(self, name: str) -> ObjectInfo | None:
+        """Return what is known about *name*, or None."""
+        found = self._bucket.stat(self._spelled(name))
+        return None if found is None else self._info(found)
+
+    def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
+        """Return the bytes of *name* from *start* up to *end* (exclusive)."""
+        if end is not None and end <= start:
+            # A range of nothing cannot be asked for; whether the object is there can.
+            end, start = 1, 0
+            return read_all(self._bucket, self._spelled(name), start=start, end=end)[:0]
+        return read_all(self._bucket, self._spelled(name), start=start, end=end)
+
+    @contextmanager
+    def reader(self, name: str) -> Iterator[BinaryIO]:
+        """Open *name* for streaming. All of it is here by then, so nothing can change it any more."""
+        with open_all(self._bucket, self._spelled(name)) as stream:
+            yield stream
+
+    def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
+        """Write *data* as *name*."""
+        return self._put(self._spelled(name), BytesSource(data), if_generation)
+
+    @contextmanager
+    def writer(self, name: str, *, if_generation: int | None = None) -> Iterator[BinaryIO]:
+        """Open *name* for streaming; it appears when the block ends without an exception.
+
+        Until then it is kept here. The precondition is checked at the end only.
+        """
+        full = self._spelled(name)
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
+            stream = cast(BinaryIO, spool)
+            yield stream
+            self._put(full, SpoolSource(stream), if_generation)
+
+    def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
+        """Write the object into the file *path*, complete or not at all."""
+        download(self._bucket, self._spelled(name), path, progress=progress)
+
+    def upload(
+        self,
+        name: str,
+        path: Path,
+        *,
+        if_generation: int | None = None,
+        progress: Advance | None = None,
+    ) -> ObjectInfo:
+        """Write the file *path* as *name*, going on with what was interrupted."""
+        full = self._spelled(name)
+        with path.open("rb") as stream:
+            source = FileSource(stream)
+            if source.size <= SMALL:
+                return self._put(full, source, if_generation, progress)
+            found = source.found
+            key = (
+                str(self._bucket.service.endpoint), self._bucket.name, full, if_generation,
+                str(path.absolute()), found.st_size, found.st_mtime_ns, found.st_ino,
+            )  # fmt: skip
+            with remembered(self._uploads, *key) as entry:
+                written = upload_large(
+                    self._bucket,
+                    full,
+                    source,
+                    if_generation=if_generation,
+                    entry=entry,
+                    progress=progress,
+                )
+            return self._info(written)
+
+    def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:
+        """Copy the object onto itself, which makes it young; None if it is gone."""
+        found = self._bucket.renew(self._spelled(name), if_generation=if_generation)
+        return None if found is None else self._info(found)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Iterate over objects whose name begins with *prefix*, in order of their names."""
+        start = self._prefix + spelled(start_after) if start_after else ""
+        for found in self._bucket.list(self._prefix + spelled(prefix), start=start):
+            info = self._info(found)
+            if info.name > start_after and _is_name(info.name):
+                yield info
+
+    def folders(self, prefix: str = "") -> Iterator[str]:
+        """Iterate over the distinct names up to the first `/` after *prefix*, in order."""
+        for folder in self._bucket.folders(self._prefix + spelled(prefix)):
+            name = meant(folder[len(self._prefix) :])
+            if _is_name(name[:-1]):
+                yield name
+
+    def delete(self, name: str, *, if_generation: int | None = None) -> bool:
+        """Delete *name*; return whether it was there."""
+        return self._bucket.delete(self._spelled(name), if_generation=if_generation)
+
+    def mark_folder(self, name: str) -> None:
+        """Have a folder *name* also where nothing lies in it: an empty object `name/`."""
+        self._mark(self._spelled(name) + "/")
+
+    def mark_link(self, name: str, target: str) -> None:
+        """Have a symbolic link *name* to *target*: an empty object that says so."""
+        upload_small(
+            self._bucket, self._spelled(name), BytesSource(b""), metadata={LINK_TARGET: target}
+        )
+
+    def _mark(self, full: str) -> None:
+        with suppress(PreconditionFailedError):  # It is there: all the better.
+            upload_small(self._bucket, full, BytesSource(b""), if_generation=ABSENT)
+
+    def _put(
+        self,
+        full: str,
+        source: Source,
+        if_generation: int | None,
+        progress: Advance | None = None,
+    ) -> ObjectInfo:
+        put = upload_small if source.size <= SMALL else upload_large
+        written = put(self._bucket, full, source, if_generation=if_generation, progress=progress)
+        return self._info(written)
+
+    def _spelled(self, name: str) -> str:
+        return spelled_name(check_name(name), self._prefix)
+
+    def _info(self, found: BucketObject) -> ObjectInfo:
+        name = meant(found.name[len(self._prefix) :])
+        return ObjectInfo(name, found.size, found.generation, found.created)
+
+
+def _is_name(name: str) -> bool:
+    """Tell whether an object is one of a store's: consoles and gcsfuse make `folder/`, too."""
+    try:
+        check_name(name)
+    except InvalidRequestError:
+        return False
+    return True

@@ -1,0 +1,138 @@
+"""What Google's library and API say → our errors, with what to do next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import requests
+from google.api_core.exceptions import GoogleAPICallError, RetryError
+from google.auth.exceptions import GoogleAuthError
+
+from kinetic_payload.errors import (
+    BucketNotFoundError,
+    CredentialsError,
+    IntegrityError,
+    InvalidRequestError,
+    KineticError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    StoreError,
+    StorePermissionError,
+    StoreUnavailableError,
+)
+from kinetic_payload.stores.gcs.service import LOGIN
+
+_DENIED: Final = re.compile(r"(\S+) does not have (storage\.\S+) access")
+_PERMISSION: Final = re.compile(r"storage\.[a-zA-Z]+\.[a-zA-Z]+")
+_READING: Final = frozenset({"storage.objects.get", "storage.objects.list"})
+_NEVER_MIND: Final = "Try again later; nothing is lost."
+
+
+@contextmanager
+def translated(bucket: str, doing: str, principal: str = "") -> Iterator[None]:
+    """Turn whatever goes wrong while *doing* something in *bucket* into an error of ours."""
+    try:
+        yield
+    except KineticError:
+        raise
+    except RetryError as error:
+        raise _unavailable(error, bucket, doing) from error.cause
+    except GoogleAPICallError as error:
+        raise refusal(error, bucket, doing, principal) from error
+    except GoogleAuthError as error:
+        raise CredentialsError(
+            f"Could not {doing} in gs://{bucket}: the Google credentials do not work: {_line(error)}",
+            hint=LOGIN,
+        ) from error
+    except requests.exceptions.SSLError as error:
+        raise StoreError(
+            f"Could not {doing} in gs://{bucket}: the server's certificate is not trusted: {_line(error)}",
+            hint="Behind a proxy that signs for others, let REQUESTS_CA_BUNDLE name its certificates.",
+        ) from error
+    except requests.RequestException as error:
+        raise StoreError(f"Could not {doing} in gs://{bucket}: {_line(error)}") from error
+
+
+def refusal(
+    error: GoogleAPICallError, bucket: str, doing: str, principal: str = ""
+) -> KineticError:
+    """Return the error of ours for an answer that says no."""
+    said = str(error.message)
+    failed = f"Could not {doing} in gs://{bucket}"
+    if error.code == 401:
+        return CredentialsError(f"{failed}: Google does not accept who asks: {said}", hint=LOGIN)
+    if error.code == 412:
+        return PreconditionFailedError(f"{failed}: it is not of the generation that was expected.")
+    if error.code == 404:
+        if is_no_bucket(error):
+            return BucketNotFoundError(
+                f"There is no bucket gs://{bucket}.",
+                hint="Check its name, or make Kinetic's buckets with: kinetic up",
+            )
+        return ObjectNotFoundError(f"{failed}: it is not there.")
+    if "billing" in said.lower() or "accountDisabled" in said:
+        return StoreError(
+            f"{failed}: billing is disabled for its project: {said}",
+            hint="Link a billing account: https://console.cloud.google.com/billing/projects",
+        )
+    if error.code == 403:
+        return _denied(said, bucket, failed, principal)
+    if error.code == 400 and "bucket name" in said.lower():
+        return InvalidRequestError(
+            f"{bucket!r} cannot be the name of a bucket: {said}",
+            hint="3 to 63 lower-case letters, digits, dots, dashes and underscores.",
+        )
+    if error.code == 400 and "match calculated" in said:
+        return IntegrityError(f"{failed}: its bytes changed on their way: {said}")
+    return StoreError(f"{failed}: {said} ({error.code})")
+
+
+def is_no_bucket(error: GoogleAPICallError) -> bool:
+    """Tell whether a 404 is about the bucket, and not an object in it."""
+    said = str(error.message).lower()
+    return "bucket" in said and "no such object" not in said
+
+
+def _denied(said: str, bucket: str, failed: str, principal: str) -> KineticError:
+    match = _DENIED.search(said)
+    named = _PERMISSION.search(said)
+    permission = named[0] if named else ""
+    who = match[1] if match and "@" in match[1] else principal
+    role = "objectViewer" if permission in _READING else "objectUser"
+    grant = (
+        f"Let its owner run: gcloud storage buckets add-iam-policy-binding gs://{bucket} "
+        f"--member={_member(who)} --role=roles/storage.{role}"
+    )
+    if not permission:
+        # Not for want of a role: an organisation's policy, a retention, a service perimeter.
+        return StorePermissionError(f"{failed}: {said}", hint=None if said else grant)
+    return StorePermissionError(
+        f"{failed}: {who or 'you'} may not: {permission} on gs://{bucket} is missing.", hint=grant
+    )
+
+
+def _member(who: str) -> str:
+    if not who:
+        return "user:$(gcloud config get account)"
+    if ":" in who:
+        return who
+    return f"{'serviceAccount' if who.endswith('gserviceaccount.com') else 'user'}:{who}"
+
+
+def _unavailable(error: RetryError, bucket: str, doing: str) -> KineticError:
+    last = error.cause
+    if isinstance(last, GoogleAPICallError):
+        what = f"{last.message} ({last.code})"
+    else:
+        what = _line(last) if last is not None else "no answer"
+    return StoreUnavailableError(
+        f"Could not {doing} in gs://{bucket}, again and again; at last: {what}", hint=_NEVER_MIND
+    )
+
+
+def _line(error: BaseException) -> str:
+    text = " ".join(str(error.args[0] if error.args else error).split())
+    return text[:500] or type(error).__name__

@@ -1,0 +1,88 @@
+"""Uploads: what is small in one request, what is large in a session that survives interruptions."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from google.api_core.exceptions import PreconditionFailed
+
+from kinetic_payload.stores.gcs.bucket import (
+    FIELDS,
+    NONCE,
+    Bucket,
+    BucketObject,
+    answer,
+    new_nonce,
+)
+from kinetic_payload.stores.gcs.checksums import spelled
+from kinetic_payload.stores.gcs.connection import Body
+from kinetic_payload.stores.gcs.sources import Source, Sums
+
+if TYPE_CHECKING:
+    from kinetic_payload.progress import Advance
+
+SMALL: Final = 8 << 20
+"""Up to so many bytes go in one request."""
+_ONE_PIECE: Final = 64 << 10
+"""Up to so many bytes are put together with what surrounds them: one packet less."""
+
+
+def upload_small(
+    bucket: Bucket,
+    name: str,
+    source: Source,
+    *,
+    if_generation: int | None = None,
+    metadata: Mapping[str, str] | None = None,
+    progress: Advance | None = None,
+) -> BucketObject:
+    """Write *source* as *name* in one request."""
+    nonce = new_nonce() if if_generation is not None else ""
+    described = {**(metadata or {}), **({NONCE: nonce} if nonce else {})}
+    sums = Sums(source)
+    resource: dict[str, Any] = {"name": name, "crc32c": spelled(sums.up_to(source.size))}
+    if described:
+        resource["metadata"] = described
+    boundary = secrets.token_hex(16)
+    head, tail = _frame(resource, boundary.encode())
+    length = len(head) + source.size + len(tail)
+    headers = {
+        "Content-Type": f"multipart/related; boundary={boundary}",
+        "Content-Length": str(length),
+    }
+
+    def parts() -> Iterator[bytes]:
+        yield head
+        yield from Sums(source).blocks(0, source.size)
+        yield tail
+
+    body: Body = b"".join(parts()) if length <= _ONE_PIECE else parts
+
+    def act(failed: int) -> BucketObject:
+        url = bucket.connection.upload_url(
+            bucket.name, uploadType="multipart", ifGenerationMatch=if_generation, fields=FIELDS
+        )
+        try:
+            return BucketObject.of(answer(bucket.send("POST", url, headers=headers, body=body)))
+        except PreconditionFailed:
+            if failed and (written := bucket.own_write(name, nonce)):
+                return written  # By an attempt whose answer was lost.
+            raise
+
+    written = bucket.run(f"write {name!r}", act)
+    if progress is not None:
+        progress(source.size)
+    return written
+
+
+def _frame(resource: Mapping[str, Any], boundary: bytes) -> tuple[bytes, bytes]:
+    """Return what comes before and after the bytes in a multipart request."""
+    described = json.dumps(resource, ensure_ascii=False, separators=(",", ":")).encode()
+    head = (
+        b"--" + boundary + b"\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
+        + described + b"\r\n--" + boundary + b"\r\nContent-Type: application/octet-stream\r\n\r\n"
+    )  # fmt: skip
+    return head, b"\r\n--" + boundary + b"--\r\n"

@@ -1,0 +1,31 @@
+"""The bucket store, against our strict server."""
+
+from pathlib import Path
+
+import pytest
+
+from kinetic_payload.store import Store
+from kinetic_payload.stores.gcs import GcsStore, Patience, Service
+from kinetic_payload.testing import StoreContract
+from kinetic_payload.testing.gcs import GcsServer
+
+QUICK = Patience(deadline=5, first=0.01, longest=0.1, connect=2, read=5)
+
+
+class TestGcsStore(StoreContract):
+    @pytest.fixture(autouse=True)
+    def _server(self, gcs: GcsServer) -> None:
+        self.service = Service(gcs.endpoint, anonymous=True)
+
+    def make_store(self, folder: Path) -> Store:
+        return GcsStore("bucket", service=self.service, patience=QUICK)
+
+
+class TestGcsStoreBelowAPrefix(StoreContract):
+    @pytest.fixture(autouse=True)
+    def _server(self, gcs: GcsServer) -> None:
+        self.service = Service(gcs.endpoint, anonymous=True)
+
+    def make_store(self, folder: Path) -> Store:
+        GcsStore("bucket", service=self.service).write("outside", b"")
+        return GcsStore("bucket/a/prefix", service=self.service, patience=QUICK)
