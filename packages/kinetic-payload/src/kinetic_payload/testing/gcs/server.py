@@ -167,7 +167,7 @@ class GcsServer:
 
     async def _listen(self, state: State) -> None:
         server = Web(Api(state, self.tokens), self.faults, self.requests).server()
-        runner = web.ServerRunner(server, shutdown_timeout=0)
+        runner = web.ServerRunner(server, shutdown_timeout=0.01)  # 0 would be for ever.
         await runner.setup()
         site = web.TCPSite(runner, self._host, self._port, backlog=1024)
         await site.start()

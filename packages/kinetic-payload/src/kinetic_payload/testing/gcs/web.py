@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from aiohttp import ClientError, web
+from aiohttp.abc import AbstractStreamWriter
 
 from kinetic_payload.testing.gcs.answers import Answer, Slice, injected
 from kinetic_payload.testing.gcs.api import Api
@@ -60,6 +61,8 @@ class Web:
         body.logged = logged
         try:
             return await self._answered(request, call, logged, body)
+        except ConnectionError:
+            return _NoAnswer()
         finally:
             logged.seconds = time.perf_counter() - began
             logged.name = logged.name or call.name
@@ -87,6 +90,13 @@ class Web:
             raise _broken(request, plan)
         logged.status, logged.bytes_out = answer.status, answer.length
         return await _send(request, answer, plan)
+
+
+class _NoAnswer(web.StreamResponse):
+    """What is left to answer when the connection is gone. A plain exception would be logged."""
+
+    async def prepare(self, _: web.BaseRequest) -> AbstractStreamWriter | None:
+        raise ConnectionResetError("The connection is gone.")
 
 
 class _Body:
