@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kinetic_payload.errors import DataError, IntegrityError
+from kinetic_payload.progress import Reports, silent
 from kinetic_payload.references import DataRef
 from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
@@ -28,7 +29,7 @@ def a_ref(key: str = "d0", **changes: Any) -> DataRef:
     return DataRef(key=key, **{**values, **changes})
 
 
-def download(store: Store, ref: DataRef, path: Path) -> None:
+def download(store: Store, ref: DataRef, path: Path, *, reports: Reports = silent) -> None:
     if ref.is_dir:
         (path / "sub").mkdir(parents=True)
         (path / "sub" / "x").write_text(ref.key)
@@ -79,12 +80,83 @@ def test_private_volumes_fill_what_is_mounted_already(store: Store, space: Works
     assert (decided.binds["/conf"] / "c.json").read_text() == "d1"
 
 
-@pytest.mark.parametrize("changes", [{"kind": "gcs"}, {"kind": "hf"}, {"fuse": True}])
-def test_what_this_runner_cannot_serve_is_refused_by_name(
-    space: Workspace, changes: dict[str, Any]
+def test_data_sets_and_buckets_named_twice_are_brought_once(space: Workspace) -> None:
+    bucket = {"kind": "gcs", "source": "gs://b/set/", "digest": None}
+    hub = {"kind": "hf", "source": "hf://set", "digest": None}
+    refs = [
+        a_ref("d0", **bucket),
+        a_ref("d1", **bucket),
+        a_ref("d2", **hub),
+        a_ref("d3", **hub),
+        a_ref("d4", **{**bucket, "source": "gs://b/other/set/"}),
+        a_ref("d5", **hub, trust_remote_code=True),
+    ]
+
+    decided = inputs.plan(refs, space, private_mounts=False)
+
+    assert [one.ref.key for one in decided.downloads] == ["d0", "d2", "d4", "d5"]
+    assert decided.paths["d1"] == decided.paths["d0"] != decided.paths["d4"]
+
+
+def test_what_is_shown_in_place_is_neither_downloaded_nor_looked_into(
+    store: Store, space: Workspace, tmp_path: Path
 ) -> None:
-    with pytest.raises(DataError, match=r"'\./d0' .* cannot be served by this runner yet"):
-        inputs.plan([a_ref(**changes)], space, private_mounts=False)
+    (tmp_path / "one.bin").touch()
+    folder = {"fuse": True, "digest": None, "local_path": str(tmp_path)}
+    file = {**folder, "local_path": str(tmp_path / "one.bin"), "is_dir": False, "name": "one.bin"}
+    refs = [
+        a_ref("d0", **folder),
+        a_ref("d1", **file),
+        a_ref("d2", **folder, mount="/data"),
+        a_ref("d3", **file, mount="/weights"),
+        a_ref("d4", **folder),
+    ]
+
+    decided = inputs.plan(refs, space, private_mounts=True)
+    inputs.make_mount_points(decided)
+    inputs.bring(decided, store, download)
+
+    assert decided.downloads == ()
+    assert (decided.paths["d2"], decided.paths["d3"]) == ("/data", "/weights/one.bin")
+    assert decided.paths["d4"] == decided.paths["d0"]
+    shown = {path: str(source) for path, source in decided.binds.items()}
+    assert shown[decided.paths["d0"]] == shown[shown["/data"]] == str(tmp_path)
+    assert shown[decided.paths["d1"]] == str(tmp_path / "one.bin")
+    assert shown[f"{shown['/weights']}/one.bin"] == str(tmp_path / "one.bin")
+    assert list(shown)[-2:] == ["/data", "/weights"], "volumes last: they may cover the others"
+    assert {path for path in shown if path not in decided.read_only} == set()
+    assert Path(decided.paths["d0"]).is_dir()
+    assert Path(decided.paths["d1"]).is_file()
+
+
+def test_what_is_shown_in_place_must_still_be_there(space: Workspace, tmp_path: Path) -> None:
+    ref = a_ref(fuse=True, digest=None, local_path=str(tmp_path / "gone"))
+
+    with pytest.raises(DataError, match=f"{tmp_path}/gone is not there any more"):
+        inputs.make_mount_points(inputs.plan([ref], space, private_mounts=False))
+
+
+def test_what_somebody_mounted_for_us_is_used_where_it_is(
+    store: Store, space: Workspace, tmp_path: Path
+) -> None:
+    (tmp_path / "one.bin").touch()
+    folder = a_ref("d0", fuse=True, mount=str(tmp_path))
+    file = a_ref("d1", fuse=True, mount=str(tmp_path), is_dir=False, name="one.bin")
+
+    decided = inputs.plan([folder, file], space, private_mounts=False)
+    inputs.bring(decided, store, download)
+
+    assert dict(decided.paths) == {"d0": str(tmp_path), "d1": f"{tmp_path}/one.bin"}
+    assert decided.downloads == ()
+
+
+def test_what_nobody_mounted_is_missed_by_name(store: Store, space: Workspace) -> None:
+    decided = inputs.plan(
+        [a_ref("d7", kind="gcs", source="gs://b/set/", fuse=True)], space, private_mounts=False
+    )
+
+    with pytest.raises(DataError, match=r"'gs://b/set/' should be mounted at /kinetic/data/d7"):
+        inputs.bring(decided, store, download)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +170,7 @@ def test_what_this_runner_cannot_serve_is_refused_by_name(
 def test_a_failure_names_the_data_and_its_path(
     store: Store, space: Workspace, failure: Exception, words: str, others: int
 ) -> None:
-    def failing(store: Store, ref: DataRef, path: Path) -> None:
+    def failing(store: Store, ref: DataRef, path: Path, *, reports: Reports) -> None:
         if ref.key == "d0":
             raise failure
         download(store, ref, path)
@@ -116,8 +188,37 @@ def test_a_failure_names_the_data_and_its_path(
 def test_several_items_are_brought_at_a_time(store: Store, space: Workspace) -> None:
     together = threading.Barrier(3, timeout=10)
 
-    def waits(store: Store, ref: DataRef, path: Path) -> None:
+    def waits(store: Store, ref: DataRef, path: Path, *, reports: Reports) -> None:
         together.wait()
 
     decided = inputs.plan([a_ref(f"d{n}") for n in range(3)], space, private_mounts=False)
     inputs.bring(decided, store, waits)
+
+
+def test_after_a_failure_nobody_waits_for_the_other_items(store: Store, space: Workspace) -> None:
+    never = threading.Event()
+
+    def one_hangs(store: Store, ref: DataRef, path: Path, *, reports: Reports) -> None:
+        if ref.key == "d1":
+            raise IntegrityError("broken")
+        never.wait(60)
+
+    decided = inputs.plan([a_ref("d0"), a_ref("d1")], space, private_mounts=False)
+
+    with pytest.raises(DataError, match="broken"):
+        inputs.bring(decided, store, one_hangs)
+    never.set()
+
+
+def test_what_is_said_of_the_data_is_not_said_twice(store: Store, space: Workspace) -> None:
+    def failing(store: Store, ref: DataRef, path: Path, *, reports: Reports) -> None:
+        raise DataError(f"The data {ref.source!r} is not in the store any more.")
+
+    decided = inputs.plan([a_ref("d0", mount="/data")], space, private_mounts=False)
+
+    with pytest.raises(DataError) as raised:
+        inputs.bring(decided, store, failing)
+
+    assert raised.value.message == (
+        "The data './d0' could not be brought to /data: it is not in the store any more."
+    )

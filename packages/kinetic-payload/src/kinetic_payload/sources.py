@@ -80,7 +80,9 @@ def parse_hf(uri: str) -> HuggingFaceSource:
             hint="Write hf://NAME or hf://ORGANISATION/NAME; a split goes behind it: ?split=train.",
         )
     try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+        # A plus is one: it joins splits. Forms write spaces so, and no data set has any.
+        written = query.replace("+", "%2B")
+        pairs = parse_qsl(written, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError as error:
         raise InvalidRequestError(
             f"{uri!r} ends in a query that cannot be read: {error}.",

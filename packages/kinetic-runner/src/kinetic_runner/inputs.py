@@ -1,21 +1,28 @@
-"""Bring a call's data to where the function will look for it."""
+"""Bring a call's data to where the function will look for it: copied, mounted or shown in place."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from kinetic_payload.errors import DataError
+from kinetic_payload.errors import DataError, KineticError
+from kinetic_payload.progress import Reports
 from kinetic_payload.references import DataRef
 from kinetic_payload.store import Store
+from kinetic_runner.transfers import Transfers
 from kinetic_runner.workspace import Workspace, disk_words
 
-Download = Callable[[Store, DataRef, Path], object]
-"""Bring the data of a reference to a path that does not exist yet, every byte verified."""
+_AT_ONCE: Final = 4
 
-_THREADS: Final = 4
+
+class Download(Protocol):
+    """Bring the data of a reference to a path that does not exist yet, every byte verified."""
+
+    def __call__(self, store: Store, ref: DataRef, dest: Path, /, *, reports: Reports) -> object:
+        """Bring the data of *ref* to *dest*: whole, or nothing appears there."""
+        ...
 
 
 class Plan(NamedTuple):
@@ -25,7 +32,27 @@ class Plan(NamedTuple):
     """What the function sees, by key."""
     downloads: tuple[Transfer, ...]
     binds: Mapping[str, Path]
-    """Mount path → the folder behind it, for private mounts."""
+    """Path → what is shown there in a private view of the file system, in this order."""
+    views: tuple[View, ...] = ()
+    """What is shown where it lies on this machine, and not copied."""
+    mounted: tuple[DataRef, ...] = ()
+    """What somebody mounted for us before we began."""
+
+    @property
+    def read_only(self) -> frozenset[str]:
+        """Those of *binds* through which nothing can be written."""
+        stages = {str(view.stage) for view in self.views}
+        return frozenset(stages.union(view.mount for view in self.views if view.mount is not None))
+
+
+class View(NamedTuple):
+    """A file or folder of this machine that the function sees read-only."""
+
+    source: Path
+    stage: Path
+    """In the workspace. It is bound here first: a volume may cover where it comes from."""
+    mount: str | None
+    """Where it is bound from there, or the folder that holds it is."""
 
 
 class Transfer(NamedTuple):
@@ -38,77 +65,179 @@ class Transfer(NamedTuple):
 
 
 def plan(refs: Sequence[DataRef], workspace: Workspace, *, private_mounts: bool) -> Plan:
-    """Decide where the data of *refs* goes; touches nothing.
-
-    Raises:
-        DataError: A reference is of a kind that this runner does not serve.
-    """
-    paths: dict[str, str] = {}
-    binds: dict[str, Path] = {}
-    downloads: list[Transfer] = []
-    shared: dict[tuple[str | None, str, bool], Path] = {}
+    """Decide where the data of *refs* goes; touches nothing."""
+    planning = _Planning(workspace, private_mounts)
     for ref in refs:
-        _refuse_unserved(ref)
-        path = workspace.data(ref.key, ref.name)
-        if ref.mount is None:
-            known = shared.setdefault((ref.digest, ref.name, ref.is_dir), path)
-            if known is path:
-                downloads.append(Transfer(ref, path))
-            paths[ref.key] = str(known)
-            continue
-        # A file lands in the folder that is mounted, under its own name.
-        seen = ref.mount if ref.is_dir else f"{ref.mount}/{ref.name}"
-        paths[ref.key] = seen
-        if private_mounts:
-            binds[ref.mount] = workspace.mount(ref.key)
-            downloads.append(Transfer(ref, path, binds[ref.mount]))
+        planning.add(ref)
+    return planning.plan()
+
+
+class _Planning:
+    """What has been decided so far."""
+
+    def __init__(self, workspace: Workspace, private_mounts: bool) -> None:
+        self._workspace = workspace
+        self._private = private_mounts
+        self._paths: dict[str, str] = {}
+        self._downloads: list[Transfer] = []
+        self._shared: dict[object, Path] = {}
+        self._views: list[View] = []
+        self._volumes: dict[str, Path] = {}
+        self._mounted: list[DataRef] = []
+
+    def add(self, ref: DataRef) -> None:
+        if ref.fuse and ref.local_path is not None:
+            self._show(ref, ref.local_path)
+        elif ref.fuse:
+            self._mounted.append(ref)
+            seen = ref.mounted_at
+            self._paths[ref.key] = seen if ref.is_dir else f"{seen}/{ref.name}"
+        elif ref.mount is not None:
+            self._download_volume(ref, ref.mount)
         else:
-            downloads.append(Transfer(ref, Path(seen)))
-    return Plan(paths, tuple(downloads), binds)
+            path = self._workspace.data(ref.key, ref.name)
+            known = self._shared.setdefault(_identity(ref), path)
+            if known is path:
+                self._downloads.append(Transfer(ref, path))
+            self._paths[ref.key] = str(known)
+
+    def _show(self, ref: DataRef, local_path: str) -> None:
+        source = Path(local_path)
+        if ref.mount is None:
+            path = self._workspace.data(ref.key, ref.name)
+            known = self._shared.setdefault(("in place", local_path), path)
+            if known is path:
+                self._views.append(View(source, path, None))
+            self._paths[ref.key] = str(known)
+            return
+        behind = self._volumes[ref.mount] = self._workspace.mount(ref.key)
+        self._views.append(View(source, behind if ref.is_dir else behind / ref.name, ref.mount))
+        self._paths[ref.key] = ref.mount if ref.is_dir else f"{ref.mount}/{ref.name}"
+
+    def _download_volume(self, ref: DataRef, mount: str) -> None:
+        # A file lands in the folder that is mounted, under its own name.
+        seen = mount if ref.is_dir else f"{mount}/{ref.name}"
+        self._paths[ref.key] = seen
+        if self._private:
+            behind = self._volumes[mount] = self._workspace.mount(ref.key)
+            path = self._workspace.data(ref.key, ref.name)
+            self._downloads.append(Transfer(ref, path, behind))
+        else:
+            self._downloads.append(Transfer(ref, Path(seen)))
+
+    def plan(self) -> Plan:
+        return Plan(
+            self._paths,
+            tuple(self._downloads),
+            {**{str(view.stage): view.source for view in self._views}, **self._volumes},
+            tuple(self._views),
+            tuple(self._mounted),
+        )
+
+
+def _identity(ref: DataRef) -> object:
+    """Return what two references share that can have one copy."""
+    what = ref.digest if ref.kind == "local" else ref.source
+    return ref.kind, what, ref.name, ref.is_dir, ref.trust_remote_code
 
 
 def make_mount_points(decided: Plan) -> None:
-    """Make what private mounts show until their data is there: empty folders."""
+    """Make what private mounts show until their data is there: empty folders, and empty files."""
     for one in decided.downloads:
         if one.behind is not None:
             one.behind.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             one.behind.mkdir()
+    for view in decided.views:
+        if not view.source.exists():
+            raise DataError(
+                f"{view.source} is not there any more, or cannot be reached from here.",
+                hint="With fuse=True local data is shown where it lies: keep it until the job ends.",
+            )
+        view.stage.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if view.source.is_dir():
+            view.stage.mkdir()
+        else:
+            view.stage.touch()
 
 
 def bring(decided: Plan, store: Store, download: Download) -> None:
-    """Download everything of a plan, several items at a time.
+    """Download everything of a plan, several items at a time, and look at what is mounted.
+
+    *download* serves what was uploaded to *store*; what lies elsewhere is brought from there.
 
     Raises:
         DataError: Something of it could not be brought; the message names it and its path.
     """
-    wanted = decided.downloads
-    if len(wanted) <= 1:
-        for one in wanted:
-            _bring_one(one, store, download)
+    for ref in decided.mounted:
+        _check_mounted(ref, Path(decided.paths[ref.key]))
+    transfers = Transfers("downloading data")
+
+    def bring_one(one: Transfer) -> None:
+        uploaded = one.ref.kind == "local"
+        _bring_one(one, store, download if uploaded else download_elsewhere, transfers)
+
+    _at_once(bring_one, decided.downloads)
+    transfers.finish()
+
+
+def download_elsewhere(store: Store, ref: DataRef, dest: Path, /, *, reports: Reports) -> None:  # noqa: ARG001 - not from there
+    """Bring data that was not uploaded with its call: out of a bucket, or from the Hub."""
+    if ref.kind == "gcs":
+        from kinetic_payload import bucket_data
+        from kinetic_payload.sources import parse_gcs
+
+        source = parse_gcs(ref.source)
+        bucket_data.download(bucket_data.open_bucket(source), source, dest, reports=reports)
+    else:
+        from kinetic_runner import huggingface
+
+        huggingface.load(ref.source, dest, trusts=ref.trust_remote_code)
+
+
+def _at_once(work: Callable[[Transfer], None], items: Sequence[Transfer]) -> None:
+    """Call *work* with every item, a few at a time; after a failure, or a stop, wait for none."""
+    if not items:
         return
-    from concurrent.futures import ThreadPoolExecutor
+    from queue import SimpleQueue
+    from threading import Thread
 
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="kinetic-data") as pool:
-        try:
-            for _ in pool.map(lambda one: _bring_one(one, store, download), wanted):
-                pass
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    todo = iter(items)
+    ends: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def keep_working() -> None:
+        # `next` of a tuple's iterator is one step for the interpreter: no two threads get one item.
+        for item in todo:
+            try:
+                work(item)
+            except BaseException as error:  # noqa: BLE001 - raised by whoever waits
+                ends.put(error)
+                return
+            ends.put(None)
+
+    for _ in range(min(_AT_ONCE, len(items))):
+        # Daemons: a job that is stopped must not stay for a download.
+        Thread(target=keep_working, name="kinetic-data", daemon=True).start()
+    for _ in items:
+        error = ends.get()
+        if error is not None:
+            raise error
 
 
-def _bring_one(one: Transfer, store: Store, download: Download) -> None:
+def _bring_one(one: Transfer, store: Store, download: Download, reports: Reports) -> None:
     seen_at = one.ref.mount or str(one.path)
     try:
         one.path.parent.mkdir(parents=True, exist_ok=True)
-        download(store, one.ref, one.path)
+        download(store, one.ref, one.path, reports=reports)
         if one.behind is not None:
             _fill(one.behind, one.path, is_dir=one.ref.is_dir)
     except Exception as error:
         words = disk_words(error, one.path) or getattr(error, "message", None) or str(error)
+        what = f"The data {one.ref.source!r}"
+        if words.startswith(what):
+            words = f"it{words.removeprefix(what)}"
         raise DataError(
-            f"The data {one.ref.source!r} could not be brought to {seen_at}: {words}",
-            hint=getattr(error, "hint", None),
+            f"{what} could not be brought to {seen_at}: {words}",
+            hint=error.hint if isinstance(error, KineticError) else None,
         ) from error
 
 
@@ -125,11 +254,14 @@ def _fill(behind: Path, path: Path, *, is_dir: bool) -> None:
     path.rmdir()
 
 
-def _refuse_unserved(ref: DataRef) -> None:
-    if ref.kind == "local" and not ref.fuse:
-        return
-    what = "mounted lazily (fuse=True)" if ref.kind == "local" else f"of the kind {ref.kind!r}"
-    raise DataError(
-        f"The data {ref.source!r} is {what}, which cannot be served by this runner yet.",
-        hint="Pass a local file or folder, without fuse=True.",
-    )
+def _check_mounted(ref: DataRef, path: Path) -> None:
+    try:
+        found = path.is_dir() if ref.is_dir else path.is_file()
+        words = "nothing is there" if not found else None
+    except OSError as error:
+        words = str(error.strerror)
+    if words is not None:
+        raise DataError(
+            f"The data {ref.source!r} should be mounted at {path}, and {words}.",
+            hint="The events of the pod say why; the nodes' account must be allowed to read it.",
+        )

@@ -168,7 +168,7 @@ class _Host:
 
             inputs.make_mount_points(decided)
             # A namespace belongs to a thread, and user code may start some when it is imported.
-            mounts.enter(decided.binds)
+            mounts.enter(decided.binds, read_only=decided.read_only)
         os.chdir(cwd)
         sys.path[:] = import_path(with_facade(sys.path), map(space.within_project, header.paths))
         sys.argv = [str(space.within_project(header.main)) if header.main else ""]

@@ -91,6 +91,11 @@ class Data:
         return self._path.startswith("hf://")
 
     @property
+    def is_local(self) -> bool:
+        """Whether it lies on the machine that submits."""
+        return not (self.is_gcs or self.is_hf)
+
+    @property
     def is_dir(self) -> bool:
         """Whether it is a folder: by looking for a local path, by the slash at the end for `gs://`."""
         if self.is_gcs:
@@ -171,8 +176,18 @@ class Data:
         return super().__reduce_ex__(protocol)
 
 
-def to_ref(data: Data, key: str, *, digest: str | None = None, mount: str | None = None) -> DataRef:
-    """Return what replaces *data* in a payload; *digest* is that of its uploaded tree."""
+def to_ref(
+    data: Data,
+    key: str,
+    *,
+    digest: str | None = None,
+    mount: str | None = None,
+    in_place: bool = False,
+) -> DataRef:
+    """Return what replaces *data* in a payload; *digest* is that of its uploaded tree.
+
+    With *in_place* it was not uploaded: the worker is this machine, and shows it where it lies.
+    """
     kind: DataKind = "gcs" if data.is_gcs else "hf" if data.is_hf else "local"
     return DataRef(
         key=key,
@@ -183,6 +198,7 @@ def to_ref(data: Data, key: str, *, digest: str | None = None, mount: str | None
         digest=digest,
         mount=mount,
         fuse=data.fuse,
+        local_path=data.path if in_place else None,
         trust_remote_code=data.hf_trust_remote_code,
     )
 

@@ -1,0 +1,276 @@
+"""Buckets as folders of a pod: what the GCS FUSE CSI driver is told, as pure data.
+
+https://cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-setup
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kinetic_payload.errors import InvalidRequestError
+from kinetic_payload.layout import data_files_prefix
+from kinetic_payload.references import DataRef
+from kinetic_payload.sources import parse_gcs
+from kinetic_payload.store import Location
+
+Manifest = dict[str, Any]
+
+DRIVER: Final = "gcsfuse.csi.storage.gke.io"
+ANNOTATION: Final = "gke-gcsfuse/volumes"
+
+REFUSED_OPTIONS: Final = frozenset(
+    {
+        "log-file", "log-format", "o", "cache-dir", "temp-dir", "config-file", "foreground",
+        "key-file", "token-url", "reuse-token-from-url", "prometheus-port", "kernel-params-file",
+    }
+)  # fmt: skip
+"""Mount options that the driver sets itself."""
+OUR_OPTIONS: Final = frozenset(
+    {"implicit-dirs", "only-dir", "uid", "gid", "file-mode", "dir-mode", "ro", "rw"}
+)
+"""Mount options that come from a volume's own fields."""
+
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_QUANTITY: Final = re.compile(r"\d+(\.\d+)?([KMGTPE]i?|k|m)?")
+_NEVER: Final = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class FuseMount:
+    """A folder of a bucket that appears at a path of the container."""
+
+    name: str
+    """A DNS label; distinct in its pod."""
+    bucket: str
+    directory: str = ""
+    """Without slashes at its ends; empty is the whole bucket."""
+    path: str
+    """Where it appears."""
+    unchanging: bool = False
+    """What lies there never changes, so what is known of it never expires."""
+    executable: bool = False
+    """Files may be run. Buckets keep no modes, so it is all of them or none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FuseSettings:
+    """How buckets are mounted in one pod."""
+
+    metadata_ttl: int = 600
+    """Seconds that sizes and absences are remembered; -1 is for ever."""
+    file_cache: str | None = None
+    """How much of the node's disk keeps files that were read, such as `20Gi`; None: nothing."""
+    uid: int | None = None
+    gid: int | None = None
+    """Who the files belong to, for containers that do not run as root."""
+    options: tuple[str, ...] = ()
+    """Further mount options, such as `max-conns-per-host=100`."""
+    cpu_request: str | None = None
+    cpu_limit: str | None = None
+    memory_request: str | None = None
+    memory_limit: str | None = None
+    ephemeral_storage_request: str | None = None
+    ephemeral_storage_limit: str | None = None
+    """Of the sidecar that mounts; None is the driver's default, `"0"` as a limit means none."""
+
+    def __post_init__(self) -> None:
+        if self.metadata_ttl < _NEVER:
+            raise InvalidRequestError(
+                f"{self.metadata_ttl} is no time to remember metadata for.",
+                hint="Seconds, or -1 for ever.",
+            )
+        for option in self.options:
+            _check_option(option)
+        for quantity in (self.file_cache, *(value for _, value in _resources(self))):
+            if quantity is not None and not _QUANTITY.fullmatch(quantity):
+                raise InvalidRequestError(
+                    f"{quantity!r} is no amount.", hint="Write it as Kubernetes does: 500m, 20Gi."
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodVolumes:
+    """What a pod template gets for its mounts."""
+
+    annotations: dict[str, str]
+    volumes: list[Manifest]
+    volume_mounts: list[Manifest]
+
+
+def fuse_mounts(
+    refs: Iterable[DataRef], jobs: Location, *, executable: bool = False
+) -> tuple[FuseMount, ...]:
+    """Return the mounts of those *refs* that are to be mounted; *jobs* is the jobs' bucket.
+
+    A single object is had by mounting the folder that it lies in: its file is named `ref.name`. Data
+    that was local lies unpacked in the jobs' bucket; *executable* lets what is there be run.
+
+    Raises:
+        InvalidRequestError: A folder's name cannot be said in mount options.
+    """
+    mounts = []
+    for ref in refs:
+        if not ref.fuse or ref.local_path is not None:
+            continue
+        if ref.kind == "gcs":
+            source = parse_gcs(ref.source)
+            bucket, name, ours = source.bucket, source.name, False
+        elif ref.kind == "local" and ref.digest is not None:
+            bucket, _, prefix = jobs.path.partition("/")
+            name = f"{prefix}/" * bool(prefix) + data_files_prefix(ref.digest)
+            ours = True
+        else:
+            raise InvalidRequestError(
+                f"{ref.source!r} cannot be mounted: it lies in no bucket.",
+                hint="Leave fuse=True out.",
+            )
+        directory = name.removesuffix("/") if name.endswith("/") else name.rpartition("/")[0]
+        _check_directory(directory, ref.source)
+        mounts.append(
+            FuseMount(
+                name=f"data-{ref.key}",
+                bucket=bucket,
+                directory=directory,
+                path=ref.mounted_at,
+                unchanging=ours,
+                executable=executable and ours,
+            )
+        )
+    return tuple(mounts)
+
+
+def fuse_volumes(
+    mounts: Sequence[FuseMount], settings: FuseSettings = FuseSettings()
+) -> PodVolumes:
+    """Render *mounts* for a pod template and its container; nothing where there are none.
+
+    Mounts of the same folder share a volume: each volume has a process of its own in the sidecar.
+
+    Raises:
+        InvalidRequestError: A name is no DNS label or is there twice, or a folder cannot be mounted.
+    """
+    _check_mounts(mounts)
+    if not mounts:
+        return PodVolumes(annotations={}, volumes=[], volume_mounts=[])
+    shared: dict[tuple[object, ...], str] = {}
+    volumes: list[Manifest] = []
+    volume_mounts: list[Manifest] = []
+    for mount in mounts:
+        what = (mount.bucket, mount.directory, mount.unchanging, mount.executable)
+        name = shared.setdefault(what, mount.name)
+        if name is mount.name:
+            volumes.append(fuse_volume(mount, settings))
+        volume_mounts.append({"name": name, "mountPath": mount.path, "readOnly": True})
+    return PodVolumes(
+        annotations=fuse_annotations(settings), volumes=volumes, volume_mounts=volume_mounts
+    )
+
+
+def fuse_volume(mount: FuseMount, settings: FuseSettings = FuseSettings()) -> Manifest:
+    """Render one volume, read-only."""
+    ttl = _NEVER if mount.unchanging else settings.metadata_ttl
+    # The driver takes strings only.
+    attributes = {
+        "bucketName": mount.bucket,
+        "mountOptions": ",".join(_options(mount, settings)),
+        "metadataCacheTTLSeconds": str(ttl),
+    }
+    if settings.file_cache is not None:
+        attributes["fileCacheCapacity"] = settings.file_cache
+    return {
+        "name": mount.name,
+        "csi": {"driver": DRIVER, "readOnly": True, "volumeAttributes": attributes},
+    }
+
+
+def fuse_annotations(settings: FuseSettings = FuseSettings()) -> dict[str, str]:
+    """Return the annotations of a pod template: without the first one nothing would be mounted."""
+    wanted = {f"gke-gcsfuse/{name}": value for name, value in _resources(settings)}
+    return {ANNOTATION: "true"} | {name: value for name, value in wanted.items() if value}
+
+
+def _options(mount: FuseMount, settings: FuseSettings) -> Iterable[str]:
+    # Folders exist in buckets only as parts of names.
+    yield "implicit-dirs"
+    if mount.directory:
+        yield f"only-dir={mount.directory}"
+    if settings.uid is not None:
+        yield f"uid={settings.uid}"
+    if settings.gid is not None:
+        yield f"gid={settings.gid}"
+    if mount.executable:
+        yield "file-mode=755"
+    yield from settings.options
+
+
+def _resources(settings: FuseSettings) -> Iterable[tuple[str, str | None]]:
+    yield "cpu-request", settings.cpu_request
+    yield "cpu-limit", settings.cpu_limit
+    yield "memory-request", settings.memory_request
+    yield "memory-limit", settings.memory_limit
+    yield "ephemeral-storage-request", settings.ephemeral_storage_request
+    yield "ephemeral-storage-limit", settings.ephemeral_storage_limit
+
+
+def _check_option(option: str) -> None:
+    name = re.split("[=:]", option, maxsplit=1)[0].strip()
+    if "," in option or not option.isprintable() or option != option.strip() or not name:
+        raise InvalidRequestError(
+            f"{option!r} is no mount option.", hint="Give each option by itself: ('a', 'b=1')."
+        )
+    if name in REFUSED_OPTIONS:
+        raise InvalidRequestError(
+            f"The mount option {name!r} is refused by the driver, which sets it itself.",
+            hint="Leave it out.",
+        )
+    if name in OUR_OPTIONS:
+        raise InvalidRequestError(
+            f"The mount option {name!r} is set by Kinetic.",
+            hint="Use the fields of FuseSettings and FuseMount.",
+        )
+
+
+def _check_directory(directory: str, source: str) -> None:
+    """Refuse what cannot be said in mount options: there is no way to quote."""
+    why = None
+    if "," in directory:
+        why = "mount options are split at every comma"
+    elif ":" in directory:
+        why = "drivers take a mount option with a colon for a setting"
+    elif not directory.isprintable():
+        why = "it holds characters that cannot be printed"
+    elif directory != directory.strip():
+        why = "it begins or ends with a space"
+    elif directory and any(part in ("", ".", "..") for part in directory.split("/")):
+        why = "it has an empty part, '.' or '..'"
+    if why is not None:
+        raise InvalidRequestError(
+            f"{source!r} cannot be mounted: {why}.",
+            hint="Leave fuse=True out, or use a folder of another name.",
+        )
+
+
+def _check_mounts(mounts: Sequence[FuseMount]) -> None:
+    names: set[str] = set()
+    paths: set[str] = set()
+    for mount in mounts:
+        if not _LABEL.fullmatch(mount.name):
+            raise InvalidRequestError(
+                f"{mount.name!r} cannot name a volume.",
+                hint="Small letters, digits and '-', at most 63.",
+            )
+        if mount.name in names:
+            raise InvalidRequestError(f"Two volumes are called {mount.name!r}.")
+        if mount.path in paths:
+            raise InvalidRequestError(f"Two volumes are to appear at {mount.path}.")
+        if not mount.path.startswith("/") or ":" in mount.path:
+            raise InvalidRequestError(
+                f"A volume cannot appear at {mount.path!r}.", hint="Kubernetes takes absolute paths "
+                "without colons."
+            )  # fmt: skip
+        _check_directory(mount.directory, f"gs://{mount.bucket}/{mount.directory}/")
+        names.add(mount.name)
+        paths.add(mount.path)

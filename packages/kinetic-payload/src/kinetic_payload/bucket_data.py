@@ -1,0 +1,317 @@
+"""`Data` that lies in a bucket: look whether it is there, and bring it to a path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kinetic_payload.concurrently import each
+from kinetic_payload.errors import (
+    BucketNotFoundError,
+    DataError,
+    ObjectNotFoundError,
+    StorePermissionError,
+)
+from kinetic_payload.progress import silent
+
+if TYPE_CHECKING:
+    from kinetic_payload.progress import Advance, Reports
+    from kinetic_payload.sources import GcsSource
+    from kinetic_payload.stores import gcs
+
+_LONGEST_PART: Final = 255
+"""Bytes of a name in a folder, on every file system of Linux and macOS."""
+_AT_ONCE: Final = 16
+"""Objects under way at once, for each `Data`."""
+
+
+class BucketObject(Protocol):
+    """What is asked of an object of a bucket."""
+
+    @property
+    def name(self) -> str:
+        """As it is, whatever it is."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        ...
+
+
+class Bucket(Protocol):
+    """What is asked of a bucket that is somebody else's."""
+
+    def stat(self, name: str) -> BucketObject | None:
+        """Return what is known about *name*, or None."""
+        ...
+
+    def entries(self, prefix: str = "", *, most: int = 1000) -> Sequence[str]:
+        """Return up to *most* names of objects and of folders (ending in `/`) right below *prefix*."""
+        ...
+
+    def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
+        """Write one generation of the object into the file *path*."""
+        ...
+
+    def list(self, prefix: str = "") -> Iterator[BucketObject]:
+        """Iterate over the objects whose name begins with *prefix*, by name."""
+        ...
+
+
+def open_bucket(source: GcsSource) -> Bucket:
+    """Open the bucket of *source*: as whom the environment says, or as nobody where it says nothing.
+
+    Nobody may read public buckets. Nothing is asked yet.
+
+    Raises:
+        DataError: Google's library is not installed.
+    """
+    try:
+        from kinetic_payload.stores import gcs
+    except ImportError as error:
+        raise DataError(
+            f"Reading gs://{source.bucket} needs google-cloud-storage: {error}.",
+            hint="Add google-cloud-storage to the requirements of your project.",
+        ) from error
+    return _Opened(gcs.Bucket(source.bucket, service=gcs.Service.chosen(public=True)))
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A bucket of Google Cloud Storage."""
+
+    _bucket: gcs.Bucket
+
+    def stat(self, name: str) -> BucketObject | None:
+        return self._bucket.stat(name)
+
+    def entries(self, prefix: str = "", *, most: int = 1000) -> Sequence[str]:
+        return self._bucket.entries(prefix, most=most)
+
+    def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
+        from kinetic_payload.stores.gcs.downloads import download
+
+        download(self._bucket, name, path, progress=progress)
+
+    def list(self, prefix: str = "") -> Iterator[BucketObject]:
+        return self._bucket.list(prefix)
+
+
+def look(bucket: Bucket, source: GcsSource) -> None:
+    """Look whether there is something at *source* in its bucket, opened as *bucket*.
+
+    Raises:
+        DataError: There is not; the hint names what comes near.
+        StorePermissionError: We may not look.
+    """
+    with _translated(source):
+        if source.is_dir:
+            if next(bucket.list(source.name), None) is None:
+                raise _missing_folder(bucket, source)
+        elif bucket.stat(source.name) is None:
+            raise _missing_object(bucket, source)
+
+
+def download(bucket: Bucket, source: GcsSource, dest: Path, *, reports: Reports = silent) -> None:
+    """Bring what lies at *source* to the path *dest*: whole, or nothing appears there.
+
+    An object becomes the file *dest*. What lies below a prefix becomes the folder *dest*, with the
+    same relative paths; an empty object whose name ends in a slash is a folder.
+
+    Raises:
+        DataError: It is not there, an object's name cannot be a path, or one vanished meanwhile.
+    """
+    dest.parent.mkdir(parents=True, exist_ok=True)
+    beside = dest.with_name(f".{dest.name[:100]}.{os.urandom(6).hex()}")
+    try:
+        with _translated(source):
+            if source.is_dir:
+                _download_folder(bucket, source, beside, reports)
+            else:
+                _download_object(bucket, source, beside, reports)
+        with suppress(OSError):  # An empty folder may be waiting for it.
+            dest.rmdir()
+        beside.rename(dest)
+    finally:
+        _remove(beside)
+
+
+def _download_object(bucket: Bucket, source: GcsSource, path: Path, reports: Reports) -> None:
+    found = bucket.stat(source.name)
+    if found is None:
+        raise _missing_object(bucket, source)
+    with reports(_DOING, found.size) as advance:
+        _fetch(bucket, source, found, path, advance)
+
+
+def _download_folder(bucket: Bucket, source: GcsSource, folder: Path, reports: Reports) -> None:
+    found = list(bucket.list(source.name))
+    if not found:
+        raise _missing_folder(bucket, source)
+    tree = tree_of(source, found)
+    folder.mkdir()
+    for name in tree.folders:
+        (folder / name).mkdir()
+
+    with reports(_DOING, sum(info.size for info in tree.files)) as advance:
+
+        def fetch(info: BucketObject) -> None:
+            path = folder / info.name.removeprefix(source.name)
+            # Where 'A' and 'a' are one file, the second must not silently replace the first.
+            try:
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            except FileExistsError as error:
+                raise DataError(
+                    f"{_uri(source, info.name)} cannot be a file beside another object whose name "
+                    f"is the same for this file system.",
+                    hint=_RENAME,
+                ) from error
+            _fetch(bucket, source, info, path, advance)
+
+        each(fetch, tree.files, threads=_AT_ONCE)
+
+
+def _fetch(
+    bucket: Bucket, source: GcsSource, info: BucketObject, path: Path, advance: Advance
+) -> None:
+    try:
+        bucket.download(info.name, path, progress=advance)
+    except ObjectNotFoundError as error:
+        raise DataError(
+            f"{_uri(source, info.name)} vanished while it was to be downloaded.",
+            hint="Somebody deleted it, or its bucket's age rule did.",
+        ) from error
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What lies below a prefix, as files and folders."""
+
+    folders: tuple[str, ...]
+    """Relative to the prefix; a folder comes before what lies in it."""
+    files: tuple[BucketObject, ...]
+
+
+def tree_of(source: GcsSource, found: Sequence[BucketObject]) -> Tree:
+    """Decide which files and folders the objects *found* below a prefix become.
+
+    Raises:
+        DataError: A name cannot be a path below a folder, or one object lies inside another.
+    """
+    folders: set[str] = set()
+    files: dict[str, BucketObject] = {}
+    for info in found:
+        name = info.name.removeprefix(source.name)
+        if name.endswith("/") or not name:
+            if info.size:
+                raise _impossible(source, info.name, "it ends in a slash and still has contents")
+            name = name.removesuffix("/")
+            folder = name
+        else:
+            files[name] = info
+            folder = name.rpartition("/")[0]
+        why_not = _why_no_path(name) if name else None
+        if why_not is not None:
+            raise _impossible(source, info.name, why_not)
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+    for name in files.keys() & folders:
+        raise _impossible(source, files[name].name, "others lie below it as if it were a folder")
+    return Tree(tuple(sorted(folders)), tuple(files.values()))
+
+
+def _why_no_path(name: str) -> str | None:
+    if "\0" in name:
+        return "it holds a NUL character"
+    for part in name.split("/"):
+        if not part:
+            return "it has two slashes in a row, or begins with one"
+        if part in (".", ".."):
+            return f"it has a part {part!r}"
+        if len(part) > _LONGEST_PART // 4 and len(part.encode()) > _LONGEST_PART:
+            return f"a part of it is longer than {_LONGEST_PART} bytes"
+    return None
+
+
+def _impossible(source: GcsSource, name: str, why: str) -> DataError:
+    return DataError(f"{_uri(source, name)} cannot be a file below a folder: {why}.", hint=_RENAME)
+
+
+def _missing_folder(bucket: Bucket, source: GcsSource) -> DataError:
+    uri = _uri(source, source.name)
+    if not source.name:
+        return DataError(f"{uri} does not exist: the bucket is empty.", hint="Is it the right one?")
+    single = source.name.rstrip("/")
+    if single and bucket.stat(single) is not None:
+        return DataError(
+            f"{uri} does not exist, but an object of that name does.",
+            hint=f"A slash at the end means a folder. For the object write {_uri(source, single)}",
+        )
+    return DataError(f"{uri} does not exist: nothing lies below it.", hint=_near(bucket, source))
+
+
+def _missing_object(bucket: Bucket, source: GcsSource) -> DataError:
+    uri = _uri(source, source.name)
+    with suppress(StorePermissionError):
+        if next(bucket.list(f"{source.name}/"), None) is not None:
+            return DataError(
+                f"{uri} is no object, but a folder of that name is there.",
+                hint=f"Without a slash at the end it means one object. For the folder write {uri}/",
+            )
+    return DataError(f"{uri} does not exist.", hint=_near(bucket, source))
+
+
+def _near(bucket: Bucket, source: GcsSource) -> str:
+    """Name what comes near, as far as one may list and one page of names goes."""
+    from difflib import get_close_matches
+
+    wanted = source.name.rstrip("/")
+    parent = wanted.rpartition("/")[0]
+    below = f"{parent}/" if parent else ""
+    try:
+        # Those that begin alike as well: a folder may hold more than is looked at.
+        alike = below + wanted[len(below) :][:2]
+        names = {*bucket.entries(below), *bucket.entries(alike)} - {below}
+    except StorePermissionError:
+        return "What lies beside it could not be listed. Check the name."
+    close = get_close_matches(source.name, sorted(names), n=3, cutoff=0.5)
+    if close:
+        return f"Did you mean {' or '.join(_uri(source, name) for name in close)}?"
+    if not names and below:
+        return f"Nothing lies in {_uri(source, below)} either. Check the name and the bucket."
+    return "Check the name: capital and small letters differ."
+
+
+def _uri(source: GcsSource, name: str) -> str:
+    return f"gs://{source.bucket}/{name if name.isprintable() else ascii(name)[1:-1]}"
+
+
+@contextmanager
+def _translated(source: GcsSource) -> Iterator[None]:
+    """Say what stores say of our own bucket as it is for somebody else's."""
+    try:
+        yield
+    except BucketNotFoundError as error:
+        raise DataError(
+            f"There is no bucket {source.bucket!r}.",
+            hint="Names of buckets are the same in all projects: check its spelling.",
+        ) from error
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        import shutil
+
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+_DOING: Final = "downloading data"
+_RENAME: Final = "Rename or leave out that object: choose a longer prefix, or name single objects."

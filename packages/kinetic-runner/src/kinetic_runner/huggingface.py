@@ -1,0 +1,234 @@
+"""Data sets of the Hugging Face Hub, loaded by the user's own `datasets` library into a folder.
+
+The library runs in a process of its own: a project that has a folder called `datasets` does not hide
+it, what it reads from the environment does not change what user code sees, and its memory is given
+back. What it needs to know (`HF_TOKEN`, `HF_ENDPOINT`, `HF_HOME`, …) stands in the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import kinetic_payload
+from kinetic_payload.errors import DataError
+from kinetic_payload.progress import size_text
+from kinetic_payload.sources import HuggingFaceSource, parse_hf
+from kinetic_runner.transfers import log
+
+LIBRARY: Final = "datasets"
+_WITHOUT_SCRIPTS: Final = 4
+"""The first version that runs no code of a data set's own."""
+_ASKS_FOR_TRUST: Final = (2, 16)
+_LONGEST: Final = 1000
+_SET: Final = "set"
+_TOLD: Final = "told.json"
+_TOKENS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HOME")
+"""Where a token can be that was meant for this job. One that only lies on the machine is not used: on a
+laptop the set would load that on a cluster would not."""
+_ADD: Final = (
+    "Add 'datasets' to the requirements of your project: it is what loads data of the Hub."
+)
+_MAY_READ: Final = (
+    "If it is gated or private, hand over a token that may read it: "
+    "@kinetic.run(..., capture_env_vars=['HF_TOKEN'])."
+)
+_START: Final = (
+    "import sys; sys.path[:0] = sys.argv[2:]; "
+    "from kinetic_runner.huggingface import main; main(sys.argv[1])"
+)
+
+
+def why_unusable(uri: str, version: str | None, *, trusts: bool) -> DataError | None:
+    """Return why the `datasets` library of *version* (None: not installed) cannot load *uri*."""
+    if version is None:
+        return DataError(f"{uri} needs the library 'datasets', which is not installed.", hint=_ADD)
+    if trusts and _numbers(version)[0] >= _WITHOUT_SCRIPTS:
+        return DataError(
+            f"{uri} cannot run code of its own: datasets {version} does not support that any more.",
+            hint="Leave hf_trust_remote_code out if the set is also there as plain files, "
+            "or require 'datasets<4'.",
+        )
+    return None
+
+
+def load(
+    uri: str,
+    dest: Path,
+    *,
+    trusts: bool = False,
+    say: Callable[[str], None] = log,
+    interpreter: str = sys.executable,
+) -> None:
+    """Load the data set that *uri* names and save it as the folder *dest*: whole, or not at all.
+
+    Raises:
+        DataError: The library is missing, or could not load it; its own words are in the message.
+    """
+    dest.parent.mkdir(parents=True, exist_ok=True)
+    beside = dest.with_name(f".{dest.name[:100]}.{os.urandom(6).hex()}")
+    beside.mkdir()
+    try:
+        say(f"loading {uri}")
+        told = _run(interpreter, uri, beside, trusts=trusts)
+        if "error" in told:
+            raise DataError(told["error"], hint=told.get("hint"))
+        with suppress(OSError):  # An empty folder may be waiting for it.
+            dest.rmdir()
+        (beside / _SET).rename(dest)
+        say(f"loaded {uri}: {told['words']}")
+    finally:
+        import shutil
+
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _run(interpreter: str, uri: str, folder: Path, *, trusts: bool) -> dict[str, Any]:
+    paths = [
+        os.path.dirname(os.path.dirname(os.path.abspath(str(file))))  # noqa: PTH100, PTH120
+        for file in (__file__, kinetic_payload.__file__)
+    ]
+    task = json.dumps({"uri": uri, "folder": str(folder), "trusts": trusts})
+    # The project's folders are on nobody's path there, nor is the working directory.
+    command = [interpreter, "-P", "-u", "-c", _START, task, *dict.fromkeys(paths)]
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL) as process:
+        try:
+            status = process.wait()
+        except BaseException:
+            process.kill()
+            raise
+    try:
+        told: dict[str, Any] = json.loads((folder / _TOLD).read_bytes())
+    except (OSError, ValueError):
+        words = f"it ended with exit code {status}"
+        if status < 0:
+            words = f"it was killed by signal {-status}" + ", for lack of memory?" * (status == -9)
+        return {"error": f"The library 'datasets' did not load {uri}: {words}."}
+    return told
+
+
+def main(task: str) -> None:
+    """Load what *task* says, in this process, and tell in a file how that went."""
+    given = json.loads(task)
+    folder = Path(given["folder"])
+    told = _load(parse_hf(given["uri"]), given["uri"], folder / _SET, trusts=given["trusts"])
+    part = folder / f"{_TOLD}.part"
+    part.write_text(json.dumps(told))
+    part.replace(folder / _TOLD)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # Threads of the libraries' own are not waited for.
+
+
+def _load(source: HuggingFaceSource, uri: str, dest: Path, *, trusts: bool) -> dict[str, Any]:
+    environment = os.environ  # noqa: TID251 - this process is the library's alone
+    # Before the library is imported, which is when it looks. Bars are for terminals.
+    environment["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+    environment["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
+    _have_a_cache(environment, dest)
+    try:
+        import datasets
+    except ModuleNotFoundError as error:
+        if error.name != LIBRARY:
+            return {"error": f"The library 'datasets' cannot be imported: {error}."}
+        return _as_told(why_unusable(uri, None, trusts=trusts))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it goes into the outcome
+        return {"error": f"The library 'datasets' cannot be imported: {_words(error)}"}
+    version = str(datasets.__version__)
+    unusable = why_unusable(uri, version, trusts=trusts)
+    if unusable is not None:
+        return _as_told(unusable)
+    has_token = any(environment.get(name) for name in _TOKENS)
+    options: dict[str, Any] = {"token": None if has_token else False}
+    if _ASKS_FOR_TRUST <= _numbers(version) < (_WITHOUT_SCRIPTS,):
+        options["trust_remote_code"] = trusts
+    try:
+        loaded = datasets.load_dataset(
+            source.repo,
+            source.config_name,
+            split=source.split,
+            revision=source.revision,
+            **options,
+        )
+        loaded.save_to_disk(str(dest))
+    except Exception as error:  # noqa: BLE001
+        return {"error": f"datasets {version} could not load it: {_words(error)}", **_hint(error)}
+    return {"words": f"{_rows(loaded)}, {size_text(_size(dest))} on disk"}
+
+
+def _hint(error: BaseException) -> dict[str, str]:
+    """Return what helps against *error*, decided by its name: the library's versions differ."""
+    names = {cls.__name__ for link in _chain(error) for cls in type(link).__mro__}
+    text = " ".join(map(str, _chain(error)))
+    if names & {"RevisionNotFoundError"}:
+        return {"hint": "Check the revision: a branch, a tag or a commit of the data set."}
+    if names & {"DatasetNotFoundError", "GatedRepoError", "RepositoryNotFoundError"} or re.search(
+        r"\b40[13]\b|gated|authenticat", text
+    ):
+        return {"hint": f"Check the name. {_MAY_READ}"}
+    if names & {"ConnectionError", "ConnectError", "TimeoutException", "OfflineModeIsEnabled"}:
+        return {
+            "hint": "The job could not reach the Hub. HF_ENDPOINT, proxies and HF_HUB_OFFLINE travel "
+            "with capture_env_vars=['HF_*']."
+        }
+    return {}
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    links: list[BaseException] = []
+    found: BaseException | None = error
+    while found is not None and found not in links:
+        links.append(found)
+        found = found.__cause__ or found.__context__
+    return links
+
+
+def _have_a_cache(environment: Any, dest: Path) -> None:
+    """Keep to the library's own cache, so that what this machine has is not fetched again.
+
+    Where its place cannot be written to, as in containers of users without a home, a folder beside
+    the data does.
+    """
+    if any(environment.get(name) for name in ("HF_HOME", "HF_DATASETS_CACHE", "XDG_CACHE_HOME")):
+        return
+    cache = Path("~/.cache/huggingface").expanduser()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        usable = os.access(cache, os.W_OK | os.X_OK)
+    except OSError:
+        usable = False
+    if not usable:
+        environment["HF_HOME"] = str(dest.with_name("cache"))
+
+
+def _words(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return f"{text[:_LONGEST]} …" if len(text) > _LONGEST else text
+
+
+def _rows(loaded: Any) -> str:
+    if isinstance(loaded, Mapping):
+        return ", ".join(f"{len(rows):,} rows in {split}" for split, rows in loaded.items())
+    return f"{len(loaded):,} rows"
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version.partition("+")[0])[:2]) or (
+        0,
+    )
+
+
+def _as_told(error: DataError | None) -> dict[str, Any]:
+    assert error is not None
+    return {"error": error.message, "hint": error.hint}

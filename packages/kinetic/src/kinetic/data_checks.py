@@ -1,0 +1,109 @@
+"""Whether a job could have its data, asked once for each `Data` before anything is uploaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kinetic.errors import (
+    CredentialsError,
+    DataError,
+    InvalidRequestError,
+    StorePermissionError,
+)
+
+if TYPE_CHECKING:
+    from kinetic.data import Data
+    from kinetic_payload.bucket_data import Bucket
+    from kinetic_payload.sources import GcsSource
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Where the function will run, as far as its data is concerned."""
+
+    this_machine: bool
+    """With its file system and with what we may do."""
+    this_interpreter: bool = False
+    """With the libraries that are installed here."""
+
+
+def check_data(
+    data: Data,
+    worker: Worker,
+    *,
+    warn: Callable[[str], None],
+    open_bucket: Callable[[GcsSource], Bucket] | None = None,
+) -> None:
+    """Look whether *data* is there, and whether *worker* can have it.
+
+    What we may not look at is left to the worker, with a warning: it may have other rights.
+
+    Raises:
+        DataError: It is not there; the hint names what comes near.
+        InvalidRequestError: The worker cannot serve it in this form.
+    """
+    if data.is_local:
+        data.check()
+        if data.fuse and worker.this_machine:
+            _check_view(data)
+    elif data.is_hf:
+        if worker.this_interpreter:
+            _check_library(data)
+    else:
+        if data.fuse and worker.this_machine:
+            raise InvalidRequestError(
+                f"A local job cannot mount a bucket: {data!r}.",
+                hint="Leave fuse=True out: then it is downloaded. Choose a folder or an object that "
+                "is small enough to try the function with.",
+            )
+        _look(data, worker, warn, open_bucket)
+
+
+def _check_view(data: Data) -> None:
+    from kinetic_runner.mounts import why_not_read_only
+
+    why_not = why_not_read_only()
+    if why_not is not None:
+        raise InvalidRequestError(
+            f"{data!r} cannot be shown to a local job where it lies: {why_not}",
+            hint="Leave fuse=True out: then it is copied.",
+        )
+
+
+def _check_library(data: Data) -> None:
+    from importlib import metadata
+
+    from kinetic_runner.huggingface import LIBRARY, why_unusable
+
+    version: str | None
+    try:
+        # Not imported: that takes seconds, and the job will do it anyway.
+        version = metadata.version(LIBRARY)
+    except metadata.PackageNotFoundError:
+        version = None
+    error = why_unusable(data.path, version, trusts=data.hf_trust_remote_code)
+    if error is not None:
+        raise error
+
+
+def _look(
+    data: Data,
+    worker: Worker,
+    warn: Callable[[str], None],
+    open_bucket: Callable[[GcsSource], Bucket] | None,
+) -> None:
+    from kinetic_payload import bucket_data
+    from kinetic_payload.sources import parse_gcs
+
+    source = parse_gcs(data.path)
+    try:
+        bucket_data.look((open_bucket or bucket_data.open_bucket)(source), source)
+    except (StorePermissionError, CredentialsError) as error:
+        if worker.this_machine:
+            raise DataError(f"{data!r} cannot be read. {error.message}", hint=error.hint) from error
+        warn(
+            f"Whether {data!r} is there is not known: {error.message} The job will look for it with "
+            f"the rights of its own account."
+        )
