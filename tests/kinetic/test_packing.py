@@ -157,7 +157,7 @@ def test_data_goes_up_by_itself_and_not_with_the_project(project, packing: Packi
     assert "set/one.txt" not in archive_in(store, context).namelist()
     [ref] = header_in(store, "one").data
     assert store.journal.of("write data*") == [
-        f"write data/{ref.digest}/tree.zip",
+        f"write data/{ref.digest}/packs/00000.zip",
         f"write data-markers/{ref.digest}",
     ]
 
@@ -174,7 +174,7 @@ def test_data_that_changes_while_it_is_uploaded_goes_up_as_it_is_then(
     packing.upload(packed, store)
 
     [ref] = header_in(store).data
-    with zipfile.ZipFile(io.BytesIO(store.read(f"data/{ref.digest}/tree.zip"))) as archive:
+    with zipfile.ZipFile(io.BytesIO(store.read(f"data/{ref.digest}/packs/00000.zip"))) as archive:
         assert archive.read("one.txt") == b"2"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -269,8 +270,8 @@ def test_an_upload_that_broke_goes_on_where_it_was(tmp_path: Path) -> None:
         left = 3
 
         @contextmanager
-        def writer(self, name: str, *, if_generation: int | None = None) -> Iterator[object]:  # type: ignore[override]
-            with super().writer(name, if_generation=if_generation) as stream:
+        def writer(self, name: str, **how: Any) -> Iterator[BinaryIO]:
+            with super().writer(name, **how) as stream:
                 yield stream
                 self.left -= 1
                 if self.left < 0:

@@ -149,12 +149,14 @@ def _explained(store: Store, ref: DataRef, dest: Path) -> Iterator[None]:
     except IntegrityError as error:
         message = f"{what} cannot be brought to {dest}. {error.message}"
         raise type(error)(message, hint=error.hint) from error
-    except KineticError:
-        raise
-    except OSError as error:
+    except (KineticError, OSError) as error:
+        refused = error.__cause__ if isinstance(error, StoreError) else error
+        if isinstance(refused, KineticError) or not isinstance(refused, OSError):
+            raise
+        full = refused.errno in _FULL
         raise DataError(
-            f"{what} cannot be written to {dest}: {error.strerror or error}.",
-            hint="Make room on that disk." if error.errno in _FULL else None,
+            f"{what} cannot be written to {dest}: {refused.strerror or refused}.",
+            hint="Make room on that disk." if full else getattr(error, "hint", None),
         ) from error
 
 

@@ -7,16 +7,22 @@ import stat
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from kinetic_payload.concurrently import each
 from kinetic_payload.data_marker import Part, Sizes
 from kinetic_payload.digests import FileHasher, TreeEntry, hash_file, open_regular
-from kinetic_payload.errors import DataError, PreconditionFailedError, TreeChangedError
+from kinetic_payload.errors import (
+    DataError,
+    PreconditionFailedError,
+    StoreError,
+    TreeChangedError,
+)
 from kinetic_payload.packing import pack
-from kinetic_payload.progress import Advance, Reports
+from kinetic_payload.progress import Advance, Reports, Scaled
 from kinetic_payload.snapshot import Snapshot
-from kinetic_payload.stat_cache import stamp_of
+from kinetic_payload.stat_cache import Stamp, stamp_of
 from kinetic_payload.store import ABSENT, ObjectInfo, Store
 
 _STREAMS: Final = 8
@@ -83,10 +89,12 @@ class Sending:
         self.stored[part.name] = size
 
     def _send_pack(self, part: Part, generation: int, advance: Advance) -> int:
-        with self._store.writer(part.name, if_generation=generation) as stream, self._packing:
-            size = pack(stream, self._tree.root, part.entries)
-        advance(part.size)
-        return size
+        progress = Scaled(advance, part.size)
+        writer = self._store.writer(part.name, if_generation=generation, progress=progress)
+        # Packing is over when what was written is sent: that happens on the way out.
+        with writer as stream, self._packing:
+            progress.whole = pack(stream, self._tree.root, part.entries)
+        return progress.whole
 
     def _send_small(self, part: Part, generation: int, advance: Advance) -> int:
         [entry] = part.entries
@@ -117,18 +125,30 @@ class Sending:
         known = self._tree.stamps.get(entry.path)
         if not stat.S_ISREG(before.st_mode) or known not in (None, stamp_of(before)):
             raise _changed(entry)
-        info = self._store.upload(part.name, path, if_generation=generation, progress=advance)
+        try:
+            info = self._store.upload(part.name, path, if_generation=generation, progress=advance)
+        except (StoreError, OSError) as error:
+            if _stamp(path) != stamp_of(before):
+                raise _changed(entry) from error  # Which is why: it became shorter, for instance.
+            raise
         try:
             # Without a stamp that holds for certain (the file was just written) it is read again.
             same = known is not None or hash_file(path, entry.path).digest == entry.digest
-            same = same and stamp_of(path.stat()) == stamp_of(before)
         except OSError:
             same = False
+        same = same and _stamp(path) == stamp_of(before)
         if not same:
             with suppress(PreconditionFailedError):
                 self._store.delete(part.name, if_generation=info.generation)
             raise _changed(entry)
         return info.size
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        return stamp_of(path.stat())
+    except OSError:
+        return None
 
 
 def _changed(entry: TreeEntry) -> TreeChangedError:

@@ -27,6 +27,25 @@ def silent(doing: str, total: int | None) -> Iterator[Advance]:  # noqa: ARG001 
     yield lambda _: None
 
 
+class Scaled:
+    """Counts the bytes of an archive on its way as those of what is in it."""
+
+    def __init__(self, advance: Advance, content: int) -> None:
+        self.whole = 0
+        """The archive's size, set when it is known: before the first byte is counted."""
+        self._advance = advance
+        self._content = content
+        self._moved = 0
+        self._told = 0
+
+    def __call__(self, size: int) -> None:
+        """Count *size* bytes of the archive."""
+        self._moved += size
+        now = self._content * self._moved // max(self.whole, 1)
+        self._advance(now - self._told)
+        self._told = now
+
+
 class Progress:
     """What is known of one piece of work now."""
 

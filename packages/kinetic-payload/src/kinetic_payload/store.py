@@ -73,11 +73,16 @@ class Store(Protocol):
         ...
 
     def writer(
-        self, name: str, *, if_generation: int | None = None
+        self,
+        name: str,
+        *,
+        if_generation: int | None = None,
+        progress: Advance | None = None,
     ) -> AbstractContextManager[BinaryIO]:
         """Open *name* for streaming; it appears when the block ends without an exception.
 
-        The stream is seekable until then. The precondition is checked at the end, too.
+        The stream is seekable until then. The precondition is checked at the end, too, and the bytes
+        that *progress* is told of are on their way then: those of the whole object.
         """
         ...
 

@@ -9,6 +9,7 @@ from typing import BinaryIO, Final, Protocol
 
 from kinetic_payload.errors import IntegrityError, PreconditionFailedError, StoreError
 from kinetic_payload.layout import context_object
+from kinetic_payload.progress import Reports, Scaled, silent
 from kinetic_payload.store import ABSENT, Store
 
 REFRESH_AGE: Final = 7 * 86_400.0
@@ -24,22 +25,29 @@ class Tree(Protocol):
         """The digest of the tree, known without writing the archive."""
         ...
 
-    def write(self, stream: BinaryIO, /) -> object:
-        """Write the archive."""
+    @property
+    def size(self) -> int:
+        """The bytes of all files, before compression."""
+        ...
+
+    def write(self, stream: BinaryIO, /) -> int:
+        """Write the archive and return its size."""
         ...
 
 
-def ensure_context(store: Store, snapshot: Tree, *, now: float | None = None) -> bool:
+def ensure_context(
+    store: Store, snapshot: Tree, *, now: float | None = None, reports: Reports = silent
+) -> bool:
     """Upload the snapshot of a project unless the store has it; return whether bytes were sent."""
     name = context_object(snapshot.digest)
     found = store.stat(name)
     if found is None:
-        return _create(store, name, snapshot)
+        return _create(store, name, snapshot, reports)
     if (store.now() if now is None else now) - found.updated < REFRESH_AGE:
         return False
     with suppress(PreconditionFailedError):  # Somebody else made it young.
         if store.renew(name, if_generation=found.generation) is None:
-            return _create(store, name, snapshot)
+            return _create(store, name, snapshot, reports)
     return False
 
 
@@ -71,10 +79,12 @@ def discarded_if_damaged(store: Store, prefix: str) -> Iterator[None]:
         raise type(error)(error.message, hint=hint) from error
 
 
-def _create(store: Store, name: str, tree: Tree) -> bool:
-    try:
-        with store.writer(name, if_generation=ABSENT) as stream:
-            tree.write(stream)
-    except PreconditionFailedError:
-        return False  # Somebody else uploaded the same meanwhile.
+def _create(store: Store, name: str, tree: Tree, reports: Reports) -> bool:
+    with reports("uploading the project", tree.size) as advance:
+        progress = Scaled(advance, tree.size)
+        try:
+            with store.writer(name, if_generation=ABSENT, progress=progress) as stream:
+                progress.whole = tree.write(stream)
+        except PreconditionFailedError:
+            return False  # Somebody else uploaded the same meanwhile.
     return True

@@ -101,11 +101,19 @@ class FolderStore:
             return self._commit(name, temporary, if_generation)
 
     @contextmanager
-    def writer(self, name: str, *, if_generation: int | None = None) -> Iterator[BinaryIO]:
+    def writer(
+        self,
+        name: str,
+        *,
+        if_generation: int | None = None,
+        progress: Advance | None = None,
+    ) -> Iterator[BinaryIO]:
         """Open *name* for streaming; it appears when the block ends without an exception."""
         with self._temporary(name, if_generation) as temporary:
             yield temporary.stream
-            self._commit(name, temporary, if_generation)
+            written = self._commit(name, temporary, if_generation)
+        if progress is not None:
+            progress(written.size)
 
     def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
         """Write the object into the file *path*, complete or not at all."""

@@ -76,12 +76,20 @@ class MemoryStore:
             return info
 
     @contextmanager
-    def writer(self, name: str, *, if_generation: int | None = None) -> Iterator[BinaryIO]:
+    def writer(
+        self,
+        name: str,
+        *,
+        if_generation: int | None = None,
+        progress: Advance | None = None,
+    ) -> Iterator[BinaryIO]:
         """Open *name* for streaming; it appears when the block ends without an exception."""
         self._expect(name, if_generation)
         stream = io.BytesIO()
         yield stream
-        self.write(name, stream.getvalue(), if_generation=if_generation)
+        written = self.write(name, stream.getvalue(), if_generation=if_generation)
+        if progress is not None:
+            progress(written.size)
 
     def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
         """Write the object into the file *path*."""
@@ -300,6 +308,10 @@ class StoreContract:
         assert sum(moved) == 3_000_000
         store.download("o", tmp_path / "target", progress=moved.append)
         assert sum(moved) == 6_000_000
+        with store.writer("p", progress=moved.append) as stream:
+            stream.write(b"x" * 2_000_000)
+            assert sum(moved) == 6_000_000
+        assert sum(moved) == 8_000_000
 
     def test_a_renewed_object_is_young_and_unchanged(self, tmp_path: Path) -> None:
         store = self.make_store(tmp_path)

@@ -92,7 +92,13 @@ class GcsStore:
         return self._put(self._spelled(name), BytesSource(data), if_generation)
 
     @contextmanager
-    def writer(self, name: str, *, if_generation: int | None = None) -> Iterator[BinaryIO]:
+    def writer(
+        self,
+        name: str,
+        *,
+        if_generation: int | None = None,
+        progress: Advance | None = None,
+    ) -> Iterator[BinaryIO]:
         """Open *name* for streaming; it appears when the block ends without an exception.
 
         Until then it is kept here. The precondition is checked at the end only.
@@ -101,7 +107,7 @@ class GcsStore:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
             stream = cast(BinaryIO, spool)
             yield stream
-            self._put(full, SpoolSource(stream), if_generation)
+            self._put(full, SpoolSource(stream), if_generation, progress)
 
     def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
         """Write the object into the file *path*, complete or not at all."""
