@@ -14,7 +14,7 @@ import cloudpickle
 import pytest
 
 from kinetic_payload.calls import CallHeader
-from kinetic_runner.bundle import SIZE_LIMIT, build_bundle, bundle_digest, bundle_for
+from kinetic_runner.bundle import SIZE_LIMIT, build_bundle, bundle_digest, bundle_for, slim
 
 LIGHT = {"light/kinetic/__init__.py": b"WHERE = __file__\n", "light/kinetic/py.typed": b""}
 
@@ -84,6 +84,39 @@ def test_the_bundle_holds_what_runs_and_bytecode_beside_it(bundle):
     assert all(f"{name}c" in names for name in names if name.endswith(".py"))
     assert names == sorted(names)
     assert not [n for n in names if "testing" in n or "bundle" in n]
+
+
+def test_a_slim_source_does_the_same_on_the_same_lines():
+    source = b'''"""Module."""
+x = """kept # kept"""  # gone
+
+class A:
+    """Kept."""
+    y: int = 1
+    """gone"""
+
+def f():
+    """gone,
+    all of it"""
+    # gone
+    return "# kept"
+
+def g(): "kept"; return 1
+def h():
+    """kept: without it there would be nothing"""
+'''
+
+    found = slim(source).decode().splitlines()
+
+    assert [line for line in found if line] == [
+        'x = """kept # kept"""', "class A:", '    """Kept."""', "    y: int = 1",
+        "def f():", '    return "# kept"', 'def g(): "kept"; return 1', "def h():",
+        '    """kept: without it there would be nothing"""',
+    ]  # fmt: skip
+    assert found.index('    return "# kept"') == source.decode().splitlines().index(
+        '    return "# kept"'
+    )
+    compile(slim(source), "slim", "exec")
 
 
 def test_a_call_runs_from_the_bundle_alone(bundle, tmp_path):
