@@ -127,7 +127,7 @@ def download(bucket: Bucket, source: GcsSource, dest: Path, *, reports: Reports 
         DataError: It is not there, an object's name cannot be a path, or one vanished meanwhile.
     """
     dest.parent.mkdir(parents=True, exist_ok=True)
-    beside = dest.with_name(f".{dest.name[:100]}.{os.urandom(6).hex()}")
+    beside = dest.with_name(f".{dest.name[:50]}.{os.urandom(6).hex()}")
     try:
         with _translated(source):
             if source.is_dir:
@@ -280,7 +280,8 @@ def _near(bucket: Bucket, source: GcsSource) -> str:
         names = {*bucket.entries(below), *bucket.entries(alike)} - {below}
     except StorePermissionError:
         return "What lies beside it could not be listed. Check the name."
-    close = get_close_matches(source.name, sorted(names), n=3, cutoff=0.5)
+    within = {name[len(below) :]: name for name in names}
+    close = [within[one] for one in get_close_matches(source.name[len(below) :], within, n=3)]
     if close:
         return f"Did you mean {' or '.join(_uri(source, name) for name in close)}?"
     if not names and below:

@@ -73,7 +73,7 @@ def load(
         DataError: The library is missing, or could not load it; its own words are in the message.
     """
     dest.parent.mkdir(parents=True, exist_ok=True)
-    beside = dest.with_name(f".{dest.name[:100]}.{os.urandom(6).hex()}")
+    beside = dest.with_name(f".{dest.name[:50]}.{os.urandom(6).hex()}")
     beside.mkdir()
     try:
         say(f"loading {uri}")

@@ -82,7 +82,7 @@ def download(
     """
 
     def once() -> None:
-        part = path.with_name(f".{path.name[:100]}.{os.urandom(6).hex()}.part")
+        part = path.with_name(f".{path.name[:50]}.{os.urandom(6).hex()}.part")
         fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         sink = _File(fd, progress)
         try:
