@@ -44,7 +44,7 @@ def download_data(store: Store, ref: DataRef, dest: Path, *, reports: Reports = 
     """
     if ref.digest is None:
         raise DataError(f"The data {ref.source!r} was not uploaded with its call.")
-    beside = dest.with_name(f".{dest.name[:100]}.{os.urandom(6).hex()}")
+    beside = dest.with_name(f".{dest.name[:50]}.{os.urandom(6).hex()}")
     try:
         with _explained(store, ref, dest):
             beside.mkdir(parents=True)
