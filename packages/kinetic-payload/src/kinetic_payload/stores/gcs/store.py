@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from kinetic_payload.errors import InvalidRequestError, PreconditionFailedError
-from kinetic_payload.store import ABSENT, Location, ObjectInfo
+from kinetic_payload.errors import InvalidRequestError
+from kinetic_payload.store import Location, ObjectInfo
 from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject
 from kinetic_payload.stores.gcs.connection import CONCURRENCY
 from kinetic_payload.stores.gcs.downloads import download, open_all, read_all
@@ -169,17 +169,14 @@ class GcsStore:
 
     def mark_folder(self, name: str) -> None:
         """Have a folder *name* also where nothing lies in it: an empty object `name/`."""
-        self._mark(self._spelled(name) + "/")
+        # Written also where it is, for it ages like everything else.
+        upload_small(self._bucket, self._spelled(name) + "/", BytesSource(b""))
 
     def mark_link(self, name: str, target: str) -> None:
         """Have a symbolic link *name* to *target*: an empty object that says so."""
         upload_small(
             self._bucket, self._spelled(name), BytesSource(b""), metadata={LINK_TARGET: target}
         )
-
-    def _mark(self, full: str) -> None:
-        with suppress(PreconditionFailedError):  # It is there: all the better.
-            upload_small(self._bucket, full, BytesSource(b""), if_generation=ABSENT)
 
     def _put(
         self,

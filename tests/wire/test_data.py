@@ -1,0 +1,280 @@
+"""`Data` to and from a bucket, over the real client and the wire."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from kinetic_payload.data_download import download_data
+from kinetic_payload.data_marker import Sizes
+from kinetic_payload.data_upload import ensure_data
+from kinetic_payload.errors import DataError
+from kinetic_payload.layout import data_marker, data_prefix
+from kinetic_payload.references import DataRef
+from kinetic_payload.snapshot import tree_of
+from kinetic_payload.stores.gcs import GcsStore, Patience, Service
+from kinetic_payload.testing.gcs import GcsServer
+from kinetic_payload.transfer import REFRESH_AGE
+
+MIB = 1 << 20
+QUICK = Patience(deadline=10, first=0.01, longest=0.1, connect=2, read=5)
+OLD = timedelta(seconds=REFRESH_AGE + 3600)
+
+UPLOAD = """
+import sys
+from pathlib import Path
+from kinetic_payload.data_marker import Sizes
+from kinetic_payload.data_upload import ensure_data
+from kinetic_payload.store import parse_location
+from kinetic_payload.stores import open_store
+
+source, large, pack = sys.argv[1:]
+store = open_store(parse_location("gs://bucket"), uploads=Path(source).with_name("uploads"))
+print("ready", flush=True)
+sys.stdin.readline()
+print(ensure_data(store, Path(source), sizes=Sizes(large=int(large), pack=int(pack))), flush=True)
+"""
+
+
+@pytest.fixture
+def store(gcs: GcsServer) -> GcsStore:
+    """Return the bucket of a strict server."""
+    return GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), patience=QUICK)
+
+
+@contextmanager
+def uploading(gcs: GcsServer, source: Path, sizes: Sizes) -> Iterator[subprocess.Popen[str]]:
+    """Have a process that uploads *source* once it is told to go on."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", UPLOAD, str(source), str(sizes.large), str(sizes.pack)],
+        env=os.environ | gcs.environment,  # noqa: TID251 - a child's begins with ours
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def ref_to(path: Path, digest: str) -> DataRef:
+    is_dir = path.is_dir()
+    return DataRef(
+        key="d0", kind="local", source=str(path), is_dir=is_dir, name=path.name, digest=digest
+    )
+
+
+def many_files(folder: Path, count: int, size: int = 4000) -> Path:
+    noise = os.urandom(size + count)
+    for number in range(count):
+        if number % 100 == 0:
+            (folder / f"{number // 100:03d}").mkdir(parents=True)
+        (folder / f"{number // 100:03d}" / f"{number:05d}.bin").write_bytes(
+            noise[number : number + size]
+        )
+    return folder
+
+
+def asked(gcs: GcsServer) -> Counter[str]:
+    return Counter(one.operation for one in gcs.requests)
+
+
+def test_five_thousand_small_files_are_a_handful_of_requests(
+    gcs: GcsServer, store: GcsStore, tmp_path: Path
+) -> None:
+    folder = many_files(tmp_path / "files", 5000)
+    digest = ensure_data(store, folder)
+    names = gcs.names("bucket")
+    assert names == [f"data-markers/{digest}", f"data/{digest}/packs/00000.zip"]
+    assert len(gcs.requests) <= 6, asked(gcs)
+
+    gcs.requests.clear()
+    ensure_data(store, folder)
+    assert asked(gcs) == {"objects.get.media": 1, "objects.list": 1}
+
+    gcs.requests.clear()
+    arrived = download_data(store, ref_to(folder, digest), tmp_path / "out")
+    assert tree_of(arrived).digest == digest
+    assert len(gcs.requests) <= 4, asked(gcs)
+
+
+def test_to_be_mounted_a_file_is_one_request(
+    gcs: GcsServer, store: GcsStore, tmp_path: Path
+) -> None:
+    folder = many_files(tmp_path / "files", 1200, size=100)
+    digest = ensure_data(store, folder, mounted=True)
+    assert len(gcs.names("bucket", f"data/{digest}/files/")) == 1200
+    assert len(gcs.requests) == 1200 + 3, asked(gcs)
+
+    gcs.requests.clear()
+    ensure_data(store, folder, mounted=True)
+    assert asked(gcs) == {"objects.get.media": 1, "objects.list": 2}, "a page has a thousand names"
+
+
+def test_large_and_small_files_come_back_identical(
+    gcs: GcsServer, store: GcsStore, tmp_path: Path
+) -> None:
+    folder = many_files(tmp_path / "files", 100)
+    (folder / "large").write_bytes(os.urandom(40 * MIB))
+    (folder / "large").chmod(0o755)
+    (folder / "empty").mkdir()
+    (folder / "link").symlink_to("000/00000.bin")
+    digest = ensure_data(store, folder)
+    assert [name.rpartition(f"{digest}/")[2] for name in gcs.names("bucket", "data/")] == [
+        "large/00000",
+        "packs/00000.zip",
+    ]
+    arrived = download_data(store, ref_to(folder, digest), tmp_path / "out")
+    assert tree_of(arrived).digest == digest
+    file = folder / "large"
+    digest = ensure_data(store, file)
+    arrived = download_data(store, ref_to(file, digest), tmp_path / "alone")
+    assert arrived.read_bytes() == file.read_bytes()
+
+
+def test_an_upload_that_was_killed_goes_on_where_it_was(
+    gcs: GcsServer, store: GcsStore, tmp_path: Path
+) -> None:
+    folder = many_files(tmp_path / "files", 200)
+    (folder / "large").write_bytes(os.urandom(24 * MIB))
+    sizes = Sizes(large=16 * MIB, pack=200_000)
+    # The last pack and the end of the large file never arrive.
+    gcs.faults.add(operation="objects.insert*", name="*/packs/00003.zip", delay=60)
+    gcs.faults.add(method="PUT", after=1, delay=60)
+    with uploading(gcs, folder, sizes) as process:
+        go(process)
+        deadline = time.monotonic() + 10
+        while sum("/packs/" in name for name in gcs.names("bucket")) < 4 or not (
+            gcs.requests.matching(method="PUT")
+        ):
+            assert time.monotonic() < deadline, asked(gcs)
+            time.sleep(0.05)  # noqa: TID251 - until another process is in the middle
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    gcs.faults.clear()
+    digest = tree_of(folder).digest
+    before = {one.name: one.generation for one in gcs.objects("bucket")}
+    assert before
+    assert data_marker(digest) not in before
+    sent = gcs.requests.bytes_in
+    assert sent > 16 * MIB
+
+    gcs.requests.clear()
+    with uploading(gcs, folder, sizes) as process:
+        go(process)
+        output, _ = process.communicate(timeout=20)
+    assert output == f"{digest}\n"
+    after = {one.name: one.generation for one in gcs.objects("bucket")}
+    assert {name: after[name] for name in before} == before, "what was there was not sent again"
+    assert data_marker(digest) in after
+    assert gcs.requests.bytes_in < 12 * MIB, "the large file went on where it was"
+    arrived = download_data(store, ref_to(folder, digest), tmp_path / "out")
+    assert tree_of(arrived).digest == digest
+
+
+def test_processes_that_upload_the_same_at_once_agree(
+    gcs: GcsServer, store: GcsStore, tmp_path: Path
+) -> None:
+    folder = many_files(tmp_path / "files", 600)
+    sizes = Sizes(large=16 * MIB, pack=300_000)
+    with uploading(gcs, folder, sizes) as one, uploading(gcs, folder, sizes) as other:
+        go(one)
+        go(other)
+        said = {process.communicate(timeout=20)[0] for process in (one, other)}
+    [digest] = {text.strip() for text in said}
+    assert digest == tree_of(folder).digest
+    arrived = download_data(store, ref_to(folder, digest), tmp_path / "out")
+    assert tree_of(arrived).digest == digest
+    gcs.requests.clear()
+    ensure_data(store, folder, sizes=sizes)
+    assert len(gcs.requests) == 2, "the marker is right, whoever wrote it"
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+def test_old_data_is_made_young_where_it_lies(
+    gcs: GcsServer, store: GcsStore, tmp_path: Path, mounted: bool
+) -> None:
+    folder = many_files(tmp_path / "files", 50)
+    (folder / "empty").mkdir()
+    (folder / "link").symlink_to("000")
+    digest = ensure_data(store, folder, mounted=mounted, sizes=Sizes(pack=50_000))
+    gcs.age("bucket", "data", OLD)
+    before = {one.name: one for one in gcs.objects("bucket")}
+    gcs.requests.clear()
+
+    assert ensure_data(store, folder, mounted=mounted, sizes=Sizes(pack=50_000)) == digest
+
+    after = {one.name: one for one in gcs.objects("bucket")}
+    assert after.keys() == before.keys()
+    assert min(one.created for one in after.values()) > time.time() - 60
+    for name in before:
+        if name.startswith("data/"):
+            assert after[name].size == before[name].size
+    assert gcs.requests.bytes_in < 20_000, "the files were not sent again"
+
+
+def test_objects_that_aged_away_below_their_marker_are_noticed(
+    gcs: GcsServer, store: GcsStore, tmp_path: Path
+) -> None:
+    folder = many_files(tmp_path / "files", 50)
+    digest = ensure_data(store, folder, sizes=Sizes(pack=50_000))
+    for name in gcs.names("bucket", data_prefix(digest)):
+        store.delete(name)
+    with pytest.raises(DataError, match="any more"):
+        download_data(store, ref_to(folder, digest), tmp_path / "out")
+    ensure_data(store, folder, sizes=Sizes(pack=50_000))
+    download_data(store, ref_to(folder, digest), tmp_path / "out")
+
+
+def test_a_bad_network_costs_time_and_nothing_else(
+    gcs: GcsServer, store: GcsStore, tmp_path: Path
+) -> None:
+    folder = many_files(tmp_path / "files", 300)
+    (folder / "large").write_bytes(os.urandom(10 * MIB))
+    sizes = Sizes(large=9 * MIB, pack=200_000)
+    gcs.faults.add(probability=0.1, status=503)
+    gcs.faults.add(probability=0.1, seed=1, reset="request")
+    gcs.faults.add(probability=0.1, seed=2, reset="response")
+    gcs.faults.add(probability=0.1, seed=3, reset="after")
+    for mounted in (False, True):
+        digest = ensure_data(store, folder, mounted=mounted, sizes=sizes)
+    arrived = download_data(store, ref_to(folder, digest), tmp_path / "out")
+    assert tree_of(arrived).digest == digest
+    gcs.faults.clear()
+    gcs.requests.clear()
+    for mounted in (False, True):
+        ensure_data(store, folder, mounted=mounted, sizes=sizes)
+    assert len(gcs.requests) == 4, "the markers are right"
+
+
+def test_a_store_below_a_prefix_leaves_less_room_for_paths(gcs: GcsServer, tmp_path: Path) -> None:
+    service = Service(gcs.endpoint, anonymous=True)
+    folder = tmp_path / "files"
+    deep = folder.joinpath(*["d" * 200] * 4)
+    deep.mkdir(parents=True)
+    (deep / "file").write_text("x")
+    ensure_data(GcsStore("bucket", service=service), folder, mounted=True)
+    gcs.requests.clear()
+    with pytest.raises(DataError, match="are left for it"):
+        ensure_data(GcsStore("bucket/" + "p" * 200, service=service), folder, mounted=True)
+    assert len(gcs.requests) == 0
