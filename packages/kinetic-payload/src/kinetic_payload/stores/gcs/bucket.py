@@ -20,7 +20,7 @@ from kinetic_payload.stores.gcs.checksums import parsed
 from kinetic_payload.stores.gcs.connection import Connection, connection_to
 from kinetic_payload.stores.gcs.patience import BrokenAnswerError, Patience
 from kinetic_payload.stores.gcs.service import Service
-from kinetic_payload.stores.gcs.translation import is_no_bucket, translated
+from kinetic_payload.stores.gcs.translation import is_no_bucket, no_bucket, translated
 
 _T = TypeVar("_T")
 
@@ -202,7 +202,10 @@ class Bucket:
 
             def ask(_: int, token: str | None = token) -> dict[str, Any]:
                 url = self.connection.object_url(self.name, None, pageToken=token, **query)
-                return answer(self.send("GET", url))
+                try:
+                    return answer(self.send("GET", url))
+                except NotFound as error:
+                    raise no_bucket(self.name) from error
 
             page = self.run("list objects", ask)
             yield page

@@ -77,7 +77,8 @@ class Connection:
     @property
     def principal(self) -> str:
         """Who we are there, if that is known: a service account's address."""
-        return str(getattr(self._credentials, "service_account_email", "") or "")
+        known = str(getattr(self._credentials, "service_account_email", "") or "")
+        return known if "@" in known else ""
 
     @property
     def ahead(self) -> float | None:

@@ -233,7 +233,7 @@ class _Spool(_Target):
     def opened(self, head: Head) -> None:
         """Choose."""
         if head.size > _IN_MEMORY:
-            self.stream = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - the caller closes it
+            self.stream = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
 
     def put(self, offset: int, data: bytes) -> None:
         """Take a piece."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import requests
-from google.api_core.exceptions import GoogleAPICallError
+from google.api_core.exceptions import GoogleAPICallError, NotFound
 
 from kinetic_payload.errors import IntegrityError, StoreError
 from kinetic_payload.stores.gcs.bucket import (
@@ -28,6 +28,7 @@ from kinetic_payload.stores.gcs.checksums import spelled
 from kinetic_payload.stores.gcs.patience import BrokenAnswerError
 from kinetic_payload.stores.gcs.remembered import Entry, Session
 from kinetic_payload.stores.gcs.sources import Source, Sums
+from kinetic_payload.stores.gcs.uploads import not_written
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
@@ -112,6 +113,8 @@ class _Upload:
         if session is None or not (is_gone(error) or (before and error.code in (400, 403, 412))):
             if error.code in (400, 412) and self._entry:
                 self._entry.forget()
+            if session is None and isinstance(error, NotFound):
+                raise not_written(self._bucket, error, self._if_generation) from error
             raise error
         if written := self._bucket.own_write(self._name, session.nonce):
             return written  # It had finished, and its answer was lost.
@@ -170,13 +173,17 @@ class _Upload:
         # Two requests: the second one can promise a checksum that is not known before.
         last = (size - 1) // _TAIL * _TAIL
         while offset < last:
-            offset = _kept_after(self._put(url, offset, last, {}))
+            kept = _kept_after(self._put(url, offset, last, {}))
+            if kept <= offset:
+                raise BrokenAnswerError("bytes were lost")
+            offset = kept
         if offset >= size:
-            offset = (
-                last  # Everything is there, and yet no object: what is sent twice does no harm.
-            )
+            # Everything is there, and yet no object: what is sent twice does no harm.
+            offset = last
         whole = self._sums.up_to(size)
         if self._source.changed():
+            if self._entry:
+                self._entry.forget()
             raise StoreError(
                 f"{self._name!r} was not written: its file changed while it was uploaded.",
                 hint="Upload it again when nobody writes to it.",

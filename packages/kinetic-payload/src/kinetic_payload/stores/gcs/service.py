@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ SCOPES: Final = ("https://www.googleapis.com/auth/devstorage.read_write",)
 LOGIN: Final = "Log in with: gcloud auth application-default login"
 _FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 _MACHINE: Final = Path("/sys/class/dmi/id/product_name")
-_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class Service:
         if self.anonymous:
             return AnonymousCredentials()  # type: ignore[no-untyped-call]
         try:
-            with _lock, warnings.catch_warnings():
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # About quota projects: buckets need none.
                 return _default_credentials(self.credentials_file)
         except DefaultCredentialsError as error:

@@ -68,10 +68,7 @@ def refusal(
         return PreconditionFailedError(f"{failed}: it is not of the generation that was expected.")
     if error.code == 404:
         if is_no_bucket(error):
-            return BucketNotFoundError(
-                f"There is no bucket gs://{bucket}.",
-                hint="Check its name, or make Kinetic's buckets with: kinetic up",
-            )
+            return no_bucket(bucket)
         return ObjectNotFoundError(f"{failed}: it is not there.")
     if "billing" in said.lower() or "accountDisabled" in said:
         return StoreError(
@@ -88,6 +85,14 @@ def refusal(
     if error.code == 400 and "match calculated" in said:
         return IntegrityError(f"{failed}: its bytes changed on their way: {said}")
     return StoreError(f"{failed}: {said} ({error.code})")
+
+
+def no_bucket(bucket: str) -> BucketNotFoundError:
+    """Return the error for a bucket that is not there."""
+    return BucketNotFoundError(
+        f"There is no bucket gs://{bucket}.",
+        hint="Check its name, or make Kinetic's buckets with: kinetic up",
+    )
 
 
 def is_no_bucket(error: GoogleAPICallError) -> bool:

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from google.api_core.exceptions import PreconditionFailed
+from google.api_core.exceptions import NotFound, PreconditionFailed
 
 from kinetic_payload.stores.gcs.bucket import (
     FIELDS,
@@ -20,6 +20,7 @@ from kinetic_payload.stores.gcs.bucket import (
 from kinetic_payload.stores.gcs.checksums import spelled
 from kinetic_payload.stores.gcs.connection import Body
 from kinetic_payload.stores.gcs.sources import Source, Sums
+from kinetic_payload.stores.gcs.translation import is_no_bucket, no_bucket
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
@@ -71,11 +72,20 @@ def upload_small(
             if failed and (written := bucket.own_write(name, nonce)):
                 return written  # By an attempt whose answer was lost.
             raise
+        except NotFound as error:
+            raise not_written(bucket, error, if_generation) from error
 
     written = bucket.run(f"write {name!r}", act)
     if progress is not None:
         progress(source.size)
     return written
+
+
+def not_written(bucket: Bucket, error: NotFound, if_generation: int | None) -> Exception:
+    """Return the error for a write that was answered by 404."""
+    if if_generation and not is_no_bucket(error):
+        return PreconditionFailed("It is gone.")  # type: ignore[no-untyped-call]
+    return no_bucket(bucket.name)
 
 
 def _frame(resource: Mapping[str, Any], boundary: bytes) -> tuple[bytes, bytes]:

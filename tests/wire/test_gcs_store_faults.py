@@ -1,0 +1,171 @@
+"""What goes wrong on the way to a bucket, at every operation, and what becomes of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic_payload.errors import (
+    IntegrityError,
+    PreconditionFailedError,
+    StoreUnavailableError,
+)
+from kinetic_payload.store import ABSENT
+from kinetic_payload.stores.gcs import ForeignBucket, GcsStore, Patience, Service
+from kinetic_payload.testing import increment
+from kinetic_payload.testing.gcs import GcsServer
+
+QUICK = Patience(deadline=10, first=0.01, longest=0.05, connect=2, read=2)
+LARGE = os.urandom(1 << 20) * 20
+"""More than goes in one request, up or down."""
+
+
+@pytest.fixture
+def store(gcs: GcsServer) -> GcsStore:
+    return GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), patience=QUICK)
+
+
+def stat(store: GcsStore, folder: Path) -> None:
+    found = store.stat("old")
+    assert found is not None
+    assert found.size == 3
+
+
+def stat_of_nothing(store: GcsStore, folder: Path) -> None:
+    assert store.stat("nothing") is None
+
+
+def read(store: GcsStore, folder: Path) -> None:
+    assert store.read("old") == b"old"
+    assert store.read("large", start=5, end=1 << 20) == LARGE[5 : 1 << 20]
+
+
+def reader(store: GcsStore, folder: Path) -> None:
+    with store.reader("large") as stream:
+        assert stream.read() == LARGE
+
+
+def write(store: GcsStore, folder: Path) -> None:
+    store.write("new", b"new")
+    assert store.read("new") == b"new"
+
+
+def create(store: GcsStore, folder: Path) -> None:
+    written = store.write("new", b"new", if_generation=ABSENT)
+    assert store.stat("new") == written
+
+
+def swap(store: GcsStore, folder: Path) -> None:
+    before = store.stat("old")
+    assert before is not None
+    written = store.write("old", b"new", if_generation=before.generation)
+    assert store.stat("old") == written
+
+
+def conflict(store: GcsStore, folder: Path) -> None:
+    with pytest.raises(PreconditionFailedError):
+        store.write("old", b"new", if_generation=ABSENT)
+    assert store.read("old") == b"old"
+
+
+def write_large_stream(store: GcsStore, folder: Path) -> None:
+    with store.writer("new", if_generation=ABSENT) as stream:
+        stream.write(LARGE)
+    assert store.read("new") == LARGE
+
+
+def upload_large(store: GcsStore, folder: Path) -> None:
+    (folder / "source").write_bytes(LARGE)
+    moved: list[int] = []
+    written = store.upload("new", folder / "source", if_generation=ABSENT, progress=moved.append)
+    assert sum(moved) == len(LARGE)
+    assert store.stat("new") == written
+    assert store.read("new") == LARGE
+
+
+def download(store: GcsStore, folder: Path) -> None:
+    moved: list[int] = []
+    store.download("large", folder / "target", progress=moved.append)
+    assert (folder / "target").read_bytes() == LARGE
+    assert sum(moved) == len(LARGE)
+    store.download("old", folder / "target")
+    assert (folder / "target").read_bytes() == b"old"
+    assert [path.name for path in folder.iterdir()] == ["target"]
+
+
+def listing(store: GcsStore, folder: Path) -> None:
+    assert [info.name for info in store.list()] == ["a/b", "large", "old"]
+    assert list(store.folders()) == ["a/"]
+
+
+def delete(store: GcsStore, folder: Path) -> None:
+    store.delete("old")
+    assert store.stat("old") is None
+
+
+def delete_a_generation(store: GcsStore, folder: Path) -> None:
+    found = store.stat("old")
+    assert found is not None
+    assert store.delete("old", if_generation=found.generation)
+    assert store.stat("old") is None
+
+
+def renew(store: GcsStore, folder: Path) -> None:
+    found = store.stat("old")
+    assert found is not None
+    renewed = store.renew("old", if_generation=found.generation)
+    assert renewed is not None
+    assert renewed == store.stat("old")
+    assert renewed.generation > found.generation
+
+
+def mark(store: GcsStore, folder: Path) -> None:
+    store.mark_folder("marked")
+    store.mark_link("link", "old")
+    assert [info.name for info in store.list("link")] == ["link"]
+
+
+def count(store: GcsStore, folder: Path) -> None:
+    for _ in range(3):
+        increment(store, "number")
+    assert store.read("number") == b"3"
+
+
+OPERATIONS = [
+    stat, stat_of_nothing, read, reader, write, create, swap, conflict, write_large_stream,
+    upload_large, download, listing, delete, delete_a_generation, renew, mark, count,
+]  # fmt: skip
+
+FAULTS: dict[str, dict[str, Any]] = {
+    **{f"status {status}": {"status": status} for status in (408, 429, 500, 502, 503, 504)},
+    "reset before": {"reset": "before"},
+    "reset in a request": {"reset": "request"},
+    "reset in an answer": {"reset": "response"},
+    "answer cut short": {"reset": "response", "polite": True},
+    "answer lost": {"reset": "after"},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_survives_what_passes(
+    operation: Callable[[GcsStore, Path], None],
+    fault: str,
+    gcs: GcsServer,
+    store: GcsStore,
+    tmp_path: Path,
+) -> None:
+    for name, data in (("a/b", b""), ("large", LARGE), ("old", b"old")):
+        store.write(name, data)
+    # Every second request of the whole operation, whatever it is.
+    for after in range(0, 8, 2):
+        gcs.faults.add(after=after, times=1, **FAULTS[fault])
+
+    operation(store, tmp_path)
