@@ -72,7 +72,7 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
 def _import_client() -> None:
     """Import what speaks to buckets, which takes longer than a claim; who uses it says what fails."""
     try:
-        from google.cloud import storage  # noqa: F401
+        from kinetic_payload.stores import gcs  # noqa: F401
     except Exception:  # noqa: BLE001  # whatever an installation may raise
         return
 

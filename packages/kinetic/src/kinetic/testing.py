@@ -27,10 +27,11 @@ from kinetic_payload.store import Store
 
 
 def fake_runner_source() -> bytes:
-    """Return a runner of one file that obeys the real one's command line, over a folder store.
+    """Return a runner of one file that obeys the real one's command line.
 
     Its payload is Python source, run with `attempt`, `host` and `hosts` in its globals. It needs
-    only the standard library and starts at once.
+    only the standard library and starts at once. Its store is a folder, or a bucket of the server
+    that `STORAGE_EMULATOR_HOST` names.
     """
     return _FAKE_RUNNER
 
@@ -251,20 +252,55 @@ parser.add_argument("--private-mounts", action="store_true")
 args = parser.parse_args()
 attempt, hosts = args.attempt, args.hosts
 host = int(os.environ["KINETIC_HOST_INDEX"])
-base = os.path.join(args.store, args.job)
-folder = os.path.join(base, "attempts", str(attempt))
+folder = f"{args.job}/attempts/{attempt}"
 
+if args.store.startswith("gs://"):
+    from urllib.error import HTTPError
+    from urllib.parse import quote
+    from urllib.request import ProxyHandler, Request, build_opener
 
-def create(path, record):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    part = f"{path}.{os.getpid()}"
-    with open(part, "w") as stream:
-        stream.write(json.dumps(record))
-    try:
-        os.link(part, path)
-    except FileExistsError:
-        pass
-    os.unlink(part)
+    bucket, _, prefix = args.store[5:].partition("/")
+    ask = build_opener(ProxyHandler({})).open
+
+    def url(api, rest, name):
+        name = quote(f"{prefix}/{name}" if prefix else name, safe="")
+        return f"{os.environ['STORAGE_EMULATOR_HOST']}/{api}storage/v1/b/{bucket}/o{rest}{name}"
+
+    def create(name, record):
+        query = "?uploadType=media&ifGenerationMatch=0&name="
+        try:
+            ask(Request(url("upload/", query, name), json.dumps(record).encode())).close()
+        except HTTPError as error:
+            if error.code != 412:
+                raise
+
+    def read(name):
+        try:
+            with ask(url("", "/", name) + "?alt=media") as answer:
+                return answer.read()
+        except HTTPError as error:
+            if error.code != 404:
+                raise
+else:
+
+    def create(name, record):
+        path = os.path.join(args.store, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        part = f"{path}.{os.getpid()}"
+        with open(part, "w") as stream:
+            stream.write(json.dumps(record))
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            pass
+        os.unlink(part)
+
+    def read(name):
+        try:
+            with open(os.path.join(args.store, name), "rb") as stream:
+                return stream.read()
+        except FileNotFoundError:
+            pass
 
 
 def report(succeeded, reason, code, message=""):
@@ -288,7 +324,7 @@ def terminated(*_):
 signal.signal(signal.SIGTERM, terminated)
 threading.Thread(target=follow_lifeline, daemon=True).start()
 create(f"{folder}/host-{host}.claim", {"pid": os.getpid()})
-source = open(f"{base}/payload.pkl", "rb").read()
+source = read(f"{args.job}/payload.pkl")
 assert hashlib.sha256(source).hexdigest() == args.payload_digest
 if args.timeout:
     signal.signal(signal.SIGALRM, lambda *_: (report(False, "timeout", 1, "Too long."), os._exit(1)))
@@ -308,13 +344,14 @@ report(True, "returned", 0)
 if host == 0:
     names = [f"{folder}/host-{n}.json" for n in range(hosts)]
     until = time.monotonic() + 20
-    while not all(map(os.path.exists, names)) and time.monotonic() < until:
+    reports = [None]
+    while None in reports and time.monotonic() < until:
         time.sleep(0.002)
-    reports = [json.load(open(name)) for name in names if os.path.exists(name)]
-    if len(reports) < hosts or not all(one["succeeded"] for one in reports):
+        reports = [read(name) for name in names]
+    if None in reports or not all(json.loads(one)["succeeded"] for one in reports):
         sys.exit(1)
-    data = open(names[0], "rb").read()
-    create(f"{base}/outcome.json", {
+    data = reports[0]
+    create(f"{args.job}/outcome.json", {
         "job_id": args.job, "status": "succeeded", "attempt": attempt, "host": 0,
         "digest": hashlib.sha256(data).hexdigest(), "written_by": "runner",
         "written_at": time.time(), "version": 1})

@@ -8,20 +8,26 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kinetic.backends import AttemptView, Launch, LogLine, Observation
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.local.paths import Home, JobFolder
 from kinetic.waiting import Deadline, poll_interval, sleep
-from kinetic_payload.layout import JobObjects
+from kinetic_payload.layout import LEASE_SECONDS, JobObjects
 from kinetic_payload.records import JobRecord, Outcome
 from kinetic_payload.store import Store
+
+if TYPE_CHECKING:
+    from kinetic.local.elsewhere import Elsewhere
 
 _NOTHING: Final[Mapping[str, str]] = {}
 _TIDYING: Final = 5.0
 """Seconds a supervisor may take to end after it wrote the outcome."""
+_OUTCOME_EVERY: Final = 2.0
+"""Seconds between two questions for an outcome in a bucket: the supervisor's state tells sooner."""
+_STARTING: Final = 60.0
 
 
 class LocalBackend:
@@ -29,6 +35,10 @@ class LocalBackend:
 
     *environment* is added to what every job gets (the shape of an emulated slice, for instance);
     *inherited* is the environment of which jobs get a small base set, by default this process's.
+
+    Where the store is a bucket, it may also hold jobs that another home keeps. They are seen by
+    their lease, which a supervisor renews three times in *lease_seconds*, and which may be missing
+    for *starting* seconds after the job's record was written.
     """
 
     name = "local"
@@ -40,6 +50,8 @@ class LocalBackend:
         *,
         environment: Mapping[str, str] = _NOTHING,
         inherited: Mapping[str, str] | None = None,
+        lease_seconds: float = LEASE_SECONDS,
+        starting: float = _STARTING,
     ) -> None:
         if sys.platform == "win32":
             raise SubmitError(
@@ -49,7 +61,13 @@ class LocalBackend:
         self._store = store
         self._environment = environment
         self._inherited = inherited
+        self._lease_seconds = lease_seconds
         self._waits: dict[str, _Wait] = {}
+        self._elsewhere: Elsewhere | None = None
+        if store.location.kind == "gs":
+            from kinetic.local.elsewhere import Elsewhere
+
+            self._elsewhere = Elsewhere(store, starting=starting)
 
     def start(self, launch: Launch) -> None:
         """Start the job's supervisor, detached from this process and its terminal.
@@ -64,8 +82,15 @@ class LocalBackend:
         # What the machine's own programs need; no setting of ours is among it.
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
         environment = {**base_environment(inherited), **self._environment}
+        if self._elsewhere is not None:
+            from kinetic.local.buckets import bucket_environment, refuse_without_client
+
+            refuse_without_client(launch.interpreter, str(self._store.location))
+            environment |= bucket_environment(inherited)
         try:
-            start_supervisor(launch, self._store, self._home, environment)
+            start_supervisor(
+                launch, self._store, self._home, environment, lease_seconds=self._lease_seconds
+            )
         except OSError as error:
             raise SubmitError(
                 f"Job {launch.record.job_id} could not be started on this machine: {error}.",
@@ -88,8 +113,9 @@ class LocalBackend:
         folder = self._folder(record)
         alive = is_alive(folder)  # Asked first: what it wrote before it died is read after.
         state = read_state(folder.state)
-        if not alive and not os.path.isdir(folder.path):  # noqa: PTH112
-            return Observation(JobStatus.NOT_FOUND)
+        if not alive and not _is_there(folder):
+            elsewhere = self._elsewhere
+            return elsewhere.observe(record) if elsewhere else Observation(JobStatus.NOT_FOUND)
         attempts = tuple(
             AttemptView(
                 one["number"],
@@ -116,11 +142,17 @@ class LocalBackend:
         from kinetic.local.liveness import wait_for_death
 
         folder = self._folder(record)
+        if self._elsewhere is not None and not _is_there(folder):
+            self._elsewhere.wait(record, timeout)
+            return
         outcome = JobObjects(record.job_id).outcome
         wait = self._waits.setdefault(record.job_id, _Wait())
+        every = _OUTCOME_EVERY if self._elsewhere else 0.0
         deadline = Deadline(timeout)
         while not deadline.passed:
-            if self._store.stat(outcome) is not None or wait.changed(folder):
+            if wait.changed(folder):
+                return
+            if wait.is_time(every) and self._store.stat(outcome) is not None:
                 return
             pause = deadline.at_most(poll_interval(time.monotonic() - wait.began))
             if wait_for_death(folder, pause):
@@ -140,8 +172,11 @@ class LocalBackend:
         from kinetic.local.stored_logs import stored_lines
 
         folder = self._folder(record)
-        if not os.path.isdir(folder.path):  # noqa: PTH112
-            yield from stored_lines(self._store, record.job_id, tail=tail)
+        if not _is_there(folder):
+            if self._elsewhere is not None:
+                yield from self._elsewhere.log_lines(record, follow=follow, tail=tail)
+            else:
+                yield from stored_lines(self._store, record.job_id, tail=tail)
         elif not follow:
             yield from read_lines(folder, record.hosts, tail=tail)
         else:
@@ -162,18 +197,29 @@ class LocalBackend:
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
         """Stop everything of the job that runs, gracefully, and return when it is gone.
 
+        Another home's job ends because its outcome says so: that has to be written before.
+
         Raises:
             JobError: It is still there after *timeout* seconds.
         """
         from kinetic.local.liveness import request_cancel
 
+        if self._elsewhere is not None and not _is_there(self._folder(record)):
+            self._elsewhere.await_end(record, timeout=timeout, poll_interval=poll_interval)
+            return
         self._await_end(record, timeout, poll_interval, before=request_cancel)
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        """Remove the job's folder; a job that still runs is stopped before."""
+        """Remove the job's folder; a job that still runs is stopped before.
+
+        Of another home's job there is nothing to remove here, but its end is waited for.
+        """
         from kinetic.local.liveness import request_cancel, wait_for_death
 
         folder = self._folder(record)
+        if self._elsewhere is not None and not _is_there(folder):
+            self._elsewhere.await_end(record, timeout=timeout, poll_interval=poll_interval)
+            return
         if self._store.stat(JobObjects(record.job_id).outcome) is not None:
             # It is over, and its supervisor tidies up: that takes a moment, and no cancelling.
             wait_for_death(folder, min(timeout, _TIDYING))
@@ -231,6 +277,9 @@ class LocalBackend:
         state = read_state(folder.state)
         if state is not None and state["status"] == "running":
             self._kill_orphans(record)
+            if self._elsewhere is not None:
+                # Nobody else will: with it the job would seem to live on for a while.
+                self._store.delete(JobObjects(record.job_id).lease)
 
     def _kill_orphans(self, record: JobRecord) -> None:
         """Kill what a supervisor that was killed could not; its runners die by themselves."""
@@ -251,6 +300,7 @@ class _Wait:
         self.began = time.monotonic()
         self._seen: tuple[int, int] | None = None
         self._died = False
+        self._asked = 0.0
 
     def changed(self, folder: JobFolder) -> bool:
         """Return whether the supervisor wrote its state since the last time this was asked."""
@@ -262,10 +312,22 @@ class _Wait:
         changed, self._seen = seen != self._seen, seen
         return changed
 
+    def is_time(self, every: float) -> bool:
+        """Return whether this was last true *every* seconds ago."""
+        now = time.monotonic()
+        if now - self._asked < every:
+            return False
+        self._asked = now
+        return True
+
     def first_death(self) -> bool:
         """Return whether this is the first time that the supervisor was seen dead."""
         died, self._died = self._died, True
         return not died
+
+
+def _is_there(folder: JobFolder) -> bool:
+    return os.path.isdir(folder.path)  # noqa: PTH112 - asked often
 
 
 def _last_words(folder: JobFolder, before_start: bool) -> str:

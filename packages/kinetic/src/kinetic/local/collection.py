@@ -56,23 +56,28 @@ def is_due(home: Home, now: float) -> bool:
 
 
 def main() -> None:
-    """Collect; run in a process of its own, with the home and the store's location as arguments."""
+    """Collect; run in a process of its own, with the home and the store's folder as arguments."""
     from kinetic_payload.stores import open_store
 
     home, location = sys.argv[1:3]
     with suppress(OSError):
         os.nice(10)
-    collect(Home(home), open_store(parse_location(location)), time.time())
+    store = open_store(parse_location(location)) if location else None
+    collect(Home(home), store, time.time())
 
 
-def collect(home: Home, store: Store, now: float) -> None:
-    """Remove what was not used since `MAX_AGE` before *now* and belongs to no kept job."""
+def collect(home: Home, store: Store | None, now: float) -> None:
+    """Remove what was not used since `MAX_AGE` before *now* and belongs to no kept job.
+
+    Without a *store* only what lies in the home: a bucket has rules of its own for what is old.
+    """
     oldest = now - MAX_AGE
     _collect_staging(home, oldest)
     uses = list(_uses(home))
     _collect_bundles(home, {use.get("bundle") for use in uses}, oldest)
-    _collect_unrecorded(store, oldest)
-    _collect_contexts(store, oldest)
+    if store is not None:
+        _collect_unrecorded(store, oldest)
+        _collect_contexts(store, oldest)
     _collect_environments(home, {use.get("environment") for use in uses}, oldest)
 
 

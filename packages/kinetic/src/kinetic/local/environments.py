@@ -25,7 +25,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from kinetic.errors import KineticError
+from kinetic.local.buckets import CLIENT
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
 from kinetic_images.uv import Uv, find_uv
@@ -63,6 +67,8 @@ class _Plan:
     own: Mapping[str, Path] = field(default_factory=dict)
     """Requirement (name and extras) → wheel of ours."""
     notes: tuple[str, ...] = ()
+    client: str | None = None
+    """What to add, from an index, to reach buckets."""
 
 
 def ensure_environment(
@@ -72,19 +78,20 @@ def ensure_environment(
     interpreter: str,
     say: Say | None = None,
     environ: Mapping[str, str] | None = None,
+    bucket: bool = False,
 ) -> Environment:
     """Return the environment for the project at *root*, made first if need be.
 
     Any number of processes and threads may ask for the same one at once: one makes it, the others
     wait. *environ* is what uv inherits (the process's own environment). *say* hears what happens,
-    and each note once a process.
+    and each note once a process. For jobs whose store is a *bucket* it holds a client of those, too.
 
     Raises:
         DependencyError: A declared dependency cannot be read or used, by file and line.
         InstallError: uv failed; its own words, and the lines they speak of.
         UvNotFoundError: There is no uv.
     """
-    plan = _plan(root, home, interpreter)
+    plan = _plan(root, home, interpreter, bucket=bucket)
     folder = home / ENVIRONMENTS / plan.digest
     tell = say or (lambda _: None)
     environment = _ready(folder, plan) or _made(folder, plan, home, environ, tell)
@@ -151,7 +158,7 @@ def _last_used(folder: Path) -> float:
     return 0.0
 
 
-def _plan(root: Path, home: Path, interpreter: str) -> _Plan:
+def _plan(root: Path, home: Path, interpreter: str, *, bucket: bool = False) -> _Plan:
     version, base = _identity(interpreter)
     # Not sysconfig's name: on a Mac that may be `universal2`, which is no machine.
     platform = f"{sys.platform}-{os.uname().machine}"
@@ -170,9 +177,22 @@ def _plan(root: Path, home: Path, interpreter: str) -> _Plan:
         importlib.metadata.version(_PICKLE),
         {name: wheel.parent.name for name, wheel in own.items()},
     ]
+    client = None
+    if bucket and not any(one.name == CLIENT for one in dependencies.requirements):
+        client = _client_requirement()
+        ingredients.append(client)
     digest = hashlib.sha256(json.dumps(ingredients, sort_keys=True).encode()).hexdigest()
     notes = (*dependencies.notes, *_python_note(dependencies, version))
-    return _Plan(digest, interpreter, dependencies, own, notes)
+    return _Plan(digest, interpreter, dependencies, own, notes, client)
+
+
+def _client_requirement() -> str:
+    """Return what our own distribution asks for, for buckets."""
+    for text in importlib.metadata.requires("kinetic-payload") or ():
+        needed = Requirement(text)
+        if canonicalize_name(needed.name) == CLIENT:
+            return f"{needed.name}{needed.specifier}"
+    return CLIENT
 
 
 def _own_extras(dependencies: Dependencies) -> dict[str, tuple[str, ...]]:
@@ -258,6 +278,8 @@ def _install(venv: Path, plan: _Plan, home: Path, uv: Uv, scratch: Path) -> tupl
         for name, wheel in zip(sorted(names), own_wheels(wheels, names), strict=True)
     ]
     additions = [f"{name} @ {wheel.as_uri()}" for name, wheel in plan.own.items()]
+    if plan.client is not None:
+        additions.append(plan.client)
     pickle: list[str] = []
     if not any(one.name == _PICKLE for one in plan.dependencies.requirements):
         pickle = [f"{_PICKLE} @ {copied_wheel(wheels, _PICKLE, _PICKLE).as_uri()}"]

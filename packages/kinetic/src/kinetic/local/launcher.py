@@ -22,11 +22,12 @@ from kinetic.local.spec import (
     ATTEMPT,
     COORDINATOR,
     HOST,
+    KEY,
     LIFELINE,
     WORKSPACE,
     SupervisorSpec,
 )
-from kinetic_payload.layout import RUNNER_NAME, Env, Flag, JobObjects
+from kinetic_payload.layout import LEASE_SECONDS, RUNNER_NAME, Env, Flag, JobObjects
 from kinetic_payload.records import JobRecord
 from kinetic_payload.store import Store
 from kinetic_payload.stores.names import name_to_path
@@ -85,7 +86,12 @@ def reap_supervisors() -> None:
 
 
 def start_supervisor(
-    launch: Launch, store: Store, home: Home, environment: Mapping[str, str]
+    launch: Launch,
+    store: Store,
+    home: Home,
+    environment: Mapping[str, str],
+    *,
+    lease_seconds: float = LEASE_SECONDS,
 ) -> None:
     """Start the job of *launch*; *environment* is what its processes get besides their own.
 
@@ -95,7 +101,7 @@ def start_supervisor(
     """
     record = launch.record
     bundle = ensure_bundle(home, launch.bundle)
-    spec = spec_of(launch, store, home, bundle, environment)
+    spec = spec_of(launch, store, home, bundle, environment, lease_seconds=lease_seconds)
     folder = home.job(record.job_id)
     os.makedirs(home.jobs, mode=0o700, exist_ok=True)  # noqa: PTH103
     # The job's folder appears with a living FIFO in it: whoever sees it can tell what it is.
@@ -133,7 +139,13 @@ def ensure_bundle(home: Home, bundle: bytes) -> str:
 
 
 def spec_of(
-    launch: Launch, store: Store, home: Home, bundle: str, environment: Mapping[str, str]
+    launch: Launch,
+    store: Store,
+    home: Home,
+    bundle: str,
+    environment: Mapping[str, str],
+    *,
+    lease_seconds: float = LEASE_SECONDS,
 ) -> SupervisorSpec:
     """Return *launch* in the terms of processes."""
     record = launch.record
@@ -154,8 +166,12 @@ def spec_of(
             Env.OUTPUT_DIR: record.output_dir or f"{store.location}/{names.outputs.rstrip('/')}",
             **launch.environment,
             **_host_environment(record, home),
+            **({Env.SIGNING_KEY: KEY} if launch.signing_key is not None else {}),
         },
         marker=f"{Env.JOB_ID}={record.job_id}",
+        lease_seconds=None if folder_store else lease_seconds,
+        holder=f"{os.uname().nodename} ({home.path})",
+        signing_key=launch.signing_key.hex() if launch.signing_key is not None else "",
     )
 
 
@@ -215,14 +231,21 @@ def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
     # Neither the user's site nor the environment or the working directory of whoever submits may
     # decide which modules a supervisor gets; and without `site` it starts 3 ms earlier.
     command = [sys.executable, "-I", "-S", "-c", _START, *map(str, fds), spec.job_id]
+    paths = _import_paths()
+    environment = base_environment(spec.environment)
+    if spec.lease_seconds is not None:
+        from kinetic.local.buckets import bucket_environment, client_folders
+
+        paths += [folder for folder in client_folders() if folder not in paths]
+        environment |= bucket_environment(spec.environment)
     try:
         process = _Detached(
-            [*command, *_import_paths()],
+            [*command, *paths],
             stdin=told,
             stdout=log,
             stderr=log,
             cwd="/",
-            env=base_environment(spec.environment),
+            env=environment,
             pass_fds=fds,
             start_new_session=True,
         )
@@ -234,11 +257,15 @@ def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
 
 
 def start_collection(home: Home, store: Store) -> None:
-    """Start a process of its own that removes what is old and unused."""
+    """Start a process of its own that removes what is old and unused.
+
+    Of a bucket nothing: its own rules remove what is old, and other machines use it.
+    """
+    location = str(store.location) if store.location.kind == "folder" else ""
     reap_supervisors()
     _started.append(
         _Detached(
-            [sys.executable, "-I", "-c", _COLLECT, home.path, str(store.location), *sys.path],
+            [sys.executable, "-I", "-c", _COLLECT, home.path, location, *sys.path],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -111,40 +111,26 @@ BAR_SECONDS: Final = 1.0
 """How often a follower sees where a progress bar is, which may not end its line for hours."""
 
 
-class _Growing:
-    """The log of one host, read as it grows."""
+class LineSplitter:
+    """Makes lines of a host's output as it comes."""
 
-    def __init__(self, host: int, path: str, tail: int | None, clock: Callable[[], float]) -> None:
-        self.host = host
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._said_at = clock()
-        self._path = path
-        self._tail = tail
-        self._stream: BinaryIO | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unfinished = ""
 
-    def read(self) -> list[str] | None:
-        """Return the lines that one more block completes; None where nothing is there now."""
-        if self._stream is None:
-            try:
-                self._stream = open(self._path, "rb", buffering=0)  # noqa: PTH123, SIM115
-            except FileNotFoundError:
-                return None
-            if self._tail is not None:
-                self._stream.seek(tail_offset(self._stream, self._tail))
-        data = self._stream.read(_BLOCK)
-        if not data:
-            return self._bar() or None
+    def feed(self, data: bytes) -> list[str]:
+        """Return the lines that *data* completes."""
         *lines, self._unfinished = (self._unfinished + self._decoder.decode(data)).split("\n")
         if len(self._unfinished) > LONGEST_LINE:
             lines.append(self._unfinished)
             self._unfinished = ""
         if lines:
             self._said_at = self._clock()
-        return [*(_clean(line) for line in lines), *self._bar()]
+        return [_clean(line) for line in lines]
 
-    def _bar(self) -> list[str]:
+    def bar(self) -> list[str]:
         """Return the last state of a line that writes over itself, if it is time to show one.
 
         The states before it are left out, as on a terminal; the log as it is read later has them all.
@@ -158,11 +144,40 @@ class _Growing:
         return [state]
 
     def close(self) -> list[str]:
+        """Return the last line if nothing ended it."""
+        rest = self._unfinished + self._decoder.decode(b"", final=True)
+        return [_clean(rest)] if rest else []
+
+
+class _Growing:
+    """The log of one host, read as it grows."""
+
+    def __init__(self, host: int, path: str, tail: int | None, clock: Callable[[], float]) -> None:
+        self.host = host
+        self._path = path
+        self._tail = tail
+        self._stream: BinaryIO | None = None
+        self._lines = LineSplitter(clock)
+
+    def read(self) -> list[str] | None:
+        """Return the lines that one more block completes; None where nothing is there now."""
+        if self._stream is None:
+            try:
+                self._stream = open(self._path, "rb", buffering=0)  # noqa: PTH123, SIM115
+            except FileNotFoundError:
+                return None
+            if self._tail is not None:
+                self._stream.seek(tail_offset(self._stream, self._tail))
+        data = self._stream.read(_BLOCK)
+        if not data:
+            return self._lines.bar() or None
+        return [*self._lines.feed(data), *self._lines.bar()]
+
+    def close(self) -> list[str]:
         """Stop reading; return the last line if nothing ended it."""
         if self._stream is not None:
             self._stream.close()
-        rest = self._unfinished + self._decoder.decode(b"", final=True)
-        return [_clean(rest)] if rest else []
+        return self._lines.close()
 
 
 def follow_lines(

@@ -23,6 +23,7 @@ from kinetic_payload.layout import (
     JobObjects,
 )
 from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode
+from kinetic_payload.signing import signed
 from kinetic_payload.store import ABSENT, Store
 
 Stop = Literal["cancelled", "terminated"]
@@ -41,6 +42,8 @@ class Gone:
     """Whether it failed before the others were told to stop."""
     note: str = ""
     """What else is known about its death, for instance that it was out of memory."""
+    said: str = ""
+    """The runner's own last words, where it could not prepare the call."""
 
 
 def settle(
@@ -52,17 +55,26 @@ def settle(
     retries: int,
     started_at: float,
     stop: Stop | None = None,
+    signing_key: bytes | None = None,
 ) -> Verdict:
     """Complete the reports of an ended *attempt*; write the job's outcome unless another follows."""
     ends = [_end_of(store, job_id, attempt, one, started_at) for one in gone]
     chosen = deciding(ends)
-    if stop is None and worth_a_retry(chosen, attempt=attempt, retries=retries):
+    name = JobObjects(job_id).outcome
+    if (
+        stop is None
+        and worth_a_retry(chosen, attempt=attempt, retries=retries)
+        and store.stat(name) is None  # Somebody may have cancelled it from elsewhere.
+    ):
         return Verdict(succeeded=False, retry=True, message=chosen.message)
     outcome = outcome_of(store, job_id, attempt, ends, stop=stop)
+    data = encode(outcome)
+    if signing_key is not None:
+        data = signed(data, signing_key, name=name)
     try:
-        store.write(JobObjects(job_id).outcome, encode(outcome), if_generation=ABSENT)
+        store.write(name, data, if_generation=ABSENT)
     except PreconditionFailedError:
-        written = json.loads(store.read(JobObjects(job_id).outcome))
+        written = json.loads(store.read(name))
         return Verdict(
             succeeded=written["status"] == "succeeded", message=written.get("message", "")
         )
@@ -153,6 +165,8 @@ def _silent_end(
         terminated = code == EXIT_TERMINATED
         reason = "terminated" if terminated else "unreported"
         said = f"The runner ended with exit code {code} and left no word of why."
+        if gone.said:
+            said = f"The runner ended with exit code {code}: {gone.said}"
     claimed = store.stat(JobObjects(job_id).claim(attempt, gone.host)) is not None
     exit_code = code if code is not None else 128 + number if number is not None else None
     if exit_code is None:

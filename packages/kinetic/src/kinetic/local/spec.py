@@ -16,6 +16,7 @@ HOST = "\0host"
 WORKSPACE = "\0workspace"
 LIFELINE = "\0lifeline"
 COORDINATOR = "\0coordinator"
+KEY = "\0key"
 """Stand in commands and environments for what each start of a runner fills in."""
 
 
@@ -36,6 +37,9 @@ class SupervisorSpec:
         command: Sequence[str],
         environment: Mapping[str, str],
         marker: str,
+        lease_seconds: float | None = None,
+        holder: str = "",
+        signing_key: str = "",
     ) -> None:
         self.home = home
         self.job_id = job_id
@@ -53,6 +57,12 @@ class SupervisorSpec:
         """Of a runner, all of it; with the placeholders above."""
         self.marker = marker
         """The `NAME=value` by which each process of the job can be found."""
+        self.lease_seconds = lease_seconds
+        """How long the job's lease holds; None where it is seen by nobody but this machine."""
+        self.holder = holder
+        """Whose the lease is, for people."""
+        self.signing_key = signing_key
+        """In hexadecimal; empty where the outcome is not signed."""
 
     def encode(self) -> bytes:
         """Return the spec as bytes for `decode` in the same Python."""
@@ -73,6 +83,7 @@ class SupervisorSpec:
             WORKSPACE: workspace,
             LIFELINE: str(lifeline),
             COORDINATOR: coordinator,
+            KEY: self.signing_key,
         }
         command = [filled.get(argument, argument) for argument in self.command]
         environment = {name: filled.get(text, text) for name, text in self.environment.items()}

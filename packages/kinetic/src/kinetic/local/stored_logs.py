@@ -1,19 +1,27 @@
-"""The durable log in the store, for when a job's folder is gone."""
+"""The durable log in the store, for when a job's folder is gone or on another machine."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from kinetic.backends import LogLine
-from kinetic.local.logs import interleaved, last_lines, whole_lines
+from kinetic.local.logs import LineSplitter, interleaved, last_lines, whole_lines
+from kinetic.local.reporting import read_end
+from kinetic.local.verdict import deciding
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import JobRecord
 from kinetic_payload.store import Store
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+_AHEAD: Final = 8
+"""Chunks, of at most some MiB each, that are read at once over a network."""
 
 
 def stored_lines(store: Store, job_id: str, *, tail: int | None = None) -> Iterator[LogLine]:
@@ -48,7 +56,7 @@ class _Chunks(io.RawIOBase):
     """The chunks of a log as one stream."""
 
     def __init__(self, store: Store, prefix: str) -> None:
-        self._chunks = (store.read(info.name) for info in store.list(prefix))
+        self._chunks = _contents(store, (info.name for info in store.list(prefix)))
         self._left = memoryview(b"")
 
     def readable(self) -> bool:
@@ -67,10 +75,116 @@ class _Chunks(io.RawIOBase):
         return size
 
 
+def _contents(store: Store, names: Iterable[str]) -> Iterator[bytes]:
+    """Iterate over the contents of *names*; over a network a few are on their way at any time."""
+    workers = min(store.concurrency, _AHEAD)
+    if workers <= 1:
+        yield from map(store.read, names)
+        return
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="kinetic-log")
+    coming: deque[Future[bytes]] = deque()
+    try:
+        for name in names:
+            coming.append(pool.submit(store.read, name))
+            if len(coming) >= workers:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
 def _tail(store: Store, prefix: str, count: int) -> list[str]:
+    data = _end(store, [info.name for info in store.list(prefix)], count)
+    return list(whole_lines(io.BytesIO(data)))[-count:] if count > 0 else []
+
+
+def _end(store: Store, names: list[str], count: int) -> bytes:
+    """Return as many of the last chunks as hold *count* lines."""
     data = b""
-    for info in reversed(list(store.list(prefix))):
+    for name in reversed(names):
         if data.count(b"\n") > count:
             break
-        data = store.read(info.name) + data
-    return list(whole_lines(io.BytesIO(data)))[-count:] if count > 0 else []
+        data = store.read(name) + data
+    return data
+
+
+def follow_stored(
+    store: Store,
+    record: JobRecord,
+    *,
+    tail: int | None,
+    ended: Callable[[], bool],
+    pause: Callable[[], None],
+) -> Iterator[LogLine]:
+    """Iterate over the stored log from the latest attempt on, until *ended* and all of it was read."""
+    attempt = max(_numbers(store, JobObjects(record.job_id).logs), default=1)
+    share = None if tail is None else -(-tail // record.hosts)
+    while True:
+        hosts = [_Host(store, record.job_id, attempt, host, share) for host in range(record.hosts)]
+        while True:
+            # Asked before reading: what was written before the end is read after it.
+            newer = attempt <= record.retries and _has_begun(store, record.job_id, attempt + 1)
+            over = newer or ended()
+            quiet = True
+            for host in hosts:
+                lines = host.read()
+                quiet = quiet and not lines
+                yield from lines
+            if over:
+                break
+            if quiet:
+                pause()
+        for host in hosts:
+            yield from host.close()
+        if not newer:
+            return
+        yield LogLine(_turn(store, record, attempt), 0, attempt + 1)
+        attempt, share = attempt + 1, None
+
+
+class _Host:
+    """The stored log of one host of one attempt, read as it grows."""
+
+    def __init__(
+        self, store: Store, job_id: str, attempt: int, host: int, tail: int | None
+    ) -> None:
+        self._store = store
+        self._prefix = JobObjects(job_id).log_chunks(attempt, host)
+        self._attempt = attempt
+        self._host = host
+        self._tail = tail
+        self._last = ""
+        self._lines = LineSplitter()
+
+    def read(self) -> list[LogLine]:
+        """Return the lines that were written since the last time."""
+        names = [info.name for info in self._store.list(self._prefix, start_after=self._last)]
+        if not names:
+            return self._said(self._lines.bar())
+        self._last = names[-1]
+        if self._tail is None:
+            chunks = _contents(self._store, names)
+            return self._said([line for data in chunks for line in self._lines.feed(data)])
+        tail, self._tail = self._tail, None
+        data = _end(self._store, names, tail)
+        return self._said(self._lines.feed(data)[-tail:] if tail > 0 else [])
+
+    def close(self) -> list[LogLine]:
+        """Return the last line if nothing ended it."""
+        return self._said(self._lines.close())
+
+    def _said(self, lines: list[str]) -> list[LogLine]:
+        return [LogLine(text, self._host, self._attempt) for text in lines]
+
+
+def _has_begun(store: Store, job_id: str, attempt: int) -> bool:
+    return store.stat(JobObjects(job_id).claim(attempt, 0)) is not None
+
+
+def _turn(store: Store, record: JobRecord, attempt: int) -> str:
+    found = [read_end(store, record.job_id, attempt, host) for host in range(record.hosts)]
+    ends = [end for end in found if end is not None]
+    said = deciding(ends).message.rstrip(".") if ends else ""
+    why = f": {said}" if said else ""
+    return f"[kinetic] Attempt {attempt} ended{why}. Attempt {attempt + 1} begins."

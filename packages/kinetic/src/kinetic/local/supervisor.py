@@ -16,11 +16,23 @@ from kinetic.local.spec import SupervisorSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kinetic.local.events import Events
+    from kinetic.local.lease import LeaseKeeper
+    from kinetic.local.reporting import Gone
     from kinetic.local.state import AttemptState, State
+    from kinetic_payload.store import Store
 
 _LEFTOVERS = 5.0
 """Seconds to go on killing what a job left behind."""
+_AWAY = 3600.0
+"""Seconds to go on trying to say how a job ended, in a bucket that does not answer."""
+_PAUSE = 5.0
+_NOT_PREPARED = 2
+_SAYS = "[kinetic] "
+_WORDS = 2000
+"""How much of a log is looked at for them."""
 
 
 def main() -> None:
@@ -31,7 +43,7 @@ def main() -> None:
     spec = SupervisorSpec.decode(_read_all(0))
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.dup2(null, 0)
-    supervise(spec, control=fds[1])
+    supervise(spec, control=fds[1], cancel=fds[2])
 
 
 def _read_all(fd: int) -> bytes:
@@ -41,8 +53,11 @@ def _read_all(fd: int) -> bytes:
     return b"".join(chunks)
 
 
-def supervise(spec: SupervisorSpec, *, control: int) -> None:
-    """Run attempt after attempt until the job has an outcome."""
+def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
+    """Run attempt after attempt until the job has an outcome.
+
+    *control* and *cancel* are the ends of the FIFO that says to stop.
+    """
     folder = Home(spec.home).job(spec.job_id)
     _lock(folder.lock)
     attempt = Attempt(spec, folder, 1)
@@ -52,6 +67,7 @@ def supervise(spec: SupervisorSpec, *, control: int) -> None:
     from kinetic.local.processes import adopt_orphans
 
     job = _Job(spec, folder, Events(control), adopting=adopt_orphans())
+    lease = _keep_lease(spec, cancel)
     while True:
         verdict = job.see_through(attempt, started_at)
         if not verdict.retry:
@@ -61,6 +77,30 @@ def supervise(spec: SupervisorSpec, *, control: int) -> None:
         attempt = Attempt(spec, folder, attempt.number + 1)
     job.end(verdict)
     job.sweep(attempt)
+    if lease is not None:
+        lease.close()
+
+
+def _keep_lease(spec: SupervisorSpec, cancel: int) -> LeaseKeeper | None:
+    if spec.lease_seconds is None:
+        return None
+    from kinetic.local.lease import LeaseKeeper
+    from kinetic.local.liveness import CANCEL
+
+    return LeaseKeeper(
+        lambda: _open(spec),
+        spec.job_id,
+        holder=spec.holder,
+        seconds=spec.lease_seconds,
+        stop=lambda: os.write(cancel, CANCEL),
+    )
+
+
+def _open(spec: SupervisorSpec) -> Store:
+    from kinetic_payload.store import parse_location
+    from kinetic_payload.stores import open_store
+
+    return open_store(parse_location(spec.store))
 
 
 def _lock(path: str) -> None:
@@ -109,12 +149,11 @@ class _Job:
 
     def _settle(self, attempt: Attempt, started_at: float) -> Verdict:
         spec = self._spec
-        finished = spec.outcome_file is not None and os.path.exists(spec.outcome_file)  # noqa: PTH110
+        # What is not a file is not asked for: a leader that ends with 0 saw that it is there.
+        finished = spec.outcome_file is None or os.path.exists(spec.outcome_file)  # noqa: PTH110
         if finished and all(runner.status == 0 for runner in attempt.runners):
             return Verdict(succeeded=True)
-        from kinetic.local.reporting import Gone, settle
-        from kinetic_payload.store import parse_location
-        from kinetic_payload.stores import open_store
+        from kinetic.local.reporting import Gone
 
         by_host = {runner.host: runner for runner in attempt.runners}
         gone = []
@@ -127,17 +166,46 @@ class _Job:
                     ended_by_us=runner.ended_by_us if runner else False,
                     first=host in attempt.first_failed,
                     note=self._note(attempt, host),
+                    said=self._last_words(attempt, host),
                 )
             )
-        return settle(
-            open_store(parse_location(spec.store)),
-            spec.job_id,
-            attempt.number,
-            gone,
-            retries=spec.retries,
-            started_at=started_at,
-            stop=self._events.stop,
-        )
+        return self._report(gone, attempt.number, started_at)
+
+    def _report(self, gone: Sequence[Gone], number: int, started_at: float) -> Verdict:
+        """Write how the attempt ended; where the store is a bucket that is away, wait for it."""
+        from kinetic.local.reporting import settle
+        from kinetic_payload.errors import StoreUnavailableError
+
+        spec = self._spec
+        until = time.monotonic() + (0.0 if spec.lease_seconds is None else _AWAY)
+        while True:
+            try:
+                return settle(
+                    _open(spec),
+                    spec.job_id,
+                    number,
+                    gone,
+                    retries=spec.retries,
+                    started_at=started_at,
+                    stop=self._events.stop,
+                    signing_key=bytes.fromhex(spec.signing_key) or None,
+                )
+            except StoreUnavailableError:
+                if time.monotonic() >= until:
+                    raise
+                self._events.wait(_PAUSE)
+
+    def _last_words(self, attempt: Attempt, host: int) -> str:
+        """Return what a runner said that could not even claim its attempt."""
+        status = next((one.status for one in attempt.runners if one.host == host), None)
+        if status is None or os.waitstatus_to_exitcode(status) != _NOT_PREPARED:
+            return ""
+        try:
+            with open(self._folder.log(attempt.number, host), "rb") as stream:  # noqa: PTH123
+                text = stream.read(_WORDS).decode(errors="replace")
+        except OSError:
+            return ""
+        return " ".join(text.partition(_SAYS)[2].split())
 
     def _note(self, attempt: Attempt, host: int) -> str:
         if host in attempt.over_memory:

@@ -1,0 +1,104 @@
+"""What processes of a job need besides where its store is a bucket: variables, and a client."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from kinetic.errors import SubmitError
+
+CLIENT: Final = "google-cloud-storage"
+"""The distribution that speaks to buckets."""
+
+_VARIABLES: Final = (
+    "CLOUDSDK_ACTIVE_CONFIG_NAME",
+    "GCE_METADATA_HOST",
+    "GCE_METADATA_IP",
+    "GCE_METADATA_ROOT",
+    "GOOGLE_API_USE_CLIENT_CERTIFICATE",
+    "GOOGLE_API_USE_MTLS_ENDPOINT",
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_CLOUD_QUOTA_PROJECT",
+    "GOOGLE_CLOUD_UNIVERSE_DOMAIN",
+    "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES",
+    "KINETIC_STORAGE_ENDPOINT",
+    "NO_GCE_CHECK",
+    "STORAGE_EMULATOR_HOST",
+)
+_PATHS: Final = (
+    "CLOUDSDK_CONFIG",
+    "GOOGLE_API_CERTIFICATE_CONFIG",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+)
+
+_ASK: Final = (
+    "import importlib.util as u, sys; sys.exit(u.find_spec('google.cloud.storage') is None)"
+)
+
+
+def bucket_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of *environment* that says where buckets are and who asks for them.
+
+    User code has it too, as it has the service account on a cluster.
+    """
+    found = {name: environment[name] for name in _VARIABLES if environment.get(name)}
+    # Processes of a job work in folders of their own.
+    paths = {name: os.path.abspath(environment[name]) for name in _PATHS if environment.get(name)}  # noqa: PTH100
+    return found | paths
+
+
+@functools.cache
+def client_folders() -> tuple[str, ...]:
+    """Return the folders in which the client of buckets and all it needs are installed here."""
+    import importlib.metadata
+
+    from packaging.requirements import Requirement
+
+    folders: set[str] = set()
+    known: set[str] = set()
+    todo = [CLIENT]
+    while todo:
+        name = todo.pop()
+        if name in known:
+            continue
+        known.add(name)
+        try:
+            distribution = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # Not for this platform, or not needed after all: importing it will tell.
+        folders.add(str(distribution.locate_file("")))
+        for text in distribution.requires or ():
+            needed = Requirement(text)
+            if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+                todo.append(needed.name)
+    # In the order in which this process looks there: of two versions the same one is found.
+    order = {folder: place for place, folder in enumerate(sys.path)}
+    return tuple(sorted(folders, key=lambda folder: order.get(folder, len(order))))
+
+
+@functools.cache
+def refuse_without_client(interpreter: str, location: str) -> None:
+    """Make sure that jobs of *interpreter* can speak to buckets.
+
+    Raises:
+        SubmitError: It has no client for them.
+    """
+    if interpreter == sys.executable:
+        return  # This very process opened the bucket.
+    done = subprocess.run(
+        [interpreter, "-c", _ASK],
+        check=False,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={},
+    )
+    if done.returncode != 0:
+        raise SubmitError(
+            f"The job's store is {location}, and {interpreter} has no {CLIENT} to reach it with.",
+            hint=f"Add {CLIENT} to the project's dependencies.",
+        )

@@ -1,0 +1,212 @@
+"""Jobs over a bucket that another machine or `KINETIC_HOME` keeps: seen by lease, outcome and log."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final
+
+from kinetic.backends import LogLine, Observation
+from kinetic.errors import JobError, RecordError
+from kinetic.job_status import JobStatus
+from kinetic.local.stored_logs import follow_stored, stored_lines
+from kinetic.waiting import Deadline, sleep
+from kinetic_payload.decoding import decode
+from kinetic_payload.errors import ObjectNotFoundError
+from kinetic_payload.layout import LEASE_SECONDS, JobObjects
+from kinetic_payload.records import JobRecord, Lease
+from kinetic_payload.store import Store
+
+STARTING: Final = 60.0
+"""Seconds after its record was written within which a job may be without a lease."""
+_SLACK: Final = 5.0
+"""Seconds by which a lease may be late: the store's clock is known to about one."""
+_POLL_LEAST: Final = 0.25
+_POLL_MOST: Final = 2.0
+
+
+class Standing(Enum):
+    """What can be told of a job's supervisor from afar."""
+
+    KEPT = "it was heard of lately"
+    STARTING = "it may be about to start"
+    LOST = "it was not heard of for longer than it should have been"
+    NONE = "there is no trace of it: it never started, or all is over"
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What the store knows of a job's supervisor. Times are by the store's clock."""
+
+    now: float
+    holder: str = ""
+    renewed: float | None = None
+    """When the lease was written; None if there is none."""
+    seconds: float = LEASE_SECONDS
+    recorded: float | None = None
+    """When the job's record was written, where there is no lease; None if it is gone, too."""
+
+
+def standing_of(signs: Signs, *, starting: float = STARTING) -> Standing:
+    """Decide what became of the supervisor."""
+    if signs.renewed is not None:
+        fresh = signs.now - signs.renewed <= signs.seconds + _SLACK
+        return Standing.KEPT if fresh else Standing.LOST
+    if signs.recorded is not None and max(0.0, signs.now - signs.recorded) < starting:
+        return Standing.STARTING
+    return Standing.NONE
+
+
+def observation_of(signs: Signs, standing: Standing) -> Observation:
+    """Say it as the state of a resource.
+
+    A lost one has not vanished: it may sit in a laptop that sleeps, and go on tomorrow.
+    """
+    match standing:
+        case Standing.KEPT:
+            return Observation(JobStatus.RUNNING, f"It runs on {signs.holder}.")
+        case Standing.STARTING:
+            return Observation(JobStatus.PENDING, "Its supervisor was not heard of yet.")
+        case Standing.LOST:
+            since = datetime.fromtimestamp(signs.renewed or 0.0, UTC)
+            return Observation(
+                JobStatus.FAILED,
+                f"Its supervisor on {signs.holder} has not been heard of since "
+                f"{since:%Y-%m-%d %H:%M:%S} UTC: it was killed, or its machine sleeps or is offline. "
+                "Should it come back, the job goes on.",
+            )
+        case Standing.NONE:
+            return Observation(JobStatus.NOT_FOUND)
+
+
+class Elsewhere:
+    """Looks at such jobs; *starting* is how long after its record one may be without a lease."""
+
+    def __init__(self, store: Store, *, starting: float = STARTING) -> None:
+        self._store = store
+        self._starting = starting
+        self._leases: dict[str, Lease] = {}
+        self._last: dict[str, Standing] = {}
+
+    def observe(self, record: JobRecord) -> Observation:
+        """Look once at the job's lease."""
+        signs = self._signs(record)
+        return observation_of(signs, standing_of(signs, starting=self._starting))
+
+    def wait(self, record: JobRecord, timeout: float | None) -> None:
+        """Return when the job has an outcome, or something else is to be told of its supervisor."""
+        deadline = Deadline(timeout)
+        pauses = _Pauses()
+        outcome = JobObjects(record.job_id).outcome
+        while not deadline.passed:
+            if self._store.stat(outcome) is not None:
+                return
+            standing = self._standing(record)
+            if self._last.get(record.job_id) is not standing:
+                self._last[record.job_id] = standing
+                return
+            sleep(deadline.at_most(pauses.next()))
+
+    def log_lines(self, record: JobRecord, *, follow: bool, tail: int | None) -> Iterator[LogLine]:
+        """Iterate over the durable log; with *follow* as it is written, until the job ends."""
+        if not follow:
+            return stored_lines(self._store, record.job_id, tail=tail)
+        pauses = _Pauses()
+        return follow_stored(
+            self._store,
+            record,
+            tail=tail,
+            ended=lambda: self._is_over(record),
+            pause=lambda: sleep(pauses.next()),
+        )
+
+    def await_end(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
+        """Wait until nothing of the job runs any more, as far as can be told.
+
+        Its supervisor sees within a few seconds that the outcome is there, and stops it.
+
+        Raises:
+            JobError: It still runs after *timeout* seconds.
+        """
+        deadline = Deadline(timeout)
+        while True:
+            signs = self._signs(record)
+            standing = standing_of(signs, starting=self._starting)
+            if self._has_gone(record, standing):
+                return
+            if deadline.passed:
+                if standing is Standing.STARTING:
+                    return  # One that is yet to start finds the outcome, and ends at once.
+                error = JobError(
+                    f"Job {record.job_id} still runs on {signs.holder}, {timeout:g} s after it was to "
+                    "stop.",
+                    hint="Its supervisor looks every few seconds, and its function has a grace to end; "
+                    "try again.",
+                )
+                error.job_id = record.job_id
+                raise error
+            sleep(deadline.at_most(max(_POLL_LEAST, min(poll_interval, _POLL_MOST))))
+
+    def _is_over(self, record: JobRecord) -> bool:
+        """Return whether nothing is written to the log any more."""
+        outcome = JobObjects(record.job_id).outcome
+        try:
+            said = json.loads(self._store.read(outcome))
+        except ObjectNotFoundError:
+            return self._standing(record) in (Standing.LOST, Standing.NONE)
+        except (ValueError, RecursionError):
+            return True
+        # A runner or a supervisor writes the outcome after the logs; a client, while the job runs.
+        by_client = isinstance(said, dict) and said.get("written_by") == "client"
+        return not by_client or self._has_gone(record, self._standing(record))
+
+    def _has_gone(self, record: JobRecord, standing: Standing) -> bool:
+        if standing is Standing.STARTING:
+            # It may have ended before its first lease; then every host of it has reported.
+            names = JobObjects(record.job_id)
+            stat = self._store.stat
+            return stat(names.outcome) is not None and all(
+                stat(names.host_outcome(1, host)) is not None for host in range(record.hosts)
+            )
+        return standing is not Standing.KEPT
+
+    def _standing(self, record: JobRecord) -> Standing:
+        return standing_of(self._signs(record), starting=self._starting)
+
+    def _signs(self, record: JobRecord) -> Signs:
+        names = JobObjects(record.job_id)
+        found = self._store.stat(names.lease)
+        lease = self._lease(record.job_id) if found is not None else None
+        if found is not None and lease is not None:
+            return Signs(self._store.now(), lease.holder, found.updated, lease.seconds)
+        handle = self._store.stat(names.handle)
+        return Signs(self._store.now(), recorded=handle.updated if handle is not None else None)
+
+    def _lease(self, job_id: str) -> Lease | None:
+        """Return what the lease says, which is the same as long as there is one."""
+        known = self._leases.get(job_id)
+        if known is None:
+            name = JobObjects(job_id).lease
+            try:
+                known = decode(Lease, self._store.read(name), name=name)
+            except ObjectNotFoundError:
+                return None  # Removed a moment ago.
+            except RecordError:
+                known = Lease(job_id=job_id, holder="an unknown machine", seconds=LEASE_SECONDS)
+            self._leases[job_id] = known
+        return known
+
+
+class _Pauses:
+    """How long to rest between two looks: longer the longer it takes, and never for nothing."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = clock()
+
+    def next(self) -> float:
+        return min(_POLL_MOST, max(_POLL_LEAST, (self._clock() - self._began) / 20))

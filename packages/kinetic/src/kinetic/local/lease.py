@@ -1,0 +1,120 @@
+"""The lease of a job over a bucket: a sign of life that its supervisor gives from a thread of its own.
+
+Pids and locks say nothing on another machine; an object that is written again and again does.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import Lease, encode
+from kinetic_payload.store import Store
+
+_FIRST: Final = 1.0
+"""Seconds before the first one: what it needs takes long to import, and a job's start goes first."""
+_REMOVAL: Final = 10.0
+
+
+class LeaseKeeper:
+    """Renews the lease of a job until it is closed, however the store does meanwhile.
+
+    *stop* is called, from the thread, when somebody elsewhere ended the job: its outcome is there
+    and says so, or the job was removed altogether.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        job_id: str,
+        *,
+        holder: str,
+        seconds: float,
+        stop: Callable[[], object],
+        first: float = _FIRST,
+    ) -> None:
+        self._open_store = open_store
+        self._names = JobObjects(job_id)
+        self._lease = encode(Lease(job_id=job_id, holder=holder, seconds=seconds))
+        self._interval = seconds / 3
+        self._first = min(first, self._interval)
+        self._stop = stop
+        self._stopped = False
+        self._removed = False
+        self._closing = threading.Event()
+        self._store: Store | None = None
+        self._generation: int | None = None
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._work, name="lease", daemon=True)
+        self._thread.start()
+
+    def close(self, seconds: float = _REMOVAL) -> None:
+        """End it: nothing of the job runs any more. Without a store it has to run out by itself."""
+        self._closing.set()
+        self._thread.join(seconds)
+
+    def _work(self) -> None:
+        rest = self._first
+        while not self._closing.wait(rest):
+            began = time.monotonic()
+            self._guarded(self._look)
+            self._guarded(self._renew)
+            rest = max(0.0, self._interval - (time.monotonic() - began))
+        if self._store is not None:
+            self._guarded(self._remove)
+
+    def _guarded(self, step: Callable[[Store], None]) -> None:
+        try:
+            self._store = self._store or self._open_store()
+            step(self._store)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next time may be better
+            text = f"{type(error).__name__}: {error}"
+            if text != self._trouble:
+                sys.stderr.write(f"The lease could not be kept: {text}\n")
+                sys.stderr.flush()
+            self._trouble = text
+        else:
+            self._trouble = ""
+
+    def _look(self, store: Store) -> None:
+        """Notice that somebody elsewhere cancelled the job."""
+        if self._stopped:
+            return
+        try:
+            outcome = json.loads(store.read(self._names.outcome))
+        except ObjectNotFoundError:
+            return
+        # One that a runner wrote is no reason to disturb it: it is about to end.
+        if outcome.get("written_by") == "client":
+            self._end()
+
+    def _renew(self, store: Store) -> None:
+        name = self._names.lease
+        try:
+            written = store.write(name, self._lease, if_generation=self._generation)
+        except PreconditionFailedError:
+            # It is not the one we wrote last: an answer was lost, or somebody removed it.
+            if store.stat(self._names.handle) is None:
+                self._removed = True
+                self._end()
+                return
+            written = store.write(name, self._lease)
+        self._generation = written.generation
+
+    def _end(self) -> None:
+        self._stopped = True
+        self._stop()
+
+    def _remove(self, store: Store) -> None:
+        if self._removed:
+            # Cleaned up elsewhere while we were asleep: what was written since is nobody's.
+            for info in list(store.list(self._names.prefix)):
+                store.delete(info.name)
+        else:
+            store.delete(self._names.lease)
