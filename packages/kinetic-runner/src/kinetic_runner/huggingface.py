@@ -151,7 +151,7 @@ def _load(source: HuggingFaceSource, uri: str, dest: Path, *, trusts: bool) -> d
         options["trust_remote_code"] = trusts
     try:
         loaded = datasets.load_dataset(
-            source.repo,
+            _full_name(source, options["token"]),
             source.config_name,
             split=source.split,
             revision=source.revision,
@@ -161,6 +161,22 @@ def _load(source: HuggingFaceSource, uri: str, dest: Path, *, trusts: bool) -> d
     except Exception as error:  # noqa: BLE001
         return {"error": f"datasets {version} could not load it: {_words(error)}", **_hint(error)}
     return {"words": f"{_rows(loaded)}, {size_text(_size(dest))} on disk"}
+
+
+def _full_name(source: HuggingFaceSource, token: Any) -> str:
+    """Return the name with its organisation: `imdb` became `stanfordnlp/imdb`.
+
+    The Hub knows what such names of old mean now; newer versions of the library take none of them.
+    """
+    if "/" in source.repo:
+        return source.repo
+    try:
+        from huggingface_hub import HfApi
+
+        found = str(HfApi(token=token).dataset_info(source.repo, revision=source.revision).id)
+    except Exception:  # noqa: BLE001 - the library will say what is wrong, in its own words
+        return source.repo
+    return found or source.repo
 
 
 def _hint(error: BaseException) -> dict[str, str]:

@@ -1,0 +1,314 @@
+"""Data sets of the Hub: the user's own `datasets` library against a hub that speaks the Hub's protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from kinetic_payload.errors import DataError
+from kinetic_runner import huggingface
+
+COMMIT, OLDER = "a" * 40, "b" * 40
+TOKEN = "hf_reader"
+
+
+def rows(*values: int) -> bytes:
+    return b"".join(json.dumps({"n": n, "text": f"row {n}"}).encode() + b"\n" for n in values)
+
+
+CARD = b"""---
+configs:
+- config_name: small
+  default: true
+  data_files:
+  - {split: train, path: small/train.jsonl}
+  - {split: test, path: small/test.jsonl}
+- config_name: large
+  data_files:
+  - {split: train, path: large/train.jsonl}
+---
+# Digits
+"""
+DIGITS = {
+    "README.md": CARD,
+    "small/train.jsonl": rows(1, 2, 3),
+    "small/test.jsonl": rows(4),
+    "large/train.jsonl": rows(*range(100)),
+}
+PLAIN = {"train.jsonl": rows(7, 8)}
+
+
+class Hub:
+    """Data sets by name and commit, served as the Hub does: its API, its files, its errors."""
+
+    def __init__(self) -> None:
+        self.sets: dict[str, dict[str, dict[str, bytes]]] = {
+            "org/digits": {COMMIT: DIGITS, OLDER: {**DIGITS, "small/train.jsonl": rows(0)}},
+            "org/plain": {COMMIT: PLAIN},
+            "org/gated": {COMMIT: PLAIN},
+            "org/script": {COMMIT: {"script.py": b"import datasets\n"}},
+        }
+        self.tokens: list[str | None] = []
+        self.unwell = 0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        path = request.path
+        if self.unwell:
+            self.unwell -= 1
+            return web.Response(status=503)
+        self.tokens.append(request.headers.get("Authorization"))
+        if "/old-name" in path:  # What had no organisation once was moved into one.
+            raise web.HTTPTemporaryRedirect(path.replace("/old-name", "/org/plain"))
+        for name, commits in self.sets.items():
+            api, files = f"/api/datasets/{name}", f"/datasets/{name}/resolve/"
+            if path == api or path.startswith((f"{api}/", files)):
+                if name == "org/gated" and self.tokens[-1] != f"Bearer {TOKEN}":
+                    return self.refused(401 if self.tokens[-1] is None else 403, "GatedRepo")
+                if path.startswith(files):
+                    return self.file(request, commits, path.removeprefix(files))
+                return await self.api(request, name, commits, path.removeprefix(api))
+        if path.startswith(("/api/datasets/", "/datasets/")):
+            return self.refused(401, "RepoNotFound")
+        return web.Response(status=404)
+
+    def file(
+        self, request: web.Request, commits: dict[str, dict[str, bytes]], rest: str
+    ) -> web.Response:
+        revision, _, name = rest.partition("/")
+        commit = self.commit(commits, revision)
+        if commit is None:
+            return self.refused(404, "RevisionNotFound")
+        headers = {"X-Repo-Commit": commit}
+        data = commits[commit].get(name)
+        if data is None:
+            return self.refused(404, "EntryNotFound", headers)
+        etag = hashlib.sha1(data).hexdigest()
+        return web.Response(body=data, headers={**headers, "ETag": f'"{etag}"'})
+
+    async def api(
+        self, request: web.Request, name: str, commits: dict[str, dict[str, bytes]], rest: str
+    ) -> web.Response:
+        parts = rest.strip("/").split("/")
+        revision = parts[1] if len(parts) > 1 else "main"
+        commit = self.commit(commits, revision)
+        if commit is None:
+            return self.refused(404, "RevisionNotFound")
+        files = commits[commit]
+        if parts[0] in ("", "revision"):
+            siblings = [{"rfilename": one} for one in files]
+            found = {"id": name, "sha": commit, "private": False, "tags": [], "siblings": siblings}
+            return web.json_response({**found, "lastModified": "2026-01-01T00:00:00.000Z"})
+        if parts[0] == "paths-info":
+            form = await request.post()
+            wanted = form.getall("paths") if "paths" in form else (await request.json())["paths"]
+            entries = [self.entry(files, str(one)) for one in wanted]
+            return web.json_response([one for one in entries if one])
+        assert parts[0] == "tree", rest
+        below = "".join(f"{part}/" for part in parts[2:])
+        deep = request.query.get("recursive", "").lower() in ("true", "1")
+        names = {one for one in files if one.startswith(below)}
+        folders = {
+            below + one[len(below) :].split("/")[0] for one in names if "/" in one[len(below) :]
+        }
+        if not deep:
+            names = {one for one in names if "/" not in one[len(below) :]}
+        if below and not names | folders:
+            return self.refused(404, "EntryNotFound")
+        return web.json_response([self.entry(files, one) for one in sorted(names | folders)])
+
+    def entry(self, files: dict[str, bytes], name: str) -> dict[str, object] | None:
+        if name in files:
+            data = files[name]
+            oid = hashlib.sha1(data).hexdigest()
+            return {"type": "file", "oid": oid, "size": len(data), "path": name}
+        if any(one.startswith(f"{name}/") for one in files):
+            return {"type": "directory", "oid": "0" * 40, "size": 0, "path": name}
+        return None
+
+    def commit(self, commits: dict[str, dict[str, bytes]], revision: str) -> str | None:
+        return {"main": COMMIT, "v1": OLDER}.get(
+            revision, revision if revision in commits else None
+        )
+
+    def refused(
+        self, status: int, code: str, headers: dict[str, str] | None = None
+    ) -> web.Response:
+        said = {"X-Error-Code": code, "X-Error-Message": code, **(headers or {})}
+        return web.json_response({"error": code}, status=status, headers=said)
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    serving, ready, done = Hub(), threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+    ports: list[int] = []
+
+    async def serve() -> None:
+        runner = web.ServerRunner(web.Server(serving.answer))  # type: ignore[arg-type]
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        ports.append(runner.addresses[0][1])
+        ready.set()
+        await done.wait()
+        await runner.cleanup()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    # Importing the library takes six times as long without bytecode.
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    for name in list(os.environ):  # noqa: TID251
+        if name.startswith(("HF_", "HUGGING")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{ports[0]}")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf-home"))
+    yield serving
+    loop.call_soon_threadsafe(done.set)
+    thread.join(10)
+    loop.close()
+
+
+def read(folder: Path) -> dict[str, list[int]]:
+    """Return the rows of what `save_to_disk` wrote, by split; '' where it is one."""
+    import datasets
+
+    loaded = datasets.load_from_disk(str(folder))
+    if isinstance(loaded, datasets.DatasetDict):
+        return {str(split): list(found["n"]) for split, found in loaded.items()}
+    return {"": list(loaded["n"])}
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("hf://org/digits", {"train": [1, 2, 3], "test": [4]}),
+        ("hf://org/digits?split=test", {"": [4]}),
+        ("hf://org/digits?split=train+test", {"": [1, 2, 3, 4]}),
+        ("hf://org/digits?split=train[:50%]&config_name=large", {"": list(range(50))}),
+        ("hf://org/digits?revision=v1&split=train", {"": [0]}),
+        ("hf://org/plain", {"train": [7, 8]}),
+        ("hf://old-name", {"train": [7, 8]}),
+    ],
+)
+def test_a_set_arrives_as_the_folder_that_save_to_disk_wrote(
+    hub: Hub, tmp_path: Path, uri: str, expected: dict[str, list[int]]
+) -> None:
+    said: list[str] = []
+
+    huggingface.load(uri, tmp_path / "in" / "set", say=said.append)
+
+    assert read(tmp_path / "in" / "set") == expected
+    assert os.listdir(tmp_path / "in") == ["set"]
+    assert said[0] == f"loading {uri}"
+    assert said[1].startswith(f"loaded {uri}: ")
+    assert "rows" in said[1]
+
+
+@pytest.mark.parametrize(
+    ("uri", "words", "advice"),
+    [
+        ("hf://org/dgits", "doesn't exist on the Hub or cannot be accessed", "HF_TOKEN"),
+        ("hf://org/gated", "gated", "capture_env_vars=['HF_TOKEN']"),
+        ("hf://org/digits?config_name=smal", "'small'", ""),
+        ("hf://org/digits?split=trian", 'Unknown split "trian"', ""),
+        ("hf://org/digits?revision=v9", "v9", "revision"),
+    ],
+)
+def test_what_is_not_there_is_told_in_the_librarys_words(
+    hub: Hub, tmp_path: Path, uri: str, words: str, advice: str
+) -> None:
+    with pytest.raises(DataError) as raised:
+        huggingface.load(uri, tmp_path / "in" / "set", say=lambda _: None)
+
+    assert words in raised.value.message
+    assert advice in (raised.value.hint or "")
+    assert "Traceback" not in raised.value.message
+    assert os.listdir(tmp_path / "in") == []
+
+
+def test_a_token_that_was_captured_opens_a_gated_set(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+
+    huggingface.load("hf://org/gated?split=train", tmp_path / "set", say=lambda _: None)
+
+    assert read(tmp_path / "set") == {"": [7, 8]}
+
+
+def test_a_token_without_access_is_told_from_none(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_stranger")
+
+    with pytest.raises(DataError, match="ask for access"):
+        huggingface.load("hf://org/gated", tmp_path / "set", say=lambda _: None)
+
+
+def test_a_token_that_only_lies_on_the_machine_is_not_used(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    (home / ".cache" / "huggingface").mkdir(parents=True)
+    (home / ".cache" / "huggingface" / "token").write_text(TOKEN)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("HF_HOME")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+    with pytest.raises(DataError, match="gated"):
+        huggingface.load("hf://org/gated", tmp_path / "set", say=lambda _: None)
+
+    assert set(hub.tokens) == {None}
+
+
+def test_a_hub_that_is_unwell_for_a_moment_is_asked_again(hub: Hub, tmp_path: Path) -> None:
+    hub.unwell = 1
+
+    huggingface.load("hf://org/plain", tmp_path / "set", say=lambda _: None)
+
+    assert read(tmp_path / "set") == {"train": [7, 8]}
+
+
+def test_code_of_a_sets_own_is_refused_in_words(hub: Hub, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot run code of its own: datasets 5") as raised:
+        huggingface.load("hf://org/script", tmp_path / "set", trusts=True, say=lambda _: None)
+    assert "datasets<4" in (raised.value.hint or "")
+
+    with pytest.raises(DataError, match="Dataset scripts are no longer supported"):
+        huggingface.load("hf://org/script", tmp_path / "set", say=lambda _: None)
+
+
+def test_a_project_with_a_folder_called_datasets_does_not_hide_the_library(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "project" / "datasets").mkdir(parents=True)
+    (tmp_path / "project" / "datasets" / "__init__.py").write_text("raise SystemExit('mine')")
+    (tmp_path / "project" / "plain").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.syspath_prepend(str(tmp_path / "project"))
+
+    huggingface.load("hf://org/plain", tmp_path / "set", say=lambda _: None)
+
+    sys.path.remove(str(tmp_path / "project"))
+    assert read(tmp_path / "set") == {"train": [7, 8]}
+
+
+def test_the_log_has_no_progress_bars(
+    hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    huggingface.load("hf://org/digits", tmp_path / "set")
+
+    out, err = capfd.readouterr()
+    assert "\r" not in out + err
+    assert "it/s" not in out + err
+    assert "examples" not in out + err
+    assert "[kinetic] loaded hf://org/digits: 3 rows in train, 1 rows in test" in err
