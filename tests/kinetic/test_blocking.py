@@ -24,7 +24,7 @@ class Handle:
         self._end = end
         self.cancelled = False
 
-    def _collect(self, *, on_line: Any, on_status_change: Any) -> Any:
+    def _collect(self, *, on_line: Any, on_status_change: Any, reports: Any) -> Any:
         on_status_change(JobStatus.PENDING)
         on_status_change(JobStatus.RUNNING)
         on_line(LogLine("working"))

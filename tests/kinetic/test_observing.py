@@ -31,8 +31,8 @@ def services() -> FakeServices:
 def test_of_two_outcomes_the_first_counts_for_both_writers(services: FakeServices) -> None:
     first = Outcome(job_id="j", status="succeeded", attempt=1, host=0)
 
-    assert write_outcome(services.store, first) == first
-    assert write_outcome(services.store, Outcome(job_id="j", status=CANCELLED)) == first
+    assert write_outcome(services, first) == first
+    assert write_outcome(services, Outcome(job_id="j", status=CANCELLED)) == first
 
     assert read_outcome(services.store, "j") == first
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from kinetic.parallel import Crew, Stopped, map_at_once
+from kinetic_payload.progress import Reports, silent
 
 LONG = 10.0
 
@@ -49,7 +50,7 @@ def test_the_first_failure_is_the_one_that_is_told_and_begins_nothing_more() -> 
     assert len(begun) < 100
 
 
-def test_a_failure_beside_stops_what_the_block_counts_and_is_what_the_block_raises() -> None:
+def test_a_failure_beside_stops_what_the_block_does_and_is_what_the_block_raises() -> None:
     failed = threading.Event()
 
     def fail() -> None:
@@ -59,10 +60,10 @@ def test_a_failure_beside_stops_what_the_block_counts_and_is_what_the_block_rais
     def block() -> None:
         with Crew(2) as crew:
             crew.start(fail)
-            advance = crew.counted(lambda _: None)
             failed.wait(LONG)
-            while True:
-                advance(1)
+            with crew.counting(silent)("uploading", None) as advance:
+                while True:
+                    advance(1)
 
     with pytest.raises(OSError, match="No permission"):
         block()
@@ -90,18 +91,19 @@ def test_a_block_that_ends_badly_stops_the_calls_it_began(error: type[BaseExcept
     ends: list[BaseException] = []
     going = threading.Event()
 
-    def upload(advance: Callable[[int], None]) -> None:
+    def upload(reports: Reports) -> None:
         try:
-            while True:
-                advance(1)
-                going.set()
+            with reports("uploading", 100) as advance:
+                while True:
+                    advance(1)
+                    going.set()
         except Stopped as stop:
             ends.append(stop)
             raise
 
     def block() -> None:
         with Crew(2) as crew:
-            crew.start(lambda: upload(crew.counted(lambda _: None)))
+            crew.start(partial(upload, crew.counting(silent)))
             going.wait(LONG)
             raise error
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from kinetic import Data
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.options import RunOptions
 from kinetic.request import JobRequest, resolve_request, settings_arguments
@@ -102,10 +101,6 @@ def test_a_cluster_without_a_project_is_refused_before_the_version_is(tmp_path: 
         ({"backend": "pathways", "accelerator": "gpu-l4", "project": "p"}, {}, "TPU"),
         ({"backend": "local", "container_image": "prebuilt"}, {}, "'bundled'"),
         ({"backend": "local", "container_image": "me/image:1"}, {}, "me/image:1"),
-        ({"backend": "local"}, {"KINETIC_STORE": "gs://bucket"}, "KINETIC_STORE"),
-        ({"backend": "local", "volumes": {"/d": Data("gs://bucket/x/")}}, {}, "buckets"),
-        ({"backend": "local", "volumes": {"/d": Data("hf://imdb")}}, {}, "Hugging Face"),
-        ({"backend": "local", "volumes": {"/d": Data(".", fuse=True)}}, {}, "fuse"),
         ({"backend": "local", "accelerator": "tpu-v5p-8192"}, {}, ""),
     ],
 )

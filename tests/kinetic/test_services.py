@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.errors import InvalidRequestError, StoreError
+from kinetic.errors import InvalidRequestError, SignatureError
 from kinetic.services import LOCAL_BACKENDS, connect, jobs_location
 from kinetic.settings import resolve
 from kinetic_payload.store import Location
@@ -52,6 +52,27 @@ def test_a_backend_that_this_version_has_not_is_refused(tmp_path: Path, backend:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bucket_is_refused_in_words(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="gs://team"):
-        connect("local", Location("gs", "team"), tmp_path)
+def test_records_are_signed_where_others_can_write_and_nowhere_else(tmp_path: Path) -> None:
+    folder = connect("local", Location("folder", str(tmp_path / "shared")), tmp_path / "home")
+    assert folder.seal is None
+    assert folder.sealed(b"{}", "j/outcome.json") == b"{}"
+    folder.verify(b"{}", "j/outcome.json")
+
+    bucket = connect("local", Location("gs", "team/jobs"), tmp_path / "home")
+    assert str(bucket.store.location) == "gs://team/jobs"
+    assert not (tmp_path / "home").exists()
+    bucket.verify(bucket.sealed(b"{}", "j/outcome.json"), "j/outcome.json")
+    with pytest.raises(SignatureError):
+        bucket.verify(b"{}", "j/outcome.json")
+
+
+def test_a_bucket_can_be_trusted_after_it_was_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = connect("local", Location("gs", "team"), tmp_path)
+    with pytest.raises(SignatureError):
+        services.verify(b"{}", "j/outcome.json")
+
+    monkeypatch.setenv("KINETIC_TRUST_BUCKET", "1")
+
+    services.verify(b"{}", "j/outcome.json")

@@ -217,7 +217,10 @@ def test_a_call_that_does_not_pickle_is_refused_before_anything_is_stored(
 def test_data_that_the_backend_cannot_serve_is_refused_before_anything_is_stored(
     services: FakeServices, ask: Ask, work: Any, tmp_path: Path
 ) -> None:
-    for data in (kinetic.Data("gs://bucket/set/"), kinetic.Data(str(tmp_path / "gone"))):
+    for data in (
+        kinetic.Data("gs://bucket/set/", fuse=True),
+        kinetic.Data(str(tmp_path / "gone")),
+    ):
         with pytest.raises(KineticError) as caught:
             started(services, ask(), work, [data])
         assert data.path in str(caught.value)

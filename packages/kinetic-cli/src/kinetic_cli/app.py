@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +13,8 @@ from kinetic_cli.output import Output
 
 if TYPE_CHECKING:
     from kinetic.backends import LogLine
+    from kinetic.errors import KineticError
+    from kinetic.job_status import JobStatus
     from kinetic.jobs import JobHandle
     from kinetic.profiles import Profiles
     from kinetic.settings import Settings
@@ -67,6 +69,12 @@ class App:
             cluster=self.target.get("cluster"),
             namespace=self.target.get("namespace"),
         )
+
+    def statuses_of(self, jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
+        """Return the status of each of *jobs*, or why it is not known."""
+        from kinetic.discovery import statuses_of
+
+        return statuses_of(jobs)
 
     def profiles_path(self) -> Path:
         """Return where the profiles file is, or will be."""

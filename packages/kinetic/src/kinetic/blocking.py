@@ -64,6 +64,7 @@ def call(
             return handle._collect(
                 on_line=_shown(handle, console),
                 on_status_change=lambda status: _say(console, status),
+                reports=console.progress,
             )
         except KeyboardInterrupt as stop:
             if handle is None:

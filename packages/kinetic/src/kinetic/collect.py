@@ -14,18 +14,20 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from kinetic.errors import (
     IntegrityError,
+    JobFailedError,
     JobNotFoundError,
     ObjectNotFoundError,
     ResultTimeoutError,
     ResultUnreadableError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.observing import log_lines, look
-from kinetic.outcomes import annotated, failure_without_exception, remote_error, status_of
+from kinetic.observing import View, log_lines, look
+from kinetic.outcomes import annotated, failure_without_exception, remote_error
 from kinetic.quantities import parse_wait
 from kinetic.services import Services
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.progress import Reports, silent
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, Pickled
 from kinetic_payload.store import Store
 
@@ -61,30 +63,47 @@ def collect(
     record: JobRecord,
     services: Services,
     *,
+    read_from: bytes | None = None,
     timeout: float | None = None,
     on_line: Callable[[LogLine], None] | None = None,
     on_status_change: StatusCallback | None = None,
     stop: threading.Event | None = None,
+    reports: Reports = silent,
 ) -> Collected:
     """Wait for the job's end, handing its log to *on_line*, and bring what it left.
+
+    Where the record came from the store, *read_from* is what it was read from, to be verified.
 
     Raises:
         ResultTimeoutError: *timeout* seconds passed; the job runs on.
         JobNotFoundError: There is neither an outcome nor a resource.
+        JobFailedError: What keeps the job was not heard of for too long; it may come back.
         IntegrityError: What lies in the store is not what the outcome vouches for.
+        SignatureError: The record, or the outcome, may be of somebody who can only write to the bucket.
         ResultUnreadableError: The value is there and cannot be unpickled here.
     """
     deadline = Deadline(parse_wait(timeout))
+    names = JobObjects(record.job_id)
+
+    def verify() -> None:
+        if read_from is not None:
+            services.verify(read_from, names.handle)
+
     with LogPump(record, services, on_line) if on_line else nullcontext():
-        outcome = wait_for_outcome(
-            record, services, deadline, on_status_change=on_status_change, stop=stop
+        view = wait_for_outcome(
+            record,
+            services,
+            deadline,
+            on_status_change=on_status_change,
+            stop=stop,
+            verify=verify,
         )
     try:
-        return collected(record.job_id, outcome, services.store)
+        return collected(record.job_id, view, services, reports=reports)
     except ObjectNotFoundError as error:
-        if services.store.stat(JobObjects(record.job_id).handle) is None:
+        if services.store.stat(names.handle) is None:
             # Somebody cleaned up between our looking and our reading.
-            raise _not_found(record, status_of(outcome)) from None
+            raise _not_found(record, view.status) from None
         raise IntegrityError(
             f"Job {record.job_id} ended, and a part of what it left is missing: {error.message}",
             hint="Something other than Kinetic removed it. Run the job again.",
@@ -102,32 +121,53 @@ def wait_for_outcome(
     *,
     on_status_change: StatusCallback | None = None,
     stop: threading.Event | None = None,
-) -> Outcome:
-    """Wait until the job has a durable outcome and return it.
+    verify: Callable[[], None] = lambda: None,
+) -> View:
+    """Wait until the job has a durable outcome and return what was seen then.
+
+    *verify* is called once, after the first look, unless the job was cancelled: nobody is to wait for
+    hours for what will be refused.
 
     Raises:
         ResultTimeoutError: The deadline passed; the job runs on.
         JobNotFoundError: There is neither an outcome nor a resource.
+        JobFailedError: What keeps the job was not heard of for too long; it may come back.
     """
     last: JobStatus | None = None
+    verified = False
+    lost: Deadline | None = None
     while True:
         view = look(record, services)
         if view.status is not last:
             last = view.status
             _tell(on_status_change, view.status)
+        if not (verified or _is_cancelled(view)):
+            verify()
+            verified = True
         if view.outcome is not None:
-            return view.outcome
+            return view
         if view.status is JobStatus.NOT_FOUND or view.forgotten:
             raise _not_found(record, view.status)
         if stop is not None and stop.is_set():
             raise WaitStopped
+        lost = (lost or Deadline(_LOST)) if view.lost else None
+        if lost is not None and (lost.passed or deadline.passed):
+            raise _lost(record, view.reason)
         if deadline.passed:
             raise _timed_out(record, view.status, view.reason)
         # Woken now and then all the same, so that a stop is heard and a lost wake-up does no harm.
-        services.backend.wait(record, deadline.at_most(_LONGEST_WAIT if stop is None else 0.25))
+        longest = _LONGEST_WAIT if stop is None else 0.25
+        longest = longest if lost is None else lost.at_most(longest)
+        services.backend.wait(record, deadline.at_most(longest))
 
 
 _LONGEST_WAIT = 30.0
+_LOST = 30.0
+"""Seconds that what was not heard of gets to be heard of: the network may have been away."""
+
+
+def _is_cancelled(view: View) -> bool:
+    return view.outcome is not None and view.outcome.status == "cancelled"
 
 
 def _tell(callback: StatusCallback | None, status: JobStatus) -> None:
@@ -141,20 +181,34 @@ def _tell(callback: StatusCallback | None, status: JobStatus) -> None:
         )
 
 
-def collected(job_id: str, outcome: Outcome, store: Store) -> Collected:
-    """Bring the value, or the very exception, of a job that ended with *outcome*."""
+def collected(
+    job_id: str, view: View, services: Services, *, reports: Reports = silent
+) -> Collected:
+    """Bring the value, or the very exception, of a job that ended as *view* says.
+
+    Raises:
+        SignatureError: It may not have ended so; nothing was unpickled.
+    """
+    outcome, store = view.outcome, services.store
+    assert outcome is not None
+    if outcome.status == "cancelled":
+        # There is nothing to unpickle, so nobody has to vouch for it.
+        return Collected(error=failure_without_exception(outcome, None))
+    if view.data is not None:
+        services.verify(view.data, JobObjects(job_id).outcome)
     host = _verified_report(job_id, outcome, store)
     if outcome.status == "succeeded":
         if host is None or host.value is None:
             raise IntegrityError(f"The outcome of {job_id} says success and names no value.")
-        return Collected(value=_unpickled_value(job_id, host.value, store))
+        return Collected(value=_unpickled_value(job_id, host.value, store, reports))
     if host is None or host.error is None or host.reason != "exception" or host.phase != "call":
         return Collected(error=failure_without_exception(outcome, host))
-    return Collected(error=_users_exception(outcome, host, store))
+    return Collected(error=_users_exception(outcome, host, store, reports))
 
 
 def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome | None:
-    if outcome.attempt is None or outcome.host is None:
+    """Return the report that decides, if the outcome vouches for it by its digest."""
+    if outcome.attempt is None or outcome.host is None or outcome.digest is None:
         return None
     from kinetic_payload.decoding import decode
 
@@ -165,7 +219,7 @@ def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome
         if outcome.status == "succeeded":
             raise
         return None
-    if outcome.digest is not None and hashlib.sha256(data).hexdigest() != outcome.digest:
+    if hashlib.sha256(data).hexdigest() != outcome.digest:
         raise IntegrityError(
             f"{name} is not what the outcome of {job_id} vouches for.",
             hint="Somebody changed it after the job ended; nothing of it was unpickled.",
@@ -174,14 +228,16 @@ def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome
 
 
 @contextmanager
-def _verified(pickled: Pickled, store: Store) -> Iterator[IO[bytes]]:
+def _verified(pickled: Pickled, store: Store, reports: Reports) -> Iterator[IO[bytes]]:
     """Open a pickle whose bytes were compared with their digest. All of a large one is never in memory.
 
-    It is read twice, so it is copied first unless the store's own stream can go back.
+    What is verified is what is read: a stream that cannot go back is copied first.
     """
     with ExitStack() as stack:
         if pickled.name is None:
             stream: IO[bytes] = io.BytesIO(base64.b64decode(pickled.inline or ""))
+        elif pickled.size > _AT_ONCE and store.concurrency > 1:
+            stream = stack.enter_context(_downloaded(pickled.name, pickled.size, store, reports))
         else:
             stream = stack.enter_context(store.reader(pickled.name))
             if not stream.seekable():
@@ -195,6 +251,24 @@ def _verified(pickled: Pickled, store: Store) -> Iterator[IO[bytes]]:
         yield stream
 
 
+_AT_ONCE = 8 * 1024 * 1024
+"""Bytes that are not worth showing on their way."""
+
+
+@contextmanager
+def _downloaded(name: str, size: int, store: Store, reports: Reports) -> Iterator[IO[bytes]]:
+    """Bring the object *name* over a network, to a file that goes with the block."""
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="kinetic-") as folder:
+        path = Path(folder) / "value"
+        with reports("downloading the value", size) as advance:
+            store.download(name, path, progress=advance)
+        with path.open("rb") as stream:
+            yield stream
+
+
 def _copied(stream: IO[bytes]) -> IO[bytes]:
     import shutil
     import tempfile
@@ -205,10 +279,10 @@ def _copied(stream: IO[bytes]) -> IO[bytes]:
     return copy
 
 
-def _unpickled_value(job_id: str, pickled: Pickled, store: Store) -> Any:
+def _unpickled_value(job_id: str, pickled: Pickled, store: Store, reports: Reports) -> Any:
     import pickle
 
-    with _verified(pickled, store) as stream:
+    with _verified(pickled, store, reports) as stream:
         try:
             return pickle.load(stream)
         except Exception as error:
@@ -219,14 +293,16 @@ def _unpickled_value(job_id: str, pickled: Pickled, store: Store) -> Any:
             ) from error
 
 
-def _users_exception(outcome: Outcome, host: HostOutcome, store: Store) -> BaseException:
+def _users_exception(
+    outcome: Outcome, host: HostOutcome, store: Store, reports: Reports
+) -> BaseException:
     import pickle
 
     info = host.error
     assert info is not None
     if info.pickled is None:
         return remote_error(outcome, host, info.unpicklable or "it does not pickle.")
-    with _verified(info.pickled, store) as stream:
+    with _verified(info.pickled, store, reports) as stream:
         try:
             error = pickle.load(stream)
         except Exception as problem:  # noqa: BLE001 - unpickling runs code of anybody
@@ -249,6 +325,16 @@ def _not_found(record: JobRecord, status: JobStatus) -> JobNotFoundError:
             "there is nothing to collect any more.",
             hint="It was cleaned up; run it again.",
         )
+    error.job_id = record.job_id
+    return error
+
+
+def _lost(record: JobRecord, reason: str) -> JobFailedError:
+    error = JobFailedError(
+        f"Job {record.job_id} failed, as far as can be told from here: {reason}",
+        hint="If it comes back, so does its result: call result() again. To give the job up: "
+        f"kinetic jobs cancel {record.job_id}",
+    )
     error.job_id = record.job_id
     return error
 

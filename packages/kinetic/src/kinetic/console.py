@@ -5,21 +5,31 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO
+
+from kinetic_payload.progress import Progress, size_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kinetic.backends import LogLine
+    from kinetic_payload.progress import Advance, Reports
+
+_WORTH_SHOWING: Final = 1.0
+"""Seconds that work takes before anybody wants to know how far it is."""
+_TURN: Final = 2.0
+"""Seconds that one of several kinds of work is shown before the next."""
 
 
 class Console:
     """Says what a blocking call does. May be used from any thread.
 
     On a terminal the running phase is shown with the time it has taken, until the log begins;
-    elsewhere every phase is a line. Text is never read as markup.
+    elsewhere every phase is a line. Moving bytes for long is shown in its place with how far it is;
+    elsewhere it is a line, once. Text is never read as markup.
     """
 
     def __init__(
@@ -40,6 +50,10 @@ class Console:
         self._phase = ""
         self._began = 0.0
         self._live: Any = None
+        self._works: list[Progress] = []
+        self._told: set[str] = set()
+        self._lent = False
+        """Whether the display is there for bytes on their way alone, after the log had taken over."""
 
     @classmethod
     def of_this_process(cls, *, color: bool = True) -> Console:
@@ -52,6 +66,7 @@ class Console:
             if text == self._phase:
                 return
             self._phase, self._began = text, self._clock()
+            self._lent = False
             if self.interactive:
                 self._show()
             else:
@@ -66,6 +81,28 @@ class Console:
                 write_line(self._stderr, f"kinetic: {line}")
             if shown:
                 self._show()
+
+    @contextmanager
+    def progress(self, doing: str, total: int | None) -> Iterator[Advance]:
+        """Show how far work such as `uploading data` is, where it takes more than a moment."""
+        work = Progress(doing, total, clock=self._clock)
+        shown = False
+
+        def advance(size: int) -> None:
+            nonlocal shown
+            work.advance(size)
+            if not shown and work.seconds >= _WORTH_SHOWING:
+                shown = True
+                self._show_work(work)
+
+        self._works.append(work)
+        try:
+            yield advance
+        finally:
+            self._works.remove(work)
+            with self._lock:
+                if self._lent and not self._works:
+                    self._hide()
 
     def text(self, text: str) -> None:
         """Say something to be copied: as it is."""
@@ -96,6 +133,16 @@ class Console:
     ) -> None:
         self.done()
 
+    def _show_work(self, work: Progress) -> None:
+        with self._lock:
+            if self.interactive:
+                self._lent = self._live is None
+                self._show()
+            elif work.doing not in self._told:
+                self._told.add(work.doing)
+                amount = "" if work.total is None else f" ({size_text(work.total)})"
+                write_line(self._stderr, f"kinetic: {work.doing}{amount}")
+
     def _show(self) -> None:
         if self._live is not None:
             return
@@ -121,7 +168,7 @@ class Console:
         self._live.start()
 
     def _hide(self) -> None:
-        live, self._live = self._live, None
+        live, self._live, self._lent = self._live, None, False
         if live is not None:
             live.stop()
 
@@ -129,12 +176,65 @@ class Console:
         from rich.text import Text
 
         # Read without our lock, which whoever stops the display holds while it waits for this.
-        phase, began = self._phase, self._began
+        phase, began, now = self._phase, self._began, self._clock()
         shown = Text(no_wrap=True, overflow="ellipsis")
         shown.append("kinetic ", style="bold")
-        shown.append(f"{phase} ")
-        shown.append(elapsed_text(self._clock() - began), style="dim")
+        moving = progress_text(self._works, int(now / _TURN))
+        if moving:
+            shown.append(moving)
+        else:
+            shown.append(f"{phase} ")
+            shown.append(elapsed_text(now - began), style="dim")
         return shown
+
+
+def progress_text(works: Sequence[Progress], turn: int) -> str:
+    """Return how far *works* are in words: what is the same is summed up, what is not takes turns."""
+    kinds: dict[str, list[Progress]] = {}
+    for work in tuple(works):
+        kinds.setdefault(work.doing, []).append(work)
+    long = [kind for kind in kinds.values() if max(w.seconds for w in kind) >= _WORTH_SHOWING]
+    if not long:
+        return ""
+    kind = long[turn % len(long)]
+    return kind[0].text if len(kind) == 1 else _Sum(kind).text
+
+
+class _Sum(Progress):
+    """Several pieces of the same work as one."""
+
+    def __init__(self, parts: Sequence[Progress]) -> None:
+        totals = [part.total for part in parts if part.total is not None]
+        seconds = max(part.seconds for part in parts)
+        super().__init__(parts[0].doing, sum(totals) if len(totals) == len(parts) else None)
+        self.done = sum(part.done for part in parts)
+        self._taken = seconds
+
+    @property
+    def seconds(self) -> float:
+        """As long as the longest has taken."""
+        return self._taken
+
+
+def progress_beside(say: Callable[[str], None]) -> Reports:
+    """Return what shows progress where no console was given: on a terminal, or else by *say*."""
+    if is_terminal(sys.stderr):
+        return Console.of_this_process().progress
+
+    @contextmanager
+    def begin(doing: str, total: int | None) -> Iterator[Advance]:
+        work, told = Progress(doing, total), False
+
+        def advance(size: int) -> None:
+            nonlocal told
+            work.advance(size)
+            if not told and work.seconds >= _WORTH_SHOWING:
+                told = True
+                say(doing if total is None else f"{doing} ({size_text(total)})")
+
+        yield advance
+
+    return begin
 
 
 def elapsed_text(seconds: float) -> str:

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kinetic.errors import InvalidRequestError, JobNotFoundError, RecordError
-from kinetic.jobs import JobHandle
-from kinetic.observing import read_record
-from kinetic.services import LOCAL_BACKENDS, jobs_location, local_store_location
+from kinetic.errors import (
+    InvalidRequestError,
+    JobNotFoundError,
+    KineticError,
+    RecordError,
+    StoreError,
+)
+from kinetic.job_status import JobStatus
+from kinetic.jobs import JobHandle, known
+from kinetic.observing import find_record
+from kinetic.parallel import map_at_once
+from kinetic.services import (
+    LOCAL_BACKENDS,
+    cluster_location,
+    jobs_location,
+    local_store_location,
+    open_at,
+)
 from kinetic_payload.layout import RESERVED_PREFIXES, JobObjects
 from kinetic_payload.records import JobRecord
 from kinetic_payload.store import Location, Store
@@ -34,7 +50,8 @@ class Place:
 def attach(job_id: str, project: str | None = None, cluster: str | None = None) -> JobHandle:
     """Return the handle of a job that any process submitted.
 
-    The local store is asked first, without any network; then the target's bucket.
+    The local store is asked first, without any network; then `KINETIC_STORE`; then the bucket of the
+    cluster, where a project is known.
 
     Args:
         job_id: The job's identifier.
@@ -53,12 +70,16 @@ def attach(job_id: str, project: str | None = None, cluster: str | None = None) 
             f"{job_id!r} is not a job id.", hint="List the jobs there are with: kinetic jobs list"
         )
     looked = []
+    hint = None
     for place in _places(settings):
-        handle, seen = _find(job_id, place)
+        try:
+            handle, seen = _find(job_id, place, settings)
+        except StoreError as refusal:
+            handle, seen, hint = None, refusal.message, refusal.hint
         if handle is not None:
             return handle
         looked.append(f"{place.title} ({place.location}): {seen}")
-    hint = "List the jobs there are with: kinetic jobs list"
+    hint = hint or "List the jobs there are with: kinetic jobs list"
     if kept_log(job_id, settings) is not None:
         hint = f"It was cleaned up. Its log is kept: kinetic jobs logs {job_id}"
     error = JobNotFoundError(
@@ -78,9 +99,9 @@ def kept_log(
     from kinetic.local.stored_logs import stored_lines
 
     for place in _places(settings):
-        if place.location.kind == "folder" and Path(place.location.path).is_dir():
-            store = _open(place.location)
-            if any(store.folders(JobObjects(job_id).logs)):
+        with suppress(StoreError):  # Where nobody answers, there is no log for us.
+            store = _open(place.location, settings)
+            if store is not None and any(store.folders(JobObjects(job_id).logs)):
                 return stored_lines(store, job_id, tail=tail)
     return None
 
@@ -88,22 +109,23 @@ def kept_log(
 def _places(settings: Settings) -> Iterator[Place]:
     local = local_store_location(Path(settings.home.value))
     yield Place("the local store", local)
+    seen = [local]
     if settings.store.value:
-        named = jobs_location(settings, "local")
-        if named != local:
-            yield Place("KINETIC_STORE", named)
-    elif settings.project.value:
-        yield Place("the bucket of the cluster", jobs_location(settings, "gke"))
+        seen.append(jobs_location(settings, "local"))
+        if seen[1] != local:
+            yield Place("KINETIC_STORE", seen[1])
+    if settings.project.value:
+        bucket = cluster_location(settings)
+        if bucket not in seen:
+            yield Place("the bucket of the cluster", bucket)
 
 
-def _find(job_id: str, place: Place) -> tuple[JobHandle | None, str]:
+def _find(job_id: str, place: Place, settings: Settings) -> tuple[JobHandle | None, str]:
     """Return the job's handle, or None and what was seen instead."""
-    if place.location.kind != "folder":
-        return None, "this version of Kinetic cannot read buckets yet"
-    if not Path(place.location.path).is_dir():
+    store = _open(place.location, settings)
+    if store is None:
         return None, "not there yet"
-    handle = _read_handle(_open(place.location), job_id)
-    return handle, "no such job"
+    return _read_handle(store, job_id), "no such job"
 
 
 def list_jobs(
@@ -147,19 +169,35 @@ def list_jobs(
 
 
 def list_local_jobs(settings: Settings) -> list[JobHandle]:
-    """Return the jobs whose records lie in the local store, newest first."""
-    location = jobs_location(settings, "local")
-    if location.kind != "folder":
-        raise InvalidRequestError(f"This version of Kinetic cannot read {location} yet.")
-    if not Path(location.path).is_dir():
-        return []
-    return jobs_in(_open(location))
+    """Return the jobs whose records lie where this machine's jobs are kept, newest first."""
+    store = _open(jobs_location(settings, "local"), settings)
+    return [] if store is None else jobs_in(store)
 
 
 def jobs_in(store: Store) -> list[JobHandle]:
     """Return the jobs whose records lie in *store*, newest first."""
-    handles = [handle for job_id in _job_ids(store) if (handle := _readable(store, job_id))]
+    found = map_at_once(partial(_readable, store), _job_ids(store), workers=store.concurrency)
+    handles = [handle for handle in found if handle is not None]
     return sorted(handles, key=lambda handle: handle.created_at, reverse=True)
+
+
+def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
+    """Return the status of each of *jobs*, in their order, or why it is not known.
+
+    Those in a bucket are asked several at a time.
+    """
+
+    def status(job: JobHandle) -> JobStatus | KineticError:
+        try:
+            return job.status()
+        except KineticError as error:
+            return error
+
+    remote = any(job.bucket_name.startswith("gs://") for job in jobs)
+    return map_at_once(status, jobs, workers=_ASKED_AT_ONCE if remote else 1)
+
+
+_ASKED_AT_ONCE = 16
 
 
 def _job_ids(store: Store) -> Iterator[str]:
@@ -177,11 +215,12 @@ def _readable(store: Store, job_id: str) -> JobHandle | None:
 
 
 def _read_handle(store: Store, job_id: str) -> JobHandle | None:
-    record = read_record(store, job_id)
-    if record is None:
+    found = find_record(store, job_id)
+    if found is None:
         return None
     # The store may have moved since, with everything in it.
-    return replace(handle_of(record), bucket_name=str(store.location))
+    handle = replace(handle_of(found.record), bucket_name=str(store.location))
+    return known(handle, found.record, read_from=found.data)
 
 
 def handle_of(record: JobRecord) -> JobHandle:
@@ -189,7 +228,8 @@ def handle_of(record: JobRecord) -> JobHandle:
     return JobHandle.from_job_context(record, record.backend, record.namespace, record.k8s_name)
 
 
-def _open(location: Location) -> Store:
-    from kinetic_payload.stores import open_store
-
-    return open_store(location)
+def _open(location: Location, settings: Settings) -> Store | None:
+    """Open the store at *location*; None for a folder that is not there: looking makes none."""
+    if location.kind == "folder" and not Path(location.path).is_dir():
+        return None
+    return open_at(location, Path(settings.home.value))

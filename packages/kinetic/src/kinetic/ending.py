@@ -8,6 +8,7 @@ from contextlib import suppress
 from kinetic.errors import JobError, JobNotFoundError, RecordError
 from kinetic.job_status import JobStatus
 from kinetic.observing import look, write_outcome
+from kinetic.parallel import map_at_once
 from kinetic.services import Services
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Outcome
@@ -32,7 +33,7 @@ def cancel(
     outcome = view.outcome
     if outcome is None:
         outcome = write_outcome(
-            services.store,
+            services,
             Outcome(
                 job_id=record.job_id,
                 status="cancelled",
@@ -53,13 +54,16 @@ def clean_up(
     artifacts: bool,
     timeout: float,
     poll_interval: float,
+    status: JobStatus | None = None,
 ) -> None:
     """Remove the job's resource and its objects. Logs, outputs and what jobs share stay.
+
+    *status* spares a look at a job that is known to have ended.
 
     Raises:
         JobError: The artifacts of a job that still runs were to go, and the resource was not.
     """
-    status = _status_to_clean(record, services)
+    status = status or _status_to_clean(record, services)
     if artifacts and not resource and not status.terminal:
         raise JobError(
             f"Job {record.job_id} is {status.value} and needs its objects.",
@@ -91,6 +95,6 @@ def remove_objects(job_id: str, store: Store) -> None:
     """
     names = JobObjects(job_id)
     rest = [info.name for info in store.list(names.prefix) if info.name != names.outcome]
-    for name in sorted(rest, key=lambda name: name != names.handle):
-        store.delete(name)
+    rest.sort(key=lambda name: name != names.handle)
+    map_at_once(store.delete, rest, workers=store.concurrency)
     store.delete(names.outcome)

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from kinetic.backends import AttemptView, Launch, LogLine, Observation
 from kinetic.errors import PreconditionFailedError, SubmitError
 from kinetic.job_status import JobStatus
+from kinetic.keys import Seal
 from kinetic.services import Services
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import JobObjects, context_object
@@ -71,11 +73,17 @@ def raising(error: BaseException) -> Callable[[], object]:
 
 
 class FakeStore(MemoryStore):
-    """A `MemoryStore` with a journal of reads, writes and deletions."""
+    """A `MemoryStore` with a journal of reads, writes and deletions; like a bucket if it is *remote*."""
 
-    def __init__(self, journal: Journal | None = None) -> None:
+    def __init__(self, journal: Journal | None = None, *, remote: bool = False) -> None:
         super().__init__()
         self.journal = journal or Journal()
+        self._remote = remote
+
+    @property
+    def concurrency(self) -> int:
+        """How many requests at once are worth it."""
+        return 8 if self._remote else 1
 
     def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of *name* from *start* up to *end* (exclusive)."""
@@ -267,18 +275,19 @@ class FakeServices(Services):
     journal: Journal
 
     @classmethod
-    def make(cls) -> FakeServices:
-        """Return services that know no job."""
+    def make(cls, *, home: Path | None = None, trusting: bool = False) -> FakeServices:
+        """Return services that know no job; with a *home* as of a bucket, signing with its key."""
         journal = Journal()
-        store = FakeStore(journal)
-        return cls(store, FakeBackend(store, journal), journal)
+        store = FakeStore(journal, remote=home is not None)
+        seal = None if home is None else Seal(home, trusting=lambda: trusting)
+        return cls(store, FakeBackend(store, journal), journal, seal=seal)
 
     def job(self, **fields: Any) -> JobRecord:
         """Store and start a job, as submit would; it is pending. *fields* are some of its record's."""
         record = a_record(**fields)
         names = JobObjects(record.job_id)
         self.store.write(names.payload, b"")
-        self.store.write(names.handle, encode(record))
+        self.store.write(names.handle, self.sealed(encode(record), names.handle))
         launch = Launch(record=record, environment={}, interpreter="python", bundle=b"")
         self.backend.start(launch)
         self.journal.entries.clear()

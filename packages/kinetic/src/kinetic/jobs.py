@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kinetic.job_status import JobStatus
     from kinetic.outcomes import JobOutcome
     from kinetic.services import Services
+    from kinetic_payload.progress import Reports
     from kinetic_payload.records import JobRecord
 
 
@@ -24,7 +25,8 @@ class JobHandle:
 
     Built from its fields alone; stores and backends are reached when a method first needs them.
     A handle can be awaited: `await handle` is `handle.result()` without blocking the event loop.
-    For jobs of the local backend `project` is `"local"` and `bucket_name` the store's folder.
+    For jobs of the local backend `project` is `"local"` and `bucket_name` where the store lies: a
+    folder, or `gs://…`.
     """
 
     job_id: str
@@ -223,6 +225,7 @@ class JobHandle:
         on_line: Callable[[LogLine], None] | None = None,
         on_status_change: Callable[[JobStatus], None] | None = None,
         stop: threading.Event | None = None,
+        reports: Reports | None = None,
     ) -> Any:
         from kinetic.collect import Collected, collect
 
@@ -231,6 +234,8 @@ class JobHandle:
             collected = collect(
                 self._record,
                 self._services,
+                read_from=self.__dict__.get("_read_from"),
+                reports=reports or _progress(),
                 timeout=timeout,
                 on_line=on_line,
                 on_status_change=on_status_change,
@@ -246,11 +251,22 @@ class JobHandle:
         import logging
 
         from kinetic.errors import KineticError
+        from kinetic.job_status import JobStatus
 
         if self.__dict__.get("_cleaned"):
             return
+        from kinetic.ending import clean_up
+
         try:
-            self.cleanup(cleanup_timeout=timeout, cleanup_poll_interval=poll_interval)
+            clean_up(
+                self._record,
+                self._services,
+                resource=True,
+                artifacts=True,
+                timeout=timeout,
+                poll_interval=poll_interval,
+                status=JobStatus.SUCCEEDED,
+            )
             self.__dict__["_cleaned"] = True
         except KineticError as error:
             # The value is here; losing it to a clean-up that failed would help nobody.
@@ -263,12 +279,12 @@ class JobHandle:
         """The persisted record, which knows more than the handle; without one, the fields alone."""
         record: JobRecord | None = self.__dict__.get("_read")
         if record is None:
-            from kinetic.observing import read_record
+            from kinetic.observing import find_record
             from kinetic_payload.records import JobRecord
 
-            record = read_record(self._services.store, self.job_id)
-            record = record or JobRecord(**self.to_dict())
-            self.__dict__["_read"] = record
+            found = find_record(self._services.store, self.job_id)
+            record = found.record if found else JobRecord(**self.to_dict())
+            known(self, record, read_from=found.data if found else None)
         return record
 
     @property
@@ -298,6 +314,24 @@ def connected(
     handle.__dict__["_reached"] = services
     handle.__dict__["_read"] = record
     return handle
+
+
+def known(handle: JobHandle, record: JobRecord, *, read_from: bytes | None) -> JobHandle:
+    """Let *handle* know its *record*, and the bytes in the store that it was read from; return it.
+
+    Before anything is unpickled these are verified; what never left this process need not be.
+    """
+    handle.__dict__["_read"] = record
+    handle.__dict__["_read_from"] = read_from
+    return handle
+
+
+def _progress() -> Reports:
+    import logging
+
+    from kinetic.console import progress_beside
+
+    return progress_beside(logging.getLogger("kinetic").info)
 
 
 def _print_line(line: LogLine) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
+from typing import Generic, TypeVar
 
 from kinetic.backends import LogLine
 from kinetic.errors import (
@@ -17,12 +18,24 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.outcomes import JobOutcome, deciding_host, status_of
+from kinetic.parallel import map_at_once
 from kinetic.services import Services
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, encode
 from kinetic_payload.store import ABSENT, Store
 
 _REPORT = re.compile(r"/host-\d+\.json$")
+
+
+R = TypeVar("R", JobRecord, Outcome, HostOutcome)
+
+
+@dataclass(frozen=True)
+class Found(Generic[R]):
+    """A record, and the very bytes that it was read from: what is verified is what was read."""
+
+    record: R
+    data: bytes
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,10 @@ class View:
     reason: str = ""
     forgotten: bool = False
     """Whether its objects were removed from the store: nothing more will be known of it."""
+    lost: bool = False
+    """Whether what keeps it was not heard of for too long; it may come back all the same."""
+    data: bytes | None = None
+    """What the outcome was read from; None where this process made it up and could not write it."""
 
 
 def look(record: JobRecord, services: Services) -> View:
@@ -43,30 +60,35 @@ def look(record: JobRecord, services: Services) -> View:
     writes it, and the first writer wins. Where it cannot be written, because the disk is full for
     instance, it is true all the same.
     """
-    outcome = read_outcome(services.store, record.job_id)
-    if outcome is not None:
-        return View(status_of(outcome), outcome, outcome.message)
+    found = find_outcome(services.store, record.job_id)
+    if found is not None:
+        return _decided(found)
     seen = services.backend.observe(record)
     if not (seen.vanished or seen.status is JobStatus.NOT_FOUND):
-        return View(seen.status, None, seen.reason)
+        return View(seen.status, None, seen.reason, lost=seen.lost)
     # It may have finished between the two looks: the outcome is asked for again before it is made up.
-    outcome = read_outcome(services.store, record.job_id)
-    if outcome is None:
-        # The record goes with clean-up: without it there is nothing to add an outcome to, and with
-        # it, but without a resource, the job was not cleaned up; it vanished.
-        if services.store.stat(JobObjects(record.job_id).handle) is None:
-            return View(seen.status, None, seen.reason, forgotten=True)
-        outcome = services.backend.unreported(record, seen)
-        try:
-            outcome = write_outcome(services.store, outcome)
-        except StoreError as error:
-            # Which may be why the job has none: what cannot be written now could not be written then.
-            said = f"{outcome.message} The store cannot be written: {error.message}"
-            outcome = replace(outcome, message=said.strip())
-    return View(status_of(outcome), outcome, outcome.message)
+    found = find_outcome(services.store, record.job_id)
+    if found is not None:
+        return _decided(found)
+    # The record goes with clean-up: without it there is nothing to add an outcome to, and with
+    # it, but without a resource, the job was not cleaned up; it vanished.
+    if services.store.stat(JobObjects(record.job_id).handle) is None:
+        return View(seen.status, None, seen.reason, forgotten=True)
+    outcome = services.backend.unreported(record, seen)
+    try:
+        return _decided(_written(services, outcome))
+    except StoreError as error:
+        # Which may be why the job has none: what cannot be written now could not be written then.
+        said = f"{outcome.message} The store cannot be written: {error.message}".strip()
+        return View(status_of(outcome), replace(outcome, message=said), said)
 
 
-def read_outcome(store: Store, job_id: str) -> Outcome | None:
+def _decided(found: Found[Outcome]) -> View:
+    outcome = found.record
+    return View(status_of(outcome), outcome, outcome.message, data=found.data)
+
+
+def find_outcome(store: Store, job_id: str) -> Found[Outcome] | None:
     """Return the job's final outcome, or None while there is none."""
     try:
         return _read(Outcome, store, JobObjects(job_id).outcome)
@@ -74,17 +96,28 @@ def read_outcome(store: Store, job_id: str) -> Outcome | None:
         return None
 
 
-def write_outcome(store: Store, outcome: Outcome) -> Outcome:
+def read_outcome(store: Store, job_id: str) -> Outcome | None:
+    """Return the job's final outcome as a record, or None while there is none."""
+    found = find_outcome(store, job_id)
+    return None if found is None else found.record
+
+
+def write_outcome(services: Services, outcome: Outcome) -> Outcome:
     """Write *outcome* unless there is one; return the one that counts."""
+    return _written(services, outcome).record
+
+
+def _written(services: Services, outcome: Outcome) -> Found[Outcome]:
     name = JobObjects(outcome.job_id).outcome
+    data = services.sealed(encode(outcome), name)
     try:
-        store.write(name, encode(outcome), if_generation=ABSENT)
+        services.store.write(name, data, if_generation=ABSENT)
     except PreconditionFailedError:
-        return read_outcome(store, outcome.job_id) or outcome
-    return outcome
+        return find_outcome(services.store, outcome.job_id) or Found(outcome, data)
+    return Found(outcome, data)
 
 
-def read_record(store: Store, job_id: str) -> JobRecord | None:
+def find_record(store: Store, job_id: str) -> Found[JobRecord] | None:
     """Return the job's record, or None where there is none any more."""
     try:
         return _read(JobRecord, store, JobObjects(job_id).handle)
@@ -92,15 +125,18 @@ def read_record(store: Store, job_id: str) -> JobRecord | None:
         return None
 
 
-R = TypeVar("R", JobRecord, Outcome, HostOutcome)
+def read_record(store: Store, job_id: str) -> JobRecord | None:
+    """Return the job's record alone, or None where there is none any more."""
+    found = find_record(store, job_id)
+    return None if found is None else found.record
 
 
-def _read(kind: type[R], store: Store, name: str) -> R:
+def _read(kind: type[R], store: Store, name: str) -> Found[R]:
     from kinetic_payload.decoding import decode
 
     data = store.read(name)
     try:
-        return decode(kind, data, name=f"{store.location}/{name}")
+        return Found(decode(kind, data, name=f"{store.location}/{name}"), data)
     except FutureRecordError:
         raise
     except RecordError as error:
@@ -120,7 +156,9 @@ def log_lines(
 def read_reports(store: Store, job_id: str) -> tuple[HostOutcome, ...]:
     """Return what every host of every attempt reported, in that order."""
     names = [info.name for info in store.list(JobObjects(job_id).attempts)]
-    reports = [_read(HostOutcome, store, name) for name in names if _REPORT.search(name)]
+    names = [name for name in names if _REPORT.search(name)]
+    found = map_at_once(partial(_read, HostOutcome, store), names, workers=store.concurrency)
+    reports = [one.record for one in found]
     return tuple(sorted(reports, key=lambda report: (report.attempt, report.host)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinetic.caches import stat_cache
 from kinetic.data import Data, to_ref
+from kinetic.parallel import Crew, map_at_once
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.progress import Reports, silent
 from kinetic_payload.store import ABSENT, Store
 
 if TYPE_CHECKING:
-    from kinetic_payload.calls import DumpedCall
+    from kinetic_payload.calls import DumpedCall, FoundData
+    from kinetic_payload.references import DataRef
     from kinetic_payload.roots import ProjectPlan
     from kinetic_payload.snapshot import Snapshot
 
@@ -49,6 +52,8 @@ class PackingOptions:
     context_warn_mb: float
     payload_warn_mb: float
     kinetic_version: str
+    this_machine: bool = True
+    """Whether the function will run here, and can be shown what lies here."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,7 @@ def pack(
     *,
     check: Callable[[Data], None],
     warn: Say,
+    reports: Reports = silent,
 ) -> Packed:
     """Pickle the call and take the project's snapshot. Nothing is uploaded.
 
@@ -116,11 +122,10 @@ def pack(
 
     dumped = dump(ships)
     try:
-        local = []
-        for found in dumped.data:
-            check(found.value)
-            if not (found.value.is_gcs or found.value.is_hf):
-                local.append(Path(found.value.path))
+        given: list[Data] = [found.value for found in dumped.data]
+        # A look into a bucket is a request, and they do not depend on each other.
+        map_at_once(check, given, workers=8 if any(data.is_gcs for data in given) else 1)
+        local = [Path(data.path) for data in given if data.is_local]
 
         def take() -> Snapshot:
             return take_snapshot(
@@ -129,6 +134,7 @@ def pack(
                 exclude=[*local, options.home, *filter(None, [options.store])],
                 no_defaults=options.no_default_excludes,
                 cache=stat_cache(options.home, plan.root),
+                reports=reports,
             )
 
         snapshot = take()
@@ -149,44 +155,108 @@ def pack(
 
 
 def upload(
-    packed: Packed, store: Store, job_id: str, options: PackingOptions, *, say: Say
+    packed: Packed,
+    store: Store,
+    job_id: str,
+    options: PackingOptions,
+    *,
+    say: Say,
+    reports: Reports = silent,
 ) -> tuple[str, str]:
-    """Upload what the store does not have yet; return the digests of the payload and the context."""
-    from kinetic_payload.data_upload import ensure_data
+    """Upload what the store does not have yet; return the digests of the payload and the context.
 
-    refs = []
-    for found in packed.call.data:
-        digest = None
-        if not (found.value.is_gcs or found.value.is_hf):
-            path = Path(found.value.path)
-            send = partial(ensure_data, store, path, cache=stat_cache(options.home, path))
-            digest = _settled(send)
-        refs.append(to_ref(found.value, found.key, digest=digest, mount=found.mount))
-    snapshot = _upload_context(packed, store, say=say)
-    name = JobObjects(job_id).payload
-    with store.writer(name, if_generation=ABSENT) as stream:
-        digest = packed.call.write(
-            stream,
-            refs=refs,
-            context_digest=snapshot.digest,
-            kinetic_version=options.kinetic_version,
-        )
+    Over a network the project, each `Data` and the payload go up together.
+    """
+    with Crew(store.concurrency) as crew:
+        sending = _Sending(packed, store, options, say, crew.counting(reports))
+        context = crew.start(sending.context)
+        data = [crew.start(partial(sending.data, found)) for found in packed.call.data]
+        refs = [
+            to_ref(
+                found.value,
+                found.key,
+                digest=task.result(),
+                mount=found.mount,
+                in_place=sending.in_place(found.value),
+            )
+            for found, task in zip(packed.call.data, data, strict=True)
+        ]
+        assumed = context.result() if context.done else packed.snapshot
+        name = JobObjects(job_id).payload
+        digest = sending.payload(name, refs, assumed, if_generation=ABSENT)
+        snapshot = context.result()
+    if snapshot.digest != assumed.digest:
+        # A file changed while the project went up, and the payload names what was there before.
+        digest = sending.payload(name, refs, snapshot)
     return digest, snapshot.digest
 
 
-def _upload_context(packed: Packed, store: Store, *, say: Say) -> Snapshot:
-    """Upload the project and return the snapshot that went up: a later one if files changed."""
-    from kinetic_payload.transfer import ensure_context
+@dataclass(frozen=True)
+class _Sending:
+    """What goes up for one call, each part in a way that can be begun beside the others."""
 
-    takes = iter((lambda: packed.snapshot, packed.retake, packed.retake))
+    packed: Packed
+    store: Store
+    options: PackingOptions
+    say: Say
+    reports: Reports
 
-    def send() -> Snapshot:
-        snapshot = next(takes)()
-        if ensure_context(store, snapshot):
-            say(f"Uploaded {snapshot.size / 1e6:.1f} MB of {packed.plan.root.name}/.")
-        return snapshot
+    def context(self) -> Snapshot:
+        """Upload the project and return the snapshot that went up: a later one if files changed."""
+        from kinetic_payload.transfer import ensure_context
 
-    return _settled(send, tries=3)
+        packed = self.packed
+        takes = iter((lambda: packed.snapshot, packed.retake, packed.retake))
+
+        def send() -> Snapshot:
+            snapshot = next(takes)()
+            if ensure_context(self.store, snapshot, reports=self.reports):
+                self.say(f"Uploaded {snapshot.size / 1e6:.1f} MB of {packed.plan.root.name}/.")
+            return snapshot
+
+        return _settled(send, tries=3)
+
+    def in_place(self, data: Data) -> bool:
+        """Return whether the worker shows *data* where it lies."""
+        return data.is_local and data.fuse and self.options.this_machine
+
+    def data(self, found: FoundData) -> str | None:
+        """Upload a `Data` and return its digest; None for one that stays where it is."""
+        from kinetic_payload.data_upload import ensure_data
+
+        data: Data = found.value
+        if not data.is_local or self.in_place(data):
+            return None
+        path = Path(data.path)
+        send = partial(
+            ensure_data,
+            self.store,
+            path,
+            mounted=data.fuse,
+            cache=stat_cache(self.options.home, path),
+            reports=self.reports,
+        )
+        return _settled(send)
+
+    def payload(
+        self,
+        name: str,
+        refs: Sequence[DataRef],
+        snapshot: Snapshot,
+        *,
+        if_generation: int | None = None,
+    ) -> str:
+        """Write the call, with what is known of its data and its project, and return its digest."""
+        with (
+            self.reports("uploading the call", self.packed.call.size) as advance,
+            self.store.writer(name, if_generation=if_generation, progress=advance) as stream,
+        ):
+            return self.packed.call.write(
+                stream,
+                refs=refs,
+                context_digest=snapshot.digest,
+                kinetic_version=self.options.kinetic_version,
+            )
 
 
 def _settled(send: Callable[[], T], tries: int = 3) -> T:

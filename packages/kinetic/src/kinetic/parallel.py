@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 if TYPE_CHECKING:
-    from kinetic_payload.progress import Advance
+    from kinetic_payload.progress import Advance, Reports
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -58,8 +59,8 @@ class Crew:
     """Makes calls in threads of its own, *workers* at a time, beside what its block does.
 
     With one worker they are made in place, where they are begun. The first failure, the block's own
-    included, stops the rest: what was not begun never is, and what goes through `counted` stops at
-    its next block of bytes. The threads keep no process alive: nobody waits for them after Ctrl-C.
+    included, stops the rest: what was not begun never is, and what is counted through `counting` stops
+    at its next block of bytes. The threads keep no process alive: nobody waits for them after Ctrl-C.
     """
 
     def __init__(self, workers: int) -> None:
@@ -97,15 +98,21 @@ class Crew:
                     raise Stopped
                 self._changed.wait()
 
-    def counted(self, advance: Advance) -> Advance:
-        """Return an *advance* that raises `Stopped` once anything failed."""
+    def counting(self, reports: Reports) -> Reports:
+        """Return *reports* for calls of this crew: work that goes on after a failure is stopped."""
 
-        def count(size: int) -> None:
-            if self._failure is not None:
-                raise Stopped
-            advance(size)
+        @contextmanager
+        def begin(doing: str, total: int | None) -> Iterator[Advance]:
+            with reports(doing, total) as advance:
 
-        return count
+                def count(size: int) -> None:
+                    if self._failure is not None:
+                        raise Stopped
+                    advance(size)
+
+                yield count
+
+        return begin
 
     def __enter__(self) -> Self:
         return self

@@ -92,7 +92,7 @@ def resolve_request(
     backend = backend_of(settings, checked.accelerator)
     semantics = _semantics_of(backend, checked.accelerator)
     if backend.startswith("local"):
-        _check_local(checked, settings, semantics)
+        _check_local(checked, semantics)
     else:
         _refuse_cluster(backend, settings)
     captured = capture(checked.capture, environ)
@@ -187,7 +187,7 @@ def _refuse_cluster(backend: BackendName, settings: Settings) -> None:
     )
 
 
-def _check_local(checked: CheckedOptions, settings: Settings, semantics: Semantics) -> None:
+def _check_local(checked: CheckedOptions, semantics: Semantics) -> None:
     from kinetic.local.emulation import shape_of
 
     shape_of(checked.accelerator, semantics)
@@ -200,34 +200,6 @@ def _check_local(checked: CheckedOptions, settings: Settings, semantics: Semanti
         raise InvalidRequestError(
             f"The local backend runs no containers, so it cannot use {checked.image.uri!r}.",
             hint=_LOCAL_IMAGES,
-        )
-    if (settings.store.value or "").startswith("gs://"):
-        raise InvalidRequestError(
-            f"The local backend keeps its jobs in a folder in this version, "
-            f"not in {settings.store.value!r} (from: {settings.store.source}).",
-            hint="Name a folder, or leave KINETIC_STORE out.",
-        )
-    for data in checked.volumes.values():
-        check_local_data(data)
-
-
-def check_local_data(data: Data) -> None:
-    """Refuse a `Data` that the local backend cannot serve yet.
-
-    Raises:
-        InvalidRequestError: It lies in a bucket or on Hugging Face, or is to be mounted.
-    """
-    what = None
-    if data.is_gcs:
-        what = "cannot download from buckets in this version"
-    elif data.is_hf:
-        what = "cannot download from Hugging Face in this version"
-    elif data.fuse:
-        what = "cannot mount data lazily (fuse=True)"
-    if what is not None:
-        raise InvalidRequestError(
-            f"The local backend {what}: {data.path!r}.",
-            hint="Give it a local file or folder, without fuse.",
         )
 
 

@@ -79,11 +79,11 @@ def connect(backend: str, location: Location, home: Path) -> Services:
     return Services(store, LocalBackend(home, store), seal=seal_of(location, home))
 
 
-def open_at(location: Location, home: Path) -> Store:  # noqa: ARG001
-    """Open the store at *location*, with what *home* (`KINETIC_HOME`) remembers of it."""
+def open_at(location: Location, home: Path) -> Store:
+    """Open the store at *location*; *home* (`KINETIC_HOME`) remembers uploads that were interrupted."""
     from kinetic_payload.stores import open_store
 
-    return open_store(location)
+    return open_store(location, uploads=home / "cache" / "uploads")
 
 
 def seal_of(location: Location, home: Path) -> Seal | None:

@@ -9,16 +9,26 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kinetic
 from kinetic.backends import Launch
-from kinetic.errors import KineticError, SubmitError
+from kinetic.console import progress_beside
+from kinetic.data_checks import Worker, check_data
+from kinetic.errors import (
+    BucketNotFoundError,
+    CredentialsError,
+    KineticError,
+    PreconditionFailedError,
+    StorePermissionError,
+    SubmitError,
+)
 from kinetic.jobs import JobHandle, connected
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.packing import Call, Packed, PackingOptions, pack, plan_of, upload
+from kinetic.parallel import map_at_once
 from kinetic.services import Services, connect, jobs_location
 from kinetic.settings import working_folder
 from kinetic_payload.layout import JobObjects
@@ -27,8 +37,8 @@ from kinetic_payload.store import ABSENT
 
 if TYPE_CHECKING:
     from kinetic.console import Console
-    from kinetic.local.emulation import Shape
     from kinetic.request import JobRequest
+    from kinetic_payload.progress import Reports
     from kinetic_payload.roots import ProjectPlan
     from kinetic_payload.store import Location, Store
 
@@ -52,27 +62,48 @@ def submit(
     Raises:
         KineticError: It could not be packaged or started; nothing of this job stays behind.
     """
-    say, warn = _voices(console)
+    say, warn, reports = _voices(console)
     for note in request.notes:
         warn(note)
     home = Path(request.settings.home.value)
     services = services or connect(
         request.backend, jobs_location(request.settings, request.backend), home
     )
+    # Made, or refused, before there is anything that it would have to sign.
+    key = None if services.seal is None else services.seal.key
     options = _packing_options(request, home, services.store.location)
     call = Call(function=function, args=tuple(args), kwargs=kwargs, volumes=request.volumes)
     private_mounts = _check_volumes(request, services.store)
 
     say("packaging")
     plan = plan_of(call, options)
-    packed = pack(call, plan, options, check=_check_data, warn=warn)
+    worker = Worker(
+        this_machine=request.local,
+        this_interpreter=request.local and request.image.mode == "default",
+    )
+    check = partial(check_data, worker=worker, warn=warn)
+    packed = pack(call, plan, options, check=check, warn=warn, reports=reports)
     with closing(packed.call):
         left_out = _left_out_sentence(packed)
         if left_out is not None and console is not None:
             warn(left_out)
-        handle, record = _start(
-            request, packed, options, services, private_mounts=private_mounts, say=say
+        with _written_below(home):
+            interpreter, image = _interpreter(request, packed.plan, home, say)
+            bundle = _bundle(home)
+        handle = _handle(request, services.store, image)
+        launch = partial(
+            Launch,
+            environment=_environment(request),
+            interpreter=interpreter,
+            bundle=bundle,
+            grace=GRACE,
+            memory=request.memory,
+            private_mounts=private_mounts,
+            debug_port=0 if request.debug else None,
+            signing_key=key,
         )
+        send = partial(upload, packed, options=options, say=say, reports=reports)
+        record = _start(request, handle, services, send=send, launch=launch)
     handle.__dict__["_project"] = str(plan.root)  # For the path mappings of a debugger.
     say(f"submitted {handle.job_id}")
     return connected(handle, services, record=record)
@@ -80,56 +111,62 @@ def submit(
 
 def _start(
     request: JobRequest,
-    packed: Packed,
-    options: PackingOptions,
+    handle: JobHandle,
     services: Services,
     *,
-    private_mounts: bool,
-    say: Callable[[str], None],
-) -> tuple[JobHandle, JobRecord]:
-    """Upload, record and start a packed call."""
-    from kinetic.local.emulation import merge, shape_of
-
-    with _written_below(options.home):
-        interpreter, image = _interpreter(request, packed.plan, options.home, say)
-        bundle = _bundle(options.home)
-    handle = _handle(request, services.store, image)
-    shape = shape_of(request.accelerator, request.semantics)
-    to_remove: JobRecord | None = None
+    send: Callable[..., tuple[str, str]],
+    launch: Callable[..., Launch],
+) -> JobRecord:
+    """Upload, record and start what was packaged; return the record."""
+    names, store = JobObjects(handle.job_id), services.store
+    written: list[str] = []
+    started: JobRecord | None = None
     try:
-        payload_digest, context_digest = upload(
-            packed, services.store, handle.job_id, options, say=say
-        )
-        record = _record(handle, request, shape, payload_digest, context_digest)
-        services.store.write(JobObjects(handle.job_id).handle, encode(record), if_generation=ABSENT)
-        to_remove = record  # Ctrl-C may come when it has just started.
-        services.backend.start(
-            Launch(
-                record=record,
-                environment=merge(shape.environment, request.environment),
-                interpreter=interpreter,
-                bundle=bundle,
-                grace=GRACE,
-                memory=request.memory,
-                private_mounts=private_mounts,
-                debug_port=0 if request.debug else None,
-            )
-        )
+        with _writing(names.payload, written):
+            payload_digest, context_digest = send(store=store, job_id=handle.job_id)
+        record = _record(handle, request, payload_digest, context_digest)
+        with _writing(names.handle, written):
+            data = services.sealed(encode(record), names.handle)
+            store.write(names.handle, data, if_generation=ABSENT)
+        started = record  # Ctrl-C may come when it has just started.
+        services.backend.start(launch(record=record))
     except BaseException:
-        _withdraw(handle.job_id, to_remove, services)
+        _withdraw(handle.job_id, written, started, services)
         raise
-    return handle, record
+    return record
 
 
-def _withdraw(job_id: str, started: JobRecord | None, services: Services) -> None:
+@contextmanager
+def _writing(name: str, written: list[str]) -> Iterator[None]:
+    """Note that the object *name* is there, unless it is certain that it could not be written."""
+    written.append(name)
+    try:
+        yield
+    except (
+        BucketNotFoundError,
+        CredentialsError,
+        PreconditionFailedError,
+        StorePermissionError,
+    ):
+        written.remove(name)
+        raise
+
+
+def _withdraw(
+    job_id: str, written: Sequence[str], started: JobRecord | None, services: Services
+) -> None:
     """Remove what a submit made, newest first. It is for a reason that nothing here may hide."""
     from kinetic.ending import remove_objects
 
     try:
         if started is not None:
             services.backend.remove(started, timeout=GRACE, poll_interval=0.1)
-        # Not where it may still run: without its objects nobody would find it again.
-        remove_objects(job_id, services.store)
+            # Not where it may still run: without its objects nobody would find it again.
+            remove_objects(job_id, services.store)
+        else:
+            map_at_once(
+                services.store.delete, reversed(written), workers=services.store.concurrency
+            )
     except Exception as error:  # noqa: BLE001
         _log.warning(
             "The job %s did not start, and something of it stays behind: %s\n"
@@ -138,6 +175,13 @@ def _withdraw(job_id: str, started: JobRecord | None, services: Services) -> Non
             error,
             job_id,
         )
+
+
+def _environment(request: JobRequest) -> dict[str, str]:
+    from kinetic.local.emulation import merge, shape_of
+
+    shape = shape_of(request.accelerator, request.semantics)
+    return merge(shape.environment, request.environment)
 
 
 @contextmanager
@@ -155,11 +199,14 @@ def _written_below(home: Path) -> Iterator[None]:
         ) from error
 
 
-def _voices(console: Console | None) -> tuple[Callable[[str], None], Callable[[str], None]]:
+def _voices(
+    console: Console | None,
+) -> tuple[Callable[[str], None], Callable[[str], None], Reports]:
     if console is not None:
-        return console.phase, console.note
+        return console.phase, console.note, console.progress
     # Nobody watches, so what is only progress goes to the log, and what should be read is a warning.
-    return _log.info, _warn
+    # What takes long is shown all the same to who sits at a terminal.
+    return _log.info, _warn, progress_beside(_log.info)
 
 
 def _warn(text: str) -> None:
@@ -188,14 +235,8 @@ def _packing_options(request: JobRequest, home: Path, store: Location) -> Packin
         context_warn_mb=settings.context_size_warn_mb.value,
         payload_warn_mb=settings.payload_size_warn_mb.value,
         kinetic_version=kinetic.__version__,
+        this_machine=request.local,
     )
-
-
-def _check_data(data: Any) -> None:
-    from kinetic.request import check_local_data
-
-    check_local_data(data)
-    data.check()
 
 
 def _check_volumes(request: JobRequest, store: Store) -> bool:
@@ -208,7 +249,8 @@ def _check_volumes(request: JobRequest, store: Store) -> bool:
     from kinetic_runner.mounts import why_not_private
 
     home = request.settings.home.value
-    check_volumes(request.volumes, workspaces=(home, str(store.location)))
+    folder = [store.location.path] if store.location.kind == "folder" else []
+    check_volumes(request.volumes, workspaces=(home, *folder))
     why_not = why_not_private()
     if why_not is not None:
         raise InvalidRequestError(
@@ -270,13 +312,15 @@ def _handle(request: JobRequest, store: Store, image: str) -> JobHandle:
 
 
 def _record(
-    handle: JobHandle, request: JobRequest, shape: Shape, payload_digest: str, context_digest: str
+    handle: JobHandle, request: JobRequest, payload_digest: str, context_digest: str
 ) -> JobRecord:
+    from kinetic.local.emulation import shape_of
+
     return JobRecord(
         **handle.to_dict(),
         payload_digest=payload_digest,
         context_digest=context_digest,
-        hosts=shape.hosts,
+        hosts=shape_of(request.accelerator, request.semantics).hosts,
         retries=request.retries,
         timeout=request.timeout,
         output_dir=request.output_dir,

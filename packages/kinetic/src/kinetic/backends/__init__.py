@@ -53,6 +53,8 @@ class Observation:
     attempts: tuple[AttemptView, ...] = ()
     vanished: bool = False
     """The resource ended (or its keeper died) and can write no outcome any more."""
+    lost: bool = False
+    """Nothing was heard of it for longer than it should be silent; it may come back all the same."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from kinetic_cli.app import App
 from kinetic_cli.options import json_option, target_options
 
 if TYPE_CHECKING:
+    from kinetic.errors import KineticError
+    from kinetic.job_status import JobStatus
     from kinetic.jobs import JobHandle
     from kinetic_cli.app import Where
 
@@ -35,7 +37,9 @@ def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
     if cluster:
         app.target.given["cluster"] = cluster
     where: Where | None = "local" if local else "cluster" if cluster is not None else None
-    jobs = [_described(app, job) for job in app.list_jobs(where)]
+    handles = app.list_jobs(where)
+    statuses = app.statuses_of(handles)
+    jobs = [_described(app, *each) for each in zip(handles, statuses, strict=True)]
     if as_json:
         app.output.json(jobs)
     elif not jobs:
@@ -57,10 +61,10 @@ def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
         )
 
 
-def _described(app: App, job: JobHandle) -> dict[str, Any]:
+def _described(app: App, job: JobHandle, status: JobStatus | KineticError) -> dict[str, Any]:
     return {
         "job_id": job.job_id,
-        "status": _status(app, job),
+        "status": _text(app, job, status),
         "age_seconds": age_of(job.created_at, app.clock()),
         "created_at": job.created_at,
         "function": job.func_name,
@@ -74,12 +78,11 @@ def _described(app: App, job: JobHandle) -> dict[str, Any]:
     }
 
 
-def _status(app: App, job: JobHandle) -> str | None:
-    from kinetic.errors import KineticError
+def _text(app: App, job: JobHandle, status: JobStatus | KineticError) -> str | None:
+    from kinetic.job_status import JobStatus
 
-    try:
-        return job.status().value
-    except KineticError as error:
-        # One job that cannot be asked must not hide the others.
-        app.output.note(f"Warning: the status of {job.job_id} is unknown: {error.message}")
-        return None
+    if isinstance(status, JobStatus):
+        return status.value
+    # One job that cannot be asked must not hide the others.
+    app.output.note(f"Warning: the status of {job.job_id} is unknown: {status.message}")
+    return None
