@@ -78,13 +78,15 @@ class Call:
 
 
 def json_object(data: bytes) -> dict[str, Any]:
-    """Return a JSON object; nothing is an empty one."""
+    """Return a JSON object; nothing is an empty one, and so is `null`, which Go's clients send."""
     if not data.strip():
         return {}
     try:
         found = json.loads(data)
     except ValueError:
         raise ApiError(400, "parseError", "Parse Error") from None
+    if found is None:
+        return {}
     if not isinstance(found, dict):
         raise ApiError(400, "parseError", "Parse Error")
     return found
