@@ -68,6 +68,9 @@ class FuseSettings:
     """Who the files belong to, for containers that do not run as root."""
     options: tuple[str, ...] = ()
     """Further mount options, such as `max-conns-per-host=100`."""
+    identity_provider: str | None = None
+    """For pods on their node's network:
+    `https://container.googleapis.com/v1/projects/P/locations/L/clusters/C`."""
     cpu_request: str | None = None
     cpu_limit: str | None = None
     memory_request: str | None = None
@@ -142,9 +145,7 @@ def fuse_mounts(
     return tuple(mounts)
 
 
-def fuse_volumes(
-    mounts: Sequence[FuseMount], settings: FuseSettings = FuseSettings()
-) -> PodVolumes:
+def fuse_volumes(mounts: Sequence[FuseMount], settings: FuseSettings | None = None) -> PodVolumes:
     """Render *mounts* for a pod template and its container; nothing where there are none.
 
     Mounts of the same folder share a volume: each volume has a process of its own in the sidecar.
@@ -152,6 +153,7 @@ def fuse_volumes(
     Raises:
         InvalidRequestError: A name is no DNS label or is there twice, or a folder cannot be mounted.
     """
+    settings = settings or FuseSettings()
     _check_mounts(mounts)
     if not mounts:
         return PodVolumes(annotations={}, volumes=[], volume_mounts=[])
@@ -169,8 +171,9 @@ def fuse_volumes(
     )
 
 
-def fuse_volume(mount: FuseMount, settings: FuseSettings = FuseSettings()) -> Manifest:
+def fuse_volume(mount: FuseMount, settings: FuseSettings | None = None) -> Manifest:
     """Render one volume, read-only."""
+    settings = settings or FuseSettings()
     ttl = _NEVER if mount.unchanging else settings.metadata_ttl
     # The driver takes strings only.
     attributes = {
@@ -180,15 +183,20 @@ def fuse_volume(mount: FuseMount, settings: FuseSettings = FuseSettings()) -> Ma
     }
     if settings.file_cache is not None:
         attributes["fileCacheCapacity"] = settings.file_cache
+    if settings.identity_provider is not None:
+        attributes["hostNetworkPodKSA"] = "true"
+        attributes["identityProvider"] = settings.identity_provider
     return {
         "name": mount.name,
         "csi": {"driver": DRIVER, "readOnly": True, "volumeAttributes": attributes},
     }
 
 
-def fuse_annotations(settings: FuseSettings = FuseSettings()) -> dict[str, str]:
+def fuse_annotations(settings: FuseSettings | None = None) -> dict[str, str]:
     """Return the annotations of a pod template: without the first one nothing would be mounted."""
-    wanted = {f"gke-gcsfuse/{name}": value for name, value in _resources(settings)}
+    wanted = {
+        f"gke-gcsfuse/{name}": value for name, value in _resources(settings or FuseSettings())
+    }
     return {ANNOTATION: "true"} | {name: value for name, value in wanted.items() if value}
 
 
@@ -268,9 +276,9 @@ def _check_mounts(mounts: Sequence[FuseMount]) -> None:
             raise InvalidRequestError(f"Two volumes are to appear at {mount.path}.")
         if not mount.path.startswith("/") or ":" in mount.path:
             raise InvalidRequestError(
-                f"A volume cannot appear at {mount.path!r}.", hint="Kubernetes takes absolute paths "
-                "without colons."
-            )  # fmt: skip
+                f"A volume cannot appear at {mount.path!r}.",
+                hint="Kubernetes takes absolute paths without colons.",
+            )
         _check_directory(mount.directory, f"gs://{mount.bucket}/{mount.directory}/")
         names.add(mount.name)
         paths.add(mount.path)
