@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,17 +11,14 @@ from typing import Any
 
 import pytest
 
-from kinetic_payload.errors import (
-    IntegrityError,
-    PreconditionFailedError,
-    StoreUnavailableError,
-)
+from kinetic_payload.errors import PreconditionFailedError, StoreUnavailableError
 from kinetic_payload.store import ABSENT
-from kinetic_payload.stores.gcs import ForeignBucket, GcsStore, Patience, Service
+from kinetic_payload.stores.gcs import GcsStore, Patience, Service
 from kinetic_payload.testing import increment
 from kinetic_payload.testing.gcs import GcsServer
 
 QUICK = Patience(deadline=10, first=0.01, longest=0.05, connect=2, read=2)
+HASTY = replace(QUICK, deadline=0.3)
 LARGE = os.urandom(1 << 20) * 20
 """More than goes in one request, up or down."""
 
@@ -169,3 +165,63 @@ def test_an_operation_survives_what_passes(
         gcs.faults.add(after=after, times=1, **FAULTS[fault])
 
     operation(store, tmp_path)
+
+
+def test_thirty_seconds_without_service_are_waited_out_by_default() -> None:
+    patience = Patience()
+
+    assert patience.deadline - patience.read - patience.longest > 30
+
+
+def test_an_outage_is_outlasted(gcs: GcsServer, store: GcsStore) -> None:
+    store.write("old", b"old")
+    gcs.faults.outage(1.0)
+    gcs.faults.outage(1.0, status=None)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: store.write(f"new/{number}", b"new"), range(16)))
+
+    assert len(list(store.list("new/"))) == 16
+
+
+def test_an_outage_without_end_is_told_as_what_was_seen_last(
+    gcs: GcsServer, store: GcsStore
+) -> None:
+    gcs.faults.add(status=503)
+    hasty = GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), patience=HASTY)
+
+    with pytest.raises(StoreUnavailableError, match=r"look at 'o' in gs://bucket.*\(503\)"):
+        hasty.stat("o")
+
+
+def test_a_service_that_is_not_there_is_told(gcs: GcsServer) -> None:
+    gone = Service("http://127.0.0.1:9", anonymous=True)
+
+    with pytest.raises(StoreUnavailableError, match="refused"):
+        GcsStore("bucket", service=gone, patience=HASTY).write("o", b"")
+
+
+def test_an_answer_that_does_not_come_is_not_waited_for(gcs: GcsServer) -> None:
+    gcs.faults.add(operation="objects.get", times=1, delay=30)
+    impatient = replace(QUICK, read=0.2)
+    store = GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), patience=impatient)
+
+    assert store.stat("o") is None
+
+    assert gcs.requests.count(operation="objects.get") == 2
+
+
+def test_a_create_whose_answer_was_lost_does_not_take_anothers_object_for_its_own(
+    gcs: GcsServer, store: GcsStore
+) -> None:
+    gcs.faults.add(operation="objects.insert", times=1, reset="before")
+    gcs.faults.add(operation="objects.insert", times=1, delay=0.5)
+    other = GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), patience=QUICK)
+
+    with ThreadPoolExecutor(2) as pool:
+        both = [
+            pool.submit(one.write, "claim", b"same", if_generation=ABSENT) for one in (store, other)
+        ]
+        failed = [done.exception() for done in both]
+
+    assert [type(error) for error in failed if error] == [PreconditionFailedError]

@@ -1,0 +1,375 @@
+"""Large objects on their way to and from a bucket: interrupted, replaced, damaged; memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kinetic_payload.errors import IntegrityError, ObjectNotFoundError, StoreError
+from kinetic_payload.store import ABSENT
+from kinetic_payload.stores.gcs import GcsStore, Patience, Service
+from kinetic_payload.testing.gcs import GcsServer
+
+QUICK = Patience(deadline=10, first=0.01, longest=0.05, connect=2, read=5)
+MIB = 1 << 20
+BLOCK = os.urandom(MIB)
+LARGE = b"".join(BLOCK[:-1] + bytes([number]) for number in range(40))
+
+
+@pytest.fixture
+def store(gcs: GcsServer, tmp_path: Path) -> GcsStore:
+    return open_it(gcs, tmp_path)
+
+
+def open_it(gcs: GcsServer, folder: Path) -> GcsStore:
+    service = Service(gcs.endpoint, anonymous=True)
+    return GcsStore("bucket", service=service, patience=QUICK, uploads=folder / "uploads")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "source"
+    path.write_bytes(LARGE)
+    return path
+
+
+def sent(gcs: GcsServer) -> int:
+    """Return how many bytes of objects came."""
+    return sum(one.bytes_in for one in gcs.requests if one.operation.startswith("objects.insert"))
+
+
+def test_an_upload_that_broke_goes_on_where_it_was(
+    gcs: GcsServer, store: GcsStore, source: Path
+) -> None:
+    for at in (25 * MIB, 5 * MIB):
+        gcs.faults.add(operation="objects.insert.chunk", times=1, reset="request", at=at)
+
+    store.upload("o", source)
+
+    assert gcs.read("bucket", "o") == LARGE
+    assert sent(gcs) < len(LARGE) + 4 * MIB
+
+
+UPLOAD = """
+import sys
+from pathlib import Path
+from kinetic_payload.stores.gcs import GcsStore, Service
+
+endpoint, source, uploads = sys.argv[1:]
+store = GcsStore("bucket", service=Service(endpoint, anonymous=True), uploads=Path(uploads))
+store.upload("o", Path(source), if_generation=0)
+"""
+
+
+def begin_upload(gcs: GcsServer, folder: Path) -> subprocess.Popen[bytes]:
+    arguments = [gcs.endpoint, str(folder / "source"), str(folder / "uploads")]
+    return subprocess.Popen([sys.executable, "-c", UPLOAD, *arguments])
+
+
+def kill_in_the_middle(gcs: GcsServer, folder: Path) -> None:
+    """Let a process upload the source until some of it is there, and kill it."""
+    slow = gcs.faults.add(operation="objects.insert.chunk", drip=20 * MIB)
+    child = begin_upload(gcs, folder)
+    try:
+        while sent(gcs) < 10 * MIB:
+            assert child.poll() is None
+            threading.Event().wait(0.01)
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    gcs.faults.clear()
+    assert slow.hits
+    assert gcs.names("bucket") == []
+
+
+def test_an_upload_that_was_killed_goes_on_in_the_next_process(
+    gcs: GcsServer, source: Path, tmp_path: Path
+) -> None:
+    kill_in_the_middle(gcs, tmp_path)
+    before = sent(gcs)
+    gcs.requests.clear()
+    moved: list[int] = []
+
+    open_it(gcs, tmp_path).upload("o", source, if_generation=ABSENT, progress=moved.append)
+
+    assert gcs.read("bucket", "o") == LARGE
+    assert sent(gcs) <= len(LARGE) - before + 4 * MIB
+    assert gcs.requests.count(operation="objects.insert.start") == 0
+    assert sum(moved) == len(LARGE)
+    assert list((tmp_path / "uploads").iterdir()) == []
+
+
+def test_what_is_remembered_of_an_upload_is_for_its_user_only(
+    gcs: GcsServer, source: Path, tmp_path: Path
+) -> None:
+    kill_in_the_middle(gcs, tmp_path)
+
+    (remembered,) = (tmp_path / "uploads").iterdir()
+
+    assert remembered.stat().st_mode & 0o777 == 0o600
+    assert json.loads(remembered.read_text())["url"].startswith(gcs.endpoint)
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_an_upload_whose_session_expired_begins_anew(
+    gcs: GcsServer, source: Path, tmp_path: Path, status: int
+) -> None:
+    kill_in_the_middle(gcs, tmp_path)
+    gcs.expire_uploads(status=status)
+
+    open_it(gcs, tmp_path).upload("o", source, if_generation=ABSENT)
+
+    assert gcs.read("bucket", "o") == LARGE
+    assert list((tmp_path / "uploads").iterdir()) == []
+
+
+def test_an_upload_of_a_file_that_changed_since_begins_anew(
+    gcs: GcsServer, source: Path, tmp_path: Path
+) -> None:
+    kill_in_the_middle(gcs, tmp_path)
+    source.write_bytes(LARGE[::-1])
+
+    open_it(gcs, tmp_path).upload("o", source, if_generation=ABSENT)
+
+    assert gcs.read("bucket", "o") == LARGE[::-1]
+
+
+def test_an_upload_that_had_finished_unheard_is_not_sent_again(
+    gcs: GcsServer, source: Path, tmp_path: Path
+) -> None:
+    # The last request does its work, and its answer never comes.
+    gcs.faults.add(operation="objects.insert.chunk", after=1, reset="after")
+    gcs.faults.add(operation="objects.insert.status", reset="before")
+    child = begin_upload(gcs, tmp_path)
+    while not gcs.names("bucket"):
+        assert child.poll() is None
+        threading.Event().wait(0.01)
+    child.kill()
+    child.wait()
+    gcs.faults.clear()
+    gcs.requests.clear()
+
+    written = open_it(gcs, tmp_path).upload("o", source, if_generation=ABSENT)
+
+    assert written.generation == gcs.objects("bucket")[0].generation
+    assert sent(gcs) == 0
+
+
+def test_two_uploads_of_one_file_at_once_do_not_disturb_each_other(
+    gcs: GcsServer, store: GcsStore, source: Path
+) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: store.upload("o", source), range(2)))
+
+    assert gcs.read("bucket", "o") == LARGE
+
+
+def test_a_file_that_changes_while_it_is_uploaded_is_not_stored(
+    gcs: GcsServer, store: GcsStore, source: Path
+) -> None:
+    def change(_: int) -> None:
+        source.write_bytes(LARGE[::-1])
+
+    with pytest.raises(StoreError, match="changed while it was uploaded"):
+        store.upload("o", source, progress=change)
+
+    assert gcs.names("bucket") == []
+
+
+def test_a_file_that_shrinks_while_it_is_uploaded_is_not_stored(
+    gcs: GcsServer, store: GcsStore, source: Path
+) -> None:
+    with pytest.raises(StoreError, match="shorter while it was uploaded"):
+        store.upload("o", source, progress=lambda _: os.truncate(source, 100))
+
+    assert gcs.names("bucket") == []
+
+
+def test_old_memories_of_uploads_are_dropped(
+    gcs: GcsServer, store: GcsStore, source: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "uploads").mkdir()
+    old = tmp_path / "uploads" / "old.json"
+    old.write_text("{}")
+    os.utime(old, (0, 0))
+
+    store.upload("o", source)
+
+    assert not old.exists()
+
+
+def test_a_download_that_broke_goes_on_where_it_was(
+    gcs: GcsServer, store: GcsStore, tmp_path: Path
+) -> None:
+    store.write("o", LARGE)
+    gcs.requests.clear()
+    for _ in range(4):
+        gcs.faults.add(
+            operation="objects.get.media", times=1, reset="response", polite=True, at=7 * MIB
+        )
+
+    store.download("o", tmp_path / "target")
+
+    assert (tmp_path / "target").read_bytes() == LARGE
+    starts = [one.headers["range"].split("-")[0] for one in gcs.requests]
+    assert len(set(starts)) == len(starts) > 3 + 2
+
+
+def test_an_object_that_is_replaced_during_its_download_comes_as_one_generation(
+    gcs: GcsServer, store: GcsStore, tmp_path: Path
+) -> None:
+    store.write("o", LARGE)
+    replaced = LARGE[::-1]
+    moved: list[int] = []
+
+    def replace_once(size: int) -> None:
+        if not moved:
+            store.write("o", replaced)
+        moved.append(size)
+
+    store.download("o", tmp_path / "target", progress=replace_once)
+
+    assert (tmp_path / "target").read_bytes() == replaced
+    assert sum(moved) == len(LARGE)
+
+
+def test_an_object_that_is_replaced_when_its_download_broke_comes_as_one_generation(
+    gcs: GcsServer, store: GcsStore, tmp_path: Path
+) -> None:
+    store.write("o", b"1" * MIB)
+    gcs.faults.add(operation="objects.get.media", times=1, reset="response")
+    service = Service(gcs.endpoint, anonymous=True)
+    slow = GcsStore("bucket", service=service, patience=Patience(first=1.0, longest=1.0))
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(slow.read, "o")
+        while not gcs.requests.count(operation="objects.get.media"):
+            threading.Event().wait(0.001)
+        store.write("o", b"2" * MIB)
+
+    assert len(set(reading.result())) == 1
+
+
+def test_an_object_that_is_deleted_during_its_download_leaves_nothing(
+    gcs: GcsServer, store: GcsStore, tmp_path: Path
+) -> None:
+    store.write("o", LARGE)
+
+    with pytest.raises(ObjectNotFoundError):
+        store.download("o", tmp_path / "target", progress=lambda _: store.delete("o") and None)
+
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+@pytest.fixture
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
+    """A server whose disk changed a byte of `large`, but not its checksum."""
+    folder = tmp_path_factory.mktemp("server")
+    with GcsServer(folder=folder) as server:
+        server.create_bucket("bucket")
+        open_it(server, folder).write("large", LARGE)
+        (content,) = (path for path in folder.rglob("*") if path.is_file())
+        with content.open("r+b") as stream:
+            stream.seek(30 * MIB)
+            stream.write(b"?")
+        yield server
+
+
+def test_damaged_bytes_are_not_taken_for_the_object(damaged: GcsServer, tmp_path: Path) -> None:
+    store = open_it(damaged, tmp_path)
+    moved: list[int] = []
+
+    with pytest.raises(IntegrityError, match="'large' of gs://bucket"):
+        store.download("large", tmp_path / "target", progress=moved.append)
+    with pytest.raises(IntegrityError):
+        store.read("large")
+    with pytest.raises(IntegrityError), store.reader("large"):
+        pass
+
+    assert [path.name for path in tmp_path.iterdir()] == []
+    assert sum(moved) == 0
+
+
+def test_sixty_four_threads_share_a_client(gcs: GcsServer, store: GcsStore) -> None:
+    def work(number: int) -> bool:
+        name = f"o/{number}"
+        store.write(name, b"%d" % number, if_generation=ABSENT)
+        return store.read(name) == b"%d" % number and store.stat(name) is not None
+
+    with ThreadPoolExecutor(64) as pool:
+        assert all(pool.map(work, range(300)))
+
+    assert len({one.connection for one in gcs.requests}) <= 64
+
+
+def test_a_forked_process_makes_its_own_connections(gcs: GcsServer, store: GcsStore) -> None:
+    store.write("parent", b"")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            store.write("child", b"")
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+    assert [info.name for info in store.list()] == ["child", "parent"]
+    connections = {one.name: one.connection for one in gcs.requests}
+    assert connections["child"] != connections["parent"]
+
+
+def test_lists_have_pages(gcs: GcsServer, store: GcsStore) -> None:
+    names = [f"o/{number:04d}" for number in range(2100)]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda name: store.write(name, b""), names))
+    gcs.requests.clear()
+
+    assert [info.name for info in store.list("o/")] == names
+    assert gcs.requests.count(operation="objects.list") == 3
+    assert [info.name for info in store.list("o/", start_after="o/2097")] == names[2098:]
+
+
+MEMORY = """
+import resource, sys
+from pathlib import Path
+from kinetic_payload.stores.gcs import GcsStore, Service
+
+endpoint, what, path = sys.argv[1:]
+store = GcsStore("bucket", service=Service(endpoint, anonymous=True))
+store.stat("nothing")  # With the client loaded and connected.
+unit = 1 if sys.platform == "darwin" else 1024
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+if what == "up":
+    store.upload("large", Path(path))
+elif what == "down":
+    store.download("large", Path(path))
+else:
+    with store.reader("large") as stream:
+        while stream.read(1 << 20):
+            pass
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - before)
+"""
+
+
+def test_memory_does_not_grow_with_what_is_moved(gcs: GcsServer, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    with source.open("wb") as stream:
+        for _ in range(200):
+            stream.write(BLOCK)
+
+    for what, path in (("up", source), ("down", tmp_path / "target"), ("reader", source)):
+        done = subprocess.run(
+            [sys.executable, "-c", MEMORY, gcs.endpoint, what, str(path)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert int(done.stdout) < 80 * MIB, what
+
+    assert (tmp_path / "target").stat().st_size == source.stat().st_size
