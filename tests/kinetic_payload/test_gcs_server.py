@@ -15,11 +15,12 @@ import pytest
 from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.testing.gcs.listing import Listing, page_of
+from kinetic_payload.testing.gcs.resources import BUCKET_FIELDS, OBJECT_FIELDS
 
 
 @pytest.fixture
@@ -626,3 +627,44 @@ def test_what_the_api_does_not_know_is_not_found(server: GcsServer) -> None:
     assert ask(server, "GET", "/storage/v1/b/bucket/o/%ff")[0] == 400
     status, _, body = ask(server, "POST", "/storage/v1/b/bucket/o?name=o", b"data")
     assert (status, json.loads(body)["error"]["errors"][0]["reason"]) == (400, "wrongUrlForUpload")
+
+
+HOSTILE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+FIELDS = st.sampled_from(
+    [*OBJECT_FIELDS, *BUCKET_FIELDS, "name", "crc32c", "md5Hash"]
+) | st.sampled_from(["sourceObjects", "destination"])
+
+
+def test_no_body_however_wrong_makes_it_stumble(server: GcsServer, bucket: storage.Bucket) -> None:
+    put(bucket, "o")
+    connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=10)
+
+    @settings(max_examples=300, deadline=None)
+    @given(
+        body=st.dictionaries(FIELDS, HOSTILE, max_size=3) | HOSTILE,
+        call=st.sampled_from(
+            [
+                ("PATCH", "/storage/v1/b/bucket"),
+                ("POST", "/storage/v1/b?project=p"),
+                ("PATCH", "/storage/v1/b/bucket/o/o"),
+                ("PUT", "/storage/v1/b/bucket/o/o"),
+                ("POST", "/storage/v1/b/bucket/o/p/compose"),
+                ("POST", "/storage/v1/b/bucket/o/o/rewriteTo/b/bucket/o/p"),
+                ("POST", "/upload/storage/v1/b/bucket/o?uploadType=resumable&name=q"),
+            ]
+        ),
+    )
+    def answers(body: Any, call: tuple[str, str]) -> None:
+        connection.request(*call, json.dumps(body).encode())
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status < 500, (call, body)
+
+    answers()
+    connection.close()

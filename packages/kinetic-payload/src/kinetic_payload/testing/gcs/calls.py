@@ -51,12 +51,7 @@ class Call:
 
     def number(self, name: str) -> int | None:
         """Return a parameter that must be a number, or None."""
-        if name not in self.query:
-            return None
-        try:
-            return int(self.arg(name))
-        except ValueError:
-            raise invalid(f"Invalid value for {name}: '{self.arg(name)}'.") from None
+        return whole(self.arg(name), name) if name in self.query else None
 
     def flag(self, name: str) -> bool:
         """Return a parameter that must be true or false; Python's clients say `True`."""
@@ -75,6 +70,14 @@ class Call:
     async def json(self) -> dict[str, Any]:
         """Return the body as a JSON object."""
         return json_object(await self.read())
+
+
+def whole(value: Any, name: str) -> int:
+    """Return a number, which travels as text if it has 64 bits."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise invalid(f"Invalid value for {name}: '{value}'.") from None
 
 
 def json_object(data: bytes) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kinetic_payload.testing.gcs.access import Access
 from kinetic_payload.testing.gcs.answers import Answer, ApiError, invalid, json_answer, required
-from kinetic_payload.testing.gcs.calls import Call
+from kinetic_payload.testing.gcs.calls import Call, whole
 from kinetic_payload.testing.gcs.conditions import Conditions, conditions_of
 from kinetic_payload.testing.gcs.contents import Content
 from kinetic_payload.testing.gcs.names import check_object_name
@@ -59,6 +59,11 @@ class CopyCalls:
         check_object_name(call.name)
         given = await call.json()
         parts = given.get("sourceObjects") or []
+        target = given.get("destination") or {}
+        if not isinstance(parts, list) or not all(
+            isinstance(one, dict) for one in [target, *parts]
+        ):
+            raise invalid("Invalid compose request.")
         if not parts:
             raise required("You must provide at least one source component.")
         if len(parts) > MOST_SOURCES:
@@ -69,7 +74,7 @@ class CopyCalls:
         before = self._state.bucket(call.bucket).objects.get(call.name)
         conditions.check(before.version if before else None)
         sources = [self._component(call, part) for part in parts]
-        fields = object_fields(given.get("destination") or {})
+        fields = object_fields(target)
         first = sources[0].fields.get("contentType", "application/octet-stream")
         fields.setdefault("contentType", first)
         content = await self._joined([source.content for source in sources])
@@ -101,15 +106,15 @@ class CopyCalls:
         )  # fmt: skip
 
     def _component(self, call: Call, part: dict[str, Any]) -> StoredObject:
-        generation = part.get("generation")
         name = str(part.get("name", ""))
         check_object_name(name)
-        source = self._state.object(
-            call.bucket, name, None if generation is None else int(generation)
-        )
-        expected = (part.get("objectPreconditions") or {}).get("ifGenerationMatch")
+        generation = part.get("generation")
+        generation = None if generation is None else whole(generation, "generation")
+        source = self._state.object(call.bucket, name, generation)
+        asked = part.get("objectPreconditions") or {}
+        expected = asked.get("ifGenerationMatch") if isinstance(asked, dict) else asked
         if expected is not None:
-            Conditions(generation=int(expected)).check(source.version)
+            Conditions(whole(expected, "ifGenerationMatch")).check(source.version)
         self._access.demand(call, "storage.objects.get", call.bucket)
         return source
 

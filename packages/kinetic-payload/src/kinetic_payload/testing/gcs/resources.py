@@ -10,18 +10,26 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from kinetic_payload.testing.gcs.answers import invalid
+from kinetic_payload.testing.gcs.calls import whole
 from kinetic_payload.testing.gcs.state import SOFT_DELETE_SECONDS, Bucket, StoredObject
 
-OBJECT_FIELDS: Final = frozenset({
-    "cacheControl", "contentDisposition", "contentEncoding", "contentLanguage", "contentType",
-    "contexts", "customTime", "eventBasedHold", "metadata", "retention", "storageClass", "temporaryHold",
-})  # fmt: skip
-BUCKET_FIELDS: Final = frozenset({
-    "autoclass", "cors", "defaultEventBasedHold", "encryption", "hierarchicalNamespace", "iamConfiguration",
-    "labels", "lifecycle", "location", "logging", "retentionPolicy", "rpo", "softDeletePolicy",
-    "storageClass", "versioning", "website",
-})  # fmt: skip
-KNOWN_FIELDS: Final = OBJECT_FIELDS | BUCKET_FIELDS | {
+OBJECT_FIELDS: Final[dict[str, type]] = {
+    "cacheControl": str, "contentDisposition": str, "contentEncoding": str, "contentLanguage": str,
+    "contentType": str, "contexts": dict, "customTime": str, "eventBasedHold": bool, "metadata": dict,
+    "retention": dict, "storageClass": str, "temporaryHold": bool,
+}  # fmt: skip
+"""What users may set of an object, and what it is."""
+
+BUCKET_FIELDS: Final[dict[str, type]] = {
+    "autoclass": dict, "cors": list, "defaultEventBasedHold": bool, "encryption": dict,
+    "hierarchicalNamespace": dict, "iamConfiguration": dict, "labels": dict, "lifecycle": dict, "location": str,
+    "logging": dict, "retentionPolicy": dict, "rpo": str, "softDeletePolicy": dict, "storageClass": str,
+    "versioning": dict, "website": dict,
+}  # fmt: skip
+"""What users may set of a bucket, and what it is."""
+
+KNOWN_FIELDS: Final = {
+    *OBJECT_FIELDS, *BUCKET_FIELDS,
     "acl", "bucket", "componentCount", "crc32c", "customerEncryption", "defaultObjectAcl", "done", "etag",
     "generation", "hardDeleteTime", "id", "isUnreachable", "items", "kind", "kmsKeyName", "locationType", "md5Hash",
     "mediaLink", "metageneration", "name", "nextPageToken", "objectSize", "owner", "permissions", "prefixes",
@@ -113,7 +121,7 @@ def new_bucket_fields(given: dict[str, Any], now: float) -> dict[str, Any]:
             "effectiveTime": timestamp(now),
         },
     }
-    _merge(fields, {key: value for key, value in given.items() if key in BUCKET_FIELDS})
+    _merge(fields, {k: v for k, v in _own(given, BUCKET_FIELDS).items() if v is not None})
     fields["location"] = fields["location"].upper()
     return _checked_bucket(fields)
 
@@ -121,14 +129,13 @@ def new_bucket_fields(given: dict[str, Any], now: float) -> dict[str, Any]:
 def merged_bucket_fields(fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Return the fields after a patch: None removes, mappings are merged key by key."""
     changed = copy.deepcopy(fields)
-    kept = {k: v for k, v in given.items() if k in BUCKET_FIELDS and k not in _FIXED}
-    _merge(changed, kept)
+    _merge(changed, {k: v for k, v in _own(given, BUCKET_FIELDS).items() if k not in _FIXED})
     return _checked_bucket(changed)
 
 
 def _checked_bucket(fields: dict[str, Any]) -> dict[str, Any]:
     policy = fields.get("softDeletePolicy", {})
-    seconds = int(policy.get("retentionDurationSeconds", 0))
+    seconds = whole(policy.get("retentionDurationSeconds", 0), "retentionDurationSeconds")
     if seconds != 0 and not SOFT_DELETE_SECONDS <= seconds <= 90 * 24 * 3600:
         raise invalid(
             f"Soft delete retention duration must be 0 or between 7 and 90 days: {seconds} seconds."
@@ -136,23 +143,22 @@ def _checked_bucket(fields: dict[str, Any]) -> dict[str, Any]:
     if policy:
         # Numbers of 64 bits travel as text.
         policy["retentionDurationSeconds"] = str(seconds)
-    for rule in fields.get("lifecycle", {}).get("rule", []):
-        if not rule.get("action", {}).get("type") or not rule.get("condition"):
+    if "lifecycle" in fields:
+        rules = fields["lifecycle"].get("rule")
+        if not all(map(_is_rule, rules if isinstance(rules, list) else [rules])):
             raise invalid("A lifecycle rule needs an action and at least one condition.")
-    if not fields.get("lifecycle", {}).get("rule", True):
-        del fields["lifecycle"]
+        if not rules:
+            del fields["lifecycle"]
     _check_class(fields)
     return fields
 
 
 def object_fields(given: dict[str, Any]) -> dict[str, Any]:
     """Return what of *given* is an object's to have, checked."""
-    fields = {k: v for k, v in given.items() if k in OBJECT_FIELDS and v is not None}
-    if "customTime" in fields and not _TIME.fullmatch(str(fields["customTime"])):
-        raise invalid(f"Invalid value for customTime: '{fields['customTime']}'")
+    fields = {k: v for k, v in _own(given, OBJECT_FIELDS).items() if v is not None}
+    if "customTime" in fields:
+        _time(fields["customTime"])
     metadata = fields.get("metadata", {})
-    if not isinstance(metadata, dict):
-        raise invalid("metadata must be an object.")
     fields["metadata"] = {k: str(v) for k, v in metadata.items() if v is not None}
     if not fields["metadata"]:
         del fields["metadata"]
@@ -163,7 +169,7 @@ def object_fields(given: dict[str, Any]) -> dict[str, Any]:
 def merged_object_fields(fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Return the fields after a patch: None removes, `metadata` is merged key by key."""
     changed = copy.deepcopy(fields)
-    _merge(changed, {key: value for key, value in given.items() if key in OBJECT_FIELDS})
+    _merge(changed, _own(given, OBJECT_FIELDS))
     return _keeping_custom_time(fields, object_fields(changed))
 
 
@@ -178,10 +184,34 @@ def replaced_object_fields(fields: dict[str, Any], given: dict[str, Any]) -> dic
 def _keeping_custom_time(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     if "customTime" not in before:
         return after
-    old = datetime.fromisoformat(before["customTime"].upper())
-    if "customTime" not in after or datetime.fromisoformat(after["customTime"].upper()) < old:
+    if "customTime" not in after or _time(after["customTime"]) < _time(before["customTime"]):
         raise invalid("Custom time cannot be removed or set to an earlier time.")
     return after
+
+
+def _own(given: dict[str, Any], kinds: dict[str, type]) -> dict[str, Any]:
+    """Return what of *given* can be set, checked for what it is."""
+    for key, value in given.items():
+        if value is not None and not isinstance(value, kinds.get(key, object)):
+            raise invalid(f"Invalid value for: {key}")
+    return {key: value for key, value in given.items() if key in kinds}
+
+
+def _is_rule(rule: Any) -> bool:
+    if not isinstance(rule, dict):
+        return rule is None
+    action, condition = rule.get("action"), rule.get("condition")
+    return isinstance(action, dict) and "type" in action and bool(condition)
+
+
+def _time(text: Any) -> datetime:
+    try:
+        if not _TIME.fullmatch(str(text)):
+            raise ValueError
+        # Python knows microseconds, the API nanoseconds.
+        return datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text.upper()))
+    except ValueError:
+        raise invalid(f"Invalid value for customTime: '{text}'") from None
 
 
 def _merge(onto: dict[str, Any], given: dict[str, Any]) -> None:
