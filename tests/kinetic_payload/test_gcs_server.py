@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection
 from typing import Any
 
@@ -619,6 +620,19 @@ def test_writes_of_one_name_can_be_limited_as_google_does() -> None:
             put(bucket, "o", retry=None)
         with pytest.raises(exceptions.TooManyRequests):
             bucket.blob("o").delete(retry=None)
+
+
+def test_its_clock_can_differ_from_that_of_its_clients() -> None:
+    with GcsServer(skew=-3600) as server:
+        server.create_bucket("bucket")
+        path = "/upload/storage/v1/b/bucket/o?uploadType=media&name=o"
+        _, headers, body = ask(server, "POST", path, b"")
+        an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
+        for seen in (
+            parsedate_to_datetime(headers["date"]),
+            datetime.fromisoformat(json.loads(body)["updated"]),
+        ):
+            assert abs((seen - an_hour_ago).total_seconds()) < 10
 
 
 def test_what_the_api_does_not_know_is_not_found(server: GcsServer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from kinetic_payload.testing.gcs.access import Access
@@ -29,7 +28,7 @@ def make_bucket(state: State, name: str, project: str, given: dict[str, Any]) ->
                 "Your previous request to create the named bucket succeeded and you already own it."
             )
         raise ApiError(409, "conflict", message)
-    now = time.time()
+    now = state.now()
     made = Bucket(name, project, state.next_generation(), now, now, new_bucket_fields(given, now))
     state.buckets[name] = made
     return made
@@ -142,5 +141,5 @@ class BucketCalls:
 
     def _changed(self, found: Bucket, call: Call) -> Answer:
         found.metageneration += 1
-        found.updated = time.time()
+        found.updated = self._state.now()
         return json_answer(bucket_resource(found, call.base))

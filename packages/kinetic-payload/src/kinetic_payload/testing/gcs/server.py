@@ -33,7 +33,7 @@ class GcsServer:
 
     Objects lie in files below *folder* (that for temporary files, if none is given) and are gone when
     it stops. Without *tokens* everybody may do everything; with them, callers need one. *write_interval*
-    limits writes of one name, as Google does to about one a second. Without *md5* objects have none, as
+    limits writes of one name, as Google does to about one a second. *skew* is by how many seconds its clock is ahead. Without *md5* objects have none, as
     composite ones never do: it costs more than all the rest of a large upload.
     """
 
@@ -45,6 +45,7 @@ class GcsServer:
         host: str = "127.0.0.1",
         port: int = 0,
         write_interval: float = 0.0,
+        skew: float = 0.0,
         md5: bool = True,
     ) -> None:
         self.faults = Faults()
@@ -54,6 +55,7 @@ class GcsServer:
         self._port = port
         self._given = folder
         self._write_interval = write_interval
+        self._skew = skew
         self._md5 = md5
         self._closing = contextlib.ExitStack()
         self._state: State | None = None
@@ -74,7 +76,9 @@ class GcsServer:
             prefix="kinetic-gcs-", dir=self._given, ignore_cleanup_errors=True
         )
         folder = Path(self._closing.enter_context(kept))
-        self._state = State(folder, write_interval=self._write_interval, md5=self._md5)
+        self._state = State(
+            folder, write_interval=self._write_interval, skew=self._skew, md5=self._md5
+        )
         loop = asyncio.new_event_loop()
         self._loop = loop
         thread = threading.Thread(target=loop.run_forever, name="gcs-server", daemon=True)
@@ -172,7 +176,7 @@ class GcsServer:
         self._do(expire)
 
     async def _listen(self, state: State) -> None:
-        server = Web(Api(state, self.tokens), self.faults, self.requests).server()
+        server = Web(Api(state, self.tokens), state, self.faults, self.requests).server()
         runner = web.ServerRunner(server, shutdown_timeout=0.01)  # 0 would be for ever.
         await runner.setup()
         site = web.TCPSite(runner, self._host, self._port, backlog=1024)

@@ -101,9 +101,12 @@ class Upload:
 class State:
     """Everything, changed only in the server's event loop."""
 
-    def __init__(self, folder: Path, *, write_interval: float = 0.0, md5: bool = True) -> None:
+    def __init__(
+        self, folder: Path, *, write_interval: float = 0.0, skew: float = 0.0, md5: bool = True
+    ) -> None:
         self._folder = folder
         self._md5 = md5
+        self.skew = skew
         self.write_interval = write_interval
         """Seconds between two writes of one name; Google's is about one. 0: not limited."""
         self.buckets: dict[str, Bucket] = {}
@@ -116,9 +119,13 @@ class State:
         """Return a content to be written."""
         return Incoming(self._folder, md5=self._md5 and not composite)
 
+    def now(self) -> float:
+        """Return the time by the server's own clock."""
+        return time.time() + self.skew
+
     def next_generation(self) -> int:
         """Return a generation above all others, ever: microseconds, as Google's."""
-        self._last_generation = max(self._last_generation + 1, time.time_ns() // 1000)
+        self._last_generation = max(self._last_generation + 1, int(self.now() * 1e6))
         return self._last_generation
 
     def bucket(self, name: str) -> Bucket:
@@ -157,7 +164,7 @@ class State:
         found = home.objects.get(name)
         conditions.check(found.version if found else None)
         self.mutating(home, name)
-        now = time.time()
+        now = self.now()
         stored = StoredObject(
             bucket, name, self.next_generation(), content, now, now,
             fields=fields, components=components,
@@ -171,7 +178,7 @@ class State:
             stored,
             fields=fields,
             metageneration=stored.metageneration + 1,
-            updated=time.time(),
+            updated=self.now(),
         )
         self.buckets[stored.bucket].put(changed)
         return changed

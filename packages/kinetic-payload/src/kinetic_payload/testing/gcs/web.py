@@ -7,6 +7,7 @@ import socket
 import struct
 import time
 from collections.abc import AsyncIterator
+from email.utils import formatdate
 from typing import Final
 
 from aiohttp import ClientError, web
@@ -18,6 +19,7 @@ from kinetic_payload.testing.gcs.calls import Call, call_of
 from kinetic_payload.testing.gcs.control import control
 from kinetic_payload.testing.gcs.faults import Faults, Plan
 from kinetic_payload.testing.gcs.requests import Logged, Requests, noted
+from kinetic_payload.testing.gcs.state import State
 
 SMALL: Final = 64 * 1024
 """Up to this size, a body is sent with its headers in one piece."""
@@ -29,8 +31,9 @@ _LONGEST_LINE: Final = 64 * 1024
 class Web:
     """Answers HTTP requests by the API."""
 
-    def __init__(self, api: Api, faults: Faults, requests: Requests) -> None:
+    def __init__(self, api: Api, state: State, faults: Faults, requests: Requests) -> None:
         self._api = api
+        self._state = state
         self._faults = faults
         self._requests = requests
 
@@ -82,12 +85,15 @@ class Web:
             answer = injected(plan.fault.status, extra).answer(plain=call.media)
         else:
             if request.headers.get("expect", "").lower() == "100-continue":
-                assert request.transport is not None
+                if request.transport is None:
+                    raise ConnectionResetError("The client went away.")
                 request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             answer = await self._api.perform(call)
         if plan.breaks("after") or plan.breaks("request"):
             # A request without a body has no middle: its answer is lost.
             raise _broken(request, plan)
+        if self._state.skew:
+            answer.headers["Date"] = formatdate(self._state.now(), usegmt=True)
         logged.status, logged.bytes_out = answer.status, answer.length
         return await _send(request, answer, plan)
 
@@ -168,11 +174,13 @@ async def _send_body(
     step = max(int((plan.drip or 0) / _DRIPS_A_SECOND), 1) if plan.drip else 1024 * 1024
     if isinstance(body, Slice) and not plan.drip:
         with body.content.open() as file:
-            assert request.transport is not None
-            loop = asyncio.get_running_loop()
             await response.write(b"")  # The headers.
+            transport = request.transport
+            if transport is None or transport.is_closing():
+                raise ConnectionResetError("The client went away.")
             if until:
-                await loop.sendfile(request.transport, file, body.start, until)
+                loop = asyncio.get_running_loop()
+                await loop.sendfile(transport, file, body.start, until)
         return
     for start in range(0, until, step):
         length = min(step, until - start)
