@@ -63,6 +63,15 @@ def test_old_contexts_go_unless_a_record_names_them(tmp_path: Path) -> None:
     assert kept == {context_object("named"), context_object("young")}
 
 
+def test_of_a_bucket_nothing_is_collected_and_of_the_home_all_the_same(tmp_path: Path) -> None:
+    home = Home(str(tmp_path))
+    bundle = Path(home.bundle("old"))
+    bundle.mkdir(parents=True)
+    age(bundle)
+    collect(home, None, NOW)
+    assert not bundle.exists()
+
+
 def test_what_a_killed_submit_left_goes(tmp_path: Path) -> None:
     home, store = Home(str(tmp_path)), FolderStore(tmp_path / "store")
     left, young = tmp_path / "jobs" / ".x.1234", tmp_path / "jobs" / ".y.1234"

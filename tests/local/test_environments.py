@@ -61,9 +61,13 @@ class Project:
         text = "\n".join(("--no-index", "--find-links wheels", *lines))
         (self.root / "requirements.txt").write_text(text)
 
-    def ensure(self, interpreter: str = sys.executable) -> Environment:
+    def ensure(self, interpreter: str = sys.executable, *, bucket: bool = False) -> Environment:
         return ensure_environment(
-            self.root, home=self.home, interpreter=interpreter, environ=self.environ
+            self.root,
+            home=self.home,
+            interpreter=interpreter,
+            environ=self.environ,
+            bucket=bucket,
         )
 
     def runs(self) -> list[str]:
@@ -121,6 +125,24 @@ def test_another_requirement_is_another_environment(project: Project) -> None:
     project.require("alpha>=2")
     assert project.ensure().digest != first.digest
     assert len(project.kept()) == 2
+
+
+def test_for_a_bucket_it_holds_a_client_too_and_is_another_environment(project: Project) -> None:
+    project.wheel("google_cloud_storage", version="2.9")
+    project.wheel("google_cloud_storage", version="3.4")
+    project.require("alpha")
+    plain, other = project.ensure(), project.ensure(bucket=True)
+    assert plain.digest != other.digest
+    assert run(other, "import google_cloud_storage as g; print(g.version)") == "3.4"
+    assert project.ensure() == plain
+
+
+def test_a_client_of_buckets_that_the_project_asks_for_is_its_own(project: Project) -> None:
+    project.wheel("google_cloud_storage", version="2.9")
+    project.require("alpha", "Google-Cloud_Storage<3")
+    environment = project.ensure(bucket=True)
+    assert environment == project.ensure()
+    assert run(environment, "import google_cloud_storage as g; print(g.version)") == "2.9"
 
 
 def test_ten_processes_at_once_make_it_once(project: Project) -> None:

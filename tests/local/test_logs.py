@@ -7,9 +7,12 @@ import pytest
 from kinetic.backends import LogLine
 from kinetic.local.logs import LONGEST_LINE, follow_lines, read_lines, tail_offset
 from kinetic.local.paths import JobFolder
-from kinetic.local.stored_logs import stored_lines
+from kinetic.local.stored_logs import follow_stored, stored_lines
+from kinetic.testing import a_launch
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import HostOutcome, JobRecord, encode
 from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.testing import MemoryStore
 
 
 def a_folder(path: Path, *logs: bytes, attempt: int = 1) -> JobFolder:
@@ -139,3 +142,87 @@ def test_a_line_that_never_ends_does_not_fill_the_memory(tmp_path: Path) -> None
     lines = list(follow_lines(folder, 1, tail=None, ended=lambda: True, pause=lambda _: None))
     assert "".join(texts(lines)) == "=" * 3_000_000
     assert len(lines) > 1
+
+
+class Written:
+    """A stored log that grows by one step whenever its reader pauses, and then the job ends."""
+
+    def __init__(self, *steps: dict[str, bytes], **job: object) -> None:
+        self.store = MemoryStore()
+        self.record: JobRecord = a_launch(self.store, "", **job).record  # type: ignore[arg-type]
+        self.names = JobObjects(self.record.job_id)
+        self.steps = list(steps)
+        self.step()
+
+    def step(self) -> None:
+        for name, data in self.steps.pop(0).items() if self.steps else ():
+            attempt, host, seq = map(int, name.split("/"))
+            self.store.write(self.names.claim(attempt, host), b"{}")
+            self.store.write(self.names.log_chunk(attempt, host, seq), data)
+
+    def lines(self, tail: int | None = None) -> list[LogLine]:
+        return list(
+            follow_stored(
+                self.store,
+                self.record,
+                tail=tail,
+                ended=lambda: not self.steps,
+                pause=self.step,
+            )
+        )
+
+
+def test_a_stored_log_is_followed_as_its_chunks_arrive_and_its_end_is_not_lost() -> None:
+    log = Written(
+        {"1/0/0": b"a1\na"},
+        {"1/0/1": b"2\n", "1/1/0": "b1\né".encode()[:-1]},
+        {},
+        {"1/1/1": "é\n".encode()[1:] + b"b3", "1/0/2": b"a3\n"},
+        hosts=2,
+    )
+    found = log.lines()
+    assert [(line.host, line.text) for line in found] == [
+        (0, "a1"), (0, "a2"), (1, "b1"), (0, "a3"), (1, "é"), (1, "b3"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tail", "expected"),
+    [
+        (0, ["", "later"]),
+        (1, ["th", "later"]),
+        (2, ["2", "th", "later"]),
+        (9, ["1", "2", "th", "later"]),
+    ],
+)
+def test_following_a_stored_log_may_begin_near_its_end(tail: int, expected: list[str]) -> None:
+    log = Written({"1/0/0": b"1\n2\n", "1/0/1": b"th"}, {"1/0/2": b"\nlater\n"})
+    assert [line.text for line in log.lines(tail)] == expected
+
+
+def test_following_a_stored_log_goes_over_to_the_next_attempt_and_says_why() -> None:
+    log = Written({"1/0/0": b"first\n"}, {"2/0/0": b"second\n"}, {}, retries=1)
+    report = HostOutcome(
+        job_id=log.record.job_id, attempt=1, host=0, succeeded=False, reason="exception",
+        phase="call", exit_code=1, message="ValueError: no.",
+    )  # fmt: skip
+    log.store.write(log.names.host_outcome(1, 0), encode(report))
+    assert [(line.attempt, line.text) for line in log.lines()] == [
+        (1, "first"),
+        (2, "[kinetic] Attempt 1 ended: ValueError: no. Attempt 2 begins."),
+        (2, "second"),
+    ]
+
+
+def test_a_stored_log_is_read_in_order_when_several_chunks_are_on_their_way() -> None:
+    class Distant(MemoryStore):
+        concurrency = 4  # type: ignore[assignment]
+
+    log = Written()
+    log.store.__class__ = Distant
+    for number in range(50):
+        log.store.write(log.names.log_chunk(1, 0, number), b"%d\n" % number)
+    expected = [str(number) for number in range(50)]
+    assert texts(stored_lines(log.store, log.record.job_id)) == expected
+    assert texts(log.lines()) == expected
+    assert next(iter(stored_lines(log.store, log.record.job_id))).text == "0"

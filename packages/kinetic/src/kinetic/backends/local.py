@@ -300,7 +300,7 @@ class _Wait:
         self.began = time.monotonic()
         self._seen: tuple[int, int] | None = None
         self._died = False
-        self._asked = 0.0
+        self._asked = time.monotonic()
 
     def changed(self, folder: JobFolder) -> bool:
         """Return whether the supervisor wrote its state since the last time this was asked."""

@@ -78,6 +78,7 @@ def observation_of(signs: Signs, standing: Standing) -> Observation:
                 f"Its supervisor on {signs.holder} has not been heard of since "
                 f"{since:%Y-%m-%d %H:%M:%S} UTC: it was killed, or its machine sleeps or is offline. "
                 "Should it come back, the job goes on.",
+                lost=True,
             )
         case Standing.NONE:
             return Observation(JobStatus.NOT_FOUND)

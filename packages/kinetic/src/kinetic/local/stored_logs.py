@@ -167,8 +167,13 @@ class _Host:
             chunks = _contents(self._store, names)
             return self._said([line for data in chunks for line in self._lines.feed(data)])
         tail, self._tail = self._tail, None
+        if tail == 0:
+            return []
         data = _end(self._store, names, tail)
-        return self._said(self._lines.feed(data)[-tail:] if tail > 0 else [])
+        whole = self._lines.feed(data)
+        # A last line that is not at its end yet is one of them.
+        wanted = tail if data.endswith(b"\n") else tail - 1
+        return self._said(whole[-wanted:] if wanted > 0 else [])
 
     def close(self) -> list[LogLine]:
         """Return the last line if nothing ended it."""

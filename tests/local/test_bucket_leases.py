@@ -1,0 +1,246 @@
+"""A lease says elsewhere that a job lives: how it is kept, and what is read from it."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from kinetic.errors import JobError
+from kinetic.job_status import JobStatus
+from kinetic.local.elsewhere import (
+    STARTING,
+    Elsewhere,
+    Signs,
+    Standing,
+    observation_of,
+    standing_of,
+)
+from kinetic.local.lease import LeaseKeeper
+from kinetic.testing import a_launch, eventually
+from kinetic_payload.decoding import decode
+from kinetic_payload.errors import StoreUnavailableError
+from kinetic_payload.layout import LEASE_SECONDS, JobObjects
+from kinetic_payload.records import HostOutcome, JobRecord, Lease, Outcome, encode
+from kinetic_payload.store import ObjectInfo
+from kinetic_payload.testing import MemoryStore
+
+HOLDER = "laptop (/home/me/.kinetic)"
+
+
+class Bucket(MemoryStore):
+    """A store whose clock can be turned on, and that can be away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.later = 0.0
+        self.away = False
+        self.tries = 0
+
+    def now(self) -> float:
+        return super().now() + self.later
+
+    def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
+        self.tries += 1
+        if self.away:
+            raise StoreUnavailableError("away")
+        return super().write(name, data, if_generation=if_generation)
+
+
+@pytest.fixture
+def store() -> Bucket:
+    return Bucket()
+
+
+@pytest.fixture
+def record(store: Bucket) -> JobRecord:
+    return a_launch(store, "").record
+
+
+@contextmanager
+def kept(store: Bucket, record: JobRecord, seconds: float = 0.03) -> Iterator[threading.Event]:
+    """Keep a lease; the event is set when the job is to stop."""
+    stopped = threading.Event()
+    keeper = LeaseKeeper(
+        lambda: store, record.job_id, holder=HOLDER, seconds=seconds, stop=stopped.set, first=0.0
+    )
+    try:
+        yield stopped
+    finally:
+        keeper.close()
+
+
+def lease_of(record: JobRecord) -> str:
+    return JobObjects(record.job_id).lease
+
+
+def outcome(record: JobRecord, status: str, by: str) -> bytes:
+    return encode(Outcome(job_id=record.job_id, status=status, written_by=by))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("signs", "expected"),
+    [
+        (Signs(now=1000.0, holder="x", renewed=1000.0), Standing.KEPT),
+        (Signs(now=1000.0, holder="x", renewed=1000.0 - LEASE_SECONDS), Standing.KEPT),
+        (Signs(now=1000.0, holder="x", renewed=1000.0 - LEASE_SECONDS - 6), Standing.LOST),
+        (Signs(now=1000.0, holder="x", renewed=994.0, seconds=0.5), Standing.LOST),
+        (Signs(now=1000.0, holder="x", renewed=1001.0), Standing.KEPT),
+        (Signs(now=1000.0, recorded=1000.0 - STARTING + 1), Standing.STARTING),
+        (Signs(now=1000.0, recorded=1000.5), Standing.STARTING),
+        (Signs(now=1000.0, recorded=1000.0 - STARTING), Standing.NONE),
+        (Signs(now=1000.0), Standing.NONE),
+    ],
+)
+def test_what_became_of_a_supervisor_follows_its_lease_and_then_the_record(
+    signs: Signs, expected: Standing
+) -> None:
+    assert standing_of(signs) is expected
+
+
+def test_a_lost_supervisor_is_a_failure_that_names_it_and_is_not_final() -> None:
+    signs = Signs(now=1e9, holder=HOLDER, renewed=1e9 - 3600)
+
+    seen = observation_of(signs, standing_of(signs))
+
+    assert (seen.status, seen.lost, seen.vanished) == (JobStatus.FAILED, True, False)
+    assert HOLDER in seen.reason
+    assert "not been heard of since 2001-09-09 00:46:40 UTC" in seen.reason
+
+
+def test_a_lease_is_renewed_again_and_again_and_removed_at_the_end(
+    store: Bucket, record: JobRecord
+) -> None:
+    seen = Elsewhere(store)
+    assert seen.observe(record).status is JobStatus.PENDING
+    with kept(store, record) as stopped:
+        eventually(lambda: store.tries > 5)
+        lease = decode(Lease, store.read(lease_of(record)), name="lease")
+        assert (lease.job_id, lease.holder, lease.seconds) == (record.job_id, HOLDER, 0.03)
+        assert seen.observe(record).status is JobStatus.RUNNING
+        assert HOLDER in seen.observe(record).reason
+    assert store.stat(lease_of(record)) is None
+    assert not stopped.is_set()
+
+
+def test_a_store_that_is_away_costs_the_lease_nothing_but_time(
+    store: Bucket, record: JobRecord
+) -> None:
+    store.away = True
+    with kept(store, record) as stopped:
+        eventually(lambda: store.tries > 3)
+        store.away = False
+        eventually(lambda: store.stat(lease_of(record)))
+        assert not stopped.is_set()
+
+
+@pytest.mark.parametrize(
+    ("status", "by", "stops"),
+    [("cancelled", "client", True), ("failed", "client", True), ("succeeded", "runner", False)],
+)
+def test_an_outcome_that_was_written_elsewhere_stops_the_job(
+    store: Bucket, record: JobRecord, status: str, by: str, stops: bool
+) -> None:
+    store.write(JobObjects(record.job_id).outcome, outcome(record, status, by))
+    with kept(store, record) as stopped:
+        before = store.tries
+        eventually(lambda: store.tries > before + 3)
+        assert stopped.is_set() is stops
+
+
+def test_a_lease_that_somebody_else_touched_is_taken_back_while_the_record_is_there(
+    store: Bucket, record: JobRecord
+) -> None:
+    with kept(store, record) as stopped:
+        eventually(lambda: store.stat(lease_of(record)))
+        store.delete(lease_of(record))
+        eventually(lambda: store.stat(lease_of(record)))
+        assert not stopped.is_set()
+
+
+def test_a_job_that_was_cleaned_up_elsewhere_stops_and_leaves_nothing_behind(
+    store: Bucket, record: JobRecord
+) -> None:
+    names = JobObjects(record.job_id)
+    with kept(store, record) as stopped:
+        eventually(lambda: store.stat(names.lease))
+        store.delete(names.handle)
+        store.delete(names.payload)
+        store.delete(names.lease)
+        assert stopped.wait(20)
+        # What an attempt that is being stopped still says.
+        store.write(names.host_outcome(1, 0), b"{}")
+        store.write(names.outcome, b"{}")
+    assert store.names() == []
+
+
+def test_a_lease_that_makes_no_sense_is_one_of_the_usual_length(
+    store: Bucket, record: JobRecord
+) -> None:
+    store.write(lease_of(record), b"\xff not json")
+    seen = Elsewhere(store)
+    assert seen.observe(record).status is JobStatus.RUNNING
+    store.later = LEASE_SECONDS + 6
+    assert seen.observe(record).lost
+
+
+def test_waiting_returns_at_each_change_and_otherwise_when_the_time_is_up(
+    store: Bucket, record: JobRecord
+) -> None:
+    seen = Elsewhere(store)
+    seen.wait(record, None)  # The first look is news.
+    seen.wait(record, 0.01)
+    with kept(store, record):
+        seen.wait(record, None)
+    seen.wait(record, None)
+    store.write(JobObjects(record.job_id).outcome, outcome(record, "succeeded", "runner"))
+    seen.wait(record, None)
+
+
+def test_the_end_of_a_job_elsewhere_is_waited_for_until_its_lease_is_gone(
+    store: Bucket, record: JobRecord
+) -> None:
+    seen = Elsewhere(store)
+    store.write(lease_of(record), encode(Lease(job_id=record.job_id, holder=HOLDER, seconds=60)))
+    with pytest.raises(JobError, match="laptop") as raised:
+        seen.await_end(record, timeout=0.01, poll_interval=0.01)
+    assert raised.value.job_id == record.job_id
+
+    threading.Timer(0.3, store.delete, [lease_of(record)]).start()
+    store.later = STARTING
+    seen.await_end(record, timeout=20, poll_interval=0.01)
+    assert store.stat(lease_of(record)) is None
+
+
+def test_a_supervisor_that_is_lost_is_not_waited_for(store: Bucket, record: JobRecord) -> None:
+    store.write(lease_of(record), encode(Lease(job_id=record.job_id, holder=HOLDER, seconds=1)))
+    store.later = 7
+    Elsewhere(store).await_end(record, timeout=20, poll_interval=10)
+
+
+def test_a_job_that_ended_before_its_first_lease_is_over_when_all_its_hosts_reported(
+    store: Bucket, record: JobRecord
+) -> None:
+    record, names = replace(record, hosts=2), JobObjects(record.job_id)
+    seen = Elsewhere(store)
+    store.write(names.outcome, outcome(record, "cancelled", "client"))
+    for host in range(2):
+        began = threading.Event()
+        thread = threading.Thread(
+            target=lambda began=began: (
+                began.set(),
+                seen.await_end(record, timeout=20, poll_interval=0.01),
+            )
+        )
+        thread.start()
+        began.wait()
+        thread.join(0.1)
+        assert thread.is_alive()
+        report = HostOutcome(
+            job_id=record.job_id, attempt=1, host=host, succeeded=False, reason="terminated",
+            phase="call", exit_code=143,
+        )  # fmt: skip
+        store.write(names.host_outcome(1, host), encode(report))
+    thread.join(20)
+    assert not thread.is_alive()

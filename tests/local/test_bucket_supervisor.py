@@ -1,0 +1,242 @@
+"""Supervisors over a bucket, seen from their own home and from another: deaths, cancels, outages."""
+
+import json
+import os
+import sys
+import textwrap
+import venv
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kinetic.backends.local import LocalBackend
+from kinetic.errors import JobError, SubmitError
+from kinetic.job_status import JobStatus
+from kinetic.local.buckets import bucket_environment, client_folders
+from kinetic.local.processes import marked
+from kinetic.local.reporting import Gone, settle
+from kinetic.testing import a_launch, await_outcome, eventually, kill_hard, outcome_of
+from kinetic_payload.layout import Env, JobObjects
+from kinetic_payload.records import JobRecord, Outcome, encode
+from kinetic_payload.signing import verify
+from kinetic_payload.store import Location, Store
+from kinetic_payload.stores import open_store
+from kinetic_payload.testing import MemoryStore
+from kinetic_payload.testing.gcs import GcsServer
+
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(60)"
+KEY = bytes(range(32))
+
+
+class Machines:
+    """Two homes over one bucket: jobs run in the first, and are looked at from the second."""
+
+    def __init__(self, folder: Path, server: GcsServer, store: Store) -> None:
+        self.server = server
+        self.store = store
+        self.home = folder / "home"
+        self.here = LocalBackend(self.home, store, lease_seconds=1.0)
+        self.elsewhere = LocalBackend(folder / "other", store)
+        self.records: list[JobRecord] = []
+
+    def start(self, code: str, **options: object) -> JobRecord:
+        launch = a_launch(self.store, textwrap.dedent(code), **options)  # type: ignore[arg-type]
+        self.records.append(launch.record)
+        self.here.start(launch)
+        return launch.record
+
+    def until_up(self, record: JobRecord) -> None:
+        next(iter(self.here.log_lines(record, follow=True)))
+        eventually(lambda: self.server.names("jobs", JobObjects(record.job_id).lease))
+
+    def supervisor(self, record: JobRecord) -> psutil.Process:
+        state = json.loads((self.home / "jobs" / record.job_id / "state.json").read_bytes())
+        return psutil.Process(psutil.Process(state["attempts"][-1]["pids"][0]).ppid())
+
+    def cancel_from_elsewhere(self, record: JobRecord) -> None:
+        outcome = Outcome(job_id=record.job_id, status="cancelled", written_by="client")
+        self.store.write(JobObjects(record.job_id).outcome, encode(outcome))
+
+    def processes(self, record: JobRecord) -> list[int]:
+        return marked(f"{Env.JOB_ID}={record.job_id}")
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
+    with GcsServer() as server:
+        server.create_bucket("jobs")
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        machines = Machines(tmp_path, server, open_store(Location("gs", "jobs")))
+        yield machines
+        for record in machines.records:
+            for pid in machines.processes(record):
+                kill_hard(pid)
+
+
+def test_a_running_job_is_seen_from_elsewhere_and_named_with_its_machine(
+    machines: Machines,
+) -> None:
+    record = machines.start(SLEEP)
+    assert machines.elsewhere.observe(record).status in (JobStatus.PENDING, JobStatus.RUNNING)
+    machines.until_up(record)
+    seen = machines.elsewhere.observe(record)
+    assert seen.status is JobStatus.RUNNING
+    assert str(machines.home) in seen.reason
+    assert machines.elsewhere.job_ids() == []
+
+    machines.here.stop(record, timeout=30, poll_interval=0.1)
+    assert machines.server.names("jobs", JobObjects(record.job_id).lease) == []
+
+
+def test_a_killed_supervisor_is_known_here_at_once_and_elsewhere_when_its_lease_runs_out(
+    machines: Machines,
+) -> None:
+    record = machines.start(SLEEP)
+    machines.until_up(record)
+    machines.supervisor(record).kill()
+
+    eventually(lambda: machines.here.observe(record).vanished)
+    assert machines.elsewhere.observe(record).status is JobStatus.RUNNING
+    machines.server.age("jobs", JobObjects(record.job_id).lease, timedelta(minutes=5))
+    seen = machines.elsewhere.observe(record)
+    assert (seen.status, seen.lost, seen.vanished) == (JobStatus.FAILED, True, False)
+    assert "has not been heard of since" in seen.reason
+    eventually(lambda: not machines.processes(record))
+
+    machines.here.remove(record, timeout=30, poll_interval=0.1)
+    assert machines.server.names("jobs", JobObjects(record.job_id).lease) == []
+
+
+def test_a_killed_runner_is_told_to_everybody_by_its_supervisor(machines: Machines) -> None:
+    record = machines.start(SLEEP, signing_key=KEY)
+    machines.until_up(record)
+    [child] = machines.supervisor(record).children()
+    child.kill()
+    outcome = await_outcome(machines.elsewhere, machines.store, record)
+    assert (outcome.status, outcome.written_by) == ("failed", "supervisor")
+    assert "SIGKILL" in outcome.message
+    name = JobObjects(record.job_id).outcome
+    verify(machines.store.read(name), KEY, name=name)
+
+
+def test_a_cancel_from_elsewhere_stops_the_job_and_its_word_stays(machines: Machines) -> None:
+    record = machines.start(SLEEP, hosts=2, retries=3)
+    machines.until_up(record)
+    machines.cancel_from_elsewhere(record)
+    machines.elsewhere.stop(record, timeout=30, poll_interval=0.1)
+    assert not machines.processes(record)
+    outcome = outcome_of(machines.store, record.job_id)
+    assert outcome is not None
+    assert (outcome.status, outcome.written_by) == ("cancelled", "client")
+    names = JobObjects(record.job_id)
+    assert machines.server.names("jobs", f"{names.attempts}2") == []
+    report = json.loads(machines.store.read(names.host_outcome(1, 0)))
+    assert report["reason"] == "terminated"
+    eventually(lambda: machines.here.observe(record).status is JobStatus.FAILED)
+
+
+def test_a_job_that_will_not_end_is_said_to_run_on(machines: Machines) -> None:
+    record = machines.start(
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
+    )
+    machines.until_up(record)
+    machines.cancel_from_elsewhere(record)
+    for act in (machines.elsewhere.stop, machines.elsewhere.remove):
+        with pytest.raises(JobError, match="still runs on"):
+            act(record, timeout=0.5, poll_interval=0.1)
+    machines.supervisor(record).kill()
+
+
+def test_no_attempt_follows_once_the_job_was_cancelled_elsewhere() -> None:
+    store, job_id = MemoryStore(), "cpu-f-20260101-000000-abc"
+    names = JobObjects(job_id)
+    store.write(names.outcome, encode(Outcome(job_id=job_id, status="cancelled")))
+    verdict = settle(store, job_id, 1, [Gone(host=0, status=9)], retries=5, started_at=0.0)
+    assert not verdict.retry
+    assert outcome_of(store, job_id).status == "cancelled"  # type: ignore[union-attr]
+
+
+def test_the_supervisor_waits_for_a_bucket_that_is_away_when_the_job_ends(
+    machines: Machines,
+) -> None:
+    record = machines.start(SLEEP)
+    machines.until_up(record)
+    machines.server.faults.add(status=503, seconds=3)
+    machines.supervisor(record).children()[0].kill()
+    outcome = await_outcome(machines.elsewhere, machines.store, record)
+    assert (outcome.status, outcome.written_by) == ("failed", "supervisor")
+
+
+def test_what_a_runner_said_that_could_not_begin_is_the_reason(machines: Machines) -> None:
+    bundle = (
+        b"import sys\n"
+        b"print('[kinetic] gs://jobs is a bucket, and google-cloud-storage is not installed here.')\n"
+        b"print('Install it.')\n"
+        b"sys.exit(2)\n"
+    )
+    record = machines.start("", bundle=bundle, retries=3)
+    outcome = await_outcome(machines.here, machines.store, record)
+    assert outcome.status == "failed"
+    assert "exit code 2: gs://jobs is a bucket, and google-cloud-storage is not" in outcome.message
+    assert outcome.message.endswith("Install it.")
+
+
+def test_an_interpreter_that_cannot_reach_buckets_is_refused_before_it_starts(
+    machines: Machines, tmp_path: Path
+) -> None:
+    venv.create(tmp_path / "bare", symlinks=True)
+    python = tmp_path / "bare" / "bin" / "python"
+    launch = a_launch(machines.store, SLEEP)
+    with pytest.raises(SubmitError, match="no google-cloud-storage") as raised:
+        machines.here.start(type(launch)(**{**vars(launch), "interpreter": str(python)}))
+    assert "gs://jobs" in raised.value.message
+    assert machines.here.job_ids() == []
+
+
+def test_the_way_to_the_bucket_is_handed_on_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {
+        "GOOGLE_APPLICATION_CREDENTIALS": "keys/adc.json",
+        "CLOUDSDK_CONFIG": "/config",
+        "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1",
+        "GOOGLE_CLOUD_PROJECT": "",
+        "GOOGLE_API_KEY": "secret",
+        "KINETIC_STORE": "gs://jobs",
+    }
+    assert bucket_environment(given) == {
+        "GOOGLE_APPLICATION_CREDENTIALS": f"{Path.cwd()}/keys/adc.json",
+        "CLOUDSDK_CONFIG": "/config",
+        "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1",
+    }
+
+
+def test_jobs_over_a_folder_hear_nothing_of_buckets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
+    store = open_store(Location("folder", str(tmp_path / "store")))
+    backend = LocalBackend(tmp_path / "home", store)
+    launch = a_launch(store, "import os; assert 'STORAGE_EMULATOR_HOST' not in os.environ")
+    backend.start(launch)
+    assert await_outcome(backend, store, launch.record).status == "succeeded"
+    backend.remove(launch.record, timeout=30, poll_interval=0.1)
+
+
+def test_the_client_of_buckets_can_be_imported_from_its_folders_alone() -> None:
+    import subprocess
+
+    code = "import sys; sys.path += sys.argv[1:]; from google.cloud import storage"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, *client_folders()],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": os.defpath},
+    )
+    assert done.returncode == 0, done.stderr
