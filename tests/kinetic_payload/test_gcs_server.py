@@ -509,6 +509,9 @@ def test_a_rewrite_goes_in_steps_when_it_is_asked_to(bucket: storage.Bucket) -> 
             break
         assert not bucket.blob("target").exists()
         query["rewriteToken"] = answer["rewriteToken"]
+        elsewhere = path.replace("/o/target", "/o/other")
+        with pytest.raises(exceptions.BadRequest, match="token"):
+            bucket.client._post_resource(elsewhere, {}, query_params=query)
     assert seen == [(False, 1048576), (False, 2097152), (True, 2500000)]
     assert answer["resource"]["contentType"] == "text/x-test"
     assert bucket.blob("target").download_as_bytes() == source.download_as_bytes()

@@ -130,11 +130,15 @@ def test_a_delay_and_a_drip_are_slow_but_whole(server: GcsServer) -> None:
     ask(server.endpoint, "POST", MEDIA + "o", data)
     server.faults.add(method="GET", delay=0.1, times=1)
     server.faults.add(method="GET", drip=100_000, after=1, times=1)
+    server.faults.add(method="POST", drip=100_000)
 
     for _ in range(2):
         began = time.monotonic()
         assert ask(server.endpoint, "GET", f"{OBJECTS}/o?alt=media")[2] == data
         assert time.monotonic() - began >= 0.1
+    began = time.monotonic()
+    assert ask(server.endpoint, "POST", MEDIA + "o", data)[0] == 200
+    assert time.monotonic() - began >= 0.1
 
 
 def test_an_outage_begins_with_the_first_request_and_ends() -> None:

@@ -41,13 +41,16 @@ class CopyCalls:
         source = self._source(call)
         self._expect(call)
         token = call.arg("rewriteToken")
-        if token and token not in self._state.rewrites:
+        what = (call.to_bucket, call.to_name, source.generation)
+        begun, before = self._state.rewrites.get(token, (what, 0))
+        if token and (token not in self._state.rewrites or begun != what):
             raise invalid("Invalid rewrite token.")
-        done = self._state.rewrites.pop(token, 0) + self._step(call, source.size)
+        done = before + self._step(call, source.size)
+        self._state.rewrites.pop(token, None)
         data: dict[str, Any] = {"kind": "storage#rewriteResponse", "objectSize": str(source.size)}
         if done < source.size:
             token = secrets.token_urlsafe(16)
-            self._state.rewrites[token] = done
+            self._state.rewrites[token] = (what, done)
             data |= {"done": False, "totalBytesRewritten": str(done), "rewriteToken": token}
             return json_answer(data)
         copied = self._copied(call, source, given)

@@ -111,8 +111,8 @@ class State:
         """Seconds between two writes of one name; Google's is about one. 0: not limited."""
         self.buckets: dict[str, Bucket] = {}
         self.uploads: dict[str, Upload] = {}
-        self.rewrites: dict[str, int] = {}
-        """Token → bytes that an unfinished rewrite has copied."""
+        self.rewrites: dict[str, tuple[tuple[str, str, int], int]] = {}
+        """Token → target and source's generation of an unfinished rewrite, and how many bytes it copied."""
         self._last_generation = 0
 
     def incoming(self, *, composite: bool = False) -> Incoming:
