@@ -88,7 +88,9 @@ def submit(
         if left_out is not None and console is not None:
             warn(left_out)
         with _written_below(home):
-            interpreter, image = _interpreter(request, packed.plan, home, say)
+            reads_buckets = any(found.value.is_gcs for found in packed.call.data)
+            bucket = reads_buckets or services.store.location.kind == "gs"
+            interpreter, image = _interpreter(request, packed.plan, home, say, bucket=bucket)
             bundle = _bundle(home)
         handle = _handle(request, services.store, image)
         launch = partial(
@@ -99,6 +101,7 @@ def submit(
             grace=GRACE,
             memory=request.memory,
             private_mounts=private_mounts,
+            reads_buckets=reads_buckets,
             debug_port=0 if request.debug else None,
             signing_key=key,
         )
@@ -278,14 +281,21 @@ def _left_out_sentence(packed: Packed) -> str | None:
 
 
 def _interpreter(
-    request: JobRequest, plan: ProjectPlan, home: Path, say: Callable[[str], None]
+    request: JobRequest,
+    plan: ProjectPlan,
+    home: Path,
+    say: Callable[[str], None],
+    *,
+    bucket: bool,
 ) -> tuple[str, str]:
     """Return the Python that runs the function, and how the handle names its environment."""
     if request.image.mode == "default":
         return sys.executable, f"python:{sys.executable}"
     from kinetic.local.environments import ensure_environment
 
-    environment = ensure_environment(plan.root, home=home, interpreter=sys.executable, say=say)
+    environment = ensure_environment(
+        plan.root, home=home, interpreter=sys.executable, say=say, bucket=bucket
+    )
     return str(environment.python), f"environment:{environment.digest}"
 
 

@@ -25,6 +25,8 @@ class Launch:
     """Seconds between SIGTERM and SIGKILL."""
     memory: int | None = None
     """Bytes all processes of one host may use together."""
+    reads_buckets: bool = False
+    """Whether data of the call lies in buckets, wherever the job's own objects do."""
     private_mounts: bool = False
     debug_port: int | None = None
     signing_key: bytes | None = field(default=None, repr=False)

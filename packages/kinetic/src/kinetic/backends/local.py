@@ -87,6 +87,10 @@ class LocalBackend:
 
             refuse_without_client(launch.interpreter, str(self._store.location))
             environment |= bucket_environment(inherited)
+        elif launch.reads_buckets:
+            from kinetic.local.buckets import bucket_environment
+
+            environment |= bucket_environment(inherited)
         try:
             start_supervisor(
                 launch, self._store, self._home, environment, lease_seconds=self._lease_seconds
