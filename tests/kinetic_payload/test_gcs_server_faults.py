@@ -305,6 +305,26 @@ def test_as_a_process_it_ends_with_the_signal(ending: signal.Signals, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_as_a_process_it_does_not_outlive_who_started_it(tmp_path: Path) -> None:
+    code = """
+import os, sys
+from kinetic_payload.testing.gcs import GcsProcess
+with GcsProcess("bucket", arguments=["--folder", sys.argv[1]]) as server:
+    print(server.endpoint, flush=True)
+    os._exit(1)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    died = subprocess.run(command, capture_output=True, text=True, check=False)
+    endpoint = died.stdout.strip()
+
+    until = time.monotonic() + 10
+    while list(tmp_path.iterdir()) and time.monotonic() < until:
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConnectionRefusedError):
+        ask(endpoint, "GET", OBJECTS)
+
+
 def test_memory_stays_flat_while_a_large_object_goes_up_and_down() -> None:
     def peak(pid: int) -> int:
         status = Path(f"/proc/{pid}/status").read_text()

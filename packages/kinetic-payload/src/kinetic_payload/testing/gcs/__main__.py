@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from kinetic_payload.testing.gcs.access import Tokens
@@ -26,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--write-interval", type=float, default=0.0)
     parser.add_argument(
         "--no-md5", action="store_true", help="objects have no MD5, uploads are faster"
+    )
+    parser.add_argument(
+        "--until-stdin-ends", action="store_true", help="so that it does not outlive who started it"
     )
     given = parser.parse_args(arguments)
     stopping = {signal.SIGINT, signal.SIGTERM}
@@ -48,8 +53,16 @@ def main(arguments: list[str] | None = None) -> int:
             server.faults.add(delay=given.delay)
         sys.stdout.write(f"{server.endpoint}\n")
         sys.stdout.flush()
+        if given.until_stdin_ends:
+            threading.Thread(target=_end_with_stdin, daemon=True).start()
         signal.sigwait(stopping)
     return 0
+
+
+def _end_with_stdin() -> None:
+    while sys.stdin.buffer.read(1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,14 @@ class GcsProcess:
     def __init__(self, *buckets: str, arguments: Sequence[str] = ()) -> None:
         named = [part for bucket in buckets for part in ("--bucket", bucket)]
         self._command = [sys.executable, "-m", "kinetic_payload.testing.gcs", *named, *arguments]
+        # Whoever started it may be killed before it can end it.
+        self._command.append("--until-stdin-ends")
         self.endpoint = ""
 
     def __enter__(self) -> GcsProcess:
-        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         assert self._process.stdout is not None
         self.endpoint = self._process.stdout.readline().strip()
         assert self.endpoint, "the server did not start"
