@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import logging
 import pickle
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from kinetic.backends import Observation
 from kinetic.collect import WaitStopped, collect
 from kinetic.errors import (
     FutureRecordError,
@@ -22,9 +24,11 @@ from kinetic.errors import (
     RemoteError,
     ResultTimeoutError,
     ResultUnreadableError,
+    SignatureError,
 )
 from kinetic.fakes import FakeServices, a_report, raising, report, report_error, report_value
 from kinetic.job_status import JobStatus
+from kinetic.keys import Seal
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records import ErrorInfo, JobRecord, Outcome, Pickled, encode
 
@@ -443,3 +447,178 @@ def test_a_report_that_cannot_be_read_is_told_by_its_name(
         result(job, services)
 
     assert type(caught.value) is kind
+
+
+# In a bucket, where others can write
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> FakeServices:
+    return FakeServices.make(home=tmp_path / "home")
+
+
+def finished(bucket: FakeServices, value: object, **fields: Any) -> JobRecord:
+    """Return a job that returned *value*, as another process finds it."""
+    job = bucket.job(**fields)
+    bucket.backend.returns(job.job_id, value)
+    return job
+
+
+def read(job: JobRecord, services: FakeServices) -> bytes:
+    return services.store.read(JobObjects(job.job_id).handle)
+
+
+@pytest.mark.parametrize("value", [{"loss": 0.5}, LARGE, bytes(9 << 20)])
+def test_what_was_signed_is_collected(bucket: FakeServices, value: object) -> None:
+    job = finished(bucket, value)
+
+    assert result(job, bucket, read_from=read(job, bucket)) == value
+
+
+def test_an_exception_that_was_signed_is_raised(bucket: FakeServices) -> None:
+    job = bucket.job()
+    bucket.backend.raises(job.job_id, ValueError("no"))
+
+    with pytest.raises(ValueError, match="no"):
+        result(job, bucket, read_from=read(job, bucket))
+
+
+def tamper(bucket: FakeServices, job: JobRecord, what: str, trap: Mark) -> None:
+    """Do what somebody could do who can only write to the bucket, so that *trap* is unpickled."""
+    store, names = bucket.store, JobObjects(job.job_id)
+    evil = pickle.dumps(trap)
+    forged = a_report(job.job_id, value=inline(evil))
+    outcome = store.read(names.outcome)
+    if what == "the value":
+        store.write(names.host_value(1, 0), evil)
+    elif what == "the report":
+        store.write(names.host_outcome(1, 0), encode(forged))
+    elif what == "the record":
+        store.write(names.handle, read(job, bucket).replace(b'"hosts": 1', b'"hosts": 2'))
+    else:
+        store.delete(names.outcome)
+        other = Seal(trap.path.parent / "theirs")
+        if what == "the outcome, unsigned":
+            report(store, forged)
+        elif what == "the outcome, signed by themselves":
+            report(store, forged, seal=other)
+        elif what == "the outcome, with the old signature":
+            report(store, forged)
+            made = json.loads(store.read(names.outcome))
+            made["signature"] = json.loads(outcome)["signature"]
+            store.write(names.outcome, json.dumps(made).encode())
+        elif what == "the outcome, of another job":
+            another = finished(bucket, LARGE, job_id="another")
+            store.write(names.outcome, store.read(JobObjects(another.job_id).outcome))
+            store.write(names.host_outcome(1, 0), encode(forged))
+        else:
+            raise AssertionError(what)
+
+
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [
+        ("the value", IntegrityError),
+        ("the report", IntegrityError),
+        ("the record", SignatureError),
+        ("the outcome, unsigned", SignatureError),
+        ("the outcome, signed by themselves", SignatureError),
+        ("the outcome, with the old signature", SignatureError),
+        ("the outcome, of another job", SignatureError),
+    ],
+)
+def test_who_can_only_write_to_the_bucket_gets_nothing_unpickled(
+    bucket: FakeServices, tmp_path: Path, what: str, kind: type[IntegrityError]
+) -> None:
+    job, trap = finished(bucket, LARGE), Mark(tmp_path / "trapped")
+    tamper(bucket, job, what, trap)
+
+    with pytest.raises(kind, match=job.job_id) as caught:
+        result(job, bucket, read_from=read(job, bucket))
+
+    assert not trap.path.exists()
+    assert caught.value.hint
+    assert "unpickled" in caught.value.hint
+
+
+@pytest.mark.parametrize("status", ["succeeded", "failed"])
+def test_a_report_that_an_outcome_names_without_its_digest_is_not_believed(
+    bucket: FakeServices, tmp_path: Path, status: str
+) -> None:
+    job, trap = bucket.job(), Mark(tmp_path / "trapped")
+    error = ErrorInfo("ValueError", "no", "", pickled=inline(pickle.dumps(trap)))
+    forged = a_report(
+        job.job_id, succeeded=False, reason="exception", phase="call", exit_code=1, error=error
+    )
+    report(bucket.store, forged, seal=bucket.seal, status=status, digest=None)
+
+    with pytest.raises((JobFailedError, IntegrityError)):
+        result(job, bucket)
+
+    assert not trap.path.exists()
+
+
+def test_a_record_that_is_not_ours_is_refused_before_anybody_waits(
+    bucket: FakeServices, tmp_path: Path
+) -> None:
+    job = bucket.job()
+    stranger = replace(bucket, seal=Seal(tmp_path / "elsewhere"))
+
+    with pytest.raises(SignatureError, match="no key"):
+        result(job, stranger, read_from=read(job, bucket))
+
+
+def test_whoever_trusts_the_bucket_needs_no_key(bucket: FakeServices, tmp_path: Path) -> None:
+    job = finished(bucket, 42)
+    trusting = replace(bucket, seal=Seal(tmp_path / "elsewhere", trusting=lambda: True))
+
+    assert result(job, trusting, read_from=read(job, bucket)) == 42
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_that_a_job_was_cancelled_is_believed_of_anybody(
+    bucket: FakeServices, tmp_path: Path
+) -> None:
+    job, trap = bucket.job(), Mark(tmp_path / "trapped")
+    error = ErrorInfo("ValueError", "no", "", pickled=inline(pickle.dumps(trap)))
+    forged = a_report(job.job_id, succeeded=False, reason="exception", phase="call", error=error)
+    report(bucket.store, forged, status="cancelled")
+    stranger = replace(bucket, seal=Seal(tmp_path / "elsewhere"))
+
+    for services in (bucket, stranger):
+        with pytest.raises(JobCancelledError):
+            result(job, services, read_from=read(job, bucket))
+    assert not trap.path.exists()
+
+
+def test_what_we_write_of_a_job_that_vanished_is_signed(bucket: FakeServices) -> None:
+    job = bucket.job()
+    bucket.backend.dies(job.job_id, "It was killed.")
+
+    with pytest.raises(JobFailedError, match="It was killed"):
+        result(job, bucket)
+    with pytest.raises(JobFailedError, match="It was killed"):
+        result(job, bucket)
+
+
+def test_a_job_that_nobody_heard_of_fails_for_now_and_gives_its_value_when_it_is_back(
+    bucket: FakeServices,
+) -> None:
+    job = bucket.job()
+
+    class Lost:
+        name = "lost"
+
+        def observe(self, _: JobRecord) -> Observation:
+            return Observation(JobStatus.FAILED, "Not heard of since noon.", lost=True)
+
+        def wait(self, _: JobRecord, timeout: float | None) -> None:
+            assert timeout is not None
+
+    away = replace(bucket, backend=cast("Any", Lost()))
+    with pytest.raises(JobFailedError, match="since noon") as caught:
+        collect(job, away, timeout=0)
+    assert "call result() again" in str(caught.value.hint)
+
+    bucket.backend.returns(job.job_id, 42)
+    assert result(job, away) == 42

@@ -6,7 +6,14 @@ import threading
 import pytest
 
 from kinetic.backends import LogLine
-from kinetic.console import Console, elapsed_text, is_terminal
+from kinetic.console import (
+    Console,
+    elapsed_text,
+    is_terminal,
+    progress_beside,
+    progress_text,
+)
+from kinetic_payload.progress import Progress
 
 MARKUP = "[info] [/path] [red]x[/red] :smile: \x1b[31mred\x1b[0m"
 
@@ -119,3 +126,115 @@ def test_streams_that_are_closed_or_missing_are_no_terminals() -> None:
 )
 def test_elapsed_time_reads_well(seconds: float, text: str) -> None:
     assert elapsed_text(seconds) == text
+
+
+# Bytes on their way
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def wait_for(shown: io.StringIO, text: str) -> None:
+    """Wait until the display, which is drawn a few times a second, has shown *text*."""
+    for _ in range(500):
+        if text in shown.getvalue():
+            return
+        threading.Event().wait(0.02)
+    raise AssertionError(shown.getvalue())
+
+
+def test_what_is_quick_is_not_told() -> None:
+    console, _, err = a_console()
+
+    with console, console.progress("uploading data", 1000) as advance:
+        advance(1000)
+
+    assert err.getvalue() == ""
+
+
+def test_what_takes_long_is_one_line_with_its_total() -> None:
+    err, clock = io.StringIO(), Clock()
+    console = Console(io.StringIO(), err, interactive=False, clock=clock)
+
+    for _ in range(2):
+        with console.progress("uploading data", 3_000_000) as advance:
+            for _ in range(3):
+                clock.now += 0.6
+                advance(1_000_000)
+
+    assert err.getvalue() == "kinetic: uploading data (3.0 MB)\n"
+
+
+def test_on_a_terminal_bytes_rate_and_time_left_are_shown_in_place() -> None:
+    err, clock = Terminal(), Clock()
+    console = Console(io.StringIO(), err, interactive=True, clock=clock)
+
+    with console:
+        console.phase("packaging")
+        with console.progress("uploading data", 3_000_000) as advance:
+            clock.now += 2.0
+            advance(1_000_000)
+            wait_for(err, "uploading data: 1.0 MB of 3.0 MB, 500.0 kB/s, 4 s left")
+        console.phase("running")
+
+    assert not err.getvalue().endswith("\n")
+
+
+def test_after_the_log_bytes_are_shown_and_leave_nothing_behind() -> None:
+    err, clock = Terminal(), Clock()
+    console = Console(io.StringIO(), err, interactive=True, clock=clock)
+
+    with console:
+        console.phase("running")
+        console.line(LogLine("x"))
+        with console.progress("downloading the value", None) as advance:
+            clock.now += 2.0
+            advance(1_000_000)
+            wait_for(err, "downloading the value: 1.0 MB, 500.0 kB/s")
+        shown = len(err.getvalue())
+        console.line(LogLine("y"))
+        assert len(err.getvalue()) == shown
+
+
+def works(clock: Clock, *given: tuple[str, int | None, int]) -> list[Progress]:
+    made = []
+    for doing, total, done in given:
+        work = Progress(doing, total, clock=clock)
+        work.advance(done)
+        made.append(work)
+    clock.now += 2.0
+    return made
+
+
+def test_the_same_work_is_summed_up_and_other_work_takes_turns() -> None:
+    clock = Clock()
+    going = works(clock, ("up", 4_000, 1_000), ("down", 9_000, 3_000), ("up", 8_000, 2_000))
+
+    assert progress_text(going, 0) == "up: 3.0 kB of 12.0 kB, 1.5 kB/s, 6 s left"
+    assert progress_text(going, 1) == "down: 3.0 kB of 9.0 kB, 1.5 kB/s, 4 s left"
+    assert progress_text(going, 2) == progress_text(going, 0)
+    assert progress_text(works(clock, ("up", None, 1), ("up", 4, 1)), 0) == "up: 2 B, 1 B/s"
+    assert progress_text([], 0) == ""
+
+
+def test_without_a_console_what_takes_long_is_said_where_it_is_kept() -> None:
+    said: list[str] = []
+    clock = Clock()
+    quick, slow = (
+        progress_beside(said.append, clock=clock),
+        progress_beside(said.append, clock=clock),
+    )
+
+    with quick("uploading data", 1) as advance:
+        advance(1)
+    with slow("uploading data", 3_000_000) as advance:
+        for _ in range(3):
+            clock.now += 2.0
+            advance(1_000_000)
+
+    assert said == ["uploading data (3.0 MB)"]

@@ -2,14 +2,22 @@ from __future__ import annotations
 
 import logging
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
 from kinetic import attach, list_jobs
-from kinetic.discovery import jobs_in
-from kinetic.errors import InvalidRequestError, JobNotFoundError, StorePermissionError
-from kinetic.fakes import FakeStore, a_record, report_value
+from kinetic.discovery import handle_of, jobs_in, statuses_of
+from kinetic.errors import (
+    InvalidRequestError,
+    JobNotFoundError,
+    StoreError,
+    StorePermissionError,
+)
+from kinetic.fakes import FakeServices, FakeStore, a_record, report_value
+from kinetic.job_status import JobStatus
+from kinetic.jobs import connected
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import encode
 from kinetic_payload.store import Store
@@ -24,6 +32,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(f"KINETIC_{name}", raising=False)
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
     monkeypatch.setenv("KINETIC_HOME", str(tmp_path / "home"))
+    # Nobody here has credentials, whatever the machine has.
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
     return tmp_path / "home"
 
 
@@ -86,8 +97,16 @@ def test_a_job_that_is_nowhere_is_told_with_every_place(
     assert "the bucket of the cluster (gs://p-kn-c-jobs): " in str(caught.value)
 
     monkeypatch.setenv("KINETIC_STORE", "gs://team")
-    with pytest.raises(JobNotFoundError, match=r"KINETIC_STORE \(gs://team\)"):
+    with pytest.raises(JobNotFoundError) as caught:
         attach(JOB, project="p")
+    _, *places = caught.value.message.splitlines()
+    assert [place.partition(": ")[0].strip() for place in places] == [
+        f"the local store ({home}/store)",
+        "KINETIC_STORE (gs://team)",
+        "the bucket of the cluster (gs://p-kn-kinetic-cluster-jobs)",
+    ]
+    assert all("credentials" in place for place in places[1:])
+    assert "application-default login" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("job_id", ["", "../secrets", "a/b", ".", "/etc"])
@@ -182,3 +201,43 @@ def test_the_jobs_of_a_cluster_are_refused_and_not_silently_missing(
 
     with pytest.raises(InvalidRequestError, match=backend):
         list_jobs(project="p")
+
+
+# In a bucket
+
+
+def test_records_in_a_bucket_are_read_together_and_once() -> None:
+    store = FakeStore(remote=True)
+    for number in range(20):
+        keep(store, job_id=f"job-{number:02}", created_at=f"2026-01-01T00:00:{number:02}+00:00")
+    together = threading.Barrier(4)
+    store.journal.before("read */handle.json", *[lambda: together.wait(10)] * 4)
+
+    jobs = jobs_in(store)
+
+    assert [job.job_id for job in jobs] == [f"job-{n:02}" for n in reversed(range(20))]
+    assert len(store.journal.of("read *")) == 20
+
+
+def test_one_record_that_may_not_be_read_is_an_error_also_where_they_are_read_together() -> None:
+    store = FakeStore(remote=True)
+    for number in range(20):
+        keep(store, job_id=f"job-{number:02}")
+    store.journal.refuse("read job-07/handle.json", StorePermissionError("You may not."))
+
+    with pytest.raises(StorePermissionError):
+        jobs_in(store)
+
+
+def test_a_job_whose_status_is_not_known_hides_no_other_status() -> None:
+    services = FakeServices.make()
+    good = connected(handle_of(services.job(job_id="good")), services)
+    bad = connected(handle_of(services.job(job_id="bad")), services)
+    gone = connected(handle_of(a_record(job_id="gone", bucket_name="gs://b")), services)
+    services.journal.refuse("read bad/outcome.json", StoreError("Away."))
+
+    found = statuses_of([good, bad, gone])
+
+    assert found[0] is JobStatus.PENDING
+    assert isinstance(found[1], StoreError)
+    assert found[2] is JobStatus.NOT_FOUND

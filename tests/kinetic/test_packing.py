@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import threading
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from kinetic.fakes import FakeStore
 from kinetic.packing import Call, Packed, PackingOptions, pack, plan_of, upload
 from kinetic_payload.calls import CallHeader, read_header
 from kinetic_payload.layout import JobObjects, context_object
+from kinetic_payload.progress import Advance
 from kinetic_payload.snapshot import Snapshot
 
 JOB = "cpu-f-20260101-000000-abcdef0"
@@ -241,3 +244,74 @@ def test_the_root_may_be_named(project, packing: Packing) -> None:
 
     assert snapshot.root == inner
     assert snapshot.contains(inner / "jobs.py")
+
+
+def test_what_is_shown_where_it_lies_is_not_sent(project, packing: Packing, tmp_path: Path) -> None:
+    module, store = project.module("jobs", "def work(data): ...\n"), FakeStore()
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (folder / "one.txt").write_text("1")
+
+    packing.upload(packing.pack(module.work, Data(str(folder), fuse=True)), store)
+
+    [ref] = header_in(store).data
+    assert (ref.fuse, ref.local_path, ref.digest) == (True, str(folder), None)
+    assert store.journal.of("write data*") == []
+
+
+# Over a network
+
+
+def test_project_data_and_call_go_up_together(project, packing: Packing) -> None:
+    module, store = project.module("jobs", "def work(data): ...\n"), FakeStore(remote=True)
+    project.write("set/one.txt", "1")
+    data = Data(str(project.root / "set"))
+    together = threading.Barrier(2)
+    # Neither is done before the other has begun.
+    store.journal.before("write contexts/*", lambda: together.wait(10))
+    store.journal.before("write data/*", lambda: together.wait(10))
+
+    payload, context = packing.upload(packing.pack(module.work, data), store)
+
+    assert header_in(store).context_digest == context
+    assert payload == hashlib.sha256(store.read(JobObjects(JOB).payload)).hexdigest()
+    [ref] = header_in(store).data
+    assert f"data/{ref.digest}/packs/00000.zip" in store.names()
+
+
+def test_a_call_names_the_project_that_went_up_also_where_it_changed_meanwhile(
+    project, packing: Packing
+) -> None:
+    module, store = project.module("jobs", "def work(): ...\n"), FakeStore(remote=True)
+    project.write("data.txt", "before")
+    packed = packing.pack(module.work)
+    project.write("data.txt", "after!")
+
+    payload, context = packing.upload(packed, store)
+
+    assert context != packed.snapshot.digest
+    assert header_in(store).context_digest == context
+    assert archive_in(store, context).read("data.txt") == b"after!"
+    assert payload == hashlib.sha256(store.read(JobObjects(JOB).payload)).hexdigest()
+
+
+def test_bytes_on_their_way_are_told_in_total(project, packing: Packing) -> None:
+    module, store = project.module("jobs", "def work(x): ...\n"), FakeStore(remote=True)
+    done: dict[str, int] = {}
+    totals: dict[str, int | None] = {}
+
+    @contextmanager
+    def reports(doing: str, total: int | None) -> Iterator[Advance]:
+        totals[doing] = total
+
+        def advance(size: int) -> None:
+            done[doing] = done.get(doing, 0) + size
+
+        yield advance
+
+    packed = packing.pack(module.work, bytes(1_000_000))
+    upload(packed, store, JOB, packing.options, say=packing.said.append, reports=reports)
+
+    assert done["uploading the call"] == len(store.read(JobObjects(JOB).payload))
+    assert totals["uploading the call"] == packed.call.size
+    assert done["uploading the project"] > 0

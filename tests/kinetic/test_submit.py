@@ -11,16 +11,26 @@ import pytest
 
 import kinetic
 from kinetic.console import Console
-from kinetic.errors import KineticError, PayloadError, StoreError, SubmitError
+from kinetic.errors import (
+    ConfigurationError,
+    KineticError,
+    PayloadError,
+    StoreError,
+    StorePermissionError,
+    StoreUnavailableError,
+    SubmitError,
+)
 from kinetic.fakes import FakeServices, raising
 from kinetic.job_status import JobStatus
 from kinetic.jobs import JobHandle
+from kinetic.keys import signing_key
 from kinetic.observing import read_record
 from kinetic.options import RunOptions
 from kinetic.request import JobRequest, resolve_request, settings_arguments
 from kinetic.settings import resolve
 from kinetic.submit import submit
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.signing import verify
 
 Ask = Callable[..., JobRequest]
 CONTEXTS = ("contexts/", "data/", "data-markers/")
@@ -271,3 +281,72 @@ def test_nobody_watching_is_warned_where_they_submit(
 
     files = [warning.filename for warning in caught if warning.category is UserWarning]
     assert files == [__file__]
+
+
+# Over a bucket
+
+
+@pytest.fixture
+def bucket(home: Path) -> FakeServices:
+    return FakeServices.make(home=home)
+
+
+def test_over_a_bucket_the_record_is_signed_and_the_job_gets_the_key(
+    bucket: FakeServices, ask: Ask, work: Any, home: Path
+) -> None:
+    handle = started(bucket, ask(), work)
+
+    name = JobObjects(handle.job_id).handle
+    verify(bucket.store.read(name), signing_key(home), name=name)
+    assert bucket.backend.launch_of(handle.job_id).signing_key == signing_key(home)
+    bucket.backend.returns(handle.job_id, 42)
+    assert handle.result() == 42
+
+
+def test_in_a_folder_nothing_is_signed(services: FakeServices, ask: Ask, work: Any) -> None:
+    handle = started(services, ask(), work)
+
+    assert read_record(services.store, handle.job_id).signature is None
+    assert services.backend.launch_of(handle.job_id).signing_key is None
+
+
+def test_a_damaged_key_is_told_before_anything_is_stored(
+    ask: Ask, work: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text("short\n")
+    bucket = FakeServices.make(home=tmp_path)
+
+    with pytest.raises(ConfigurationError, match="key"):
+        started(bucket, ask(), work)
+
+    assert bucket.store.names() == []
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(
+    "pattern", ["write contexts/*", "write */payload.pkl", "write */handle.json", "start *"]
+)
+@pytest.mark.parametrize("error", [StoreUnavailableError("Away."), KeyboardInterrupt()])
+def test_what_goes_up_together_is_taken_back_together(
+    bucket: FakeServices, ask: Ask, work: Any, moment: str, pattern: str, error: BaseException
+) -> None:
+    getattr(bucket.journal, moment)(pattern, raising(error))
+
+    with pytest.raises(type(error)) as caught:
+        started(bucket, ask(), work)
+
+    assert caught.value is error
+    assert of_jobs(bucket) == []
+    assert bucket.backend.job_ids() == []
+
+
+def test_what_may_not_be_written_is_not_asked_to_be_removed(
+    bucket: FakeServices, ask: Ask, work: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket.journal.refuse("write */payload.pkl", StorePermissionError("You may not."))
+
+    with caplog.at_level(logging.WARNING, "kinetic"), pytest.raises(StorePermissionError):
+        started(bucket, ask(), work)
+
+    assert bucket.journal.of("delete *", "remove *") == []
+    assert caplog.text == ""

@@ -216,14 +216,16 @@ class _Sum(Progress):
         return self._taken
 
 
-def progress_beside(say: Callable[[str], None]) -> Reports:
+def progress_beside(
+    say: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic
+) -> Reports:
     """Return what shows progress where no console was given: on a terminal, or else by *say*."""
     if is_terminal(sys.stderr):
         return Console.of_this_process().progress
 
     @contextmanager
     def begin(doing: str, total: int | None) -> Iterator[Advance]:
-        work, told = Progress(doing, total), False
+        work, told = Progress(doing, total, clock=clock), False
 
         def advance(size: int) -> None:
             nonlocal told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -70,17 +70,19 @@ def attach(job_id: str, project: str | None = None, cluster: str | None = None) 
             f"{job_id!r} is not a job id.", hint="List the jobs there are with: kinetic jobs list"
         )
     looked = []
+    answered = []
     hint = None
     for place in _places(settings):
         try:
             handle, seen = _find(job_id, place, settings)
+            answered.append(place)
         except StoreError as refusal:
             handle, seen, hint = None, refusal.message, refusal.hint
         if handle is not None:
             return handle
         looked.append(f"{place.title} ({place.location}): {seen}")
     hint = hint or "List the jobs there are with: kinetic jobs list"
-    if kept_log(job_id, settings) is not None:
+    if _kept_log(job_id, answered, settings) is not None:
         hint = f"It was cleaned up. Its log is kept: kinetic jobs logs {job_id}"
     error = JobNotFoundError(
         f"There is no job {job_id!r}. Looked in:\n  " + "\n  ".join(looked), hint=hint
@@ -96,9 +98,15 @@ def kept_log(
 
     None where nothing is known of it.
     """
+    return _kept_log(job_id, _places(settings), settings, tail=tail)
+
+
+def _kept_log(
+    job_id: str, places: Iterable[Place], settings: Settings, *, tail: int | None = None
+) -> Iterator[LogLine] | None:
     from kinetic.local.stored_logs import stored_lines
 
-    for place in _places(settings):
+    for place in places:
         with suppress(StoreError):  # Where nobody answers, there is no log for us.
             store = _open(place.location, settings)
             if store is not None and any(store.folders(JobObjects(job_id).logs)):

@@ -30,6 +30,7 @@ class Journal:
     def __init__(self) -> None:
         self.entries: list[str] = []
         self._acts: list[tuple[str, bool, Callable[[], object]]] = []
+        self._choosing = threading.Lock()
 
     def before(self, pattern: str, *acts: Callable[[], object]) -> None:
         """Call each of *acts* once, in order, before something that matches *pattern* is done."""
@@ -56,11 +57,13 @@ class Journal:
         self._act(entry, after=True)
 
     def _act(self, entry: str, *, after: bool) -> None:
-        for planned in self._acts:
-            if planned[1] is after and fnmatchcase(entry, planned[0]):
+        with self._choosing:
+            fitting = (p for p in self._acts if p[1] is after and fnmatchcase(entry, p[0]))
+            planned = next(fitting, None)
+            if planned is not None:
                 self._acts.remove(planned)
-                planned[2]()
-                return
+        if planned is not None:
+            planned[2]()
 
 
 def raising(error: BaseException) -> Callable[[], object]:
@@ -120,9 +123,12 @@ class FakeBackend:
 
     name = "fake"
 
-    def __init__(self, store: Store, journal: Journal | None = None) -> None:
+    def __init__(
+        self, store: Store, journal: Journal | None = None, *, seal: Seal | None = None
+    ) -> None:
         self.journal = journal or Journal()
         self._store = store
+        self._seal = seal
         self._resources: dict[str, _Resource] = {}
         self._logs: dict[str, list[LogLine]] = {}
         self._changed = threading.Condition()
@@ -195,7 +201,7 @@ class FakeBackend:
             found = self._resources.get(record.job_id)
             if found is not None and not found.status.terminal:
                 outcome = Outcome(job_id=record.job_id, status="cancelled", written_by="supervisor")
-                create(self._store, JobObjects(record.job_id).outcome, encode(outcome))
+                create_outcome(self._store, outcome, self._seal)
                 self._tell(record.job_id, JobStatus.FAILED, "It was stopped.")
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
@@ -233,12 +239,12 @@ class FakeBackend:
 
     def returns(self, job_id: str, value: object) -> None:
         """Let the function return *value*: the job succeeds, and its leader reports it."""
-        report_value(self._store, job_id, value)
+        report_value(self._store, job_id, value, seal=self._seal)
         self._tell(job_id, JobStatus.SUCCEEDED, "")
 
     def raises(self, job_id: str, error: BaseException) -> None:
         """Let the function raise *error*: the job fails, and its leader reports it."""
-        report_error(self._store, job_id, error)
+        report_error(self._store, job_id, error, seal=self._seal)
         self._tell(job_id, JobStatus.FAILED, "")
 
     def dies(self, job_id: str, reason: str) -> None:
@@ -280,7 +286,7 @@ class FakeServices(Services):
         journal = Journal()
         store = FakeStore(journal, remote=home is not None)
         seal = None if home is None else Seal(home, trusting=lambda: trusting)
-        return cls(store, FakeBackend(store, journal), journal, seal=seal)
+        return cls(store, FakeBackend(store, journal, seal=seal), journal, seal=seal)
 
     def job(self, **fields: Any) -> JobRecord:
         """Store and start a job, as submit would; it is pending. *fields* are some of its record's."""
@@ -320,23 +326,36 @@ def create(store: Store, name: str, data: bytes) -> None:
         store.write(name, data, if_generation=ABSENT)
 
 
-def report_value(store: Store, job_id: str, value: object) -> Outcome:
+def create_outcome(store: Store, outcome: Outcome, seal: Seal | None) -> None:
+    """Write *outcome* unless there is one, signed by *seal* as that of a job over a bucket."""
+    name = JobObjects(outcome.job_id).outcome
+    data = encode(outcome)
+    create(store, name, data if seal is None else seal.sign(data, name))
+
+
+def report_value(store: Store, job_id: str, value: object, *, seal: Seal | None = None) -> Outcome:
     """Report as the runner does that the job's first attempt returned *value*."""
     from kinetic_runner.report import keep
 
     kept = keep(value, store, JobObjects(job_id).host_value(1, 0))
-    return report(store, a_report(job_id, value=kept))
+    return report(store, a_report(job_id, value=kept), seal=seal)
 
 
 def report_error(
-    store: Store, job_id: str, error: BaseException, *, phase: Phase = "call"
+    store: Store,
+    job_id: str,
+    error: BaseException,
+    *,
+    phase: Phase = "call",
+    seal: Seal | None = None,
 ) -> Outcome:
     """Report as the runner does that the job's first attempt raised *error*."""
     from kinetic_runner.report import error_info
 
     info = error_info(error, store, JobObjects(job_id).host_value(1, 0))
     failed = a_report(job_id, succeeded=False, reason="exception", phase=phase, exit_code=1)
-    return report(store, replace(failed, error=info, message=f"{info.type}: {info.message}"))
+    failed = replace(failed, error=info, message=f"{info.type}: {info.message}")
+    return report(store, failed, seal=seal)
 
 
 def a_report(job_id: str, *, value: Pickled | None = None, **more: Any) -> HostOutcome:
@@ -352,7 +371,7 @@ def a_report(job_id: str, *, value: Pickled | None = None, **more: Any) -> HostO
     return HostOutcome(**{**usual, "job_id": job_id, "value": value, **more})
 
 
-def report(store: Store, host: HostOutcome, **more: Any) -> Outcome:
+def report(store: Store, host: HostOutcome, *, seal: Seal | None = None, **more: Any) -> Outcome:
     """Write the report of the *host* that decides, and the outcome that vouches for it."""
     names = JobObjects(host.job_id)
     data = encode(host)
@@ -365,5 +384,5 @@ def report(store: Store, host: HostOutcome, **more: Any) -> Outcome:
         "message": host.message,
     }
     outcome = Outcome(**{**usual, "job_id": host.job_id, **more})
-    create(store, names.outcome, encode(outcome))
+    create_outcome(store, outcome, seal)
     return outcome
