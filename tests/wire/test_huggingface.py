@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -312,3 +313,36 @@ def test_the_log_has_no_progress_bars(
     assert "it/s" not in out + err
     assert "examples" not in out + err
     assert "[kinetic] loaded hf://org/digits: 3 rows in train, 1 rows in test" in err
+
+
+def test_a_function_gets_the_folder_and_loads_its_rows(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "pyproject.toml").write_text("[project]\nname = 'p'\nversion = '1'\n")
+    (project / "main.py").write_text(
+        "import json\n"
+        "import kinetic\n"
+        "@kinetic.run(accelerator='cpu', capture_env_vars=['HF_*'])\n"
+        "def work(data):\n"
+        "    import datasets\n"
+        "    loaded = datasets.load_from_disk(data['set'])\n"
+        "    return [loaded['n'][:], loaded['text'][0]]\n"
+        "if __name__ == '__main__':\n"
+        "    data = {'set': kinetic.Data('hf://org/gated?split=train')}\n"
+        "    print(json.dumps(work(data)))\n"
+    )
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setenv("KINETIC_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("KINETIC_BACKEND", "local")
+
+    done = subprocess.run(
+        [sys.executable, "main.py"], cwd=project, capture_output=True, text=True, timeout=60
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [[7, 8], "row 7"]
+    log = done.stdout + done.stderr
+    assert "loaded hf://org/gated?split=train: 2 rows, " in log
+    assert TOKEN not in log
