@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode
 import google.auth.transport.requests
 import requests
 from google.api_core.client_info import ClientInfo
-from google.api_core.exceptions import from_http_response
+from google.api_core.exceptions import GoogleAPICallError, from_http_status
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 from requests.adapters import HTTPAdapter
@@ -120,7 +120,7 @@ class Connection:
             response, _ = self._attempt(method, url, timeout, headers, body, stream=stream)
         if response.status_code >= 400:
             with response:
-                raise from_http_response(response)  # type: ignore[no-untyped-call]
+                raise _refusal(response)
         return response
 
     def _attempt(
@@ -188,6 +188,26 @@ class Connection:
             place += f"/{quote(name, safe='')}"
         given = {key: value for key, value in query.items() if value is not None}
         return f"{place}?{urlencode(given)}" if given else place
+
+
+def _refusal(response: requests.Response) -> GoogleAPICallError:
+    """Return the library's error for an answer, with the API's own words only.
+
+    Theirs begins with the address, in which the name of an object may say anything.
+    """
+    message, errors = response.text, ()
+    try:
+        told = response.json()["error"]
+        message, errors = told["message"], told.get("errors", ())
+    except (ValueError, KeyError, TypeError):
+        pass  # Where bytes were asked for, a refusal is plain text.
+    error: GoogleAPICallError = from_http_status(  # type: ignore[no-untyped-call]
+        response.status_code,
+        message[:2000] or response.reason,
+        errors=errors,
+        response=response,
+    )
+    return error
 
 
 _connections: dict[Service, Connection] = {}

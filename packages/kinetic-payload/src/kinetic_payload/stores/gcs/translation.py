@@ -27,6 +27,7 @@ from kinetic_payload.stores.gcs.service import LOGIN
 
 _DENIED: Final = re.compile(r"(\S+) does not have (storage\.\S+) access")
 _PERMISSION: Final = re.compile(r"storage\.[a-zA-Z]+\.[a-zA-Z]+")
+_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _READING: Final = frozenset({"storage.objects.get", "storage.objects.list"})
 _NEVER_MIND: Final = "Try again later; nothing is lost."
 
@@ -78,20 +79,26 @@ def refusal(
     if error.code == 403:
         return _denied(said, bucket, failed, principal)
     if error.code == 400 and "bucket name" in said.lower():
-        return InvalidRequestError(
-            f"{bucket!r} cannot be the name of a bucket: {said}",
-            hint="3 to 63 lower-case letters, digits, dots, dashes and underscores.",
-        )
+        return _impossible(bucket)
     if error.code == 400 and "match calculated" in said:
         return IntegrityError(f"{failed}: its bytes changed on their way: {said}")
     return StoreError(f"{failed}: {said} ({error.code})")
 
 
-def no_bucket(bucket: str) -> BucketNotFoundError:
-    """Return the error for a bucket that is not there."""
+def no_bucket(bucket: str) -> KineticError:
+    """Return the error for a bucket that is not there, or cannot be."""
+    if not _BUCKET.fullmatch(bucket):
+        return _impossible(bucket)
     return BucketNotFoundError(
         f"There is no bucket gs://{bucket}.",
         hint="Check its name, or make Kinetic's buckets with: kinetic up",
+    )
+
+
+def _impossible(bucket: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{bucket!r} cannot be the name of a bucket.",
+        hint="Names have 3 to 63 lower-case letters, digits, dashes, underscores and dots.",
     )
 
 

@@ -1,0 +1,403 @@
+"""Who comes to a bucket, whether they may, and what they are told if not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from kinetic_payload.errors import (
+    BucketNotFoundError,
+    CredentialsError,
+    InvalidRequestError,
+    StoreError,
+    StorePermissionError,
+)
+from kinetic_payload.stores.gcs import ForeignBucket, GcsStore, Patience, Service
+from kinetic_payload.testing.gcs import EVERYONE, GcsServer, Tokens
+
+QUICK = Patience(deadline=5, first=0.01, longest=0.05, connect=2, read=2)
+WHO = "worker@test-project.iam.gserviceaccount.com"
+KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+@pytest.fixture
+def guarded() -> Iterator[GcsServer]:
+    """A server that wants tokens."""
+    with GcsServer(tokens=Tokens()) as server:
+        server.create_bucket("bucket")
+        yield server
+
+
+def key_file(server: GcsServer, folder: Path) -> Path:
+    """Write a service account's key, as Application Default Credentials have it."""
+    pem = KEY.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    found = {
+        "type": "service_account",
+        "client_email": WHO,
+        "private_key": pem.decode(),
+        "private_key_id": "1",
+        "token_uri": f"{server.endpoint}/token",
+    }
+    path = folder / "application_default_credentials.json"
+    path.write_text(json.dumps(found))
+    return path
+
+
+@pytest.fixture
+def service(guarded: GcsServer, tmp_path: Path) -> Service:
+    file = str(key_file(guarded, tmp_path))
+    return Service.chosen(
+        {"KINETIC_STORAGE_ENDPOINT": guarded.endpoint, "GOOGLE_APPLICATION_CREDENTIALS": file}
+    )
+
+
+@pytest.fixture
+def store(service: Service) -> GcsStore:
+    return GcsStore("bucket", service=service, patience=QUICK)
+
+
+def test_application_default_credentials_open_a_bucket_without_a_project(store: GcsStore) -> None:
+    store.write("o", b"data")
+
+    assert store.read("o") == b"data"
+
+
+def test_a_token_that_expired_is_renewed_once_for_all_threads(
+    guarded: GcsServer, store: GcsStore
+) -> None:
+    store.write("o", b"data")
+    assert guarded.tokens is not None
+    guarded.tokens.expire()
+    guarded.requests.clear()
+
+    with ThreadPoolExecutor(16) as pool:
+        assert set(pool.map(lambda _: store.read("o"), range(64))) == {b"data"}
+
+    assert guarded.requests.count(status=401) > 0
+    assert len([one for one in guarded.requests if one.path == "/token"]) == 1
+
+
+def test_a_token_that_expires_during_an_upload_does_not_end_it(
+    guarded: GcsServer, store: GcsStore, tmp_path: Path
+) -> None:
+    data = os.urandom(1 << 20) * 20
+    (tmp_path / "source").write_bytes(data)
+    tokens = guarded.tokens
+    assert tokens is not None
+
+    moved: list[int] = []
+
+    def expire_once(size: int) -> None:
+        moved.append(size)
+        if len(moved) == 1:
+            tokens.expire()
+
+    store.upload("o", tmp_path / "source", progress=expire_once)
+
+    assert guarded.read("bucket", "o") == data
+
+
+def test_a_login_that_is_over_is_told_at_once(gcs: GcsServer, tmp_path: Path) -> None:
+    # This server gives no tokens: `invalid_grant`.
+    file = str(key_file(gcs, tmp_path))
+    store = GcsStore("bucket", service=Service(gcs.endpoint, credentials_file=file))
+
+    with pytest.raises(CredentialsError, match="invalid_grant") as caught:
+        store.stat("o")
+
+    assert "gcloud auth application-default login" in str(caught.value)
+
+
+def test_a_token_endpoint_that_fails_for_a_moment_is_asked_again(
+    guarded: GcsServer, store: GcsStore
+) -> None:
+    guarded.faults.add(method="POST", times=4, reset="before")
+
+    store.write("o", b"")
+
+    assert guarded.names("bucket") == ["o"]
+
+
+@pytest.mark.parametrize(
+    ("act", "permission", "role"),
+    [
+        (lambda store: store.read("o"), "storage.objects.get", "objectViewer"),
+        (lambda store: store.stat("o"), "storage.objects.get", "objectViewer"),
+        (lambda store: list(store.list()), "storage.objects.list", "objectViewer"),
+        (lambda store: store.write("new", b""), "storage.objects.create", "objectUser"),
+        (lambda store: store.write("o", b""), "storage.objects.delete", "objectUser"),
+        (lambda store: store.delete("o"), "storage.objects.delete", "objectUser"),
+    ],
+)
+def test_a_missing_permission_is_named_with_the_command_that_grants_it(
+    guarded: GcsServer,
+    store: GcsStore,
+    act: Callable[[GcsStore], object],
+    permission: str,
+    role: str,
+) -> None:
+    store.write("o", b"")
+    every = {f"storage.objects.{what}" for what in ("get", "list", "create", "delete")}
+    guarded.allow("bucket", {WHO: every - {permission}})
+
+    with pytest.raises(StorePermissionError, match=re.escape(permission)) as caught:
+        act(store)
+
+    assert WHO in caught.value.message
+    assert caught.value.hint is not None
+    assert (
+        f"gcloud storage buckets add-iam-policy-binding gs://bucket "
+        f"--member=serviceAccount:{WHO} --role=roles/storage.{role}"
+    ) in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda store, path: store.stat("o"),
+        lambda store, path: store.read("o"),
+        lambda store, path: store.download("o", path),
+        lambda store, path: store.write("o", b""),
+        lambda store, path: store.write("o", b"", if_generation=5),
+        lambda store, path: store.upload("o", Path(sys.executable)),
+        lambda store, path: list(store.list()),
+        lambda store, path: list(store.folders()),
+        lambda store, path: store.delete("o"),
+        lambda store, path: store.renew("o", if_generation=1),
+        lambda store, path: store.mark_folder("o"),
+    ],
+)
+def test_a_bucket_that_is_not_there_is_told_and_how_to_make_it(
+    gcs: GcsServer, tmp_path: Path, act: Callable[[GcsStore, Path], object]
+) -> None:
+    store = GcsStore("typo", service=Service(gcs.endpoint, anonymous=True), patience=QUICK)
+
+    with pytest.raises(BucketNotFoundError, match="gs://typo") as caught:
+        act(store, tmp_path / "target")
+
+    assert "kinetic up" in str(caught.value)
+
+
+def test_a_bucket_name_that_cannot_be_is_told(gcs: GcsServer) -> None:
+    service = Service(gcs.endpoint, anonymous=True)
+
+    with pytest.raises(InvalidRequestError, match="'Not_A_Bucket'"):
+        GcsStore("Not_A_Bucket", service=service, patience=QUICK).stat("o")
+
+
+def test_disabled_billing_is_told(gcs: GcsServer) -> None:
+    gcs.disable_billing("bucket")
+    service = Service(gcs.endpoint, anonymous=True)
+
+    with pytest.raises(StoreError, match="billing is disabled") as caught:
+        GcsStore("bucket", service=service, patience=QUICK).write("o", b"")
+
+    assert "https://console.cloud.google.com/billing" in str(caught.value)
+
+
+def test_a_credentials_file_that_is_none_is_named(gcs: GcsServer, tmp_path: Path) -> None:
+    (tmp_path / "adc.json").write_text("{}")
+
+    for file in ("adc.json", "missing.json"):
+        service = Service(gcs.endpoint, credentials_file=str(tmp_path / file))
+        with pytest.raises(CredentialsError, match=file):
+            GcsStore("bucket", service=service).stat("o")
+
+
+LOOK = """
+import sys
+from kinetic_payload.errors import KineticError
+from kinetic_payload.store import parse_location
+from kinetic_payload.stores import open_bucket, open_store
+try:
+    if sys.argv[1] == "store":
+        print(open_store(parse_location("gs://bucket")).stat("o"))
+    else:
+        print(open_bucket("bucket").stat("o"))
+except KineticError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def look(environment: dict[str, str], *, what: str = "store") -> str:
+    """Look for an object in a process with no other environment."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK, what],
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **environment},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return done.stdout
+
+
+class SilentServer:
+    """Takes connections and says nothing, like the metadata server where there is none."""
+
+    def __enter__(self) -> SilentServer:
+        self.connections: list[socket.socket] = []
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._take)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listening.close()
+        for one in self.connections:
+            one.close()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._listening.getsockname()[1]}"
+
+    def _take(self) -> None:
+        try:
+            while True:
+                self.connections.append(self._listening.accept()[0])
+        except OSError:
+            return
+
+
+@pytest.mark.skipif(
+    os.path.exists("/sys/class/dmi/id/product_name")
+    and "Google" in Path("/sys/class/dmi/id/product_name").read_text(),
+    reason="a machine of Google's has credentials",
+)
+def test_no_credentials_are_told_after_one_look_for_a_metadata_server() -> None:
+    with SilentServer() as silent:
+        told = look({"GCE_METADATA_IP": silent.address})
+
+    assert told.startswith("CredentialsError")
+    assert "gcloud auth application-default login" in told
+    assert len(silent.connections) == 1
+
+
+def test_an_emulator_is_visited_without_credentials(gcs: GcsServer) -> None:
+    assert look(gcs.environment) == "None\n"
+    # As Go programs write it.
+    assert look({"STORAGE_EMULATOR_HOST": gcs.endpoint.removeprefix("http://")}) == "None\n"
+
+
+def test_a_login_by_gcloud_is_used_without_running_gcloud(
+    guarded: GcsServer, tmp_path: Path
+) -> None:
+    key_file(guarded, tmp_path)
+    (tmp_path / "gcloud").write_text(f"#!/bin/sh\necho ran > {tmp_path}/ran\n")
+    (tmp_path / "gcloud").chmod(0o755)
+
+    told = look(
+        {
+            "CLOUDSDK_CONFIG": str(tmp_path),
+            "PATH": f"{tmp_path}:/usr/bin:/bin",
+            "KINETIC_STORAGE_ENDPOINT": guarded.endpoint,
+        }
+    )
+
+    assert told == "None\n"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_identity_of_a_machine_is_used(guarded: GcsServer) -> None:
+    assert guarded.tokens is not None
+    guarded.tokens.machine = WHO
+    address = guarded.endpoint.removeprefix("http://")
+
+    told = look(
+        {
+            "GCE_METADATA_HOST": address,
+            "GCE_METADATA_IP": address,
+            "KINETIC_STORAGE_ENDPOINT": guarded.endpoint,
+        }
+    )
+
+    assert told == "None\n"
+
+
+def test_a_public_bucket_can_be_read_without_credentials(guarded: GcsServer) -> None:
+    outside = {"KINETIC_STORAGE_ENDPOINT": guarded.endpoint, "NO_GCE_CHECK": "true"}
+
+    assert "Anonymous caller does not have storage.objects" in look(outside, what="bucket")
+
+    guarded.allow("bucket", {EVERYONE: {"storage.objects.get", "storage.objects.list"}})
+
+    assert look(outside, what="bucket") == "None\n"
+    assert look(outside).startswith("CredentialsError")
+
+
+def test_foreign_names_are_what_they_are(gcs: GcsServer, tmp_path: Path) -> None:
+    bucket = ForeignBucket("bucket", service=Service(gcs.endpoint, anonymous=True), patience=QUICK)
+    GcsStore("bucket", service=bucket.service).mark_folder("folder")
+    names = ["folder/", "folder/../up", "folder//odd", "other\x0bname"]
+    for name in names[1:]:
+        put(gcs, name, name.encode())
+
+    assert [found.name for found in bucket.list("folder")] == names[:3]
+    assert bucket.entries() == ["folder/", "other\x0bname"]
+    for name in names[1:]:
+        found = bucket.stat(name)
+        assert found is not None
+        bucket.download(name, tmp_path / "target")
+        assert (tmp_path / "target").read_text() == name
+
+
+def put(gcs: GcsServer, name: str, data: bytes) -> None:
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import storage
+
+    options = {"api_endpoint": gcs.endpoint}
+    client = storage.Client("p", AnonymousCredentials(), client_options=options)
+    client.bucket("bucket").blob(name).upload_from_string(data)
+
+
+def test_a_certificate_that_nobody_vouches_for_is_told_at_once(tmp_path: Path) -> None:
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(KEY.public_key())
+        .serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
+        .sign(KEY, hashes.SHA256())
+    )  # fmt: skip
+    chain = tmp_path / "chain.pem"
+    chain.write_bytes(
+        certificate.public_bytes(serialization.Encoding.PEM)
+        + KEY.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def shake() -> None:
+            taken, _ = listening.accept()
+            with taken, pytest.raises(ssl.SSLError):
+                context.wrap_socket(taken, server_side=True)
+
+        thread = threading.Thread(target=shake)
+        thread.start()
+        service = Service(f"https://localhost:{listening.getsockname()[1]}", anonymous=True)
+        with pytest.raises(StoreError, match="certificate is not trusted"):
+            GcsStore("bucket", service=service).stat("o")
+        thread.join()

@@ -1,0 +1,48 @@
+"""The bucket store against a server that nobody here wrote, as far as that one goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kinetic_payload.errors import StoreUnavailableError
+from kinetic_payload.store import Store
+from kinetic_payload.stores.gcs import GcsStore, Patience, Service
+from kinetic_payload.testing import StoreContract
+
+QUICK = Patience(deadline=2, first=0.01, longest=0.1, connect=2, read=5)
+
+
+class TestGcsStoreOnASecondServer(StoreContract):
+    @pytest.fixture(autouse=True)
+    def _server(self, second_gcs: str) -> None:
+        self.service = Service(second_gcs, anonymous=True)
+
+    def make_store(self, folder: Path) -> Store:
+        return GcsStore("bucket", service=self.service, patience=QUICK)
+
+    @pytest.mark.xfail(reason="it ignores the precondition of a deletion", raises=AssertionError)
+    def test_compare_and_swap_refuses_what_is_no_longer_so(self, tmp_path: Path) -> None:
+        super().test_compare_and_swap_refuses_what_is_no_longer_so(tmp_path)
+
+    @pytest.mark.xfail(reason="it ignores the precondition of a copy", raises=AssertionError)
+    def test_a_renewed_object_is_young_and_unchanged(self, tmp_path: Path) -> None:
+        super().test_a_renewed_object_is_young_and_unchanged(tmp_path)
+
+    @pytest.mark.xfail(reason="it keeps objects as files", raises=StoreUnavailableError)
+    def test_odd_names_stay_themselves(self, tmp_path: Path) -> None:
+        super().test_odd_names_stay_themselves(tmp_path)
+
+
+def test_large_objects_go_up_and_come_down_on_a_second_server(
+    second_gcs: str, tmp_path: Path
+) -> None:
+    store = GcsStore("bucket", service=Service(second_gcs, anonymous=True), patience=QUICK)
+    content = bytes(range(256)) * (100 << 10)
+    (tmp_path / "source").write_bytes(content)
+
+    store.upload("o", tmp_path / "source")
+    store.download("o", tmp_path / "target")
+
+    assert (tmp_path / "target").read_bytes() == content
