@@ -6,6 +6,7 @@ links and the modes of folders come last, so that nothing is ever written throug
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import threading
@@ -16,12 +17,13 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, tree_digest
-from kinetic_payload.errors import IntegrityError, UnsafeArchiveError
+from kinetic_payload.errors import DataError, IntegrityError, UnsafeArchiveError
 from kinetic_payload.zipformat import DEFLATED, Member, data_offset, read_directory
 
 MAX_SIZE: Final = 1 << 40
 MAX_ENTRIES: Final = 5_000_000
 _MAX_TARGET: Final = 16 * 1024
+_NO_NAME: Final = frozenset({errno.ENAMETOOLONG, errno.EILSEQ})
 
 
 def unsafe_path(path: str) -> str | None:
@@ -157,7 +159,7 @@ class Extraction:
         links = checked_links(self.entries)
         self._begin()
         for path, target in links.items():
-            with _alone(path):
+            with _named(path):
                 Path(self._top, path).symlink_to(target)
         for folder in sorted(self._folders, reverse=True):
             known = self._entries.get(folder)
@@ -190,7 +192,7 @@ class Extraction:
                     raise _in_the_way(entry.path)
             self._begin()
             for folder in sorted(wanted - self._folders):
-                with _alone(folder):
+                with _named(folder):
                     # Writable until everything is in it.
                     Path(self._top, folder).mkdir(mode=0o700)
             self._folders |= wanted
@@ -298,17 +300,25 @@ def _inflated(source: BinaryIO, member: Member) -> Iterator[bytes]:
 
 
 @contextmanager
-def _alone(path: str) -> Iterator[None]:
+def _named(path: str) -> Iterator[None]:
+    """Say in words what the file system has against the name *path*."""
     try:
         yield
     except FileExistsError as error:
         # Names differ, and yet: a file system that does not tell upper from lower case.
         raise _unsafe(path, "the file system already has an entry of that name") from error
+    except OSError as error:
+        if error.errno not in _NO_NAME:
+            raise
+        raise DataError(
+            f"The archive's entry {path[:200]!r} cannot be written: {error.strerror}.",
+            hint="The file system here allows less in names than the one it comes from.",
+        ) from error
 
 
 def _new_file(path: str, shown: str) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with _alone(shown):
+    with _named(shown):
         return os.open(path, flags, 0o600)
 
 
