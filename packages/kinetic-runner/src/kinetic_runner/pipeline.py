@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import cloudpickle
 
 from kinetic_payload import calls, layout, mainmodule, references, transfer
 from kinetic_payload.archive import extract_archive
 from kinetic_payload.calls import CallHeader, LoadedCall
-from kinetic_payload.data_download import download_data
 from kinetic_payload.errors import IntegrityError
 from kinetic_payload.layout import Env, JobObjects
 from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, Pickled, Reason
@@ -31,6 +30,10 @@ from kinetic_runner.skew import Fingerprint, Skew, leading, skews_of
 from kinetic_runner.task import Task
 from kinetic_runner.tracebacks import message_of, type_name
 from kinetic_runner.workspace import Workspace, disk_words, import_path
+
+if TYPE_CHECKING:
+    from kinetic_payload.progress import Reports
+    from kinetic_payload.references import DataRef
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -317,6 +320,12 @@ def _here() -> Fingerprint:
     return Fingerprint(calls.python_version(), cloudpickle.__version__)
 
 
+def _download_data(store: Store, ref: DataRef, dest: Path, /, *, reports: Reports) -> None:
+    from kinetic_payload.data_download import download_data  # Most calls have no data.
+
+    download_data(store, ref, dest, reports=reports)
+
+
 def _tools() -> Tools:
     return Tools(
         open_store=lambda location: open_store(parse_location(location)),
@@ -325,6 +334,6 @@ def _tools() -> Tools:
         read_header=calls.read_header,
         rebuild_main=mainmodule.rebuild,
         load_call=calls.load_call,
-        download=download_data,
+        download=_download_data,
         environment=os.environ,  # noqa: TID251 - the child is started with it and nothing else
     )
