@@ -4,10 +4,12 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from kinetic.caches import stat_cache
 from kinetic.data import Data, to_ref
 from kinetic.errors import DataError, InvalidRequestError
 from kinetic_payload import references
@@ -161,6 +163,27 @@ def test_the_hash_follows_contents_and_not_times(tmp_path):
     assert Data(str(tmp_path / "tree")).content_hash() != before
 
 
+def test_processes_that_hash_at_once_agree_and_remember_for_each_other(tmp_path):
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for n in range(50):
+        (tree / str(n)).write_bytes(bytes([n]) * 1000)
+    old = max(path.stat().st_ctime_ns for path in tree.iterdir())
+    while time.time_ns() < old + 200_000_000:  # What is younger is not remembered: it may change.
+        time.sleep(0.02)  # noqa: TID251
+    code = f"from kinetic.data import Data; print(Data({str(tree)!r}).content_hash())"
+    at_once = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+
+    hashes = {process.communicate()[0].strip() for process in at_once}
+
+    assert hashes == {Data(str(tree)).content_hash()}
+    cache = stat_cache(tmp_path / "kinetic-home", tree)
+    assert all(cache.get(path.name, path.stat()) for path in tree.iterdir())
+
+
 def test_a_broken_profiles_file_does_not_keep_data_from_being_hashed(tmp_path, monkeypatch):
     (tmp_path / "profiles.json").write_text("{")
     monkeypatch.setenv("KINETIC_PROFILES_FILE", str(tmp_path / "profiles.json"))
@@ -255,3 +278,18 @@ def test_a_reference_says_what_a_worker_needs(
 
     assert (ref.kind, ref.source, ref.name, ref.is_dir) == (kind, source, name, is_dir)
     assert (ref.key, ref.digest, ref.mount) == ("d0", "ab", "/data")
+
+
+def test_a_reference_to_what_is_shown_in_place_says_where_that_is(tmp_path):
+    data = Data(str(tmp_path), fuse=True)
+
+    assert data.is_local
+    assert to_ref(data, "d0", in_place=True).local_path == str(tmp_path)
+    assert to_ref(data, "d0", digest="ab").local_path is None
+
+
+def test_splits_can_be_joined_in_a_uri():
+    from kinetic_payload.sources import parse_hf
+
+    assert parse_hf("hf://imdb?split=train+test").split == "train+test"
+    assert parse_hf("hf://imdb?split=train[:10%]").split == "train[:10%]"
