@@ -61,7 +61,6 @@ def main() -> None:
         return
     os.environ["STORAGE_EMULATOR_HOST"] = endpoint  # noqa: TID251 - the library's own
     from kinetic_payload.data_download import download_data
-
     from kinetic_payload.data_upload import ensure_data
     from kinetic_payload.references import DataRef
     from kinetic_payload.stat_cache import StatCache
