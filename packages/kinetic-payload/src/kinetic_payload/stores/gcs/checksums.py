@@ -33,7 +33,7 @@ def parsed(text: str | None) -> int | None:
     if not text:
         return None
     try:
-        return int.from_bytes(base64.b64decode(text), "big")
+        return int.from_bytes(base64.b64decode(text, validate=True), "big")
     except binascii.Error:
         return None
 

@@ -1,0 +1,168 @@
+"""The bucket store without a network: names, checksums, what passes, what is told."""
+
+from __future__ import annotations
+
+import ssl
+
+import google_crc32c
+import pytest
+import requests
+import urllib3.exceptions
+from google.api_core.exceptions import from_http_status
+from google.auth.exceptions import RefreshError, TransportError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kinetic_payload.errors import (
+    BucketNotFoundError,
+    InvalidRequestError,
+    ObjectNotFoundError,
+    StoreError,
+    StorePermissionError,
+)
+from kinetic_payload.store import Location
+from kinetic_payload.stores import open_store
+from kinetic_payload.stores.gcs import GcsStore, Service, checksums, spelling
+from kinetic_payload.stores.gcs.patience import BrokenAnswerError, passes
+from kinetic_payload.stores.gcs.translation import refusal
+
+NAMES = st.text(st.sampled_from("a\n\x0b\x0c\r\x0e\x0f\x01\x02/ä"), max_size=8)
+
+
+@given(NAMES, NAMES)
+def test_spelled_names_keep_order_and_prefixes(one: str, other: str) -> None:
+    spelled = spelling.spelled(one), spelling.spelled(other)
+
+    assert spelling.meant(spelled[0]) == one
+    assert not set("\n\r") & set(spelled[0])
+    assert (one < other) == (spelled[0] < spelled[1])
+    assert one.startswith(other) == spelled[0].startswith(spelled[1])
+
+
+def test_a_name_too_long_as_it_is_spelled_is_refused() -> None:
+    assert spelling.spelled_name("x" * 1000, "prefix/") == "prefix/" + "x" * 1000
+    for name, prefix in (("x" * 1020, "prefix/"), ("\n" * 600, "")):
+        with pytest.raises(InvalidRequestError, match="the limit is 1024"):
+            spelling.spelled_name(name, prefix)
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300))
+def test_checksums_of_parts_join(one: bytes, other: bytes) -> None:
+    whole = google_crc32c.value(one + other)
+
+    joined = checksums.joined(google_crc32c.value(one), google_crc32c.value(other), len(other))
+
+    assert joined == checksums.extended(google_crc32c.value(one), other) == whole
+
+
+def test_checksums_of_long_parts_join() -> None:
+    part = bytes(range(256)) * (1 << 16)
+    crc = google_crc32c.value(part)
+
+    assert checksums.joined(crc, crc, len(part)) == google_crc32c.value(part + part)
+
+
+def test_checksums_are_spelled_as_google_does() -> None:
+    assert checksums.spelled(google_crc32c.value(b"hello world")) == "yZRlqg=="
+    assert checksums.of_header("md5=x,crc32c=yZRlqg==") == checksums.parsed("yZRlqg==")
+    assert checksums.of_header("md5=x") is checksums.parsed("?") is None
+
+
+def answered(code: int, reason: str = "", message: str = "") -> Exception:
+    error: Exception = from_http_status(code, message, errors=[{"reason": reason}])
+    return error
+
+
+DISTRUST = requests.exceptions.SSLError(
+    urllib3.exceptions.MaxRetryError(
+        None,  # type: ignore[arg-type]
+        "/",
+        urllib3.exceptions.SSLError(ssl.SSLCertVerificationError("certificate verify failed")),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        *((answered(code), True) for code in (408, 429, 500, 502, 503, 504)),
+        *((answered(code), False) for code in (400, 401, 403, 404, 410, 412, 416, 501)),
+        (answered(403, "rateLimitExceeded"), True),
+        (answered(403, "forbidden"), False),
+        (requests.ConnectionError("refused"), True),
+        (requests.ReadTimeout(), True),
+        (requests.exceptions.SSLError("unexpected end"), True),
+        (requests.exceptions.InvalidURL(), False),
+        (DISTRUST, False),
+        (TransportError(DISTRUST), False),
+        (TransportError(requests.ConnectionError()), True),
+        (RefreshError("invalid_grant"), False),
+        (RefreshError("internal_failure", retryable=True), True),
+        (RefreshError(TransportError(requests.ConnectionError())), True),
+        (urllib3.exceptions.ProtocolError("broken"), True),
+        (BrokenAnswerError(), True),
+        (ConnectionResetError(), True),
+        (OSError(28, "No space left on device"), False),
+        (ValueError(), False),
+    ],
+)
+def test_only_what_passes_by_itself_is_tried_again(error: Exception, expected: bool) -> None:
+    assert passes(error) is expected
+
+
+NO_ACCESS = (
+    "me@example.com does not have storage.objects.list access to the Google Cloud Storage bucket. "
+    "Permission 'storage.objects.list' denied on resource (or it may not exist)."
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "kind", "told"),
+    [
+        (403, NO_ACCESS, StorePermissionError, "--member=user:me@example.com"),
+        (403, "Request is prohibited by organization's policy.", StorePermissionError, "prohibited"),
+        (403, "The project to be billed is associated with an absent billing account.", StoreError, "Link a billing"),
+        (404, "The specified bucket does not exist.", BucketNotFoundError, "kinetic up"),
+        (404, "No such object: bucket/bucket", ObjectNotFoundError, "not there"),
+        (400, "Invalid bucket name: 'bucket'", InvalidRequestError, "lower-case"),
+        (501, "Not Implemented", StoreError, "Not Implemented (501)"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_what_to_do(
+    code: int, message: str, kind: type[Exception], told: str
+) -> None:
+    error = refusal(from_http_status(code, message), "bucket", "list objects")
+
+    assert type(error) is kind
+    assert told in str(error)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, Service()),
+        ({"STORAGE_EMULATOR_HOST": "localhost:1"}, Service("http://localhost:1", anonymous=True)),
+        ({"KINETIC_STORAGE_ENDPOINT": "https://other/"}, Service("https://other")),
+        (
+            {"KINETIC_STORAGE_ENDPOINT": "https://other", "STORAGE_EMULATOR_HOST": "x"},
+            Service("https://other"),
+        ),
+    ],
+)
+def test_the_environment_chooses_the_service(
+    environment: dict[str, str], expected: Service
+) -> None:
+    assert Service.chosen(environment) == expected
+
+
+def test_a_location_opens_as_a_bucket_without_asking_anybody() -> None:
+    store = open_store(Location("gs", "bucket/some/prefix"))
+
+    assert isinstance(store, GcsStore)
+    assert store.location == Location("gs", "bucket/some/prefix")
+    assert store.concurrency > 1
+
+
+def test_a_location_of_another_kind_is_refused() -> None:
+    with pytest.raises(StoreError, match="memory:1"):
+        open_store(Location("memory", "1"))
