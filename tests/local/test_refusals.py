@@ -91,9 +91,9 @@ CASES = {
     "too many arguments": lambda: takes.run_async(1, 2, 3, c=1),
     "unknown argument": lambda: takes(1, c=1, d=2),
     "missing data": lambda: one.run_async({"a": [Data("nope")]}),
-    "bucket": lambda: one.run_async(Data("gs://bucket/x.h5")),
-    "data set": lambda: one.run_async(Data("hf://imdb")),
-    "fuse": lambda: one.run_async(Data("set", fuse=True)),
+    "mounted bucket": lambda: one.run_async(Data("gs://bucket/x.h5", fuse=True)),
+    "data set with code": lambda: one.run_async(Data("hf://imdb", hf_trust_remote_code=True)),
+    "missing data to show": lambda: one.run_async(Data("nope", fuse=True)),
     "web": lambda: Data("https://example.org/x"),
     "lock": lambda: one.run_async({"cfg": [1, threading.Lock()]}),
     "generator object": lambda: one.run_async(x for x in [1]),
@@ -105,7 +105,6 @@ CASES = {
     "broken profiles": broken_profiles,
     "root": lambda: with_variable("KINETIC_PACKAGE_ROOT", "/usr"),
     "store": lambda: with_variable("KINETIC_STORE", "s3://x"),
-    "bucket for a store": lambda: with_variable("KINETIC_STORE", "gs://bucket"),
 }
 
 def refusal(call):
@@ -162,9 +161,9 @@ ADVICE = {
     "too many arguments": "too many positional arguments",
     "unknown argument": "unexpected keyword argument 'd'",
     "missing data": "there is no 'nope'",
-    "bucket": "Give it a local file or folder",
-    "data set": "Give it a local file or folder",
-    "fuse": "without fuse",
+    "mounted bucket": "Leave fuse=True out",
+    "data set with code": "require 'datasets<4'",
+    "missing data to show": "there is no 'nope'",
     "web": "It takes local paths, gs:// and hf://",
     "lock": "x['cfg'][1] is a _thread.lock",
     "generator object": "Pass a list of its items",
@@ -176,7 +175,6 @@ ADVICE = {
     "broken profiles": "broken at line 1",
     "root": "Set it to a folder that contains",
     "store": "Use gs://BUCKET or a folder",
-    "bucket for a store": "Name a folder",
 }
 """What each refusal says, at least."""
 

@@ -21,7 +21,6 @@ from kinetic_payload.progress import silent
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance, Reports
     from kinetic_payload.sources import GcsSource
-    from kinetic_payload.stores import gcs
 
 _LONGEST_PART: Final = 255
 """Bytes of a name in a folder, on every file system of Linux and macOS."""
@@ -63,10 +62,11 @@ class Bucket(Protocol):
         ...
 
 
-def open_bucket(source: GcsSource) -> Bucket:
+def open_bucket(source: GcsSource, *, deadline: float | None = None) -> Bucket:
     """Open the bucket of *source*: as whom the environment says, or as nobody where it says nothing.
 
-    Nobody may read public buckets. Nothing is asked yet.
+    Nobody may read public buckets. Nothing is asked yet. With *deadline*, what fails is tried again for
+    so many seconds only.
 
     Raises:
         DataError: Google's library is not installed.
@@ -78,28 +78,8 @@ def open_bucket(source: GcsSource) -> Bucket:
             f"Reading gs://{source.bucket} needs google-cloud-storage: {error}.",
             hint="Add google-cloud-storage to the requirements of your project.",
         ) from error
-    return _Opened(gcs.Bucket(source.bucket, service=gcs.Service.chosen(public=True)))
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """A bucket of Google Cloud Storage."""
-
-    _bucket: gcs.Bucket
-
-    def stat(self, name: str) -> BucketObject | None:
-        return self._bucket.stat(name)
-
-    def entries(self, prefix: str = "", *, most: int = 1000) -> Sequence[str]:
-        return self._bucket.entries(prefix, most=most)
-
-    def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
-        from kinetic_payload.stores.gcs.downloads import download
-
-        download(self._bucket, name, path, progress=progress)
-
-    def list(self, prefix: str = "") -> Iterator[BucketObject]:
-        return self._bucket.list(prefix)
+    patience = gcs.Patience() if deadline is None else gcs.Patience(deadline=deadline)
+    return gcs.ForeignBucket(source.bucket, patience=patience)
 
 
 def look(bucket: Bucket, source: GcsSource) -> None:
