@@ -64,7 +64,12 @@ def upload_small(
 
     def act(failed: int) -> BucketObject:
         url = bucket.connection.upload_url(
-            bucket.name, uploadType="multipart", ifGenerationMatch=if_generation, fields=FIELDS
+            bucket.name,
+            uploadType="multipart",
+            # Also among the fields; here it is seen by whoever reads a log of requests.
+            name=name,
+            ifGenerationMatch=if_generation,
+            fields=FIELDS,
         )
         try:
             return BucketObject.of(answer(bucket.send("POST", url, headers=headers, body=body)))
