@@ -40,6 +40,7 @@ PUBLIC = (
     "kinetic_k8s.accelerators.parse",
     "kinetic_k8s.accelerators.types",
     "kinetic_k8s.errors",
+    "kinetic_k8s.volumes",
     "kinetic_payload.calls",
     "kinetic_payload.decoding",
     "kinetic_payload.digests",
