@@ -140,7 +140,7 @@ OPERATIONS = [
 ]  # fmt: skip
 
 FAULTS: dict[str, dict[str, Any]] = {
-    **{f"status {status}": {"status": status} for status in (408, 429, 500, 502, 503, 504)},
+    **{f"status {status}": {"status": status} for status in (408, 429, 503)},
     "reset before": {"reset": "before"},
     "reset in a request": {"reset": "request"},
     "reset in an answer": {"reset": "response"},
@@ -158,10 +158,12 @@ def test_an_operation_survives_what_passes(
     store: GcsStore,
     tmp_path: Path,
 ) -> None:
-    for name, data in (("a/b", b""), ("large", LARGE), ("old", b"old")):
+    large = LARGE if operation in (read, reader, download) else b""
+    for name, data in (("a/b", b""), ("large", large), ("old", b"old")):
         store.write(name, data)
-    # Every second request of the whole operation, whatever it is.
-    for after in range(0, 8, 2):
+    # Every other request of the whole operation: the first attempt at each of its steps. A request
+    # that one fault hits is not counted by those after it.
+    for after in range(8):
         gcs.faults.add(after=after, times=1, **FAULTS[fault])
 
     operation(store, tmp_path)
