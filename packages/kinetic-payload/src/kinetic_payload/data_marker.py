@@ -201,7 +201,7 @@ def parse_marker(data: bytes, *, digest: str, mounted: bool = False) -> Marker:
 def _listed(one: Any, mounted: bool) -> Listed:
     name, size = _typed(one["name"], str), _typed(one["size"], int)
     if size < 0 or not (mounted or _PACKED_NAME.fullmatch(name)):
-        raise ValueError(f"{name!r} is no object of it")
+        raise ValueError(f"{name[:80]!r} is no object of it")
     if not name.startswith("large/"):
         return Listed(name, size)
     path, mode, digest = _typed(one["path"], str), _typed(one["mode"], int), one["digest"]

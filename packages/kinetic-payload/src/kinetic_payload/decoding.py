@@ -34,13 +34,11 @@ def decode(kind: type[R], data: bytes, *, name: str) -> R:
                 hint="Upgrade Kinetic here, or use the version that submitted the job.",
             )
         return _parsed(data, kind)
-    except (
-        msgspec.DecodeError,
-        UnicodeDecodeError,
-        json.JSONDecodeError,
-        RecursionError,
-    ) as error:
-        raise RecordError(f"{name} is not a valid {kind.__name__}: {error}.") from error
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        # A `ValueError` is JSON that is none, text that is none, or a number too long to be read.
+        if isinstance(error, FutureRecordError):
+            raise
+        raise RecordError(f"{name} is not a valid {kind.__name__}: {_short(error)}.") from error
 
 
 def checked(kind: type[_T], values: object) -> _T:
@@ -51,8 +49,14 @@ def checked(kind: type[_T], values: object) -> _T:
     """
     try:
         return msgspec.convert(values, type=kind)
-    except msgspec.ValidationError as error:
-        raise RecordError(f"This is not a valid {kind.__name__}: {error}.") from error
+    except (msgspec.ValidationError, UnicodeError) as error:
+        raise RecordError(f"This is not a valid {kind.__name__}: {_short(error)}.") from error
+
+
+def _short(error: Exception) -> str:
+    """Return what an error says, but no more of a value than helps."""
+    text = str(error)
+    return text if len(text) < 500 else f"{text[:300]}…{text[-100:]}"
 
 
 def _parsed(data: bytes, kind: type[_T]) -> _T:

@@ -108,7 +108,7 @@ class GroupManifest:
     """A batch, written once: the ids of its children are derived from it."""
 
     group_id: str
-    name: str | None
+    name: str | None = None
     tags: dict[str, str]
     created_at: str
     total_expected: int

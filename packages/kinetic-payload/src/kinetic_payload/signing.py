@@ -37,8 +37,10 @@ def verify(data: bytes, key: bytes, *, name: str) -> None:
     except (ValueError, TypeError, KeyError, RecursionError):
         raise SignatureError(f"{name} is not signed.", hint=_HINT) from None
     if scheme != _SCHEME:
-        raise SignatureError(f"{name} is signed by a method unknown here: {scheme!r}.", hint=_HINT)
-    if not hmac.compare_digest(mac.encode(), _mac(record, key, name).encode()):
+        raise SignatureError(
+            f"{name} is signed by a method unknown here: {scheme[:40]!r}.", hint=_HINT
+        )
+    if not hmac.compare_digest(mac.encode(errors="replace"), _mac(record, key, name).encode()):
         seen = "was changed after it was signed"
         if used != key_id(key):
             seen = f"is signed with another key ({used[:8]!r}, and ours is {key_id(key)!r})"
