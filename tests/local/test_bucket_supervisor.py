@@ -151,6 +151,18 @@ def test_a_job_that_will_not_end_is_said_to_run_on(machines: Machines) -> None:
     machines.supervisor(record).kill()
 
 
+def test_a_submit_that_died_after_its_record_is_pending_for_a_minute_and_then_told(
+    machines: Machines,
+) -> None:
+    record = a_launch(machines.store, SLEEP).record
+    assert machines.here.observe(record).status is JobStatus.PENDING
+    machines.server.age("jobs", JobObjects(record.job_id).handle, timedelta(minutes=2))
+    seen = machines.here.observe(record)
+    assert seen.status is JobStatus.NOT_FOUND
+    outcome = machines.here.unreported(record, seen)
+    assert (outcome.status, "submit was interrupted" in outcome.message) == ("failed", True)
+
+
 def test_no_attempt_follows_once_the_job_was_cancelled_elsewhere() -> None:
     store, job_id = MemoryStore(), "cpu-f-20260101-000000-abc"
     names = JobObjects(job_id)
