@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -15,7 +16,7 @@ from typing import Any, Final, TypeVar
 import requests
 from google.api_core.exceptions import GoogleAPICallError, NotFound, PreconditionFailed
 
-from kinetic_payload.errors import PreconditionFailedError
+from kinetic_payload.errors import PreconditionFailedError, StorePermissionError
 from kinetic_payload.stores.gcs.checksums import parsed
 from kinetic_payload.stores.gcs.connection import Connection, connection_to
 from kinetic_payload.stores.gcs.patience import BrokenAnswerError, Patience
@@ -177,7 +178,8 @@ class Bucket:
     def now(self) -> float:
         """Return the time by the service's clock."""
         if self.connection.ahead is None:
-            next(self._pages(maxResults=1, fields="items/name"))
+            with suppress(StorePermissionError):  # A refusal tells the time, too.
+                next(self._pages(maxResults=1, fields="items/name"))
         return time.time() + (self.connection.ahead or 0.0)
 
     def own_write(self, name: str, nonce: str) -> BucketObject | None:

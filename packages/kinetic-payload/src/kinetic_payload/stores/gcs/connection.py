@@ -70,6 +70,8 @@ class Connection:
         found = session.merge_environment_settings(self.base, {}, None, None, None)
         self._settings: dict[str, Any] = {key: found[key] for key in ("verify", "cert", "proxies")}
         self._asking = google.auth.transport.requests.Request(requests.Session())
+        self.ranges = threading.BoundedSemaphore(CONCURRENCY)
+        """To be held for each part of a large object, so that many of those take no more memory."""
         self._token_lock = threading.Lock()
         self._ahead: float | None = None
         self._ahead_since = 0.0

@@ -144,9 +144,13 @@ def _rest(bucket: Bucket, name: str, sink: _Target, head: Head, crc: int) -> int
     starts = range(PART, head.size, PART)
 
     def one(start: int) -> int:
-        part = _Part(sink, stop)
+        part = _Part(sink, first=False)
         end = min(start + PART, head.size)
-        fetch(bucket, name, part, start=start, end=end, generation=head.generation)
+        with bucket.connection.ranges:
+            fetch(
+                bucket, name, part, start=start, end=end, generation=head.generation,
+                stop=stop.is_set,
+            )  # fmt: skip
         return part.crc
 
     with ThreadPoolExecutor(min(_STREAMS, len(starts)), "download") as pool:
@@ -246,20 +250,18 @@ class _Spool(_Target):
 class _Part:
     """A range of an object on its way to a target."""
 
-    def __init__(self, target: _Target, stop: threading.Event | None = None) -> None:
+    def __init__(self, target: _Target, *, first: bool = True) -> None:
         self._target = target
-        self._stop = stop
+        self._first = first
         self.crc = 0
 
     def opened(self, head: Head) -> None:
         """Tell the target, if this is the first part."""
-        if self._stop is None:
+        if self._first:
             self._target.opened(head)
 
     def put(self, offset: int, data: bytes) -> None:
         """Hand a piece on."""
-        if self._stop is not None and self._stop.is_set():
-            raise StoreError("Another part of it failed.")
         self.crc = extended(self.crc, data)
         self._target.put(offset, data)
 
