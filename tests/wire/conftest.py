@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import socket
 import subprocess
+import sys
+import textwrap
 import time
 import urllib.error
 import urllib.request
@@ -11,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -105,3 +110,77 @@ def wait_for(address: str, process: subprocess.Popen[str]) -> None:
                 assert process.stderr is not None
                 process.kill()
                 raise AssertionError(f"It did not start: {process.stderr.read()}") from None
+
+
+class Desk:
+    """Where a user sits: a project, and homes from which jobs over a bucket are submitted and found."""
+
+    def __init__(self, folder: Path, server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.project = folder / "project"
+        self.server = server
+        self.store = "gs://bucket/team"
+        self._monkeypatch = monkeypatch
+        self._package = f"users_{abs(hash(folder)):x}"
+        self.write("pyproject.toml", "[project]\nname = 'users-project'\nversion = '1'\n")
+        self.write(f"{self._package}/__init__.py", "")
+        monkeypatch.syspath_prepend(self.project)
+        monkeypatch.chdir(self.project)
+        self.set(**server.environment, KINETIC_BACKEND="local", KINETIC_STORE=self.store)
+        self.sit("here")
+
+    def set(self, **environment: str) -> None:
+        """Set variables of this process, and of the jobs that it starts."""
+        for name, value in environment.items():
+            self._monkeypatch.setenv(name, value)
+
+    def sit(self, home: str) -> Path:
+        """Use another `KINETIC_HOME` from now on, as on another machine; return it."""
+        found = self.folder / home
+        self.set(KINETIC_HOME=str(found))
+        return found
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file of the project."""
+        path = self.project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    def module(self, name: str, text: str) -> ModuleType:
+        """Write a module of the project and import it."""
+        self.write(f"{self._package}/{name}.py", text)
+        importlib.invalidate_caches()
+        return importlib.import_module(f"{self._package}.{name}")
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Return what lies in the store, in order."""
+        within = "team/"
+        return [name.removeprefix(within) for name in self.server.names("bucket", within + prefix)]
+
+    def of_jobs(self) -> list[str]:
+        """Return what lies there and is of one job alone, but for what clean-up leaves."""
+        shared = ("contexts/", "data/", "data-markers/", "logs/", "outputs/")
+        return [name for name in self.names() if not name.startswith(shared)]
+
+    def clear(self) -> None:
+        """Forget modules of the project, and end what still runs."""
+        import psutil
+
+        for name in [name for name in sys.modules if name.partition(".")[0] == self._package]:
+            del sys.modules[name]
+        for process in psutil.process_iter():
+            try:
+                home = process.environ().get("KINETIC_HOME", "")
+                if home.startswith(str(self.folder)) and process.pid != os.getpid():
+                    process.kill()
+            except psutil.Error:
+                continue
+
+
+@pytest.fixture
+def desk(tmp_path: Path, gcs: GcsServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    """Return a desk whose jobs lie in the strict server's bucket."""
+    made = Desk(tmp_path, gcs, monkeypatch)
+    yield made
+    made.clear()

@@ -107,6 +107,12 @@ def not_so(header: str = "If-Match") -> ApiError:
 def injected(status: int, headers: Mapping[str, str]) -> ApiError:
     """Return a failure of the service itself."""
     reason, message, domain = {
+        403: (
+            "forbidden",
+            "Caller does not have storage.objects.get access to the Google Cloud Storage object. "
+            "Permission 'storage.objects.get' denied on resource (or it may not exist).",
+            "global",
+        ),
         408: ("requestTimeout", "Request timeout.", "global"),
         429: ("rateLimitExceeded", "Rate limit exceeded.", "usageLimits"),
         500: ("internalError", "Internal Error", "global"),

@@ -1,0 +1,301 @@
+"""Every fault at every step of submit and collect ends in the value or in one clear error.
+
+And a submit that failed leaves nothing of its job.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kinetic
+from kinetic.backends import Launch, Observation
+from kinetic.collect import collect
+from kinetic.errors import (
+    BucketNotFoundError,
+    CredentialsError,
+    IntegrityError,
+    KineticError,
+    StorePermissionError,
+    StoreUnavailableError,
+)
+from kinetic.fakes import a_record, report_error, report_value
+from kinetic.job_status import JobStatus
+from kinetic.jobs import JobHandle
+from kinetic.keys import Seal
+from kinetic.options import RunOptions
+from kinetic.request import resolve_request
+from kinetic.services import Services
+from kinetic.settings import Settings
+from kinetic.submit import submit
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import JobRecord, encode
+from kinetic_payload.stores.gcs import GcsStore
+from kinetic_payload.stores.gcs.patience import Patience
+from kinetic_payload.testing.gcs import GcsServer
+from kinetic_payload.testing.gcs.access import Tokens
+
+HASTY = Patience(deadline=0.6, first=0.05, longest=0.2)
+"""Gives up soon, so that an outage need not last for minutes."""
+
+
+@dataclass
+class Lamp:
+    """A backend in which a job has started, or not."""
+
+    on: list[JobRecord] = field(default_factory=list)
+    name = "lamp"
+
+    def start(self, launch: Launch) -> None:
+        self.on.append(launch.record)
+
+    def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
+        if record in self.on:
+            self.on.remove(record)
+
+    def observe(self, _: JobRecord) -> Observation:
+        return Observation(JobStatus.RUNNING)
+
+    def wait(self, _: JobRecord, timeout: float | None) -> None:
+        raise AssertionError("There is an outcome.")
+
+
+class Client:
+    """Somebody who submits and collects without patience."""
+
+    def __init__(self, desk: Any, *, bucket: str = "bucket", patience: Patience = HASTY) -> None:
+        self.home = desk.folder / "here"
+        self.lamp = Lamp()
+        store = GcsStore(f"{bucket}/team", patience=patience)
+        self.services = Services(store, self.lamp, seal=Seal(self.home))  # type: ignore[arg-type]
+
+    def submit(self, function: Any, *args: Any) -> JobHandle:
+        request = resolve_request(
+            RunOptions(accelerator="cpu"),
+            function,
+            Settings.from_environment(),
+            environ={},
+            cwd=self.home.parent,
+        )
+        return submit(request, function, args, {}, services=self.services)
+
+    def collect(self, record: JobRecord) -> Any:
+        handle = self.services.store.read(JobObjects(record.job_id).handle)
+        return collect(record, self.services, read_from=handle).get()
+
+
+@pytest.fixture
+def client(desk: Any) -> Client:
+    return Client(desk)
+
+
+@pytest.fixture
+def call(desk: Any) -> Callable[[Client], JobHandle]:
+    """Return what submits a call with data, for which everything has to be sent."""
+    work = desk.module("work", "def work(data, rest): ...").work
+    folder = desk.folder / "set"
+    folder.mkdir()
+    (folder / "one.txt").write_text("1")
+    return lambda client: client.submit(work, kinetic.Data(str(folder)), "x" * 1000)
+
+
+STEPS = {
+    "look for the project": {"operation": "objects.get*", "name": "*contexts/*"},
+    "send the project": {"operation": "objects.insert*", "name": "*contexts/*"},
+    "look for the data": {"operation": "objects.get*", "name": "*data-markers/*"},
+    "list the data": {"operation": "objects.list"},
+    "send the data": {"operation": "objects.insert*", "name": "*/packs/*"},
+    "vouch for the data": {"operation": "objects.insert*", "name": "*data-markers/*"},
+    "send the call": {"operation": "objects.insert*", "name": "*/payload.pkl"},
+    "record": {"operation": "objects.insert*", "name": "*/handle.json"},
+}
+
+PASSING: dict[str, dict[str, Any]] = {
+    "a 503": {"status": 503, "times": 2},
+    "a 429": {"status": 429, "times": 1},
+    "no answer": {"reset": "before", "times": 1},
+    "a lost answer": {"reset": "after", "times": 1},
+    "half an answer": {"reset": "response", "times": 1},
+}
+
+LASTING: dict[str, tuple[dict[str, Any], type[KineticError]]] = {
+    "503s": ({"status": 503}, StoreUnavailableError),
+    "resets": ({"reset": "before"}, StoreUnavailableError),
+    "lost answers": ({"reset": "after"}, StoreUnavailableError),
+    "403s": ({"status": 403}, StorePermissionError),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("fault", PASSING)
+def test_what_passes_while_a_job_is_submitted_costs_nothing(
+    desk: Any, client: Client, call: Callable[[Client], JobHandle], step: str, fault: str
+) -> None:
+    planned = desk.server.faults.add(**STEPS[step], **PASSING[fault])
+
+    handle = call(client)
+
+    assert planned.hits
+    assert [record.job_id for record in client.lamp.on] == [handle.job_id]
+    names = JobObjects(handle.job_id)
+    assert desk.of_jobs() == [names.handle, names.payload]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("fault", LASTING)
+def test_what_lasts_while_a_job_is_submitted_is_one_error_and_leaves_nothing_of_it(
+    desk: Any,
+    client: Client,
+    call: Callable[[Client], JobHandle],
+    step: str,
+    fault: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    what, kind = LASTING[fault]
+    planned = desk.server.faults.add(**STEPS[step], **what)
+
+    with caplog.at_level(logging.WARNING, "kinetic"), pytest.raises(kind) as caught:
+        call(client)
+
+    assert planned.hits
+    assert "bucket" in caught.value.message
+    assert caught.value.hint
+    assert desk.of_jobs() == []
+    assert client.lamp.on == []
+    assert caplog.text == ""
+    desk.server.faults.clear()
+    assert call(client).job_id == client.lamp.on[0].job_id
+
+
+def test_a_bucket_that_is_not_there_is_told_before_anything_is_sent(
+    desk: Any, call: Callable[[Client], JobHandle], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "kinetic"), pytest.raises(BucketNotFoundError) as caught:
+        call(Client(desk, bucket="nobodys"))
+
+    assert "nobodys" in caught.value.message
+    assert "kinetic up" in str(caught.value.hint)
+    assert caplog.text == ""
+
+
+def test_a_project_without_billing_is_told_in_words(
+    desk: Any, client: Client, call: Callable[[Client], JobHandle]
+) -> None:
+    desk.server.disable_billing("bucket")
+
+    with pytest.raises(KineticError, match="billing"):
+        call(client)
+
+
+def test_what_cannot_be_taken_back_is_named_with_what_removes_it(
+    desk: Any,
+    client: Client,
+    call: Callable[[Client], JobHandle],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    desk.server.faults.add(operation="objects.insert*", name="*/handle.json", status=503)
+    desk.server.faults.add(method="DELETE", status=403)
+
+    with caplog.at_level(logging.WARNING, "kinetic"), pytest.raises(StoreUnavailableError):
+        call(client)
+
+    [left] = desk.of_jobs()
+    assert f"kinetic jobs cleanup {left.partition('/')[0]}" in caplog.text
+
+
+# Collecting
+
+
+def finished(desk: Any, client: Client, value: object) -> JobRecord:
+    """Leave what a job leaves that returned *value*."""
+    services = client.services
+    record = a_record(bucket_name=str(services.store.location))
+    name = JobObjects(record.job_id).handle
+    services.store.write(name, services.sealed(encode(record), name))
+    if isinstance(value, Exception):
+        report_error(services.store, record.job_id, value, seal=services.seal)
+    else:
+        report_value(services.store, record.job_id, value, seal=services.seal)
+    desk.server.requests.clear()
+    return record
+
+
+READS = {
+    "the record": {"operation": "objects.get*", "name": "*/handle.json"},
+    "the outcome": {"operation": "objects.get*", "name": "*/outcome.json"},
+    "the report": {"operation": "objects.get*", "name": "*/host-0.json"},
+    "the value": {"operation": "objects.get*", "name": "*/host-0.pkl"},
+}
+VALUES = [bytes(100_000), bytes(20 << 20)]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=["small", "large"])
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("fault", PASSING)
+def test_what_passes_while_a_value_is_collected_costs_nothing(
+    desk: Any, client: Client, read: str, fault: str, value: bytes
+) -> None:
+    record = finished(desk, client, value)
+    planned = desk.server.faults.add(**READS[read], **PASSING[fault])
+
+    assert client.collect(record) == value
+
+    assert planned.hits
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("fault", LASTING)
+def test_what_lasts_while_a_value_is_collected_is_one_error_and_the_value_is_kept(
+    desk: Any, client: Client, read: str, fault: str
+) -> None:
+    what, kind = LASTING[fault]
+    record = finished(desk, client, VALUES[0])
+    planned = desk.server.faults.add(**READS[read], **what)
+
+    with pytest.raises(kind) as caught:
+        client.collect(record)
+
+    assert planned.hits
+    assert caught.value.hint
+    desk.server.faults.clear()
+    assert client.collect(record) == VALUES[0]
+
+
+@pytest.mark.parametrize("read", READS)
+def test_an_exception_comes_home_through_what_passes(desk: Any, client: Client, read: str) -> None:
+    record = finished(desk, client, KeyError("x" * 100_000))
+    desk.server.faults.add(**READS[read], status=503, times=1)
+
+    with pytest.raises(KeyError, match="xxx"):
+        client.collect(record)
+
+
+def test_a_value_that_is_gone_is_damage_and_told_by_its_name(desk: Any, client: Client) -> None:
+    record = finished(desk, client, VALUES[0])
+    client.services.store.delete(JobObjects(record.job_id).host_value(1, 0))
+
+    with pytest.raises(IntegrityError, match=r"host-0\.pkl"):
+        client.collect(record)
+
+
+def test_without_credentials_nothing_is_asked_and_that_is_said(
+    desk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[Client], JobHandle]
+) -> None:
+    with GcsServer(tokens=Tokens()) as server:
+        server.create_bucket("bucket")
+        monkeypatch.delenv("STORAGE_EMULATOR_HOST")
+        desk.set(
+            KINETIC_STORAGE_ENDPOINT=server.endpoint,
+            GOOGLE_APPLICATION_CREDENTIALS=str(tmp_path / "none.json"),
+        )
+
+        with pytest.raises(CredentialsError) as caught:
+            call(Client(desk))
+
+        assert "gcloud auth application-default login" in str(caught.value.hint)
+        assert len(server.requests) == 0

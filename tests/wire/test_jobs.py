@@ -1,0 +1,245 @@
+"""Whole jobs over a bucket: submitted here, found there, and everything in between on the wire."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import kinetic
+from kinetic.backends import Launch
+from kinetic.discovery import statuses_of
+from kinetic.errors import (
+    IntegrityError,
+    JobCancelledError,
+    SignatureError,
+)
+from kinetic.job_status import JobStatus
+from kinetic.jobs import JobHandle
+from kinetic.keys import key_path
+from kinetic.observing import write_outcome
+from kinetic.options import RunOptions
+from kinetic.request import resolve_request
+from kinetic.services import Services, open_at, seal_of
+from kinetic.settings import Settings
+from kinetic.submit import submit
+from kinetic.testing import eventually
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import Outcome
+from kinetic_payload.store import Store, parse_location
+
+JOBS = """
+    import kinetic, os, pathlib, time
+
+    @kinetic.run(accelerator="cpu")
+    def double(x):
+        print("doubling", len(str(x)))
+        return x * 2
+
+    @kinetic.run(accelerator="cpu")
+    def fail(x):
+        raise KeyError(x)
+
+    @kinetic.run(accelerator="cpu")
+    def sleep():
+        print("asleep", flush=True)
+        time.sleep(60)
+
+    @kinetic.run(accelerator="cpu")
+    def read(data):
+        return sorted(p.name for p in pathlib.Path(data).iterdir())
+"""
+
+
+@pytest.fixture
+def jobs(desk) -> Any:
+    return desk.module("jobs", JOBS)
+
+
+def the_store(desk) -> Store:
+    return open_at(parse_location(desk.store), desk.folder)
+
+
+def ended(handle: JobHandle) -> JobHandle:
+    eventually(lambda: handle.status().terminal)
+    return handle
+
+
+def test_a_job_lives_in_the_bucket_and_leaves_what_jobs_share(desk, jobs) -> None:
+    handle = jobs.double.run_async(21)
+
+    assert handle.bucket_name == desk.store
+    assert handle.result() == 42
+    assert handle.result() == 42
+    assert desk.of_jobs() == []
+    assert [name.partition("/")[0] for name in desk.names()] == ["contexts", "logs"]
+    assert not (desk.folder / "here" / "store").exists()
+    assert jobs.double(4) == 8
+
+
+def test_exceptions_and_large_values_come_home(desk, jobs) -> None:
+    with pytest.raises(KeyError, match="why"):
+        jobs.fail("why")
+
+    large = bytes(9 << 20)
+    assert jobs.double(large) == large * 2
+
+
+def test_a_job_is_found_from_another_home_and_believed_with_its_key_alone(desk, jobs) -> None:
+    here = desk.folder / "here"
+    submitted = ended(jobs.double.run_async([1] * 40_000))
+    there = desk.sit("there")
+
+    found = kinetic.attach(submitted.job_id)
+
+    assert found == submitted
+    assert found.status() is JobStatus.SUCCEEDED
+    assert "doubling" in found.logs()
+    assert found.outcome().hosts[0].succeeded
+    assert [job.job_id for job in kinetic.list_jobs()] == [submitted.job_id]
+    with pytest.raises(SignatureError) as caught:
+        found.result()
+    assert str(key_path(there)) in str(caught.value)
+    there.mkdir(exist_ok=True)
+    shutil.copy(key_path(here), key_path(there))
+    assert found.result(cleanup=False) == [1] * 80_000
+    assert kinetic.attach(submitted.job_id).result() == [1] * 80_000
+    assert desk.of_jobs() == []
+
+
+def test_whoever_trusts_the_bucket_says_so(desk, jobs) -> None:
+    submitted = ended(jobs.double.run_async(21))
+    desk.sit("there")
+    found = kinetic.attach(submitted.job_id)
+    with pytest.raises(SignatureError, match="no key"):
+        found.result()
+
+    desk.set(KINETIC_TRUST_BUCKET="1")
+
+    assert found.result() == 42
+
+
+class Trap:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("what", ["value", "report", "outcome", "record"])
+def test_what_was_changed_in_the_bucket_is_never_unpickled(
+    desk, jobs, tmp_path: Path, what: str
+) -> None:
+    submitted = ended(jobs.double.run_async(bytes(100_000)))
+    names, store, trap = JobObjects(submitted.job_id), the_store(desk), Trap(tmp_path / "trapped")
+    evil = pickle.dumps(trap)
+    if what == "value":
+        store.write(names.host_value(1, 0), evil)
+    else:
+        name = {
+            "report": names.host_outcome(1, 0),
+            "outcome": names.outcome,
+            "record": names.handle,
+        }[what]
+        record = json.loads(store.read(name))
+        record["func_name" if what == "record" else "message"] = "changed"
+        store.write(name, json.dumps(record).encode())
+
+    with pytest.raises(IntegrityError, match=submitted.job_id):
+        kinetic.attach(submitted.job_id).result()
+
+    assert not trap.path.exists()
+    assert desk.of_jobs() != []
+
+
+def test_a_job_cancelled_from_another_home_is_cancelled_everywhere(desk, jobs) -> None:
+    handle = jobs.sleep.run_async()
+    desk.sit("there")
+    far = kinetic.attach(handle.job_id)
+    eventually(lambda: far.status() is JobStatus.RUNNING)
+
+    # What `cancel` does before it waits for the supervisor, which looks every ten seconds.
+    write_outcome(far._services, Outcome(job_id=far.job_id, status="cancelled"))
+
+    for each in (handle, far):
+        with pytest.raises(JobCancelledError):
+            each.result(timeout=10)
+
+
+def test_jobs_of_several_homes_are_listed_newest_first_in_one_listing(desk, jobs) -> None:
+    ids = []
+    for home in ("here", "there"):
+        desk.sit(home)
+        ids.append(ended(jobs.double.run_async(home)).job_id)
+    desk.sit("elsewhere")
+    desk.server.requests.clear()
+
+    found = kinetic.list_jobs()
+
+    assert [job.job_id for job in found] == ids[::-1]
+    asked = Counter(request.operation for request in desk.server.requests)
+    assert asked["objects.list"] == 1
+    assert sum(asked.values()) == 1 + len(ids)
+    desk.server.requests.clear()
+    assert statuses_of(found) == [JobStatus.SUCCEEDED] * 2
+    assert len(desk.server.requests) == len(ids)
+
+
+class NoBackend:
+    """Starts nothing: all requests are those of the submit."""
+
+    name = "none"
+
+    def start(self, launch: Launch) -> None:
+        self.launch = launch
+
+
+def submitted(desk, function: Any, *args: Any) -> list[Any]:
+    """Submit a call, and return the requests that it took."""
+    settings = Settings.from_environment()
+    request = resolve_request(
+        RunOptions(accelerator="cpu"), function, settings, environ={}, cwd=desk.project
+    )
+    home = Path(settings.home.value)
+    location = parse_location(desk.store)
+    services = Services(
+        open_at(location, home), cast("Any", NoBackend()), seal=seal_of(location, home)
+    )
+    desk.server.requests.clear()
+    submit(request, function, args, {}, services=services)
+    return list(desk.server.requests)
+
+
+def test_an_unchanged_project_sends_its_call_and_its_record_alone(desk) -> None:
+    work = desk.module("work", "def work(x): ...").work
+    desk.write("large.bin", "x" * 100_000)
+    folder = desk.folder / "set"
+    folder.mkdir()
+    (folder / "one.txt").write_text("1" * 100_000)
+    data = kinetic.Data(str(folder))
+    submitted(desk, work, data)
+
+    for argument, most in ((1, 3), (data, 5)):
+        asked = submitted(desk, work, argument)
+
+        assert len(asked) <= most, [(one.operation, one.name) for one in asked]
+        written = [Path(one.name).name for one in asked if one.method == "POST"]
+        assert sorted(written) == ["handle.json", "payload.pkl"]
+        assert sum(one.bytes_in for one in asked) < 10_000
+
+
+def test_what_does_not_depend_on_each_other_is_under_way_together(desk) -> None:
+    work = desk.module("work", "def work(x): ...").work
+    submitted(desk, work, 1)
+    desk.server.faults.add(name="*.zip", delay=2)
+
+    asked = {Path(one.name).suffix: one for one in submitted(desk, work, 1)}
+
+    context, payload, record = asked[".zip"], asked[".pkl"], asked[".json"]
+    assert payload.time < context.time + context.seconds <= record.time
