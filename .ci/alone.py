@@ -83,7 +83,11 @@ def main(arguments: list[str]) -> int:
         pytest = f"{interpreter} -m pytest -q -n 2 -p no:cacheprovider"
         for command in (
             [uv, "venv", "-q", "--python", python, f"{folder}/env"],
-            [*install.split(), *(wheel(name, extras=name in mine) for name in wanted), *root["dependency-groups"]["test"]],
+            [
+                *install.split(),
+                *(wheel(name, extras=name in mine) for name in wanted),
+                *root["dependency-groups"]["test"],
+            ],
             [*pytest.split(), *tests],
         ):
             code = subprocess.call(command, env=ENVIRONMENT, cwd=ROOT)

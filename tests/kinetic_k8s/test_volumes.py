@@ -41,7 +41,7 @@ REFS = (
     a_ref("d3", source="gs://whole/top.csv", is_dir=False, name="top.csv"),
     a_ref("d4", kind="local", source="./set", digest=DIGEST, mount="/local"),
     a_ref("d5", source="gs://sets/downloaded/", fuse=False),
-    a_ref("d6", kind="local", source="./here", local_path="/home/ada/here"),
+    a_ref("d6", kind="local", source="./here", local_path="/srv/here"),
 )
 EVERYTHING = FuseSettings(
     metadata_ttl=60,

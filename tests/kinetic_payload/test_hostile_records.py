@@ -73,7 +73,7 @@ HOST = HostOutcome(
     phases={"fetch": 0.25},
 )
 CLAIM = Claim(job_id="job", attempt=1, host=0, hostname="h", pid=4, claimed_at=1.5)
-LEASE = Lease(job_id="job", holder="laptop:/home/ada/.kinetic", seconds=30.0)
+LEASE = Lease(job_id="job", holder="laptop:~/.kinetic", seconds=30.0)
 OUTCOME = Outcome(job_id="job", status="failed", attempt=1, host=0, digest=DIGEST)
 GROUP = GroupManifest(
     group_id="grp-1",

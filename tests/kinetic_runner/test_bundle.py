@@ -8,6 +8,7 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cloudpickle
@@ -223,6 +224,14 @@ def test_processes_that_ask_at_once_get_one_whole_file(tmp_path):
 
 
 @pytest.mark.skipif(sysconfig.get_platform() == "win32", reason="posix only")
+def test_threads_that_ask_at_once_get_one_whole_file(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        found = {*pool.map(lambda _: bundle_for(tmp_path, LIGHT), range(8))}
+
+    assert [path.name for path in tmp_path.iterdir()] == [path.name for path in found]
+    assert found.pop().read_bytes() == build_bundle(LIGHT)
+
+
 def test_the_options_of_the_interpreter_reach_the_child(bundle, tmp_path):
     def options():
         import sys

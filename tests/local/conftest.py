@@ -69,12 +69,17 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 
 def end_supervisors_below(home: Path) -> None:
-    """Kill what a failed test left: every process that says in its environment it is of *home*."""
+    """Kill what a failed test left: every process that says it is of *home*, or of one of its jobs.
+
+    A supervisor whose bucket is gone would look for it for an hour.
+    """
     import psutil
 
+    jobs = {folder.name for folder in (home / "jobs").glob("*")}
     for process in psutil.process_iter():
         try:
-            if process.environ().get("KINETIC_HOME") == str(home) and process.pid != os.getpid():
+            ours = process.environ().get("KINETIC_HOME") == str(home)
+            if (ours or jobs & set(process.cmdline())) and process.pid != os.getpid():
                 process.kill()
         except psutil.Error:
             continue

@@ -26,7 +26,7 @@ from kinetic_payload.records import HostOutcome, JobRecord, Lease, Outcome, enco
 from kinetic_payload.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore
 
-HOLDER = "laptop (/home/me/.kinetic)"
+HOLDER = "laptop (~/.kinetic)"
 
 
 class Bucket(MemoryStore):

@@ -72,6 +72,11 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machin
             monkeypatch.setenv(name, value)
         machines = Machines(tmp_path, server, open_store(Location("gs", "jobs")))
         yield machines
+        # First the supervisors: without its bucket one would look for it for an hour.
+        ids = {record.job_id for record in machines.records}
+        for process in psutil.process_iter(["cmdline"]):
+            if ids & set(process.info["cmdline"] or ()):
+                kill_hard(process.pid)
         for record in machines.records:
             for pid in machines.processes(record):
                 kill_hard(pid)

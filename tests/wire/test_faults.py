@@ -205,7 +205,7 @@ def test_what_cannot_be_taken_back_is_named_with_what_removes_it(
         call(client)
 
     [left] = desk.of_jobs()
-    assert f"kinetic jobs cleanup {left.partition('/')[0]}" in caplog.text
+    assert f"gs://bucket/team/{left}" in caplog.text
 
 
 # Collecting

@@ -10,6 +10,7 @@ import marshal
 import os
 import sys
 import tempfile
+import threading
 import tokenize
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -45,6 +46,7 @@ _LEFT_OUT: Final = (
     _START,
 )
 _OLDEST_TIME: Final = (1980, 1, 1, 0, 0, 0)
+_BUILDING: Final = threading.Lock()
 
 
 def build_bundle(extra: Mapping[str, bytes] = _NOTHING) -> bytes:
@@ -83,13 +85,14 @@ def bundle_digest(data: bytes) -> str:
 def bundle_for(cache_dir: Path, extra: Mapping[str, bytes] = _NOTHING) -> Path:
     """Return a file in *cache_dir* that holds `build_bundle(extra)`, made on first use.
 
-    Any number of processes may ask at once. As long as no source changed, this costs one `stat` for
-    each of them and compiles nothing.
+    Any number of threads and processes may ask at once. As long as no source changed, this costs one
+    `stat` for each of them and compiles nothing.
     """
     path = cache_dir / f"remote_runner-{_key(extra)}.py"
-    if not path.exists():
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        _write_atomically(path, build_bundle(extra))
+    with _BUILDING:
+        if not path.exists():
+            cache_dir.mkdir(parents=True, exist_ok=True)
+            _write_atomically(path, build_bundle(extra))
     return path
 
 
@@ -115,12 +118,25 @@ def slim(source: bytes) -> bytes:
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column].rstrip() + "\n"
-    for string in _unneeded_strings(ast.parse(text)):
+    for string in _unneeded_strings(_parsed(text)):
         first, last = string.lineno - 1, string.end_lineno or string.lineno
         before, after = lines[first][: string.col_offset], lines[last - 1][string.end_col_offset :]
         if not before.strip() and not after.strip():
             lines[first:last] = ["\n"] * (last - first)
     return "".join(lines).encode()
+
+
+def _parsed(text: str) -> ast.Module:
+    """Return the syntax tree of *text*, also where another thread of the process parses something.
+
+    Before 3.11.8 threads that parse at once confuse each other (python/cpython#106905).
+    """
+    for _ in range(9):
+        try:
+            return ast.parse(text)
+        except SystemError:
+            continue
+    return ast.parse(text)
 
 
 def _unneeded_strings(tree: ast.Module) -> Iterator[ast.stmt]:

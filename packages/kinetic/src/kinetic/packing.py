@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -162,10 +163,12 @@ def upload(
     *,
     say: Say,
     reports: Reports = silent,
+    writing: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[str, str]:
     """Upload what the store does not have yet; return the digests of the payload and the context.
 
-    Over a network the project, each `Data` and the payload go up together.
+    Over a network the project, each `Data` and the payload go up together. *writing* is told of what
+    belongs to this job alone, while it is written.
     """
     with Crew(store.concurrency) as crew:
         sending = _Sending(packed, store, options, say, crew.counting(reports))
@@ -183,7 +186,8 @@ def upload(
         ]
         assumed = context.result() if context.done else packed.snapshot
         name = JobObjects(job_id).payload
-        digest = sending.payload(name, refs, assumed, if_generation=ABSENT)
+        with writing(name):
+            digest = sending.payload(name, refs, assumed, if_generation=ABSENT)
         snapshot = context.result()
     if snapshot.digest != assumed.digest:
         # A file changed while the project went up, and the payload names what was there before.

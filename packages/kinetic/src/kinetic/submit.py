@@ -125,10 +125,11 @@ def _start(
     written: list[str] = []
     started: JobRecord | None = None
     try:
-        with _writing(names.payload, written):
-            payload_digest, context_digest = send(store=store, job_id=handle.job_id)
+        payload_digest, context_digest = send(
+            store=store, job_id=handle.job_id, writing=partial(_writing, written)
+        )
         record = _record(handle, request, payload_digest, context_digest)
-        with _writing(names.handle, written):
+        with _writing(written, names.handle):
             data = services.sealed(encode(record), names.handle)
             store.write(names.handle, data, if_generation=ABSENT)
         started = record  # Ctrl-C may come when it has just started.
@@ -140,7 +141,7 @@ def _start(
 
 
 @contextmanager
-def _writing(name: str, written: list[str]) -> Iterator[None]:
+def _writing(written: list[str], name: str) -> Iterator[None]:
     """Note that the object *name* is there, unless it is certain that it could not be written."""
     written.append(name)
     try:
@@ -170,14 +171,17 @@ def _withdraw(
             map_at_once(
                 services.store.delete, reversed(written), workers=services.store.concurrency
             )
-    except Exception as error:  # noqa: BLE001
+    except BaseException as error:
+        left = ", ".join(f"{services.store.location}/{name}" for name in written)
         _log.warning(
-            "The job %s did not start, and something of it stays behind: %s\n"
-            "Remove it with: kinetic jobs cleanup %s",
+            "The job %s did not start, and something of it stays behind: %s\n%s",
             job_id,
-            error,
-            job_id,
+            str(error) or "taking it back was interrupted.",
+            # What has no record is found by nothing but its name.
+            f"Remove it with: kinetic jobs cleanup {job_id}" if started else f"Remove: {left}",
         )
+        if not isinstance(error, Exception):
+            raise
 
 
 def _environment(request: JobRequest) -> dict[str, str]:

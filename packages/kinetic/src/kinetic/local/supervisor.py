@@ -191,7 +191,8 @@ class _Job:
                     signing_key=bytes.fromhex(spec.signing_key) or None,
                 )
             except StoreUnavailableError:
-                if time.monotonic() >= until:
+                # A job whose folder was removed has nobody left who wants to know.
+                if time.monotonic() >= until or not os.path.isdir(self._folder.path):  # noqa: PTH112
                     raise
                 self._events.wait(_PAUSE)
 
