@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from kinetic_payload.errors import BucketNotFoundError, CredentialsError, StorePermissionError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import HostOutcome, Outcome, encode
-from kinetic_payload.signing import verify
+from kinetic_payload.signing import Signer
 from kinetic_payload.store import Location
 from kinetic_payload.stores import open_store
 from kinetic_runner.finish import Finish
@@ -124,13 +125,36 @@ def test_a_store_that_loses_its_answer_is_asked_again(store):
     assert final(store)["status"] == "succeeded"
 
 
-def test_where_there_is_a_key_the_jobs_outcome_is_signed_as_the_object_it_is(store):
-    key = b"k" * 32
+KEY = Signer(b"k" * 32)
 
-    finish(store, signing_key=key).report(ended())
 
-    verify(store.read(JOB.outcome), key, name=JOB.outcome)
-    assert "signature" not in json.loads(store.read(JOB.host_outcome(1, 0)))
+def test_where_there_is_a_key_outcomes_are_signed_as_the_objects_they_are(store):
+    finish(store, signer=KEY).report(ended())
+
+    for name in (JOB.outcome, JOB.host_outcome(1, 0)):
+        KEY.verify(store.read(name), name)
+    digest = hashlib.sha256(store.read(JOB.host_outcome(1, 0))).hexdigest()
+    assert final(store)["digest"] == digest
+
+
+def test_no_leader_vouches_for_what_another_put_in_its_own_place(store):
+    store.write(JOB.host_outcome(1, 0), encode(ended()))
+
+    assert finish(store, signer=KEY, last_attempt=1).report(ended()) != 0
+
+    assert (final(store)["status"], "digest" in final(store)) == ("failed", False)
+    assert "not written by this job" in final(store)["message"]
+
+
+@pytest.mark.parametrize("forged", [ended(1), failed(1, message="forged")])
+def test_no_leader_believes_what_another_put_in_the_place_of_a_sibling(store, forged):
+    store.write(JOB.host_outcome(1, 1), encode(forged))
+
+    assert finish(store, 0, 2, signer=KEY, last_attempt=1).report(ended()) != 0
+
+    assert (final(store)["status"], final(store)["host"]) == ("failed", 1)
+    assert "digest" not in final(store)
+    assert "not written by this job" in final(store)["message"]
 
 
 @pytest.mark.parametrize("error", [BucketNotFoundError, CredentialsError, StorePermissionError])

@@ -10,6 +10,7 @@ from kinetic.local.unreported import outcome_of_vanished
 from kinetic.testing import a_launch, outcome_of
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import HostOutcome, encode
+from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.testing import MemoryStore
 
 JOB = "cpu-f-20260101-000000-abc"
@@ -89,7 +90,35 @@ def test_a_vanished_job_is_what_its_hosts_reports_support(
     record = a_launch(store, "", job_id=JOB, hosts=2).record
     for number, reason in enumerate(reports):
         report(store, number, reason)
-    outcome = outcome_of_vanished(store, record, VANISHED, now=1.0)
+    outcome = outcome_of_vanished(store, record, VANISHED, now=1.0, verify=UNSIGNED.verify)
     assert (outcome.status, outcome.host, outcome.written_by) == (status, host, "client")
     if host is None:
         assert outcome.message == VANISHED.reason
+
+
+KEY = Signer(b"k" * 32)
+
+
+def test_where_there_is_a_key_what_a_supervisor_writes_is_signed() -> None:
+    store = MemoryStore()
+    settled(store, Gone(host=0, status=SIGKILL), signer=KEY)
+    for name in (JobObjects(JOB).outcome, JobObjects(JOB).host_outcome(1, 0)):
+        KEY.verify(store.read(name), name)
+
+
+def test_no_supervisor_vouches_for_a_report_that_the_job_did_not_write() -> None:
+    store = MemoryStore()
+    report(store, 0, "returned")
+    settled(store, Gone(host=0, status=0), signer=KEY)
+    outcome = outcome_of(store, JOB)
+    assert outcome is not None
+    assert (outcome.status, outcome.digest) == ("failed", None)
+    assert "is not signed" in outcome.message
+
+
+def test_a_vanished_job_is_not_what_somebody_wrote_in_its_place() -> None:
+    store = MemoryStore()
+    record = a_launch(store, "", job_id=JOB).record
+    report(store, 0, "returned")
+    outcome = outcome_of_vanished(store, record, VANISHED, now=1.0, verify=KEY.verify)
+    assert (outcome.status, outcome.digest) == ("failed", None)

@@ -7,8 +7,8 @@ its object: what was signed for one job says nothing in the place of another.
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kinetic_payload.errors import SignatureError
@@ -16,6 +16,33 @@ from kinetic_payload.errors import SignatureError
 _SCHEME: Final = "hmac-sha256"
 KEY_SIZE: Final = 32
 """Bytes."""
+
+
+@dataclass(frozen=True)
+class Signer:
+    """Signs the records of a job with its *key*, and verifies them.
+
+    Without a key, as where the store is the user's own folder, it takes everything as it is.
+    """
+
+    key: bytes | None = field(default=None, repr=False)
+
+    def sign(self, data: bytes, name: str) -> bytes:
+        """Return the record *data* as it is written as the object *name*."""
+        return data if self.key is None else signed(data, self.key, name=name)
+
+    def verify(self, data: bytes, name: str) -> None:
+        """Make sure that *data*, read from the object *name*, was written by who has the key.
+
+        Raises:
+            SignatureError: It was not.
+        """
+        if self.key is not None:
+            verify(data, self.key, name=name)
+
+
+UNSIGNED: Final = Signer()
+"""For a store that is the user's own folder."""
 
 
 def signed(data: bytes, key: bytes, *, name: str) -> bytes:
@@ -40,7 +67,10 @@ def verify(data: bytes, key: bytes, *, name: str) -> None:
         raise SignatureError(
             f"{name} is signed by a method unknown here: {scheme[:40]!r}.", hint=_HINT
         )
-    if not hmac.compare_digest(mac.encode(errors="replace"), _mac(record, key, name).encode()):
+    # Not at the top: a job whose store is a folder signs nothing, and starts without it.
+    from hmac import compare_digest
+
+    if not compare_digest(mac.encode(errors="replace"), _mac(record, key, name).encode()):
         seen = "was changed after it was signed"
         if used != key_id(key):
             seen = f"is signed with another key ({used[:8]!r}, and ours is {key_id(key)!r})"
@@ -61,4 +91,6 @@ _HINT: Final = (
 def _mac(record: dict[str, Any], key: bytes, name: str) -> str:
     rest = {field: value for field, value in record.items() if field != "signature"}
     canonical = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    import hmac
+
     return hmac.new(key, f"{name}\n{canonical}".encode(), hashlib.sha256).hexdigest()

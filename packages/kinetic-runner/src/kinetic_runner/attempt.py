@@ -21,6 +21,7 @@ from kinetic_payload.layout import (
     JobObjects,
 )
 from kinetic_payload.records import Claim, HostOutcome
+from kinetic_payload.signing import Signer
 from kinetic_payload.store import parse_location
 from kinetic_payload.stores import open_store
 from kinetic_runner.bell import Bell
@@ -59,7 +60,7 @@ def attend(
     """
     started, began = time(), monotonic()
     host = _host(arguments, environment)
-    signing_key = _signing_key(environment)
+    signer = Signer(_signing_key(environment))
     store = open_store(parse_location(arguments.store))
     job = JobObjects(arguments.job)
     hostname = os.uname().nodename
@@ -110,7 +111,7 @@ def attend(
         host=host,
         pause=bell.pause,
         last_attempt=arguments.last_attempt,
-        signing_key=signing_key,
+        signer=signer,
     )
     if seen.cause == "orphaned":
         finish = replace(finish, seconds=_ORPHAN_SECONDS)

@@ -10,9 +10,10 @@ from threading import Event
 from time import monotonic, time
 from typing import Any, Final
 
-from kinetic_payload.errors import KineticError
+from kinetic_payload.errors import KineticError, SignatureError
 from kinetic_payload.layout import EXIT_NOT_PREPARED, EXIT_TERMINATED, JobObjects
 from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode
+from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.store import Store
 from kinetic_runner.hosts import Host
 from kinetic_runner.persistence import create_once
@@ -40,14 +41,13 @@ class Finish:
     """Failures of this attempt and later ones are final; None leaves them to somebody else."""
     seconds: float = 60.0
     """How long to try while the store is away."""
-    signing_key: bytes | None = field(default=None, repr=False)
-    """What the job's outcome is signed with, where the store is a bucket."""
+    signer: Signer = UNSIGNED
+    """Signs what is reported where the store is a bucket: who can only write there is not believed."""
 
     def report(self, outcome: HostOutcome) -> int:
         """Write *outcome*, and the job's final outcome if it is ours to write; return the exit code."""
         attempt = outcome.attempt
-        name = self.job.host_outcome(attempt, self.host.index)
-        written = self._create(name, encode(outcome))
+        written = self._create(self.job.host_outcome(attempt, self.host.index), encode(outcome))
         if outcome.succeeded:
             return self._succeed(attempt, written) if self.host.leader else outcome.exit_code
         if outcome.reason != "terminated" and self._is_final(attempt, outcome.exit_code):
@@ -79,6 +79,8 @@ class Finish:
             return
         lowest, *others = failed
         message = str(_read(seen[lowest]).get("message", ""))
+        if seen[lowest] is _FORGED:
+            message = f"What stands for the end of host {lowest} was not written by this job."
         self._write_final("failed", attempt, lowest, seen[lowest], message, tuple(others))
 
     def _gather(
@@ -92,7 +94,7 @@ class Finish:
                 name = self.job.host_outcome(attempt, host)
                 try:
                     if self.store.stat(name) is not None:
-                        seen[host] = self.store.read(name)
+                        seen[host] = self._verified(self.store.read(name), name)
                 except KineticError:
                     continue  # Away for a moment, or removed: the time limit decides.
             if len(seen) == self.host.count or monotonic() > until:
@@ -121,22 +123,30 @@ class Finish:
             status=status,
             attempt=attempt,
             host=host,
-            digest=hashlib.sha256(written).hexdigest(),
+            digest=hashlib.sha256(written).hexdigest() if written is not _FORGED else None,
             other_failed_hosts=others,
             message=message,
             written_by="runner",
             written_at=time(),
         )
-        data = encode(outcome)
-        if self.signing_key is not None:
-            from kinetic_payload.signing import signed
-
-            data = signed(data, self.signing_key, name=self.job.outcome)
         # Who was first, was first: a job cancelled a moment ago stays cancelled.
-        self._create(self.job.outcome, data)
+        self._create(self.job.outcome, encode(outcome))
 
     def _create(self, name: str, data: bytes) -> bytes:
-        return create_once(self.store, name, data, seconds=self.seconds, pause=self.wait)
+        sealed = self.signer.sign(data, name)
+        written = create_once(self.store, name, sealed, seconds=self.seconds, pause=self.wait)
+        return self._verified(written, name)
+
+    def _verified(self, data: bytes, name: str) -> bytes:
+        try:
+            self.signer.verify(data, name)
+        except SignatureError:
+            return _FORGED
+        return data
+
+
+_FORGED: Final = b""
+"""In place of a report that somebody wrote who does not have the job's key: it reads as a failure."""
 
 
 def _failed(seen: dict[int, bytes]) -> list[int]:

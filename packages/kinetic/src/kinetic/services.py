@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinetic.errors import InvalidRequestError
+from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import Location, Store, parse_location
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ def connect(backend: str, location: Location, home: Path) -> Services:
     from kinetic.backends.local import LocalBackend
 
     store = open_at(location, home)
-    return Services(store, LocalBackend(home, store), seal=seal_of(location, home))
+    seal = seal_of(location, home)
+    signer = seal or UNSIGNED
+    return Services(store, LocalBackend(home, store, verify=signer.verify), seal=seal)
 
 
 def open_at(location: Location, home: Path) -> Store:

@@ -17,6 +17,7 @@ from kinetic.local.paths import Home, JobFolder
 from kinetic.waiting import Deadline, poll_interval, sleep
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
 from kinetic_payload.records import JobRecord, Outcome
+from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import Store
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class LocalBackend:
 
     Where the store is a bucket, it may also hold jobs that another home keeps. They are seen by
     their lease, which a supervisor renews three times in *lease_seconds*, and which may be missing
-    for *starting* seconds after the job's record was written.
+    for *starting* seconds after the job's record was written. *verify* raises `SignatureError` where
+    an object was not written by who has our key.
     """
 
     name = "local"
@@ -52,6 +54,7 @@ class LocalBackend:
         inherited: Mapping[str, str] | None = None,
         lease_seconds: float = LEASE_SECONDS,
         starting: float = _STARTING,
+        verify: Callable[[bytes, str], None] = UNSIGNED.verify,
     ) -> None:
         if sys.platform == "win32":
             raise SubmitError(
@@ -62,6 +65,7 @@ class LocalBackend:
         self._environment = environment
         self._inherited = inherited
         self._lease_seconds = lease_seconds
+        self._verify = verify
         self._waits: dict[str, _Wait] = {}
         self._elsewhere: Elsewhere | None = None
         if store.location.kind == "gs":
@@ -248,7 +252,9 @@ class LocalBackend:
         """Return the outcome to write for a job whose supervisor is gone and wrote none."""
         from kinetic.local.unreported import outcome_of_vanished
 
-        return outcome_of_vanished(self._store, record, observation, now=time.time())
+        return outcome_of_vanished(
+            self._store, record, observation, now=time.time(), verify=self._verify
+        )
 
     def _folder(self, record: JobRecord) -> JobFolder:
         return self._home.job(record.job_id)

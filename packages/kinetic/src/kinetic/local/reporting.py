@@ -9,13 +9,17 @@ import platform
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from kinetic.local.attempt import Verdict
 from kinetic.local.verdict import HostEnd, deciding, other_failures, worth_a_retry
-from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError
+from kinetic_payload.errors import (
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    SignatureError,
+)
 from kinetic_payload.layout import (
     EXIT_FUNCTION_FAILED,
     EXIT_NOT_PREPARED,
@@ -23,10 +27,12 @@ from kinetic_payload.layout import (
     JobObjects,
 )
 from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode
-from kinetic_payload.signing import signed
+from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.store import ABSENT, Store
 
 Stop = Literal["cancelled", "terminated"]
+Verify = Callable[[bytes, str], None]
+"""Raises `SignatureError` if the bytes, read from the object of that name, are not by the job."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +61,10 @@ def settle(
     retries: int,
     started_at: float,
     stop: Stop | None = None,
-    signing_key: bytes | None = None,
+    signer: Signer = UNSIGNED,
 ) -> Verdict:
     """Complete the reports of an ended *attempt*; write the job's outcome unless another follows."""
-    ends = [_end_of(store, job_id, attempt, one, started_at) for one in gone]
+    ends = [_end_of(store, job_id, attempt, one, started_at, signer) for one in gone]
     chosen = deciding(ends)
     name = JobObjects(job_id).outcome
     if (
@@ -67,12 +73,9 @@ def settle(
         and store.stat(name) is None  # Somebody may have cancelled it from elsewhere.
     ):
         return Verdict(succeeded=False, retry=True, message=chosen.message)
-    outcome = outcome_of(store, job_id, attempt, ends, stop=stop)
-    data = encode(outcome)
-    if signing_key is not None:
-        data = signed(data, signing_key, name=name)
+    outcome = outcome_of(job_id, attempt, ends, stop=stop)
     try:
-        store.write(name, data, if_generation=ABSENT)
+        store.write(name, signer.sign(encode(outcome), name), if_generation=ABSENT)
     except PreconditionFailedError:
         written = json.loads(store.read(name))
         return Verdict(
@@ -81,9 +84,7 @@ def settle(
     return Verdict(succeeded=outcome.status == "succeeded", message=outcome.message)
 
 
-def outcome_of(
-    store: Store, job_id: str, attempt: int, ends: Sequence[HostEnd], *, stop: Stop | None
-) -> Outcome:
+def outcome_of(job_id: str, attempt: int, ends: Sequence[HostEnd], *, stop: Stop | None) -> Outcome:
     """Return the job's outcome, decided by how the hosts of its last attempt ended."""
     chosen = deciding(ends)
     status: FinalStatus = "succeeded" if chosen.succeeded else "failed"
@@ -91,13 +92,12 @@ def outcome_of(
     if stop is not None and not chosen.succeeded and chosen.reason in ("terminated", "killed"):
         status = "cancelled" if stop == "cancelled" else "failed"
         message = _STOPPED[stop]
-    report = store.read(JobObjects(job_id).host_outcome(attempt, chosen.host))
     return Outcome(
         job_id=job_id,
         status=status,
         attempt=attempt,
         host=chosen.host,
-        digest=hashlib.sha256(report).hexdigest(),
+        digest=chosen.digest,
         other_failed_hosts=other_failures(ends, chosen) if not chosen.succeeded else (),
         message=message,
         written_by="supervisor",
@@ -112,12 +112,22 @@ _STOPPED = {
 }
 
 
-def read_end(store: Store, job_id: str, attempt: int, host: int) -> HostEnd | None:
-    """Return how a host reported its end, or None if it did not."""
+def read_end(
+    store: Store, job_id: str, attempt: int, host: int, verify: Verify = UNSIGNED.verify
+) -> HostEnd | None:
+    """Return how a host reported its end, or None if it did not.
+
+    What *verify* refuses is the end of a host that did not report, and whose place was taken.
+    """
+    name = JobObjects(job_id).host_outcome(attempt, host)
     try:
-        report = json.loads(store.read(JobObjects(job_id).host_outcome(attempt, host)))
+        data = store.read(name)
+        verify(data, name)
     except ObjectNotFoundError:
         return None
+    except SignatureError as error:
+        return HostEnd(host, False, "unreported", EXIT_FUNCTION_FAILED, message=error.message)
+    report = json.loads(data)
     return HostEnd(
         host,
         succeeded=bool(report["succeeded"]),
@@ -126,20 +136,29 @@ def read_end(store: Store, job_id: str, attempt: int, host: int) -> HostEnd | No
         message=report.get("message", ""),
         error=(report.get("error") or {}).get("type", ""),
         finished_at=report.get("finished_at", 0.0),
+        digest=hashlib.sha256(data).hexdigest(),
     )
 
 
-def _end_of(store: Store, job_id: str, attempt: int, gone: Gone, started_at: float) -> HostEnd:
-    reported = read_end(store, job_id, attempt, gone.host)
+def _end_of(
+    store: Store, job_id: str, attempt: int, gone: Gone, started_at: float, signer: Signer
+) -> HostEnd:
+    reported = read_end(store, job_id, attempt, gone.host, signer.verify)
     if reported is None:
         outcome = _silent_end(store, job_id, attempt, gone, started_at)
         name = JobObjects(job_id).host_outcome(attempt, gone.host)
+        data = signer.sign(encode(outcome), name)
         try:
-            store.write(name, encode(outcome), if_generation=ABSENT)
+            store.write(name, data, if_generation=ABSENT)
         except PreconditionFailedError:
-            return _end_of(store, job_id, attempt, gone, started_at)
+            return _end_of(store, job_id, attempt, gone, started_at, signer)
         reported = HostEnd(
-            gone.host, False, outcome.reason, outcome.exit_code, message=outcome.message
+            gone.host,
+            False,
+            outcome.reason,
+            outcome.exit_code,
+            message=outcome.message,
+            digest=hashlib.sha256(data).hexdigest(),
         )
     message = reported.message
     if gone.note and not reported.succeeded and gone.note != message:

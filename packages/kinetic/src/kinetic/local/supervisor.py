@@ -175,6 +175,7 @@ class _Job:
         """Write how the attempt ended; where the store is a bucket that is away, wait for it."""
         from kinetic.local.reporting import settle
         from kinetic_payload.errors import StoreUnavailableError
+        from kinetic_payload.signing import Signer
 
         spec = self._spec
         until = time.monotonic() + (0.0 if spec.lease_seconds is None else _AWAY)
@@ -188,7 +189,7 @@ class _Job:
                     retries=spec.retries,
                     started_at=started_at,
                     stop=self._events.stop,
-                    signing_key=bytes.fromhex(spec.signing_key) or None,
+                    signer=Signer(bytes.fromhex(spec.signing_key) or None),
                 )
             except StoreUnavailableError:
                 # A job whose folder was removed has nobody left who wants to know.

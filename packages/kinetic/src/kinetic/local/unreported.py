@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kinetic.backends import Observation
 from kinetic.job_status import JobStatus
-from kinetic.local.reporting import outcome_of, read_end
+from kinetic.local.reporting import Verify, outcome_of, read_end
 from kinetic.local.verdict import deciding
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Outcome
@@ -14,7 +14,7 @@ from kinetic_payload.store import Store
 
 
 def outcome_of_vanished(
-    store: Store, record: JobRecord, observation: Observation, *, now: float
+    store: Store, record: JobRecord, observation: Observation, *, now: float, verify: Verify
 ) -> Outcome:
     """Return the outcome that the hosts' reports support, or one that says how it vanished.
 
@@ -22,13 +22,13 @@ def outcome_of_vanished(
     why. What a host says that merely lost its supervisor explains nothing.
     """
     attempt = _last_attempt(store, record)
-    found = [read_end(store, record.job_id, attempt, host) for host in range(record.hosts)]
+    found = [read_end(store, record.job_id, attempt, host, verify) for host in range(record.hosts)]
     ends = [end for end in found if end is not None]
     if ends:
         chosen = deciding(ends)
         complete = len(ends) == record.hosts
         if (chosen.succeeded and complete) or chosen.reason in ("exception", "exited", "timeout"):
-            outcome = outcome_of(store, record.job_id, attempt, ends, stop=None)
+            outcome = outcome_of(record.job_id, attempt, ends, stop=None)
             return replace(outcome, written_by="client", written_at=now)
     message = observation.reason or (
         "Nothing of the job is on this machine: its submit was interrupted, or its folder removed."

@@ -30,6 +30,8 @@ class HostEnd:
     error: str = ""
     """The type of the exception, if there was one."""
     finished_at: float = 0.0
+    digest: str | None = None
+    """Of the report that says so, in hex; None if what lies there was not written by the job."""
 
 
 def deciding(ends: Sequence[HostEnd]) -> HostEnd:
