@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kinetic_payload.testing.gcs import GcsServer
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -34,3 +36,15 @@ def test_the_same_training_keeps_its_checkpoints_where_it_is_told(tmp_path: Path
     assert "attempt 2 begins at step 30" in said
     kept = sorted(path.name for path in (tmp_path / "kept" / "broken").iterdir())
     assert kept == ["000050.npz", "000060.npz"]
+
+
+def test_the_same_training_keeps_its_checkpoints_in_a_bucket(tmp_path: Path) -> None:
+    with GcsServer() as server:
+        server.create_bucket("jobs")
+        said = run(
+            "checkpoints.py", tmp_path / "home", KINETIC_STORE="gs://jobs", **server.environment
+        )
+        kept = server.names("jobs")
+    assert "attempt 2 begins at step 30" in said
+    saved = [name.partition("/broken/")[2] for name in kept if name.startswith("outputs/")]
+    assert [name for name in saved if name] == ["000050.npz", "000060.npz"]
