@@ -1,9 +1,10 @@
-"""What the tests of all packages share: the example of a package's README, run as it stands."""
+"""What the tests of all packages share: how processes begin, and the READMEs' examples."""
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,13 @@ from pathlib import Path
 import pytest
 
 PACKAGES = Path(__file__).parents[1] / "packages"
+
+
+def pytest_configure() -> None:
+    """Let signals do what they do: who runs the tests in the background has them ignored, and so
+    would every process that a test starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
