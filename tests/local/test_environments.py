@@ -246,9 +246,12 @@ def test_a_killed_maker_blocks_nobody_and_its_uv_spoils_nothing(project: Project
         )
         """
     )
+    temporary = project.folder / "tmp"
+    temporary.mkdir()
     maker = subprocess.Popen(
         [sys.executable, "-c", code, str(project.root), str(project.home), str(slow.parent)],
         stdout=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(temporary)},  # noqa: TID251 - a child's begins with ours
     )
     with open(os.open(started, os.O_RDONLY | os.O_NONBLOCK)) as begun:
         assert select.select([begun], [], [], 30)[0], "uv never began to install"
@@ -259,6 +262,7 @@ def test_a_killed_maker_blocks_nobody_and_its_uv_spoils_nothing(project: Project
         release.write("\n")  # The orphaned uv goes on.
     assert run(made, "import alpha; print(alpha.version)") == "2.0"
     assert project.ensure() == made
+    assert not list(temporary.iterdir())
 
 
 def test_an_environment_whose_interpreter_was_removed_is_made_again(project: Project) -> None:

@@ -255,7 +255,8 @@ def _make(folder: Path, plan: _Plan, home: Path, uv: Uv) -> None:
     venv = folder / f"venv-{secrets.token_hex(3)}"
     try:
         uv.run("venv", "--no-project", "--python", plan.interpreter, str(venv))
-        with tempfile.TemporaryDirectory(prefix="kinetic-") as scratch:
+        # In the folder: what a killed maker leaves is removed with it.
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
             notes, output = _install(venv, plan, home, uv, Path(scratch))
         (folder / "uv.log").write_text(output)
         record = folder / f"{COMPLETE}.new"
