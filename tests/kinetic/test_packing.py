@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from kinetic.errors import PackagingError, PayloadError, PreconditionFailedError
 from kinetic.fakes import FakeStore
 from kinetic.packing import Call, Packed, PackingOptions, pack, plan_of, upload
 from kinetic_payload.calls import CallHeader, read_header
+from kinetic_payload.errors import TreeChangedError
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.progress import Advance
 from kinetic_payload.snapshot import Snapshot
@@ -51,7 +53,8 @@ class Packing:
         return packed
 
     def upload(self, packed: Packed, store: FakeStore, job_id: str = JOB) -> tuple[str, str]:
-        return upload(packed, store, job_id, self.options, say=self.said.append)
+        options, said = self.options, self.said.append
+        return upload(packed, store, job_id, options, say=said, warn=self.warned.append)
 
 
 @pytest.fixture
@@ -163,6 +166,43 @@ def test_data_goes_up_by_itself_and_not_with_the_project(project, packing: Packi
         f"write data/{ref.digest}/packs/00000.zip",
         f"write data-markers/{ref.digest}",
     ]
+
+
+def test_the_same_data_in_several_places_goes_up_once(project, packing: Packing) -> None:
+    module, store = project.module("jobs", "def work(*data): ...\n"), FakeStore()
+    project.write("set/one.txt", "1")
+    path = str(project.root / "set")
+    packed = packing.pack(module.work, Data(path), Data(path), **{"/data": Data(path)})
+
+    packing.upload(packed, store)
+
+    assert len(header_in(store).data) == 3
+    assert len({ref.digest for ref in header_in(store).data}) == 1
+    assert len(store.journal.of("write data/*")) == 1
+
+
+def test_what_of_data_does_not_travel_is_a_warning(project, packing: Packing) -> None:
+    module, store = project.module("jobs", "def work(data): ...\n"), FakeStore()
+    project.write("set/one.txt", "1")
+    (project.root / "set" / "gone").symlink_to("/nowhere/at/all")
+
+    packing.upload(packing.pack(module.work, Data(str(project.root / "set"))), store)
+
+    [warning] = packing.warned
+    assert "'gone' (a link that leads nowhere)" in warning
+
+
+def test_data_that_never_stands_still_is_given_up_by_name(project, packing: Packing) -> None:
+    module, store = project.module("jobs", "def work(data): ...\n"), FakeStore()
+    file = project.write("set/one.txt", "1")
+    packed = packing.pack(module.work, Data(str(project.root / "set")))
+    for text in ("2", "3", "4"):
+        store.journal.before("read data-markers/*", partial(file.write_text, text))
+
+    with pytest.raises(TreeChangedError, match=r"Data\('.*/set'\) .*'one.txt' changed") as raised:
+        packing.upload(packed, store)
+
+    assert "nothing writes to it" in (raised.value.hint or "")
 
 
 def test_data_that_changes_while_it_is_uploaded_goes_up_as_it_is_then(

@@ -52,6 +52,9 @@ def test_a_single_object_becomes_a_file(server: GcsServer, tmp_path: Path) -> No
     bring(GcsSource("sets", "a/weights.h5"), tmp_path / "in" / "weights.h5")
 
     assert tree(tmp_path) == {"in": None, "in/weights.h5": b"w" * 1000}
+    (tmp_path / "new").touch()
+    arrived, new = (tmp_path / name for name in ("in/weights.h5", "new"))
+    assert arrived.stat().st_mode == new.stat().st_mode
 
 
 def test_a_prefix_becomes_a_folder_with_the_same_paths(server: GcsServer, tmp_path: Path) -> None:

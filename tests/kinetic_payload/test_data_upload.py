@@ -369,6 +369,21 @@ def test_nobody_is_told_of_what_was_read_before(tmp_path: Path) -> None:
     assert moved == [size, size], "bytes of content, whatever they are packed to"
 
 
+def test_what_does_not_travel_is_said(tmp_path: Path) -> None:
+    folder, said = a_tree(tmp_path / "dataset"), list[str]()
+    ensure_data(Bucket(), folder, sizes=SMALL, warn=said.append)
+    assert said == []
+    for number in range(12):
+        (folder / f"gone{number:02d}").symlink_to("/nowhere/at/all")
+
+    ensure_data(Bucket(), folder, sizes=SMALL, warn=said.append)
+
+    [text] = said
+    assert f"not everything in {folder} is uploaded: 'gone00' (a link that leads nowhere)" in text
+    assert "'gone09'" in text
+    assert text.endswith(", and 2 more")
+
+
 def test_to_be_mounted_every_file_is_an_object(tmp_path: Path) -> None:
     store = Bucket()
     folder = a_tree(tmp_path / "dataset")

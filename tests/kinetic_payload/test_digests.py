@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from kinetic_payload.digests import (
     tree_digest,
 )
 from kinetic_payload.errors import DataError
+from kinetic_payload.snapshot import tree_of
 from kinetic_payload.stat_cache import StatCache
 
 
@@ -59,6 +61,44 @@ def test_many_files_are_hashed_and_the_unreadable_ones_do_not_stop_the_others(
         name: sha(f"{name}\0{name}".encode()) for name in names
     }
     assert list(failed) == ["gone"]
+
+
+def test_whoever_is_interrupted_does_not_wait_for_the_files_to_come(tmp_path: Path) -> None:
+    names = [f"f{number}" for number in range(8)]
+    for name in names:
+        (tmp_path / name).write_bytes(bytes(5 << 20))
+    began: list[int] = []
+
+    def advance(size: int) -> None:
+        began.append(size)
+        if len(began) > 1:
+            time.sleep(0.1)  # noqa: TID251 - long enough for the other thread to see what happened
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(
+            hash_files(
+                [(str(tmp_path / n), n, 5 << 20) for n in names], failed=print, advance=advance
+            )
+        )
+
+    assert len(began) < len(names)
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that nobody can read")
+def test_what_was_hashed_before_one_file_failed_is_not_hashed_again(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "x").write_text("1")
+    os.utime(data / "x", (1, 1))
+    time.sleep(0.15)  # noqa: TID251 - until it could not change without its stamp changing
+    (data / "memory").symlink_to("/proc/self/mem")
+
+    for read in (lambda cache: content_hash(data, cache), lambda cache: tree_of(data, cache)):
+        with pytest.raises(DataError, match=r"1 of the files of the data .*\n.*'memory'"):
+            read(StatCache(tmp_path / "cache"))
+        assert StatCache(tmp_path / "cache").get("x", (data / "x").stat()) is not None
+        (tmp_path / "cache").unlink()
 
 
 def test_content_hash_follows_the_documented_recipe(tmp_path: Path) -> None:

@@ -326,11 +326,13 @@ def test_data_is_taken_whole(tmp_path: Path) -> None:
     (data / "linked").symlink_to(tmp_path / "outside" / "f")
     (data / "near").symlink_to("sub/x")
     (data / "folder").symlink_to(tmp_path / "outside")
-    (data / "gone").symlink_to("nowhere")
+    (data / "inside").symlink_to("sub")
+    (data / "later").symlink_to("not/yet")
+    (data / "gone").symlink_to("/nowhere/at/all")
 
     tree = tree_of(data)
 
-    assert links(tree) == {}
+    assert links(tree) == {"inside": "sub", "later": "not/yet"}
     assert reasons(tree) == {"gone": "a link that leads nowhere"}
     out = extracted(tree, tmp_path / "out")
     assert (out / "linked").read_text() == "outside/f"

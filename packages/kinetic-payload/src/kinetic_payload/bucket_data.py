@@ -141,17 +141,7 @@ def _download_folder(bucket: Bucket, source: GcsSource, folder: Path, reports: R
     with reports(_DOING, sum(info.size for info in tree.files)) as advance:
 
         def fetch(info: BucketObject) -> None:
-            path = folder / info.name.removeprefix(source.name)
-            # Where 'A' and 'a' are one file, the second must not silently replace the first.
-            try:
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-            except FileExistsError as error:
-                raise DataError(
-                    f"{_uri(source, info.name)} cannot be a file beside another object whose name "
-                    f"is the same for this file system.",
-                    hint=_RENAME,
-                ) from error
-            _fetch(bucket, source, info, path, advance)
+            _fetch(bucket, source, info, folder / info.name.removeprefix(source.name), advance)
 
         each(fetch, tree.files, threads=_AT_ONCE)
 
@@ -159,8 +149,22 @@ def _download_folder(bucket: Bucket, source: GcsSource, folder: Path, reports: R
 def _fetch(
     bucket: Bucket, source: GcsSource, info: BucketObject, path: Path, advance: Advance
 ) -> None:
+    # Where 'A' and 'a' are one file, the second must not silently replace the first.
+    try:
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    except FileExistsError as error:
+        raise DataError(
+            f"{_uri(source, info.name)} cannot be a file beside another object whose name is the "
+            f"same for this file system.",
+            hint=_RENAME,
+        ) from error
+    mode = os.fstat(file).st_mode
+    os.close(file)
     try:
         bucket.download(info.name, path, progress=advance)
+        path.chmod(
+            mode
+        )  # As readable as any new file: what is downloaded is at first its user's alone.
     except ObjectNotFoundError as error:
         raise DataError(
             f"{_uri(source, info.name)} vanished while it was to be downloaded.",

@@ -147,7 +147,7 @@ def _explained(store: Store, ref: DataRef, dest: Path) -> Iterator[None]:
             hint="Submit the call again: what is missing is uploaded again.",
         ) from error
     except IntegrityError as error:
-        message = f"{what} cannot be brought to {dest}. {error.message}"
+        message = f"{what} is not what was uploaded: {error.message}"
         raise type(error)(message, hint=error.hint) from error
     except (KineticError, OSError) as error:
         refused = error.__cause__ if isinstance(error, StoreError) else error

@@ -6,7 +6,7 @@ good: of an upload that was interrupted, of one that runs beside this one, of ye
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +55,7 @@ def ensure_data(
     mounted: bool = False,
     cache: StatCache | None = None,
     reports: Reports = silent,
+    warn: Callable[[str], None] | None = None,
     sizes: Sizes = SIZES,
 ) -> str:
     """Upload the file or folder at *path* unless the store has it, and return its digest.
@@ -64,6 +65,7 @@ def ensure_data(
 
     Args:
         mounted: Every file as an object by its path, to be mounted; else packed, to be downloaded.
+        warn: Told of what is in it and does not travel, if anything.
         sizes: Where files are parted; all clients of one store must agree.
 
     Raises:
@@ -71,6 +73,8 @@ def ensure_data(
         TreeChangedError: A file changed meanwhile; the message names it.
     """
     tree = tree_of(path, cache, reports=reports)
+    if warn is not None and tree.left_out:
+        warn(_left_out(path, tree))
     wanted = _mounted(store, path, tree) if mounted else _packed(tree, sizes)
     marker, there = _seen(store, wanted)
     missing, kept = _parted(wanted, there, marker)
@@ -154,6 +158,12 @@ def _mounted(store: Store, path: Path, tree: Snapshot) -> _Wanted:
         # Without entries there would be no folder to mount.
         folders=[prefix + folder for folder in folders] if entries else [prefix.rstrip("/")],
     )
+
+
+def _left_out(path: Path, tree: Snapshot) -> str:
+    few = ", ".join(f"{one.path!r} ({one.rule})" for one in tree.left_out[:_SHOWN])
+    more = len(tree.left_out) - _SHOWN
+    return f"not everything in {path} is uploaded: {few}" + f", and {more} more" * (more > 0)
 
 
 def _room(store: Store, prefix: str) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -134,13 +136,24 @@ def hash_files(
         files: Path, relative path and expected size of each; the size only balances the work.
         failed: Told of every file that could not be read; the others go on.
         advance: Told of every piece that was read.
+
+    Whoever stops iterating stops the reading as well.
     """
+    stopped = threading.Event()
+
+    def count(size: int) -> None:
+        if stopped.is_set():
+            from concurrent.futures import CancelledError
+
+            raise CancelledError
+        if advance is not None:
+            advance(size)
 
     def run(batch: Sequence[tuple[str, str, int]]) -> list[Hashed]:
         done = []
         for path, relpath, _ in batch:
             try:
-                done.append(hash_file(path, relpath, advance))
+                done.append(hash_file(path, relpath, count))
             except OSError as error:
                 failed(relpath, error)
         return done
@@ -152,9 +165,13 @@ def hash_files(
         return
     from concurrent.futures import ThreadPoolExecutor, as_completed
 
-    with ThreadPoolExecutor(cores(), thread_name_prefix="kinetic-hash") as pool:
+    pool = ThreadPoolExecutor(cores(), thread_name_prefix="kinetic-hash")
+    try:
         for future in as_completed([pool.submit(run, batch) for batch in batches]):
             yield from future.result()
+    finally:
+        stopped.set()
+        pool.shutdown(cancel_futures=True)
 
 
 def _batches(files: Sequence[tuple[str, str, int]]) -> Iterator[list[tuple[str, str, int]]]:
@@ -203,8 +220,6 @@ def content_hash(path: Path, cache: StatCache | None = None) -> str:
     digests, problems = digests_of(files, cache)
     if problems:
         raise DataError(unreadable("data", path, problems), hint=UNREADABLE_HINT)
-    if cache is not None:
-        cache.save()
     sha = hashlib.sha256(prefix)
     for _, relpath, _ in files:
         sha.update(bytes.fromhex(digests[relpath]))
@@ -230,11 +245,22 @@ def digests_of(
             unknown.append(file)
         else:
             digests[file[1]] = known
-    for hashed in hash_files(unknown, failed=problems.__setitem__):
-        digests[hashed.relpath] = hashed.digest
-        if cache is not None:
-            cache.put(hashed)
+    with saving(cache):
+        for hashed in hash_files(unknown, failed=problems.__setitem__):
+            digests[hashed.relpath] = hashed.digest
+            if cache is not None:
+                cache.put(hashed)
     return digests, problems
+
+
+@contextmanager
+def saving(cache: StatCache | None) -> Iterator[None]:
+    """Save what *cache* learns, also if reading fails or is interrupted: it took long enough."""
+    try:
+        yield
+    finally:
+        if cache is not None:
+            cache.save()
 
 
 UNREADABLE_HINT: Final = "Make them readable, or leave them out."
@@ -243,7 +269,8 @@ UNREADABLE_HINT: Final = "Make them readable, or leave them out."
 def unreadable(what: str, path: Path, problems: dict[str, OSError]) -> str:
     """Return a message that names every one of *problems*."""
     lines = [f"  {name!r}: {error.strerror or error}" for name, error in sorted(problems.items())]
-    return "\n".join([f"{len(lines)} of the {what} in {path} cannot be read:", *lines])
+    first = f"{len(lines)} of the files of the {what} in {path} cannot be read:"
+    return "\n".join([first, *lines])
 
 
 def _walk(top: str) -> Iterator[tuple[str, int]]:

@@ -16,6 +16,7 @@ from kinetic_payload.digests import (
     Hashed,
     TreeEntry,
     hash_files,
+    saving,
     tree_digest,
     unreadable,
 )
@@ -198,14 +199,12 @@ def _finished(
 ) -> Snapshot:
     stamps: dict[str, Stamp] = {}
     files, unknown = _known(root, tree, cache, stamps)
-    if unknown:
-        with reports(f"reading the {what}", sum(size for _, _, size in unknown)) as advance:
-            files += _hashed(tree, unknown, cache, stamps, advance)
+    with saving(cache):
+        if unknown:
+            with reports(f"reading the {what}", sum(size for _, _, size in unknown)) as advance:
+                files += _hashed(tree, unknown, cache, stamps, advance)
     if tree.problems:
-        message = unreadable(f"files of the {what}", root, tree.problems)
-        raise error_class(message, hint=UNREADABLE_HINT)
-    if cache is not None:
-        cache.save()
+        raise error_class(unreadable(what, root, tree.problems), hint=UNREADABLE_HINT)
     return Snapshot(
         root,
         tuple(sorted([*tree.others, *files], key=lambda entry: entry.path)),

@@ -163,7 +163,7 @@ class _Walker:
             status = None  # Dangling, or a circle.
         leads_to_file = status is not None and not stat.S_ISDIR(status.st_mode)
         inside = None
-        if not (self._everything and (status is None or leads_to_file)):
+        if not (self._everything and leads_to_file):
             found = (within(goal, place) for place in reversed(places))
             inside = next((path for path in found if path is not None), None)
         if goal in self._exclude:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +18,7 @@ from kinetic_payload.progress import Reports, silent
 from kinetic_payload.store import ABSENT, Store
 
 if TYPE_CHECKING:
-    from kinetic_payload.calls import DumpedCall, FoundData
+    from kinetic_payload.calls import DumpedCall
     from kinetic_payload.references import DataRef
     from kinetic_payload.roots import ProjectPlan
     from kinetic_payload.snapshot import Snapshot
@@ -99,9 +99,7 @@ def pack(
         PayloadError: Something in the call does not pickle; the message names it.
         DataError: A `Data` of the call is not there.
     """
-    from kinetic_payload.calls import dump_call
     from kinetic_payload.shipping import Shipping
-    from kinetic_payload.snapshot import take_snapshot
 
     asked: set[Path] = set()
     shipping = Shipping(plan.root, no_defaults=options.no_default_excludes)
@@ -110,39 +108,18 @@ def pack(
         asked.add(path)
         return shipping(path)
 
-    def dump(ships: Callable[[Path], bool]) -> DumpedCall:
-        return dump_call(
-            call.function,
-            call.args,
-            call.kwargs,
-            plan=plan,
-            ships=ships,
-            data_type=Data,
-            volumes=call.volumes,
-        )
-
-    dumped = dump(ships)
+    dumped = _dump(call, plan, ships)
     try:
         given: list[Data] = [found.value for found in dumped.data]
         # A look into a bucket is a request, and they do not depend on each other.
         map_at_once(check, given, workers=8 if any(data.is_gcs for data in given) else 1)
         local = [Path(data.path) for data in given if data.is_local]
-
-        def take() -> Snapshot:
-            return take_snapshot(
-                plan.root,
-                # Home and store may lie in the project; what jobs keep there is no part of it.
-                exclude=[*local, options.home, *filter(None, [options.store])],
-                no_defaults=options.no_default_excludes,
-                cache=stat_cache(options.home, plan.root),
-                reports=reports,
-            )
-
+        take = partial(_take, plan, options, local, reports)
         snapshot = take()
         if any(shipping(path) and not snapshot.contains(path) for path in asked):
             # A module lies inside a `Data` and so outside the snapshot: it cannot go by reference.
             dumped.close()
-            dumped = dump(snapshot.contains)
+            dumped = _dump(call, plan, snapshot.contains)
         for warning in (
             snapshot.oversize_warning(options.context_warn_mb),
             dumped.oversize_warning(options.payload_warn_mb),
@@ -155,6 +132,35 @@ def pack(
     return Packed(plan, snapshot, dumped, take)
 
 
+def _dump(call: Call, plan: ProjectPlan, ships: Callable[[Path], bool]) -> DumpedCall:
+    from kinetic_payload.calls import dump_call
+
+    return dump_call(
+        call.function,
+        call.args,
+        call.kwargs,
+        plan=plan,
+        ships=ships,
+        data_type=Data,
+        volumes=call.volumes,
+    )
+
+
+def _take(
+    plan: ProjectPlan, options: PackingOptions, data: Sequence[Path], reports: Reports
+) -> Snapshot:
+    from kinetic_payload.snapshot import take_snapshot
+
+    return take_snapshot(
+        plan.root,
+        # Home and store may lie in the project; what jobs keep there is no part of it.
+        exclude=[*data, options.home, *filter(None, [options.store])],
+        no_defaults=options.no_default_excludes,
+        cache=stat_cache(options.home, plan.root),
+        reports=reports,
+    )
+
+
 def upload(
     packed: Packed,
     store: Store,
@@ -162,6 +168,7 @@ def upload(
     options: PackingOptions,
     *,
     say: Say,
+    warn: Say = lambda _: None,
     reports: Reports = silent,
     writing: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[str, str]:
@@ -170,20 +177,25 @@ def upload(
     Over a network the project, each `Data` and the payload go up together. *writing* is told of what
     belongs to this job alone, while it is written.
     """
+    found_data = packed.call.data
     with Crew(store.concurrency) as crew:
         sending = _Sending(packed, store, options, say, crew.counting(reports))
         context = crew.start(sending.context)
-        data = [crew.start(partial(sending.data, found)) for found in packed.call.data]
+        # As an argument and a volume, say, the same data is sent once.
+        different = {_what(found.value): found.value for found in found_data}
+        sent = {what: crew.start(partial(sending.data, data)) for what, data in different.items()}
         refs = [
             to_ref(
                 found.value,
                 found.key,
-                digest=task.result(),
+                digest=sent[_what(found.value)].result(),
                 mount=found.mount,
                 in_place=sending.in_place(found.value),
             )
-            for found, task in zip(packed.call.data, data, strict=True)
+            for found in found_data
         ]
+        for text in sending.left_out:
+            warn(text)
         assumed = context.result() if context.done else packed.snapshot
         name = JobObjects(job_id).payload
         with writing(name):
@@ -204,6 +216,8 @@ class _Sending:
     options: PackingOptions
     say: Say
     reports: Reports
+    left_out: list[str] = field(default_factory=list)
+    """What of the data does not travel, in words."""
 
     def context(self) -> Snapshot:
         """Upload the project and return the snapshot that went up: a later one if files changed."""
@@ -224,11 +238,11 @@ class _Sending:
         """Return whether the worker shows *data* where it lies."""
         return data.is_local and data.fuse and self.options.this_machine
 
-    def data(self, found: FoundData) -> str | None:
+    def data(self, data: Data) -> str | None:
         """Upload a `Data` and return its digest; None for one that stays where it is."""
         from kinetic_payload.data_upload import ensure_data
+        from kinetic_payload.errors import TreeChangedError
 
-        data: Data = found.value
         if not data.is_local or self.in_place(data):
             return None
         path = Path(data.path)
@@ -239,8 +253,15 @@ class _Sending:
             mounted=data.fuse,
             cache=stat_cache(self.options.home, path),
             reports=self.reports,
+            warn=self.left_out.append,
         )
-        return _settled(send)
+        try:
+            return _settled(send)
+        except TreeChangedError as error:
+            raise TreeChangedError(
+                f"{data!r} cannot be uploaded: {error.message}",
+                hint="Submit again when nothing writes to it any more.",
+            ) from error
 
     def payload(
         self,
@@ -261,6 +282,11 @@ class _Sending:
                 context_digest=snapshot.digest,
                 kinetic_version=self.options.kinetic_version,
             )
+
+
+def _what(data: Data) -> object:
+    """Return what two `Data` share of which one upload serves both."""
+    return data.path, data.fuse
 
 
 def _settled(send: Callable[[], T], tries: int = 3) -> T:

@@ -86,7 +86,7 @@ def submit(
     with closing(packed.call):
         left_out = _left_out_sentence(packed)
         if left_out is not None and console is not None:
-            warn(left_out)
+            _once(warn, left_out)
         with _written_below(home):
             reads_buckets = any(found.value.is_gcs for found in packed.call.data)
             bucket = reads_buckets or services.store.location.kind == "gs"
@@ -105,7 +105,9 @@ def submit(
             debug_port=0 if request.debug else None,
             signing_key=key,
         )
-        send = partial(upload, packed, options=options, say=say, reports=reports)
+        send = partial(
+            upload, packed, options=options, say=say, warn=partial(_once, warn), reports=reports
+        )
         record = _start(request, handle, services, send=send, launch=launch)
     handle.__dict__["_project"] = str(plan.root)  # For the path mappings of a debugger.
     say(f"submitted {handle.job_id}")
@@ -267,21 +269,26 @@ def _check_volumes(request: JobRequest, store: Store) -> bool:
     return True
 
 
-_said_left_out: set[str] = set()
+_said: set[str] = set()
+
+
+def _once(warn: Callable[[str], None], sentence: str) -> None:
+    """Say of what was left out what this process has not said before."""
+    if sentence not in _said:
+        _said.add(sentence)
+        warn(sentence)
 
 
 def _left_out_sentence(packed: Packed) -> str | None:
-    """Return what the snapshot lacks; None where nothing, or where this process has said so."""
+    """Return what the snapshot lacks, or None."""
     # What is shipped as data is not missed.
     left_out = [item for item in packed.snapshot.left_out if item.rule != "data"]
     few = ", ".join(item.path for item in left_out[:3])
     more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
-    sentence = f"left out of the snapshot of {packed.plan.root}: {few}{more}"
-    if not left_out or sentence in _said_left_out:
+    if not left_out:
         return None
-    _said_left_out.add(sentence)
     _log.info("Left out of the snapshot, and why: %s", left_out)
-    return sentence
+    return f"left out of the snapshot of {packed.plan.root}: {few}{more}"
 
 
 def _interpreter(
