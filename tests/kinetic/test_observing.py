@@ -147,6 +147,7 @@ def test_a_failure_that_cannot_be_written_down_is_true_all_the_same(
         (b"{", RecordError, "damaged"),
         (b'{"job_id": "j"}', RecordError, "status"),
         (b'{"job_id": "j", "status": "won"}', RecordError, "status"),
+        (b'{"job_id": "another", "status": "succeeded"}', RecordError, "another job, 'another'"),
         (b'{"version": 99, "news": []}', FutureRecordError, "Upgrade"),
     ],
 )

@@ -1,3 +1,4 @@
+import json
 import os
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from kinetic.testing import a_launch, await_outcome, eventually
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records import JobRecord, encode
 from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.testing import MemoryStore
 
 NOW = time.time()
 OLD = NOW - MAX_AGE - 60
@@ -64,12 +66,53 @@ def test_old_contexts_go_unless_a_record_names_them(tmp_path: Path) -> None:
 
 
 def test_of_a_bucket_nothing_is_collected_and_of_the_home_all_the_same(tmp_path: Path) -> None:
-    home = Home(str(tmp_path))
+    home, bucket = Home(str(tmp_path)), MemoryStore()
     bundle = Path(home.bundle("old"))
     bundle.mkdir(parents=True)
     age(bundle)
-    collect(home, None, NOW)
+    bucket.write(context_object("old"), b"")
+    collect(home, bucket, NOW + 2 * MAX_AGE)
     assert not bundle.exists()
+    assert bucket.stat(context_object("old")) is not None
+
+
+def test_what_is_left_of_a_job_that_was_cleaned_up_elsewhere_goes(tmp_path: Path) -> None:
+    home, bucket = Home(str(tmp_path)), MemoryStore()
+    for job, place in (
+        ("gone", bucket.location),
+        ("young", bucket.location),
+        ("kept", bucket.location),
+        ("of-another-store", "gs://another"),
+    ):
+        Path(home.job(job).path).mkdir(parents=True)
+        Path(home.job(job).uses).write_text(json.dumps({"store": str(place)}))
+        age(home.job(job).path, NOW if job == "young" else OLD)
+    bucket.write(JobObjects("kept").handle, b"{}")
+
+    collect(home, bucket, NOW)
+
+    assert sorted(os.listdir(home.jobs)) == ["kept", "of-another-store", "young"]
+
+
+def test_a_job_says_what_it_uses_and_is_not_forgotten_while_its_record_is_there(
+    tmp_path: Path,
+) -> None:
+    home, store = Home(str(tmp_path)), FolderStore(tmp_path / "store")
+    backend = LocalBackend(tmp_path, store)
+    launch = a_launch(store, "pass")
+    folder = Path(home.job(launch.record.job_id).path)
+    store.write(JobObjects(launch.record.job_id).handle, encode(launch.record))
+    backend.start(launch)
+    await_outcome(backend, store, launch.record)
+    eventually(lambda: backend.observe(launch.record).vanished)
+    age(folder)
+
+    collect(home, store, NOW)
+    assert folder.exists()
+
+    store.delete(JobObjects(launch.record.job_id).handle)
+    collect(home, store, NOW)
+    assert not folder.exists()
 
 
 def test_what_a_killed_submit_left_goes(tmp_path: Path) -> None:

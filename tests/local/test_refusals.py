@@ -105,6 +105,7 @@ CASES = {
     "broken profiles": broken_profiles,
     "root": lambda: with_variable("KINETIC_PACKAGE_ROOT", "/usr"),
     "store": lambda: with_variable("KINETIC_STORE", "s3://x"),
+    "mistyped store": lambda: with_variable("KINETIC_STORE", "gs:/bucket"),
 }
 
 def refusal(call):
@@ -175,6 +176,7 @@ ADVICE = {
     "broken profiles": "broken at line 1",
     "root": "Set it to a folder that contains",
     "store": "Use gs://BUCKET or a folder",
+    "mistyped store": "Use gs://BUCKET or a folder",
 }
 """What each refusal says, at least."""
 

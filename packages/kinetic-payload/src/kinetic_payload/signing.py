@@ -52,8 +52,10 @@ def signed(data: bytes, key: bytes, *, name: str) -> bytes:
     return json.dumps(record, sort_keys=True, ensure_ascii=False).encode(errors="backslashreplace")
 
 
-def verify(data: bytes, key: bytes, *, name: str) -> None:
+def verify(data: bytes, key: bytes, *, name: str, if_other_key: str | None = None) -> None:
     """Make sure that whoever wrote *data* as the object *name* has the *key*.
+
+    *if_other_key* is the hint for who has one that was signed elsewhere.
 
     Raises:
         SignatureError: It is not signed, with another key, or was changed since.
@@ -71,10 +73,12 @@ def verify(data: bytes, key: bytes, *, name: str) -> None:
     from hmac import compare_digest
 
     if not compare_digest(mac.encode(errors="replace"), _mac(record, key, name).encode()):
-        seen = "was changed after it was signed"
-        if used != key_id(key):
-            seen = f"is signed with another key ({used[:8]!r}, and ours is {key_id(key)!r})"
-        raise SignatureError(f"{name} {seen}.", hint=_HINT)
+        if used == key_id(key):
+            raise SignatureError(f"{name} was changed after it was signed.", hint=_HINT)
+        raise SignatureError(
+            f"{name} is signed with another key ({used[:8]!r}, and ours is {key_id(key)!r}).",
+            hint=if_other_key or _HINT,
+        )
 
 
 def key_id(key: bytes) -> str:
@@ -83,8 +87,8 @@ def key_id(key: bytes) -> str:
 
 
 _HINT: Final = (
-    "Nothing of it was unpickled. If you trust everyone who can write to this bucket, accept it for "
-    "once with KINETIC_TRUST_BUCKET=1."
+    "Nothing of it was unpickled. Somebody wrote it who can write to the bucket and has not the key of "
+    "the job: find out who, and run the job again. KINETIC_TRUST_BUCKET=1 accepts it all the same."
 )
 
 

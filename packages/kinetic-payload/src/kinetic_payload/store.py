@@ -166,7 +166,7 @@ def parse_location(text: str) -> Location:
         if not bucket:
             raise InvalidRequestError(f"{text!r} names no bucket.", hint="Write gs://BUCKET.")
         return Location("gs", bucket)
-    if "://" in text and not text.startswith("file://"):
+    if text.startswith("gs:") or ("://" in text and not text.startswith("file://")):
         raise InvalidRequestError(
             f"{text!r} is not a place for a store.", hint="Use gs://BUCKET or a folder."
         )

@@ -80,7 +80,7 @@ class Finish:
         lowest, *others = failed
         message = str(_read(seen[lowest]).get("message", ""))
         if seen[lowest] is _FORGED:
-            message = f"What stands for the end of host {lowest} was not written by this job."
+            message = f"The job did not write what stands for the end of host {lowest}."
         self._write_final("failed", attempt, lowest, seen[lowest], message, tuple(others))
 
     def _gather(

@@ -58,10 +58,7 @@ class Seal:
             raise SignatureError(
                 f"{name} cannot be verified: there is no key in {path}.", hint=_hint(path)
             )
-        try:
-            verify(data, key, name=name)
-        except SignatureError as error:
-            raise SignatureError(error.message, hint=_hint(path)) from None
+        verify(data, key, name=name, if_other_key=_hint(path))
 
 
 def key_path(home: Path) -> Path:

@@ -135,14 +135,19 @@ def _read(kind: type[R], store: Store, name: str) -> Found[R]:
     from kinetic_payload.decoding import decode
 
     data = store.read(name)
+    job_id, place = name.partition("/")[0], f"{store.location}/{name}"
     try:
-        return Found(decode(kind, data, name=f"{store.location}/{name}"), data)
+        record = decode(kind, data, name=place)
+        if record.job_id != job_id:
+            # Believed, it would have a look at this job, or its clean-up, hit another one.
+            raise RecordError(f"{place} is the record of another job, {record.job_id[:100]!r}.")
     except FutureRecordError:
         raise
     except RecordError as error:
-        folder = f"{store.location}/{name.partition('/')[0]}"
+        folder = f"{store.location}/{job_id}"
         hint = f"It was damaged after it was written. To be rid of the job, remove {folder}."
         raise RecordError(error.message, hint=hint) from error
+    return Found(record, data)
 
 
 def log_lines(

@@ -87,11 +87,10 @@ class LocalBackend:
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
         environment = {**base_environment(inherited), **self._environment}
         if self._elsewhere is not None:
-            from kinetic.local.buckets import bucket_environment, refuse_without_client
+            from kinetic.local.buckets import refuse_without_client
 
             refuse_without_client(launch.interpreter, str(self._store.location))
-            environment |= bucket_environment(inherited)
-        elif launch.reads_buckets:
+        if self._elsewhere is not None or launch.reads_buckets:
             from kinetic.local.buckets import bucket_environment
 
             environment |= bucket_environment(inherited)
@@ -104,14 +103,14 @@ class LocalBackend:
                 f"Job {launch.record.job_id} could not be started on this machine: {error}.",
                 hint=f"It needs room and rights in {self._home.path}, which KINETIC_HOME names.",
             ) from error
-        self._collect_garbage()
+        self._collect_garbage(environment)
 
-    def _collect_garbage(self) -> None:
+    def _collect_garbage(self, environment: Mapping[str, str]) -> None:
         from kinetic.local.collection import is_due
         from kinetic.local.launcher import start_collection
 
         if is_due(self._home, time.time()):
-            start_collection(self._home, self._store)
+            start_collection(self._home, self._store, environment)
 
     def observe(self, record: JobRecord) -> Observation:
         """Look once at the job's supervisor and what it wrote."""

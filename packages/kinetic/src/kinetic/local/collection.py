@@ -1,5 +1,7 @@
 """Removes what jobs shared and no kept job names any more: contexts, bundles, environments.
 
+And what is left here of jobs that were cleaned up from another machine.
+
 Only what nobody used for 14 days goes. A submit that finds something old either uses it and makes
 it young, or finds it gone and makes it again: for bundles (`keep`) and environments both sides take a
 lock, for contexts (`transfer.ensure_context`) a week lies between the two ages.
@@ -19,8 +21,13 @@ from typing import Final
 
 from kinetic.local.liveness import is_alive
 from kinetic.local.paths import Home, JobFolder
-from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError
-from kinetic_payload.layout import JOB_OBJECTS_SUFFIX, RESERVED_PREFIXES, context_object
+from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError, StoreError
+from kinetic_payload.layout import (
+    JOB_OBJECTS_SUFFIX,
+    RESERVED_PREFIXES,
+    JobObjects,
+    context_object,
+)
 from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores.locks import locked
 
@@ -56,26 +63,27 @@ def is_due(home: Home, now: float) -> bool:
 
 
 def main() -> None:
-    """Collect; run in a process of its own, with the home and the store's folder as arguments."""
+    """Collect; run in a process of its own, with the home and the store's place as arguments."""
     from kinetic_payload.stores import open_store
 
     home, location = sys.argv[1:3]
     with suppress(OSError):
         os.nice(10)
-    store = open_store(parse_location(location)) if location else None
-    collect(Home(home), store, time.time())
+    collect(Home(home), open_store(parse_location(location)), time.time())
 
 
-def collect(home: Home, store: Store | None, now: float) -> None:
+def collect(home: Home, store: Store, now: float) -> None:
     """Remove what was not used since `MAX_AGE` before *now* and belongs to no kept job.
 
-    Without a *store* only what lies in the home: a bucket has rules of its own for what is old.
+    Of a bucket nothing: it has rules of its own for what is old, and other machines use it.
     """
     oldest = now - MAX_AGE
     _collect_staging(home, oldest)
+    with suppress(StoreError):  # What cannot be asked for today may be so tomorrow.
+        _collect_forgotten(home, store, oldest)
     uses = list(_uses(home))
     _collect_bundles(home, {use.get("bundle") for use in uses}, oldest)
-    if store is not None:
+    if store.location.kind == "folder":
         _collect_unrecorded(store, oldest)
         _collect_contexts(store, oldest)
     _collect_environments(home, {use.get("environment") for use in uses}, oldest)
@@ -94,6 +102,21 @@ def _collect_staging(home: Home, oldest: float) -> None:
             with suppress(OSError):
                 if folder.stat().st_mtime < oldest:
                     shutil.rmtree(folder)
+
+
+def _collect_forgotten(home: Home, store: Store, oldest: float) -> None:
+    """Remove folders of jobs that *store* does not know any more: they were cleaned up elsewhere."""
+    for job in _children(home.jobs):
+        folder = JobFolder(str(job))
+        with suppress(OSError, ValueError):
+            uses = json.loads(Path(folder.uses).read_text())
+            if (
+                uses.get("store") == str(store.location)
+                and job.stat().st_mtime < oldest
+                and not is_alive(folder)
+                and store.stat(JobObjects(job.name).handle) is None
+            ):
+                shutil.rmtree(job)
 
 
 def _collect_bundles(home: Home, kept: set[str | None], oldest: float) -> None:

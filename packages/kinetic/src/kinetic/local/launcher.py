@@ -111,7 +111,7 @@ def start_supervisor(
     pipes = None
     try:
         pipes = Pipes(staging)
-        _write(staging.uses, json.dumps(_uses(launch, bundle, home)).encode())
+        _write(staging.uses, json.dumps(_uses(launch, bundle, home, store)).encode())
         os.rename(staging.path, folder.path)  # noqa: PTH104
         place = folder
         _spawn(spec, folder, pipes)
@@ -209,13 +209,14 @@ def _host_environment(record: JobRecord, home: Home) -> dict[str, str]:
     return {**values, Env.COORDINATOR: COORDINATOR} if record.hosts > 1 else values
 
 
-def _uses(launch: Launch, bundle: str, home: Home) -> dict[str, str | None]:
+def _uses(launch: Launch, bundle: str, home: Home, store: Store) -> dict[str, str | None]:
     environments = Path(home.environments)
     interpreter = Path(launch.interpreter)
     inside = interpreter.is_relative_to(environments)
     return {
         "bundle": Path(bundle).parent.name,
         "environment": interpreter.relative_to(environments).parts[0] if inside else None,
+        "store": str(store.location),
     }
 
 
@@ -256,21 +257,17 @@ def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
     _started.append(process)
 
 
-def start_collection(home: Home, store: Store) -> None:
-    """Start a process of its own that removes what is old and unused.
-
-    Of a bucket nothing: its own rules remove what is old, and other machines use it.
-    """
-    location = str(store.location) if store.location.kind == "folder" else ""
+def start_collection(home: Home, store: Store, environment: Mapping[str, str]) -> None:
+    """Start a process of its own, with *environment*, that removes what is old and unused."""
     reap_supervisors()
     _started.append(
         _Detached(
-            [sys.executable, "-I", "-c", _COLLECT, home.path, location, *sys.path],
+            [sys.executable, "-I", "-c", _COLLECT, home.path, str(store.location), *sys.path],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env={},
+            env=environment,
             start_new_session=True,
         )
     )

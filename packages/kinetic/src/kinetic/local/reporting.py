@@ -126,7 +126,8 @@ def read_end(
     except ObjectNotFoundError:
         return None
     except SignatureError as error:
-        return HostEnd(host, False, "unreported", EXIT_FUNCTION_FAILED, message=error.message)
+        message = f"The job did not write what stands for the end of host {host}: {error.message}"
+        return HostEnd(host, False, "unreported", EXIT_FUNCTION_FAILED, message=message)
     report = json.loads(data)
     return HostEnd(
         host,
