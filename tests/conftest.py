@@ -1,4 +1,4 @@
-"""What the tests of all packages share: how processes begin, and the READMEs' examples."""
+"""What the tests of all packages share: how processes begin and end, and the READMEs' examples."""
 
 from __future__ import annotations
 
@@ -17,9 +17,66 @@ PACKAGES = Path(__file__).parents[1] / "packages"
 
 def pytest_configure() -> None:
     """Let signals do what they do: who runs the tests in the background has them ignored, and so
-    would every process that a test starts."""
+    would every process that a test starts. To be told to stop is to be interrupted: fixtures tidy up.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)  # `nohup` is kept, and not handed on.
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return how many processes share the tests if nobody says (`-n 4`): none for single files.
+
+    More than there are cores: tests wait for processes, and for time to pass, more than they compute.
+    """
+    folders = any(Path(argument).is_dir() for argument in config.args)
+    return (os.cpu_count() or 1) + 1 if folders and config.option.capture != "no" else 0
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that it is not what all wait for in the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """End what tests left that were interrupted, or that forgot something, and say so."""
+    folder = config._tmp_path_factory._basetemp  # type: ignore[attr-defined]
+    for told in ended_below(folder) if folder else ():
+        terminalreporter.write_line(f"A test left a process; ended: {told}", red=True)
+
+
+def ended_below(folder: Path) -> list[str]:
+    """Kill every process that names something below *folder* or has a file open there, and tell them.
+
+    A supervisor whose bucket is gone would look for it for an hour.
+    """
+    try:
+        import psutil
+    except ImportError:  # What does not come with it starts no jobs.
+        return []
+    ended = []
+    for process in psutil.process_iter():
+        try:
+            named = [*process.cmdline(), process.environ().get("KINETIC_HOME", "")]
+            named += [file.path for file in process.open_files()]
+            if any(f"{folder}/" in f"{name}/" for name in named) and process.pid != os.getpid():
+                ended.append(f"{process.pid} {' '.join(process.cmdline())}")
+                process.kill()
+        except psutil.Error:
+            continue
+    return ended
+
+
+@pytest.fixture
+def end_processes_below() -> Callable[[Path], object]:
+    """Return what kills the processes that name something below a folder or have a file open there."""
+    return ended_below
 
 
 @pytest.fixture

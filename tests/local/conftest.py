@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,26 +60,9 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
+def project(tmp_path: Path, end_processes_below: Callable[[Path], object]) -> Iterator[Project]:
     root = tmp_path / "project"
     root.mkdir()
     (root / "pyproject.toml").write_text("[project]\nname = 'users-project'\nversion = '1'\n")
     yield Project(root, tmp_path / "home")
-    end_supervisors_below(tmp_path / "home")
-
-
-def end_supervisors_below(home: Path) -> None:
-    """Kill what a failed test left: every process that says it is of *home*, or of one of its jobs.
-
-    A supervisor whose bucket is gone would look for it for an hour.
-    """
-    import psutil
-
-    jobs = {folder.name for folder in (home / "jobs").glob("*")}
-    for process in psutil.process_iter():
-        try:
-            ours = process.environ().get("KINETIC_HOME") == str(home)
-            if (ours or jobs & set(process.cmdline())) and process.pid != os.getpid():
-                process.kill()
-        except psutil.Error:
-            continue
+    end_processes_below(tmp_path)

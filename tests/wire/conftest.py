@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import socket
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import textwrap
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -100,10 +99,10 @@ def second_server(program: Path, folder: Path) -> Iterator[str]:
 
 
 def wait_for(address: str, process: subprocess.Popen[str]) -> None:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while True:
         try:
-            with urllib.request.urlopen(address, timeout=1):
+            with urllib.request.urlopen(address, timeout=10):
                 return
         except (urllib.error.URLError, ConnectionError):
             if process.poll() is not None or time.monotonic() > until:
@@ -164,23 +163,20 @@ class Desk:
         return [name for name in self.names() if not name.startswith(shared)]
 
     def clear(self) -> None:
-        """Forget modules of the project, and end what still runs."""
-        import psutil
-
+        """Forget modules of the project."""
         for name in [name for name in sys.modules if name.partition(".")[0] == self._package]:
             del sys.modules[name]
-        for process in psutil.process_iter():
-            try:
-                home = process.environ().get("KINETIC_HOME", "")
-                if home.startswith(str(self.folder)) and process.pid != os.getpid():
-                    process.kill()
-            except psutil.Error:
-                continue
 
 
 @pytest.fixture
-def desk(tmp_path: Path, gcs: GcsServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def desk(
+    tmp_path: Path,
+    gcs: GcsServer,
+    monkeypatch: pytest.MonkeyPatch,
+    end_processes_below: Callable[[Path], object],
+) -> Iterator[Desk]:
     """Return a desk whose jobs lie in the strict server's bucket."""
     made = Desk(tmp_path, gcs, monkeypatch)
     yield made
     made.clear()
+    end_processes_below(tmp_path)
