@@ -23,9 +23,9 @@ from kinetic_payload.testing.gcs import GcsServer
 
 
 @pytest.fixture
-def gcs() -> Iterator[GcsServer]:
+def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
     """Return a running strict server, empty but for the bucket `bucket`."""
-    with GcsServer() as server:
+    with GcsServer(folder=tmp_path_factory.mktemp("gcs")) as server:
         server.create_bucket("bucket")
         yield server
 
