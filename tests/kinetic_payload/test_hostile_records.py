@@ -27,6 +27,7 @@ from kinetic_payload.records import (
     Outcome,
     Pickled,
     encode,
+    fields_of,
 )
 from kinetic_payload.references import DataRef
 from kinetic_payload.signing import signed, verify
@@ -242,3 +243,10 @@ def test_nobody_signs_by_changing_a_signed_record() -> None:
         scheme, _, mac = signature["signature"].split(":")
         assert changed["signature"].split(":")[::2] == [scheme, mac]
         assert {**changed, "signature": ""} == {**signature, "signature": ""}
+
+
+def test_unchecked_fields_are_those_of_an_object_or_none() -> None:
+    assert fields_of(encode(OUTCOME))["status"] == "failed"
+    rng = random.Random(11)
+    for data in (*LITERALS, *(mutated(rng, encode(OUTCOME)) for _ in range(CASES))):
+        assert isinstance(fields_of(data), dict)

@@ -143,7 +143,7 @@ def test_no_leader_vouches_for_what_another_put_in_its_own_place(store):
     assert finish(store, signer=KEY, last_attempt=1).report(ended()) != 0
 
     assert (final(store)["status"], "digest" in final(store)) == ("failed", False)
-    assert "not written by this job" in final(store)["message"]
+    assert "job did not write" in final(store)["message"]
 
 
 @pytest.mark.parametrize("forged", [ended(1), failed(1, message="forged")])
@@ -154,7 +154,7 @@ def test_no_leader_believes_what_another_put_in_the_place_of_a_sibling(store, fo
 
     assert (final(store)["status"], final(store)["host"]) == ("failed", 1)
     assert "digest" not in final(store)
-    assert "not written by this job" in final(store)["message"]
+    assert "job did not write" in final(store)["message"]
 
 
 @pytest.mark.parametrize("error", [BucketNotFoundError, CredentialsError, StorePermissionError])

@@ -118,6 +118,9 @@ def test_a_job_that_has_ended_does_not_run_again(runner):
     again = runner.run("print('second')")
 
     assert (again.code, again.output) == (0, b"")
+    (runner.store / "job" / "outcome.json").write_bytes(b"[]")
+    unknown = runner.run("print('third')", stderr=subprocess.DEVNULL)
+    assert (unknown.code, unknown.output) == (1, b"")
 
 
 def test_an_attempt_is_run_once(runner):

@@ -89,7 +89,7 @@ def outcome(record: JobRecord, status: str, by: str) -> bytes:
         (Signs(now=1000.0, holder="x", renewed=1001.0), Standing.KEPT),
         (Signs(now=1000.0, recorded=1000.0 - STARTING + 1), Standing.STARTING),
         (Signs(now=1000.0, recorded=1000.5), Standing.STARTING),
-        (Signs(now=1000.0, recorded=1000.0 - STARTING), Standing.NONE),
+        (Signs(now=1000.0, recorded=1000.0 - STARTING), Standing.LOST),
         (Signs(now=1000.0), Standing.NONE),
     ],
 )
@@ -107,6 +107,16 @@ def test_a_lost_supervisor_is_a_failure_that_names_it_and_is_not_final() -> None
     assert (seen.status, seen.lost, seen.vanished) == (JobStatus.FAILED, True, False)
     assert HOLDER in seen.reason
     assert "not been heard of since 2001-09-09 00:46:40 UTC" in seen.reason
+
+
+def test_a_supervisor_that_was_never_heard_of_may_come_yet() -> None:
+    signs = Signs(now=1e9, recorded=1e9 - 3600)
+
+    seen = observation_of(signs, standing_of(signs))
+
+    # Were it final, whoever looks would write an outcome, signed with a key that is not the job's.
+    assert (seen.status, seen.lost, seen.vanished) == (JobStatus.FAILED, True, False)
+    assert "was never heard of" in seen.reason
 
 
 def test_a_lease_is_renewed_again_and_again_and_removed_at_the_end(

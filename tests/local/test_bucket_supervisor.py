@@ -163,9 +163,8 @@ def test_a_submit_that_died_after_its_record_is_pending_for_a_minute_and_then_to
     assert machines.here.observe(record).status is JobStatus.PENDING
     machines.server.age("jobs", JobObjects(record.job_id).handle, timedelta(minutes=2))
     seen = machines.here.observe(record)
-    assert seen.status is JobStatus.NOT_FOUND
-    outcome = machines.here.unreported(record, seen)
-    assert (outcome.status, "submit was interrupted" in outcome.message) == ("failed", True)
+    assert (seen.status, seen.lost) == (JobStatus.FAILED, True)
+    assert "submit was interrupted" in seen.reason
 
 
 def test_no_attempt_follows_once_the_job_was_cancelled_elsewhere() -> None:
@@ -186,6 +185,18 @@ def test_the_supervisor_waits_for_a_bucket_that_is_away_when_the_job_ends(
     machines.supervisor(record).children()[0].kill()
     outcome = await_outcome(machines.elsewhere, machines.store, record)
     assert (outcome.status, outcome.written_by) == ("failed", "supervisor")
+
+
+def test_a_bucket_that_takes_nothing_any_more_is_why_an_end_is_not_known(
+    machines: Machines,
+) -> None:
+    record = machines.start(SLEEP)
+    machines.until_up(record)
+    machines.server.faults.add(method="POST", name=f"{record.job_id}/*", status=403)
+    machines.supervisor(record).children()[0].kill()
+    seen = eventually(lambda: found if (found := machines.here.observe(record)).vanished else None)
+    assert (seen.status, seen.lost) == (JobStatus.FAILED, False)
+    assert seen.reason.startswith("How it ended could not be stored: Could not write")
 
 
 def test_what_a_runner_said_that_could_not_begin_is_the_reason(machines: Machines) -> None:

@@ -46,6 +46,15 @@ def test_a_host_that_our_own_signal_met_while_it_started_explains_nothing() -> N
     assert said["reason"] == "terminated"
 
 
+def test_an_outcome_that_is_none_is_no_success_and_stays_as_it_is() -> None:
+    for forged in (b"[1]", b"\xff", b'{"status": "succeeded?"}'):
+        store = MemoryStore()
+        report(store, 0, "returned")
+        store.write(JobObjects(JOB).outcome, forged)
+        assert not settled(store, Gone(host=0, status=0)).succeeded
+        assert store.read(JobObjects(JOB).outcome) == forged
+
+
 def test_before_a_retry_no_outcome_is_written() -> None:
     store = MemoryStore()
     assert settled(store, Gone(host=0, status=SIGKILL, first=True), retries=1).retry

@@ -17,6 +17,7 @@ from kinetic_payload.reports import Phase as Phase
 from kinetic_payload.reports import Pickled as Pickled
 from kinetic_payload.reports import Reason as Reason
 from kinetic_payload.reports import encode as encode
+from kinetic_payload.reports import fields_of as fields_of
 
 
 @dataclass(frozen=True, kw_only=True)

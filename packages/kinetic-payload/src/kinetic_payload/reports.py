@@ -101,5 +101,14 @@ def encode(record: Record) -> bytes:
     )
 
 
+def fields_of(data: bytes) -> dict[str, Any]:
+    """Return the fields of a record, unchecked, for who has nothing but `json`; none if it is none."""
+    try:
+        values = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
 def _as_dict(record: Record) -> dict[str, Any]:
     return {key: value for key, value in asdict(record).items() if value is not None}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 from kinetic_payload.errors import KineticError, PreconditionFailedError
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import Claim, encode
+from kinetic_payload.records import Claim, encode, fields_of
 from kinetic_payload.store import ABSENT, Store
 from kinetic_runner.hosts import Host
 from kinetic_runner.persistence import persist
@@ -65,7 +64,7 @@ def _claimed(store: Store, name: str, claim: bytes, pause: Callable[[float], boo
 def _refuse_if_finished(store: Store, job: JobObjects) -> None:
     if store.stat(job.outcome) is None:
         return
-    status = json.loads(store.read(job.outcome)).get("status")
+    status = fields_of(store.read(job.outcome)).get("status")
     error = AlreadyFinishedError(f"{job.job_id} has ended already: {status}.")
     error.succeeded = status == "succeeded"
     raise error
@@ -81,7 +80,7 @@ def _attempts(store: Store, job: JobObjects) -> list[int]:
 
 def _holder(store: Store, name: str) -> str:
     try:
-        claim = json.loads(store.read(name))
+        claim = fields_of(store.read(name))
         return f"process {claim['pid']} on {claim['hostname']}"
-    except (KineticError, ValueError, KeyError):
+    except (KineticError, KeyError):
         return "another process"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event
 from time import monotonic, time
-from typing import Any, Final
+from typing import Final
 
 from kinetic_payload.errors import KineticError, SignatureError
 from kinetic_payload.layout import EXIT_NOT_PREPARED, EXIT_TERMINATED, JobObjects
-from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode
+from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode, fields_of
 from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.store import Store
 from kinetic_runner.hosts import Host
@@ -78,7 +77,7 @@ class Finish:
             self._write_final("failed", attempt, self.host.index, seen[self.host.index], message)
             return
         lowest, *others = failed
-        message = str(_read(seen[lowest]).get("message", ""))
+        message = str(fields_of(seen[lowest]).get("message", ""))
         if seen[lowest] is _FORGED:
             message = f"The job did not write what stands for the end of host {lowest}."
         self._write_final("failed", attempt, lowest, seen[lowest], message, tuple(others))
@@ -150,12 +149,4 @@ _FORGED: Final = b""
 
 
 def _failed(seen: dict[int, bytes]) -> list[int]:
-    return sorted(host for host, data in seen.items() if not _read(data).get("succeeded"))
-
-
-def _read(data: bytes) -> dict[str, Any]:
-    try:
-        values = json.loads(data)
-    except ValueError:
-        return {}
-    return values if isinstance(values, dict) else {}
+    return sorted(host for host, data in seen.items() if not fields_of(data).get("succeeded"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from kinetic.waiting import Deadline, sleep
 from kinetic_payload.decoding import decode
 from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
-from kinetic_payload.records import JobRecord, Lease
+from kinetic_payload.records import JobRecord, Lease, fields_of
 from kinetic_payload.store import Store
 
 STARTING: Final = 60.0
@@ -35,7 +34,7 @@ class Standing(Enum):
     KEPT = "it was heard of lately"
     STARTING = "it may be about to start"
     LOST = "it was not heard of for longer than it should have been"
-    NONE = "there is no trace of it: it never started, or all is over"
+    NONE = "the store knows nothing of the job"
 
 
 @dataclass(frozen=True)
@@ -56,15 +55,16 @@ def standing_of(signs: Signs, *, starting: float = STARTING) -> Standing:
     if signs.renewed is not None:
         fresh = signs.now - signs.renewed <= signs.seconds + _SLACK
         return Standing.KEPT if fresh else Standing.LOST
-    if signs.recorded is not None and max(0.0, signs.now - signs.recorded) < starting:
-        return Standing.STARTING
-    return Standing.NONE
+    if signs.recorded is None:
+        return Standing.NONE
+    return Standing.STARTING if signs.now - signs.recorded < starting else Standing.LOST
 
 
 def observation_of(signs: Signs, standing: Standing) -> Observation:
     """Say it as the state of a resource.
 
-    A lost one has not vanished: it may sit in a laptop that sleeps, and go on tomorrow.
+    A lost one has not vanished: it may sit in a laptop that sleeps, and go on tomorrow. So nobody writes
+    an outcome in its place, who might not even have the job's key.
     """
     match standing:
         case Standing.KEPT:
@@ -72,12 +72,16 @@ def observation_of(signs: Signs, standing: Standing) -> Observation:
         case Standing.STARTING:
             return Observation(JobStatus.PENDING, "Its supervisor was not heard of yet.")
         case Standing.LOST:
-            since = datetime.fromtimestamp(signs.renewed or 0.0, UTC)
+            seen = "Its supervisor was never heard of: its submit was interrupted"
+            if signs.renewed is not None:
+                since = datetime.fromtimestamp(signs.renewed, UTC)
+                seen = (
+                    f"Its supervisor on {signs.holder} has not been heard of since "
+                    f"{since:%Y-%m-%d %H:%M:%S} UTC: it was killed"
+                )
             return Observation(
                 JobStatus.FAILED,
-                f"Its supervisor on {signs.holder} has not been heard of since "
-                f"{since:%Y-%m-%d %H:%M:%S} UTC: it was killed, or its machine sleeps or is offline. "
-                "Should it come back, the job goes on.",
+                f"{seen}, or its machine sleeps or is offline. Should it come back, the job goes on.",
                 lost=True,
             )
         case Standing.NONE:
@@ -156,14 +160,11 @@ class Elsewhere:
         """Return whether nothing is written to the log any more."""
         outcome = JobObjects(record.job_id).outcome
         try:
-            said = json.loads(self._store.read(outcome))
+            said = fields_of(self._store.read(outcome))
         except ObjectNotFoundError:
             return self._standing(record) in (Standing.LOST, Standing.NONE)
-        except (ValueError, RecursionError):
-            return True
         # A runner or a supervisor writes the outcome after the logs; a client, while the job runs.
-        by_client = isinstance(said, dict) and said.get("written_by") == "client"
-        return not by_client or self._has_gone(record, self._standing(record))
+        return said.get("written_by") != "client" or self._has_gone(record, self._standing(record))
 
     def _has_gone(self, record: JobRecord, standing: Standing) -> bool:
         if standing is Standing.STARTING:

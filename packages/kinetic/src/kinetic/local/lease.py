@@ -5,7 +5,6 @@ Pids and locks say nothing on another machine; an object that is written again a
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
@@ -14,7 +13,7 @@ from typing import Final
 
 from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import Lease, encode
+from kinetic_payload.records import Lease, encode, fields_of
 from kinetic_payload.store import Store
 
 _FIRST: Final = 1.0
@@ -87,7 +86,7 @@ class LeaseKeeper:
         if self._stopped:
             return
         try:
-            outcome = json.loads(store.read(self._names.outcome))
+            outcome = fields_of(store.read(self._names.outcome))
         except ObjectNotFoundError:
             return
         # One that a runner wrote is no reason to disturb it: it is about to end.

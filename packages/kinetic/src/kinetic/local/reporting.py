@@ -26,7 +26,7 @@ from kinetic_payload.layout import (
     EXIT_TERMINATED,
     JobObjects,
 )
-from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode
+from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode, fields_of
 from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.store import ABSENT, Store
 
@@ -77,9 +77,9 @@ def settle(
     try:
         store.write(name, signer.sign(encode(outcome), name), if_generation=ABSENT)
     except PreconditionFailedError:
-        written = json.loads(store.read(name))
+        written = fields_of(store.read(name))
         return Verdict(
-            succeeded=written["status"] == "succeeded", message=written.get("message", "")
+            succeeded=written.get("status") == "succeeded", message=str(written.get("message", ""))
         )
     return Verdict(succeeded=outcome.status == "succeeded", message=outcome.message)
 

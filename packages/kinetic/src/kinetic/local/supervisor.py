@@ -174,7 +174,7 @@ class _Job:
     def _report(self, gone: Sequence[Gone], number: int, started_at: float) -> Verdict:
         """Write how the attempt ended; where the store is a bucket that is away, wait for it."""
         from kinetic.local.reporting import settle
-        from kinetic_payload.errors import StoreUnavailableError
+        from kinetic_payload.errors import StoreError, StoreUnavailableError
         from kinetic_payload.signing import Signer
 
         spec = self._spec
@@ -191,11 +191,13 @@ class _Job:
                     stop=self._events.stop,
                     signer=Signer(bytes.fromhex(spec.signing_key) or None),
                 )
-            except StoreUnavailableError:
+            except StoreError as error:
                 # A job whose folder was removed has nobody left who wants to know.
-                if time.monotonic() >= until or not os.path.isdir(self._folder.path):  # noqa: PTH112
-                    raise
-                self._events.wait(_PAUSE)
+                wanted = time.monotonic() < until and os.path.isdir(self._folder.path)  # noqa: PTH112
+                if not (wanted and isinstance(error, StoreUnavailableError)):
+                    said = f"How it ended could not be stored: {error.message}"
+                    return Verdict(succeeded=False, message=said)
+            self._events.wait(_PAUSE)
 
     def _last_words(self, attempt: Attempt, host: int) -> str:
         """Return what a runner said that could not even claim its attempt."""

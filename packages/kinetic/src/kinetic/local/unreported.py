@@ -32,8 +32,6 @@ def outcome_of_vanished(
             return replace(outcome, written_by="client", written_at=now)
     message = observation.reason or (
         "Nothing of the job is on this machine: its submit was interrupted, or its folder removed."
-        if store.location.kind != "gs"
-        else "No machine was heard of that keeps the job: its submit was interrupted, most likely."
     )
     if observation.status is JobStatus.SUCCEEDED:
         message = "It ran to its end, but what it reported was removed from the store since."
