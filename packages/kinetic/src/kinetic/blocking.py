@@ -67,10 +67,13 @@ def call(
                 reports=console.progress,
             )
         except KeyboardInterrupt as stop:
-            if handle is None:
-                raise
             console.done()
-            _interrupted(handle, console, ask)
+            if handle is None:
+                console.note(
+                    "The job was not started. What was sent of its data need not be sent again."
+                )
+            else:
+                _interrupted(handle, console, ask)
             # Without the frames in which we waited: they would push what was said off the screen.
             raise stop.with_traceback(None)
 

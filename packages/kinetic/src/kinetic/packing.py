@@ -14,7 +14,7 @@ from kinetic.caches import stat_cache
 from kinetic.data import Data, to_ref
 from kinetic.parallel import Crew, map_at_once
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.progress import Reports, silent
+from kinetic_payload.progress import Reports, silent, size_text
 from kinetic_payload.store import ABSENT, Store
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class _Sending:
         def send() -> Snapshot:
             snapshot = next(takes)()
             if ensure_context(self.store, snapshot, reports=self.reports):
-                self.say(f"Uploaded {snapshot.size / 1e6:.1f} MB of {packed.plan.root.name}/.")
+                self.say(f"Uploaded {size_text(snapshot.size)} of {packed.plan.root.name}/.")
             return snapshot
 
         return _settled(send, tries=3)
