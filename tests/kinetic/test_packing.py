@@ -252,6 +252,22 @@ def test_a_home_inside_the_project_is_no_part_of_it(project, packing: Packing) -
     assert packing.pack(module.work).snapshot.digest == first.digest
 
 
+def test_a_home_inside_a_data_does_not_go_up(project, packing: Packing) -> None:
+    module, store = project.module("jobs", "def work(data): ...\n"), FakeStore()
+    project.write("set/one.txt", "1")
+    project.write("set/.kinetic/key", "secret")
+    project.write("set/objects/data/x", "large")
+    folder = project.root / "set"
+    packing.options = replace(packing.options, home=folder / ".kinetic", store=folder / "objects")
+
+    packing.upload(packing.pack(module.work, Data(str(folder))), store)
+
+    [ref] = header_in(store).data
+    pack_in = io.BytesIO(store.read(f"data/{ref.digest}/packs/00000.zip"))
+    assert zipfile.ZipFile(pack_in).namelist() == ["one.txt"]
+    assert packing.warned == []
+
+
 @pytest.mark.parametrize(
     ("limits", "said"),
     [

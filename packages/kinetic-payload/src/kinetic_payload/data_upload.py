@@ -6,7 +6,7 @@ good: of an upload that was interrupted, of one that runs beside this one, of ye
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +39,7 @@ from kinetic_payload.snapshot import Snapshot, tree_of
 from kinetic_payload.store import Mountable, ObjectInfo, Store
 from kinetic_payload.stores.names import MAX_NAME
 from kinetic_payload.transfer import REFRESH_AGE
+from kinetic_payload.treewalk import EXCLUDED, LeftOut
 
 if TYPE_CHECKING:
     from kinetic_payload.digests import TreeEntry
@@ -56,6 +57,7 @@ def ensure_data(
     cache: StatCache | None = None,
     reports: Reports = silent,
     warn: Callable[[str], None] | None = None,
+    exclude: Iterable[Path] = (),
     sizes: Sizes = SIZES,
 ) -> str:
     """Upload the file or folder at *path* unless the store has it, and return its digest.
@@ -66,15 +68,17 @@ def ensure_data(
     Args:
         mounted: Every file as an object by its path, to be mounted; else packed, to be downloaded.
         warn: Told of what is in it and does not travel, if anything.
+        exclude: Paths that do not travel with it, of which nobody is told.
         sizes: Where files are parted; all clients of one store must agree.
 
     Raises:
         DataError: It cannot be read, or not be mounted; nothing was sent.
         TreeChangedError: A file changed meanwhile; the message names it.
     """
-    tree = tree_of(path, cache, reports=reports)
-    if warn is not None and tree.left_out:
-        warn(_left_out(path, tree))
+    tree = tree_of(path, cache, exclude=exclude, reports=reports)
+    left_out = [one for one in tree.left_out if one.rule != EXCLUDED]
+    if warn is not None and left_out:
+        warn(_sentence(path, left_out))
     wanted = _mounted(store, path, tree) if mounted else _packed(tree, sizes)
     marker, there = _seen(store, wanted)
     missing, kept = _parted(wanted, there, marker)
@@ -160,9 +164,9 @@ def _mounted(store: Store, path: Path, tree: Snapshot) -> _Wanted:
     )
 
 
-def _left_out(path: Path, tree: Snapshot) -> str:
-    few = ", ".join(f"{one.path!r} ({one.rule})" for one in tree.left_out[:_SHOWN])
-    more = len(tree.left_out) - _SHOWN
+def _sentence(path: Path, left_out: Sequence[LeftOut]) -> str:
+    few = ", ".join(f"{one.path!r} ({one.rule})" for one in left_out[:_SHOWN])
+    more = len(left_out) - _SHOWN
     return f"not everything in {path} is uploaded: {few}" + f", and {more} more" * (more > 0)
 
 
@@ -191,33 +195,30 @@ def _refuse_unmountable(path: Path, entries: Sequence[TreeEntry], *, room: int) 
 def _seen(store: Store, wanted: _Wanted) -> tuple[Marker | None, dict[str, ObjectInfo]]:
     """Return the marker, None where there is none that can be read, and the objects that are there."""
     digest, mounted = wanted.tree.digest, wanted.mounted
+    marker: Marker | None = None
+    there: dict[str, ObjectInfo] = {}
 
-    def read() -> Marker | None:
+    def read() -> None:
+        nonlocal marker
         try:
             data = store.read(data_marker(digest, mounted=mounted))
-            return parse_marker(data, digest=digest, mounted=mounted)
+            marker = parse_marker(data, digest=digest, mounted=mounted)
         except FutureRecordError:
             raise
         except (ObjectNotFoundError, RecordError):
-            return None
+            return
 
-    def look() -> dict[str, ObjectInfo]:
+    def look() -> None:
         prefix = data_prefix(digest)
         if mounted:
             listing = store.list(data_files_prefix(digest))
         else:
             # Past the form that can be mounted, which may be there as well, and is long.
             listing = store.list(prefix, start_after=f"{prefix}files0")
-        return {info.name: info for info in listing}
+        there.update((info.name, info) for info in listing)
 
-    if store.concurrency <= 1:
-        return read(), look()
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1, "kinetic-marker") as pool:
-        marker = pool.submit(read)
-        there = look()
-        return marker.result(), there
+    each(lambda ask: ask(), (read, look), threads=store.concurrency)
+    return marker, there
 
 
 def _parted(

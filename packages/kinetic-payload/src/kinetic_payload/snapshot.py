@@ -165,28 +165,38 @@ def take_snapshot(
         PackagingError: Something cannot be read; the message names all of it.
     """
     root = Path(os.path.abspath(root))  # noqa: PTH100
-    excluded = frozenset(os.path.realpath(path) for path in exclude)
-    tree = walk(str(root), top_scope(root, no_defaults=no_defaults), excluded)
+    tree = walk(str(root), top_scope(root, no_defaults=no_defaults), _real(exclude))
     return _finished(root, tree, cache, reports, PackagingError, "project")
 
 
-def tree_of(path: Path, cache: StatCache | None = None, *, reports: Reports = silent) -> Snapshot:
+def tree_of(
+    path: Path,
+    cache: StatCache | None = None,
+    *,
+    exclude: Iterable[Path] = (),
+    reports: Reports = silent,
+) -> Snapshot:
     """Read local data at *path* as it is to travel: all of it, symlinked files as what they are.
 
-    A single file is a tree of one entry.
+    A single file is a tree of one entry. Of a folder, the paths of *exclude* do not travel.
 
     Raises:
         DataError: Something cannot be read; the message names all of it.
     """
     path = Path(os.path.abspath(path))  # noqa: PTH100
     if path.is_dir():
-        return _finished(path, walk(str(path), None), cache, reports, DataError, "data")
+        tree = walk(str(path), None, _real(exclude))
+        return _finished(path, tree, cache, reports, DataError, "data")
     try:
         status = path.stat()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
     tree = Tree(files=[FoundFile(path.name, status.st_mode & 0o777, status)])
     return _finished(path.parent, tree, cache, reports, DataError, "data")
+
+
+def _real(paths: Iterable[Path]) -> frozenset[str]:
+    return frozenset(os.path.realpath(path) for path in paths)
 
 
 def _finished(

@@ -12,11 +12,15 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from kinetic_payload.archive import link_goal, unsafe_path
 from kinetic_payload.digests import TreeEntry
 from kinetic_payload.ignore import ENVIRONMENT_MARKERS, Scope
 from kinetic_payload.ignore_files import scope_in
+
+EXCLUDED: Final = "data"
+"""The rule by which paths that were given to be excluded are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,7 @@ class _Walker:
         # To git a link is a file, whatever it leads to.
         is_folder = not is_link and entry.is_dir(follow_symlinks=False)
         if entry.path in self._exclude:
-            self._leave_out(path, "data")
+            self._leave_out(path, EXCLUDED)
         elif not self._everything and (rule := scope.leaves_out(entry.name, is_folder=is_folder)):
             self._leave_out(path, str(rule))
         elif (why := unsafe_path(path)) is not None:
@@ -167,7 +171,7 @@ class _Walker:
             found = (within(goal, place) for place in reversed(places))
             inside = next((path for path in found if path is not None), None)
         if goal in self._exclude:
-            self._leave_out(path, "data")
+            self._leave_out(path, EXCLUDED)
         elif inside is not None:
             self.link_goals[path] = inside
             target = os.readlink(entry.path)  # noqa: PTH115

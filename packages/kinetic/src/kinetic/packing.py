@@ -56,6 +56,11 @@ class PackingOptions:
     this_machine: bool = True
     """Whether the function will run here, and can be shown what lies here."""
 
+    @property
+    def own(self) -> list[Path]:
+        """What may lie in a project or in data and is no part of it: what jobs keep, and their key."""
+        return [self.home, *filter(None, [self.store])]
+
 
 @dataclass(frozen=True)
 class Packed:
@@ -153,8 +158,7 @@ def _take(
 
     return take_snapshot(
         plan.root,
-        # Home and store may lie in the project; what jobs keep there is no part of it.
-        exclude=[*data, options.home, *filter(None, [options.store])],
+        exclude=[*data, *options.own],
         no_defaults=options.no_default_excludes,
         cache=stat_cache(options.home, plan.root),
         reports=reports,
@@ -254,6 +258,7 @@ class _Sending:
             cache=stat_cache(self.options.home, path),
             reports=self.reports,
             warn=self.left_out.append,
+            exclude=self.options.own,
         )
         try:
             return _settled(send)
