@@ -126,7 +126,7 @@ def test_links_to_nothing_pipes_and_unreadable_files_are_refused(tmp_path):
     (tmp_path / "link").symlink_to("absent")
     os.mkfifo(tmp_path / "pipe")
 
-    with pytest.raises(DataError, match="is a link to nothing"):
+    with pytest.raises(DataError, match=r"is a link to nothing.\nIt leads to 'absent'"):
         Data(str(tmp_path / "link")).check()
     with pytest.raises(DataError, match="neither a file nor a folder"):
         Data(str(tmp_path / "pipe")).check()
@@ -134,6 +134,15 @@ def test_links_to_nothing_pipes_and_unreadable_files_are_refused(tmp_path):
         (tmp_path / "secret").touch(mode=0)
         with pytest.raises(DataError, match="permission denied"):
             Data(str(tmp_path / "secret")).check()
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 300 + "/below", "x/" * 3000])
+def test_what_the_system_does_not_even_look_for_is_refused_in_words(tmp_path, name):
+    data = Data(f"{tmp_path}/{name}")
+
+    assert not data.is_dir
+    with pytest.raises(DataError, match=r"cannot be read: File name too long\.\nCheck the path"):
+        data.check()
 
 
 def test_remote_data_is_not_looked_for_on_this_machine():

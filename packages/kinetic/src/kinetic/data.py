@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from kinetic_payload.digests import StatCache
 
 _SCHEME: Final = "://"
+_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 class Data:
@@ -100,7 +103,7 @@ class Data:
         """Whether it is a folder: by looking for a local path, by the slash at the end for `gs://`."""
         if self.is_gcs:
             return self._path.endswith("/")
-        return self.is_hf or Path(self.path).is_dir()
+        return self.is_hf or os.path.isdir(self.path)  # noqa: PTH112 - raises nothing
 
     def content_hash(self) -> str:
         """Return the SHA-256 of all file contents in deterministic order.
@@ -132,14 +135,21 @@ class Data:
         if self.is_gcs or self.is_hf:
             return
         path = Path(self.path)
-        if not path.exists():
-            raise DataError(f"{self!r} does not exist: {_seen(path)}", hint=_near(path))
-        if not (path.is_file() or path.is_dir()):
+        try:
+            mode = path.stat().st_mode
+        except OSError as error:
+            if error.errno in _ABSENT:
+                raise _missing(self, path) from error
+            raise DataError(
+                f"{self!r} cannot be read: {error.strerror}.",
+                hint="Check the path, and whether you may look into the folders that lead there.",
+            ) from error
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise DataError(
                 f"{self!r} is neither a file nor a folder.",
                 hint="Sockets, pipes and devices cannot be shipped.",
             )
-        if not os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK):
+        if not os.access(path, os.R_OK | os.X_OK if stat.S_ISDIR(mode) else os.R_OK):
             raise DataError(
                 f"{self!r} cannot be read: permission denied.",
                 hint=f"Allow yourself to read it: chmod -R u+rX {path}",
@@ -264,26 +274,28 @@ def _resolved(given: str) -> str:
         ) from error
 
 
-def _seen(path: Path) -> str:
-    parent = path.parent
-    while not parent.exists() and parent != parent.parent:
-        path, parent = parent, parent.parent
-    if path.is_symlink():
-        return f"{path} is a link to nothing."
-    return f"there is no {path.name!r} in {parent}."
-
-
-def _near(path: Path) -> str:
+def _missing(data: Data, path: Path) -> DataError:
+    """Say what of *path* is not there, and what lies near."""
     from difflib import get_close_matches
 
     parent = path.parent
-    while not parent.exists() and parent != parent.parent:
+    while not os.path.exists(parent) and parent != parent.parent:  # noqa: PTH110 - raises nothing
         path, parent = parent, parent.parent
+    if path.is_symlink():
+        return DataError(
+            f"{data!r} does not exist: {path} is a link to nothing.",
+            hint=f"It leads to {str(path.readlink())!r}.",
+        )
+    message = f"{data!r} does not exist: there is no {path.name!r} in {parent}."
     try:
         names = sorted(os.listdir(parent))  # noqa: PTH208 - names are what is compared
     except OSError:
-        return "Check the path."
+        return DataError(message, hint="Check the path.")
     close = get_close_matches(path.name, names, n=3, cutoff=0.5)
     if close:
-        return f"Did you mean {' or '.join(repr(str(parent / name)) for name in close)}?"
-    return "Relative paths begin at the working directory of the process that made the Data."
+        meant = " or ".join(repr(str(parent / name)) for name in close)
+        return DataError(message, hint=f"Did you mean {meant}?")
+    return DataError(
+        message,
+        hint="Relative paths begin at the working directory of the process that made the Data.",
+    )
