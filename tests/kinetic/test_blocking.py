@@ -24,10 +24,11 @@ class Handle:
         self._end = end
         self.cancelled = False
 
-    def _collect(self, *, on_line: Any, on_status_change: Any, reports: Any) -> Any:
+    def _collect(self, *, on_line: Any, on_status_change: Any, reports: Any, warn: Any) -> Any:
         on_status_change(JobStatus.PENDING)
         on_status_change(JobStatus.RUNNING)
         on_line(LogLine("working"))
+        warn("a note")
         return self._end()
 
     def cancel(self) -> None:
@@ -53,7 +54,7 @@ def test_a_blocking_call_shows_status_and_log_and_returns_the_value() -> None:
 
     assert value == 42
     assert out == "working\n"
-    assert err == "kinetic: waiting to start\nkinetic: running\n"
+    assert err == "kinetic: waiting to start\nkinetic: running\nkinetic: a note\n"
 
 
 def test_the_users_exception_passes_through() -> None:

@@ -97,8 +97,14 @@ class App:
     def _hear_warnings(self) -> None:
         """Say what the facade warns of, such as a job whose record cannot be read."""
         import logging
+        import warnings
 
         say = self.output.note
+
+        def show(message: Warning | str, *_: object) -> None:
+            say(f"Warning: {message}")
+
+        warnings.showwarning = show  # type: ignore[assignment]
 
         class Notes(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:

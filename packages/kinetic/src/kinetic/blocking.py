@@ -65,6 +65,7 @@ def call(
                 on_line=_shown(handle, console),
                 on_status_change=lambda status: _say(console, status),
                 reports=console.progress,
+                warn=console.note,
             )
         except KeyboardInterrupt as stop:
             console.done()

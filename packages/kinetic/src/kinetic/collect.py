@@ -69,10 +69,11 @@ def collect(
     on_status_change: StatusCallback | None = None,
     stop: threading.Event | None = None,
     reports: Reports = silent,
+    warn: Callable[[str], None] = log.warning,
 ) -> Collected:
     """Wait for the job's end, handing its log to *on_line*, and bring what it left.
 
-    Where the record came from the store, *read_from* is what it was read from, to be verified.
+    A log that breaks off costs no result; *warn* is told. Where the record came from the store, *read_from* is what it was read from, to be verified.
 
     Raises:
         ResultTimeoutError: *timeout* seconds passed; the job runs on.
@@ -89,7 +90,7 @@ def collect(
         if read_from is not None:
             services.verify(read_from, names.handle)
 
-    with LogPump(record, services, on_line) if on_line else nullcontext():
+    with LogPump(record, services, on_line, warn) if on_line else nullcontext():
         view = wait_for_outcome(
             record,
             services,
@@ -353,8 +354,13 @@ class LogPump:
     """Hands a running job's log lines on, from a thread of its own, until the job or we end."""
 
     def __init__(
-        self, record: JobRecord, services: Services, emit: Callable[[LogLine], None]
+        self,
+        record: JobRecord,
+        services: Services,
+        emit: Callable[[LogLine], None],
+        warn: Callable[[str], None] = log.warning,
     ) -> None:
+        self._warn = warn
         self._stopped = threading.Event()
         self._thread = threading.Thread(
             target=self._run, args=(record, services, emit), daemon=True, name="kinetic-log"
@@ -379,7 +385,7 @@ class LogPump:
                     return
                 emit(line)
         except Exception as error:  # noqa: BLE001 - a lost live log must not cost the result
-            log.warning("The live log of %s broke off: %s", record.job_id, error)
+            self._warn(f"The live log of {record.job_id} broke off: {error}")
 
 
 _LOG_TAIL = 10.0

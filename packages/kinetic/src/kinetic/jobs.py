@@ -226,9 +226,12 @@ class JobHandle:
         on_status_change: Callable[[JobStatus], None] | None = None,
         stop: threading.Event | None = None,
         reports: Reports | None = None,
+        warn: Callable[[str], None] | None = None,
     ) -> Any:
         from kinetic.collect import Collected, collect
+        from kinetic.notices import warn_caller
 
+        warn = warn or warn_caller
         collected: Collected | None = self.__dict__.get("_collected")
         if collected is None:
             collected = collect(
@@ -240,16 +243,17 @@ class JobHandle:
                 on_line=on_line,
                 on_status_change=on_status_change,
                 stop=stop,
+                warn=warn,
             )
             # Kept, so that a second call gives the same again, whatever clean-up took away.
             self.__dict__["_collected"] = collected
         if collected.succeeded and (not self.debug if cleanup is None else cleanup):
-            self._clean_up_after_success(cleanup_timeout, cleanup_poll_interval)
+            self._clean_up_after_success(cleanup_timeout, cleanup_poll_interval, warn)
         return collected.get()
 
-    def _clean_up_after_success(self, timeout: float, poll_interval: float) -> None:
-        import logging
-
+    def _clean_up_after_success(
+        self, timeout: float, poll_interval: float, warn: Callable[[str], None]
+    ) -> None:
         from kinetic.errors import KineticError
         from kinetic.job_status import JobStatus
 
@@ -270,9 +274,7 @@ class JobHandle:
             self.__dict__["_cleaned"] = True
         except KineticError as error:
             # The value is here; losing it to a clean-up that failed would help nobody.
-            logging.getLogger("kinetic").warning(
-                "The result of %s is here, but cleaning up failed: %s", self.job_id, error
-            )
+            warn(f"The result of {self.job_id} is here, but cleaning up failed: {error}")
 
     @property
     def _record(self) -> JobRecord:

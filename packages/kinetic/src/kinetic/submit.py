@@ -27,6 +27,7 @@ from kinetic.errors import (
 )
 from kinetic.jobs import JobHandle, connected
 from kinetic.names import job_id_of, k8s_name_of
+from kinetic.notices import warn_caller
 from kinetic.packing import Call, Packed, PackingOptions, pack, plan_of, upload
 from kinetic.parallel import map_at_once
 from kinetic.services import Services, connect, jobs_location
@@ -136,8 +137,8 @@ def _start(
             store.write(names.handle, data, if_generation=ABSENT)
         started = record  # Ctrl-C may come when it has just started.
         services.backend.start(launch(record=record))
-    except BaseException:
-        _withdraw(handle.job_id, written, started, services)
+    except BaseException as error:
+        _withdraw(handle.job_id, written, started, services, reason=error)
         raise
     return record
 
@@ -159,9 +160,14 @@ def _writing(written: list[str], name: str) -> Iterator[None]:
 
 
 def _withdraw(
-    job_id: str, written: Sequence[str], started: JobRecord | None, services: Services
+    job_id: str,
+    written: Sequence[str],
+    started: JobRecord | None,
+    services: Services,
+    *,
+    reason: BaseException,
 ) -> None:
-    """Remove what a submit made, newest first. It is for a reason that nothing here may hide."""
+    """Remove what a submit made, newest first. Nothing here may hide the *reason*; notes add to it."""
     from kinetic.ending import remove_objects
 
     try:
@@ -175,14 +181,14 @@ def _withdraw(
             )
     except BaseException as error:
         left = ", ".join(f"{services.store.location}/{name}" for name in written)
-        _log.warning(
-            "The job %s did not start, and something of it stays behind: %s\n%s",
-            job_id,
-            str(error) or "taking it back was interrupted.",
-            # What has no record is found by nothing but its name.
-            f"Remove it with: kinetic jobs cleanup {job_id}" if started else f"Remove: {left}",
+        why = str(error) or "taking it back was interrupted."
+        # What has no record is found by nothing but its name.
+        todo = f"Remove it with: kinetic jobs cleanup {job_id}" if started else f"Remove: {left}"
+        interrupted = not isinstance(error, Exception)
+        (error if interrupted else reason).add_note(
+            f"The job {job_id} did not start, and something of it stays behind: {why}\n{todo}"
         )
-        if not isinstance(error, Exception):
+        if interrupted:
             raise
 
 
@@ -215,21 +221,7 @@ def _voices(
         return console.phase, console.note, console.progress
     # Nobody watches, so what is only progress goes to the log, and what should be read is a warning.
     # What takes long is shown all the same to who sits at a terminal.
-    return _log.info, _warn, progress_beside(_log.info)
-
-
-def _warn(text: str) -> None:
-    """Warn about the line of the user's that submits."""
-    import warnings
-
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__")):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(text, stacklevel=level)
-
-
-def _is_ours(module: object) -> bool:
-    return isinstance(module, str) and module.partition(".")[0] in ("kinetic", "kinetic_payload")
+    return _log.info, warn_caller, progress_beside(_log.info)
 
 
 def _packing_options(request: JobRequest, home: Path, store: Location) -> PackingOptions:
