@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from kinetic_payload.concurrently import each
+from kinetic_payload.concurrently import Stopped, check_wanted, each, pause, stoppable
 
 
 @pytest.mark.parametrize("threads", [1, 4, 100])
@@ -36,3 +36,32 @@ def test_after_a_failure_nothing_more_is_begun(threads: int) -> None:
     with pytest.raises(ValueError, match="2"):
         each(work, range(1000), threads=threads)
     assert len(begun) < 20
+
+
+def test_a_failure_stops_what_is_under_way_also_where_that_is_shared_out_again() -> None:
+    pausing = threading.Barrier(4, timeout=10)
+
+    def work(item: int) -> None:
+        if item == 3:
+            pausing.wait()
+            raise ValueError(item)
+        each(wait_long, range(item + 1), threads=2)
+
+    def wait_long(_: int) -> None:
+        pausing.wait()
+        pause(3600)
+
+    with pytest.raises(ValueError, match="3"):
+        each(work, [1, 0, 3], threads=3)
+
+
+def test_work_is_given_up_when_it_is_not_wanted_any_more() -> None:
+    check_wanted()
+    with stoppable(lambda: True):
+        with pytest.raises(Stopped):
+            check_wanted()
+        with pytest.raises(Stopped):
+            pause(3600)
+        with pytest.raises(Stopped):
+            each(lambda _: check_wanted(), range(4), threads=2)
+    pause(0.001)

@@ -196,6 +196,39 @@ def test_an_outage_without_end_is_told_as_what_was_seen_last(
         hasty.stat("o")
 
 
+def test_a_service_that_asks_for_time_gets_it(gcs: GcsServer, store: GcsStore) -> None:
+    gcs.faults.add(status=429, times=1, retry_after=0.3)
+
+    store.stat("o")
+
+    first, second = gcs.requests
+    assert second.time - first.time >= 0.3
+
+
+def test_a_service_that_asks_for_more_time_than_there_is_is_asked_once_more(
+    gcs: GcsServer,
+) -> None:
+    gcs.faults.add(status=503, retry_after=3600)
+    hasty = GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), patience=HASTY)
+
+    with pytest.raises(StoreUnavailableError):
+        hasty.stat("o")
+
+    assert len(gcs.requests) == 2
+
+
+def test_looking_whose_object_is_there_is_part_of_the_same_patience(gcs: GcsServer) -> None:
+    gcs.faults.add(operation="objects.insert", times=1, reset="after")
+    gcs.faults.add(operation="objects.get", status=503)
+    hasty = GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), patience=HASTY)
+
+    with pytest.raises(StoreUnavailableError, match="write 'claim'"):
+        hasty.write("claim", b"", if_generation=ABSENT)
+
+    looks = gcs.requests.count(operation="objects.get")
+    assert gcs.requests.count(operation="objects.insert") == looks + 1 > 2
+
+
 def test_a_service_that_is_not_there_is_told(gcs: GcsServer) -> None:
     gone = Service("http://127.0.0.1:9", anonymous=True)
 

@@ -228,6 +228,36 @@ def test_a_download_that_broke_goes_on_where_it_was(
     assert len(set(starts)) == len(starts) > 3 + 2
 
 
+DOWNLOAD = """
+import sys
+from pathlib import Path
+from kinetic_payload.concurrently import each
+from kinetic_payload.stores.gcs import GcsStore, Service
+
+endpoint, folder = sys.argv[1:]
+store = GcsStore("bucket", service=Service(endpoint, anonymous=True))
+each(lambda number: store.download("o", Path(folder, str(number))), range(4), threads=4)
+"""
+
+
+def test_downloads_that_are_interrupted_end_at_once_and_leave_nothing(
+    gcs: GcsServer, store: GcsStore, tmp_path: Path
+) -> None:
+    store.write("o", LARGE)
+    out = gcs.faults.add(operation="objects.get.media", after=8, status=503)
+    command = [sys.executable, "-c", DOWNLOAD, gcs.endpoint, str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as child:
+        while out.hits < 8:
+            assert child.poll() is None
+            threading.Event().wait(0.01)
+        child.send_signal(signal.SIGINT)
+
+        # Without being told, they would try again for minutes.
+        assert child.wait(60) == -signal.SIGINT
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_object_that_is_replaced_during_its_download_comes_as_one_generation(
     gcs: GcsServer, store: GcsStore, tmp_path: Path
 ) -> None:

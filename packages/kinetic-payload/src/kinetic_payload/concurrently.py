@@ -1,47 +1,110 @@
-"""One function over many items in several threads; the first failure ends all of it."""
+"""One function over many items in several threads; the first failure, or Ctrl-C, ends all of it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic
+from typing import Final, TypeVar
 
 T = TypeVar("T")
+
+_PATIENCE: Final = 2.0
+"""Seconds that work under way gets to notice that its caller was interrupted."""
+_LOOK: Final = 0.1
+"""Seconds after which a pause looks whether it is still wanted."""
+
+
+class Stopped(Exception):  # noqa: N818 - nothing went wrong here
+    """Work was given up because nobody waits for it any more."""
+
+
+class _Thread(threading.local):
+    stops: tuple[Callable[[], bool], ...] = ()
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def stoppable(stopped: Callable[[], bool]) -> Iterator[None]:
+    """Let what this thread does in the block, and its threads in `each`, be given up once *stopped*."""
+    before = _thread.stops
+    _thread.stops = (*before, stopped)
+    try:
+        yield
+    finally:
+        _thread.stops = before
+
+
+def check_wanted() -> None:
+    """Do nothing, where somebody waits for what this thread does. Long work asks between its pieces.
+
+    Raises:
+        Stopped: Nobody does any more.
+    """
+    if any(stopped() for stopped in _thread.stops):
+        raise Stopped
+
+
+def pause(seconds: float) -> None:
+    """Sleep, as long as somebody waits for what this thread does.
+
+    Raises:
+        Stopped: Nobody does any more.
+    """
+    until = monotonic() + seconds
+    never = threading.Event()
+    while (left := until - monotonic()) > 0:
+        check_wanted()
+        never.wait(min(left, _LOOK) if _thread.stops else left)
 
 
 def each(work: Callable[[T], object], items: Sequence[T], *, threads: int) -> None:
     """Call *work* with every item, *threads* at a time, and return when all are done.
 
     Items are begun in their order. After a failure no further one is begun, those under way are
-    waited for, and the first failure is raised.
+    stopped where they ask `check_wanted`, and the first failure is raised when all are over. The
+    threads keep no process alive: after Ctrl-C they are waited for a moment only.
     """
     threads = min(threads, len(items))
     if threads <= 1:
         for item in items:
             work(item)
         return
-    from concurrent.futures import ThreadPoolExecutor, as_completed
-
     todo = iter(items)
     taking = threading.Lock()
     stopped = threading.Event()
+    outer = _thread.stops
+    failures: list[BaseException] = []
 
     def keep_working() -> None:
-        while not stopped.is_set():
-            with taking:
-                taken = next(((item,) for item in todo), None)
-            if taken is None:
-                return
-            try:
-                work(taken[0])
-            except BaseException:
-                stopped.set()
-                raise
-
-    with ThreadPoolExecutor(threads, "kinetic-each") as pool:
-        workers = [pool.submit(keep_working) for _ in range(threads)]
+        _thread.stops = (*outer, stopped.is_set)
         try:
-            for worker in as_completed(workers):
-                worker.result()
-        finally:
-            stopped.set()  # Also when it is this thread that was interrupted.
+            while not stopped.is_set():
+                with taking:
+                    taken = next(((item,) for item in todo), None)
+                if taken is None:
+                    return
+                work(taken[0])
+        except BaseException as error:  # noqa: BLE001 - raised again by who waits
+            failures.append(error)
+            stopped.set()
+
+    workers: list[threading.Thread] = []
+    try:
+        for _ in range(threads):
+            worker = threading.Thread(target=keep_working, name="kinetic-each", daemon=True)
+            worker.start()
+            workers.append(worker)
+        for worker in workers:
+            worker.join()
+    except BaseException:
+        stopped.set()
+        until = monotonic() + _PATIENCE
+        for worker in workers:
+            worker.join(max(until - monotonic(), 0))
+        raise
+    if failures:
+        raise failures[0]

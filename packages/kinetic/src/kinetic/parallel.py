@@ -11,6 +11,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from kinetic_payload.concurrently import Stopped, stoppable
+
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance, Reports
 
@@ -19,10 +21,6 @@ A = TypeVar("A")
 
 _PATIENCE = 2.0
 """Seconds that calls under way get to notice that they are not wanted any more."""
-
-
-class Stopped(Exception):  # noqa: N818 - nothing went wrong here
-    """A call was given up because another one failed; a `Crew` turns it into that one's error."""
 
 
 class Task(Generic[T]):
@@ -59,8 +57,9 @@ class Crew:
     """Makes calls in threads of its own, *workers* at a time, beside what its block does.
 
     With one worker they are made in place, where they are begun. The first failure, the block's own
-    included, stops the rest: what was not begun never is, and what is counted through `counting` stops
-    at its next block of bytes. The threads keep no process alive: nobody waits for them after Ctrl-C.
+    included, stops the rest: what was not begun never is, and what waits for a store, or is counted
+    through `counting`, is given up (`Stopped`). The threads keep no process alive: nobody waits for
+    them after Ctrl-C.
     """
 
     def __init__(self, workers: int) -> None:
@@ -141,7 +140,8 @@ class Crew:
                     return
                 task = self._waiting.popleft()
                 self._begun += 1
-            error = task.run()
+            with stoppable(lambda: self._failure is not None):
+                error = task.run()
             with self._changed:
                 task.done = True
                 self._begun -= 1

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import requests
 from google.api_core.exceptions import GoogleAPICallError, NotFound, PreconditionFailed
 
-from kinetic_payload.errors import PreconditionFailedError, StorePermissionError
+from kinetic_payload.errors import StorePermissionError
 from kinetic_payload.stores.gcs.checksums import parsed
 from kinetic_payload.stores.gcs.connection import Connection, connection_to
 from kinetic_payload.stores.gcs.patience import BrokenAnswerError, Patience
@@ -92,17 +92,17 @@ class Bucket:
 
     def stat(self, name: str) -> BucketObject | None:
         """Return what is known about *name*, or None."""
+        return self.run(f"look at {name!r}", lambda _: self.look(name))
 
-        def ask(_: int) -> BucketObject | None:
-            try:
-                url = self.connection.object_url(self.name, name, fields=FIELDS)
-                return BucketObject.of(answer(self.send("GET", url)))
-            except NotFound as error:
-                if is_no_bucket(error):
-                    raise
-                return None
-
-        return self.run(f"look at {name!r}", ask)
+    def look(self, name: str) -> BucketObject | None:
+        """Look once: for what is tried again as a whole."""
+        try:
+            url = self.connection.object_url(self.name, name, fields=FIELDS)
+            return BucketObject.of(answer(self.send("GET", url)))
+        except NotFound as error:
+            if is_no_bucket(error):
+                raise
+            return None
 
     def list(self, prefix: str = "", *, start: str = "") -> Iterator[BucketObject]:
         """Iterate over the objects whose name begins with *prefix* and is not below *start*, by name."""
@@ -162,18 +162,13 @@ class Bucket:
                     raise
                 return None
             except PreconditionFailed:
-                found = self.stat(name) if failed else None
+                found = self.look(name)
                 # What was written since we began was written by the attempt whose answer was lost.
-                if found is not None and found.created >= began - 1:
+                if found is None or (failed and found.created >= began - 1):
                     return found
                 raise
 
-        try:
-            return self.run(f"renew {name!r}", act)
-        except PreconditionFailedError:
-            if self.stat(name) is None:
-                return None
-            raise
+        return self.run(f"renew {name!r}", act)
 
     def now(self) -> float:
         """Return the time by the service's clock."""
@@ -183,8 +178,8 @@ class Bucket:
         return time.time() + (self.connection.ahead or 0.0)
 
     def own_write(self, name: str, nonce: str) -> BucketObject | None:
-        """Return the object if it was written with *nonce*."""
-        found = self.stat(name)
+        """Return the object if it was written with *nonce*; looks once."""
+        found = self.look(name)
         return found if found is not None and found.metadata.get(NONCE) == nonce else None
 
     def _copy_url(self, name: str, generation: int, token: str | None) -> str:

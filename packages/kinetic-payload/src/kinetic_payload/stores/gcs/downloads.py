@@ -7,11 +7,12 @@ import io
 import os
 import tempfile
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
+from typing import IO, TYPE_CHECKING, BinaryIO, Final, TypeVar
 
+from kinetic_payload.concurrently import each
 from kinetic_payload.errors import IntegrityError, StoreError
 from kinetic_payload.stores.gcs.bucket import Bucket
 from kinetic_payload.stores.gcs.checksums import extended, joined
@@ -62,7 +63,8 @@ def open_all(bucket: Bucket, name: str) -> BinaryIO:
         sink.stream.seek(0)
         return sink.stream
 
-    return _repeated(bucket, name, once)
+    with needing_room(bucket, name):
+        return _repeated(bucket, name, once)
 
 
 def download(
@@ -84,12 +86,10 @@ def download(
     def once() -> None:
         part = path.with_name(f".{path.name[:50]}.{os.urandom(6).hex()}.part")
         fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        sink = _File(fd, progress)
+        sink = _File(os.fdopen(fd, "r+b", buffering=0), progress)
         try:
-            try:
+            with sink.stream:
                 _fill(bucket, name, sink, generation)
-            finally:
-                os.close(fd)
             part.replace(path)
         except BaseException as error:
             part.unlink(missing_ok=True)
@@ -97,14 +97,22 @@ def download(
                 progress(-sink.told)
             raise
 
-    try:
+    with needing_room(bucket, name, path):
         _repeated(bucket, name, once, replaced=generation is None)
+
+
+@contextmanager
+def needing_room(bucket: Bucket, name: str, place: Path | None = None) -> Iterator[None]:
+    """Say of a full disk that it is, and which: that of *place*, or of temporary files."""
+    try:
+        yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
+        where = f"at {place}" if place else f"among the temporary files in {tempfile.gettempdir()}"
         raise StoreError(
-            f"There is no room for {name!r} of gs://{bucket.name} at {path}.",
-            hint="Make room on that disk, or choose another.",
+            f"There is no room for {name!r} of gs://{bucket.name} {where}.",
+            hint="Make room on that disk, or choose another" + ("." if place else " by TMPDIR."),
         ) from error
 
 
@@ -140,28 +148,19 @@ def _fill(bucket: Bucket, name: str, sink: _Target, generation: int | None = Non
 def _rest(bucket: Bucket, name: str, sink: _Target, head: Head, crc: int) -> int:
     """Fetch what comes after the first part, and return the checksum of everything."""
     sink.expect(head.size)
-    stop = threading.Event()
     starts = range(PART, head.size, PART)
+    sums: dict[int, int] = {}
 
-    def one(start: int) -> int:
+    def bring(start: int) -> None:
         part = _Part(sink, first=False)
         end = min(start + PART, head.size)
         with bucket.connection.ranges:
-            fetch(
-                bucket, name, part, start=start, end=end, generation=head.generation,
-                stop=stop.is_set,
-            )  # fmt: skip
-        return part.crc
+            fetch(bucket, name, part, start=start, end=end, generation=head.generation)
+        sums[start] = part.crc
 
-    with ThreadPoolExecutor(min(_STREAMS, len(starts)), "download") as pool:
-        running = [pool.submit(one, start) for start in starts]
-        try:
-            for start, done in zip(starts, running, strict=True):
-                crc = joined(crc, done.result(), min(PART, head.size - start))
-        except BaseException:
-            stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    each(bring, starts, threads=_STREAMS)
+    for start in starts:
+        crc = joined(crc, sums[start], min(PART, head.size - start))
     return crc
 
 
@@ -200,10 +199,10 @@ class _Target:
 
 
 class _File(_Target):
-    """An open file."""
+    """An open file. Once it is closed, threads that are late can write nothing to it."""
 
-    def __init__(self, fd: int, progress: Advance | None) -> None:
-        self._fd = fd
+    def __init__(self, stream: IO[bytes], progress: Advance | None) -> None:
+        self.stream = stream
         self._progress = progress
         self._lock = threading.Lock()
         self.told = 0
@@ -212,14 +211,14 @@ class _File(_Target):
         """Have the room from the beginning, where the system can promise it."""
         if hasattr(os, "posix_fallocate"):
             try:
-                os.posix_fallocate(self._fd, 0, size)
+                os.posix_fallocate(self.stream.fileno(), 0, size)
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
                     raise
 
     def put(self, offset: int, data: bytes) -> None:
         """Write a piece where it belongs."""
-        _write_at(self._fd, data, offset)
+        _write_at(self.stream.fileno(), data, offset)
         if self._progress is not None:
             with self._lock:
                 self.told += len(data)

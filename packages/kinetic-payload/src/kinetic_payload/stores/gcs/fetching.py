@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import requests
 from google.api_core.exceptions import GoogleAPICallError, NotFound
 
+from kinetic_payload.concurrently import check_wanted
 from kinetic_payload.errors import StoreError
 from kinetic_payload.stores.gcs.bucket import Bucket
 from kinetic_payload.stores.gcs.checksums import of_header
@@ -69,15 +70,13 @@ def fetch(
     start: int = 0,
     end: int | None = None,
     generation: int | None = None,
-    stop: Callable[[], bool] = lambda: False,
 ) -> Head:
     """Hand the bytes from *start* up to *end* to *sink*, of *generation* or the one found first.
 
     Raises:
         ReplacedError: That generation is gone.
-        StoreError: *stop* says so; among others.
     """
-    transfer = _Transfer(bucket, name, sink, start, end, generation, stop)
+    transfer = _Transfer(bucket, name, sink, start, end, generation)
     doing = f"read {name!r}"
     return bucket.run(doing, transfer.attempt, progress=lambda: transfer.position)
 
@@ -91,7 +90,6 @@ class _Transfer:
         start: int,
         end: int | None,
         generation: int | None,
-        stop: Callable[[], bool],
     ) -> None:
         self._bucket = bucket
         self._name = name
@@ -99,12 +97,10 @@ class _Transfer:
         self.position = start
         self._end = end
         self._generation = generation
-        self._stop = stop
         self._head: Head | None = None
 
     def attempt(self, _: int) -> Head:
         """Go on from the position."""
-        self._go_on()
         try:
             response = self._ask()
         except NotFound as error:
@@ -143,16 +139,12 @@ class _Transfer:
         head = self._open(response)
         end = head.size if self._end is None else min(self._end, head.size)
         for data in _blocks(response, end - self.position):
-            self._go_on()
+            check_wanted()
             self._sink.put(self.position, data)
             self.position += len(data)
         if self.position < end:
             raise BrokenAnswerError(f"{end - self.position} bytes are missing")
         return head
-
-    def _go_on(self) -> None:
-        if self._stop():
-            raise StoreError(f"Another part of {self._name!r} failed.")
 
 
 def _blocks(response: requests.Response, size: int) -> Iterator[bytes]:

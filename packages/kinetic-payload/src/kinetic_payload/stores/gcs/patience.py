@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import http.client
+import random
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
 from typing import Final, TypeVar
 
 import requests
 import urllib3.exceptions
-from google.api_core.exceptions import GoogleAPICallError, RetryError
-from google.api_core.retry import exponential_sleep_generator
-from google.api_core.retry.retry_unary import retry_target
+from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import RefreshError, TransportError
+
+from kinetic_payload.concurrently import check_wanted, pause
 
 _T = TypeVar("_T")
 
@@ -25,6 +27,10 @@ class BrokenAnswerError(Exception):
     """An answer that ended too early or makes no sense; another try may get a whole one."""
 
 
+class PatienceError(Exception):
+    """It was tried again and again; the cause is what happened last."""
+
+
 @dataclass(frozen=True)
 class Patience:
     """How long one operation may take in vain, and how it waits between its attempts. In seconds."""
@@ -34,6 +40,7 @@ class Patience:
     first: float = 0.25
     """The longest first pause; each one is drawn at random, and the limit doubles."""
     longest: float = 12.0
+    """The longest pause, unless the service asks for a longer one."""
     connect: float = 10.0
     read: float = 40.0
     """How long a connection may be silent."""
@@ -42,30 +49,30 @@ class Patience:
         """Return `act(n)`, tried again while it fails in ways that pass.
 
         *act* is told how many attempts failed before. When *progress* moved, the deadline starts anew.
+        It must not be patient itself, or two deadlines would add up.
 
         Raises:
-            RetryError: The deadline passed; its cause is what happened last.
+            PatienceError: The deadline passed.
         """
-        failed = -1
-
-        def attempt() -> _T:
-            nonlocal failed
-            failed += 1
-            return act(failed)
-
+        failed, limit = 0, self.first
+        since, reached = monotonic(), progress()
         while True:
-            before = progress()
+            check_wanted()
             try:
-                done: _T = retry_target(
-                    attempt,
-                    predicate=passes,
-                    sleep_generator=exponential_sleep_generator(self.first, self.longest),
-                    timeout=self.deadline,
-                )
-                return done
-            except RetryError:
-                if progress() == before:
+                return act(failed)
+            except Exception as error:
+                if not passes(error):
                     raise
+                now, found = monotonic(), progress()
+                if found != reached:
+                    since, reached, limit = now, found, self.first
+                left = since + self.deadline - now
+                if left <= 0:
+                    raise PatienceError from error
+                wait = _asked(error) + random.uniform(0, limit)  # noqa: S311 - no secret
+            # The last try is at the end, also where the service asks for more time than there is.
+            pause(min(left, wait))
+            failed, limit = failed + 1, min(2 * limit, self.longest)
 
 
 def passes(error: BaseException) -> bool:
@@ -97,6 +104,16 @@ def passes(error: BaseException) -> bool:
 def reasons(error: GoogleAPICallError) -> set[str]:
     """Return the reasons that the API gave."""
     return {str(one.get("reason")) for one in error.errors or () if isinstance(one, dict)}
+
+
+def _asked(error: Exception) -> float:
+    """Return how many seconds the service asks to be left alone."""
+    if not isinstance(error, GoogleAPICallError) or error.response is None:
+        return 0.0
+    try:
+        return max(float(error.response.headers.get("Retry-After", "0")), 0.0)
+    except ValueError:
+        return 0.0  # A date, perhaps.
 
 
 def _is_untrusted(error: BaseException) -> bool:

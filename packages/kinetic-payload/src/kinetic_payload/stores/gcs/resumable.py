@@ -131,7 +131,7 @@ class _Upload:
 
     def _is_there(self, written: BucketObject) -> bool:
         """Tell whether what an earlier process had written is still what lies there."""
-        now = self._bucket.stat(self._name)
+        now = self._bucket.look(self._name)
         return now is not None and now.generation == written.generation
 
     def _begin(self) -> Session:

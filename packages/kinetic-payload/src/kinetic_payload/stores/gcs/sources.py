@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import BinaryIO, Final, Protocol
 
+from kinetic_payload.concurrently import check_wanted
 from kinetic_payload.errors import StoreError
 from kinetic_payload.stores.gcs.checksums import extended
 
@@ -108,6 +109,7 @@ class Sums:
         if start != self._at:
             self.up_to(start)
         while start < end:
+            check_wanted()
             data = self._source.read_at(start, min(BLOCK - start % BLOCK, end - start))
             if not data:
                 raise StoreError("A file became shorter while it was uploaded.")

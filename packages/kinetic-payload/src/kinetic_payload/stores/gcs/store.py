@@ -12,7 +12,7 @@ from kinetic_payload.errors import InvalidRequestError
 from kinetic_payload.store import Location, ObjectInfo
 from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject
 from kinetic_payload.stores.gcs.connection import CONCURRENCY
-from kinetic_payload.stores.gcs.downloads import download, open_all, read_all
+from kinetic_payload.stores.gcs.downloads import download, needing_room, open_all, read_all
 from kinetic_payload.stores.gcs.patience import Patience
 from kinetic_payload.stores.gcs.remembered import remembered
 from kinetic_payload.stores.gcs.resumable import upload_large
@@ -106,7 +106,8 @@ class GcsStore:
         full = self._spelled(name)
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
             stream = cast(BinaryIO, spool)
-            yield stream
+            with needing_room(self._bucket, full):
+                yield stream
             self._put(full, SpoolSource(stream), if_generation, progress)
 
     def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:

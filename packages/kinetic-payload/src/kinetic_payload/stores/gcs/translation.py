@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 import requests
-from google.api_core.exceptions import GoogleAPICallError, RetryError
+from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
 
 from kinetic_payload.errors import (
@@ -23,6 +23,7 @@ from kinetic_payload.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
+from kinetic_payload.stores.gcs.patience import PatienceError
 from kinetic_payload.stores.gcs.service import LOGIN
 
 _DENIED: Final = re.compile(r"(\S+) does not have (storage\.\S+) access")
@@ -39,8 +40,8 @@ def translated(bucket: str, doing: str, principal: str = "") -> Iterator[None]:
         yield
     except KineticError:
         raise
-    except RetryError as error:
-        raise _unavailable(error, bucket, doing) from error.cause
+    except PatienceError as error:
+        raise _unavailable(error.__cause__, bucket, doing) from error.__cause__
     except GoogleAPICallError as error:
         raise refusal(error, bucket, doing, principal) from error
     except GoogleAuthError as error:
@@ -134,17 +135,21 @@ def _member(who: str) -> str:
     return f"{'serviceAccount' if who.endswith('gserviceaccount.com') else 'user'}:{who}"
 
 
-def _unavailable(error: RetryError, bucket: str, doing: str) -> KineticError:
-    last = error.cause
+def _unavailable(last: BaseException | None, bucket: str, doing: str) -> KineticError:
     if isinstance(last, GoogleAPICallError):
         what = f"{last.message} ({last.code})"
     else:
-        what = _line(last) if last is not None else "no answer"
+        what = "no answer" if last is None else _line(last)
     return StoreUnavailableError(
         f"Could not {doing} in gs://{bucket}, again and again; at last: {what}", hint=_NEVER_MIND
     )
 
 
 def _line(error: BaseException) -> str:
-    text = " ".join(str(error.args[0] if error.args else error).split())
-    return text[:500] or type(error).__name__
+    """Return what went wrong, without the errors that `requests` and `urllib3` wrap it in."""
+    for inner in (getattr(error, "reason", None), *error.args):
+        if isinstance(inner, BaseException):
+            return _line(inner)
+    # Google's credentials say it in words, and again as data.
+    said = error.args[0] if error.args and isinstance(error.args[0], str) else error
+    return " ".join(str(said).split())[:500] or type(error).__name__
