@@ -30,6 +30,7 @@ from kinetic.errors import (
 from kinetic.fakes import FakeServices, a_report, raising, report, report_error, report_value
 from kinetic.job_status import JobStatus
 from kinetic.keys import Seal
+from kinetic.observing import find_outcome
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records import ErrorInfo, JobRecord, Outcome, Pickled, encode
 
@@ -602,8 +603,9 @@ def test_what_we_write_of_a_job_that_vanished_is_signed(bucket: FakeServices) ->
         result(job, bucket)
 
 
+@pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.NOT_FOUND])
 def test_a_job_that_nobody_heard_of_fails_for_now_and_gives_its_value_when_it_is_back(
-    bucket: FakeServices,
+    bucket: FakeServices, status: JobStatus
 ) -> None:
     job = bucket.job()
 
@@ -611,7 +613,7 @@ def test_a_job_that_nobody_heard_of_fails_for_now_and_gives_its_value_when_it_is
         name = "lost"
 
         def observe(self, _: JobRecord) -> Observation:
-            return Observation(JobStatus.FAILED, "Not heard of since noon.", lost=True)
+            return Observation(status, "Not heard of since noon.", lost=True)
 
         def wait(self, _: JobRecord, timeout: float | None) -> None:
             assert timeout is not None
@@ -620,6 +622,7 @@ def test_a_job_that_nobody_heard_of_fails_for_now_and_gives_its_value_when_it_is
     with pytest.raises(JobFailedError, match="since noon") as caught:
         collect(job, away, timeout=0)
     assert "call result() again" in str(caught.value.hint)
+    assert find_outcome(bucket.store, job.job_id) is None
 
     bucket.backend.returns(job.job_id, 42)
     assert result(job, away) == 42

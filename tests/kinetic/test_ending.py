@@ -9,7 +9,7 @@ from kinetic.ending import cancel, clean_up
 from kinetic.errors import JobCancelledError, JobError, JobNotFoundError, StoreError
 from kinetic.fakes import FakeServices, report_value
 from kinetic.job_status import JobStatus
-from kinetic.observing import look, read_outcome
+from kinetic.observing import find_outcome, look
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records import JobRecord
 
@@ -84,7 +84,7 @@ def test_a_job_that_nobody_knows_is_not_cancelled(services: FakeServices, job: J
     with pytest.raises(JobNotFoundError, match=job.job_id):
         stop(job, services)
 
-    assert read_outcome(services.store, job.job_id) is None
+    assert find_outcome(services.store, job.job_id) is None
 
 
 def test_a_job_that_will_not_stop_is_cancelled_and_that_is_said(
@@ -96,7 +96,7 @@ def test_a_job_that_will_not_stop_is_cancelled_and_that_is_said(
     with pytest.raises(JobError, match="still runs"):
         stop(job, services)
 
-    assert read_outcome(services.store, job.job_id).status == "cancelled"
+    assert find_outcome(services.store, job.job_id).record.status == "cancelled"
 
 
 def test_a_cancellation_that_cannot_be_written_stops_nothing(

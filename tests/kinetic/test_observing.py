@@ -8,11 +8,11 @@ from kinetic.errors import FutureRecordError, RecordError, StoreError
 from kinetic.fakes import FakeServices, a_report, report, report_value
 from kinetic.job_status import JobStatus
 from kinetic.observing import (
+    find_outcome,
+    find_record,
     job_outcome,
     log_lines,
     look,
-    read_outcome,
-    read_record,
     read_reports,
     write_outcome,
 )
@@ -34,7 +34,7 @@ def test_of_two_outcomes_the_first_counts_for_both_writers(services: FakeService
     assert write_outcome(services, first) == first
     assert write_outcome(services, Outcome(job_id="j", status=CANCELLED)) == first
 
-    assert read_outcome(services.store, "j") == first
+    assert find_outcome(services.store, "j").record == first
 
 
 def test_a_status_without_an_outcome_is_what_the_resource_says(services: FakeServices) -> None:
@@ -82,7 +82,7 @@ def test_a_resource_that_vanished_under_its_record_is_a_failure(services: FakeSe
     services.backend.loses(job.job_id)
 
     assert look(job, services).status is JobStatus.FAILED
-    assert read_outcome(services.store, job.job_id).written_by == "client"
+    assert find_outcome(services.store, job.job_id).record.written_by == "client"
 
 
 def test_only_a_job_with_neither_outcome_nor_resource_nor_record_is_not_found(
@@ -96,7 +96,7 @@ def test_only_a_job_with_neither_outcome_nor_resource_nor_record_is_not_found(
 
     assert view.status is JobStatus.NOT_FOUND
     assert view.forgotten
-    assert read_outcome(services.store, job.job_id) is None
+    assert find_outcome(services.store, job.job_id) is None
 
 
 def test_a_dead_job_whose_objects_were_removed_gets_no_outcome_any_more(
@@ -121,7 +121,7 @@ def test_a_job_that_finishes_while_we_look_has_finished(
     services.journal.before(moment, lambda: report_value(services.store, job.job_id, 42))
 
     assert look(job, services).status is JobStatus.SUCCEEDED
-    assert read_outcome(services.store, job.job_id).status == "succeeded"
+    assert find_outcome(services.store, job.job_id).record.status == "succeeded"
 
 
 def test_a_failure_that_cannot_be_written_down_is_true_all_the_same(
@@ -138,7 +138,7 @@ def test_a_failure_that_cannot_be_written_down_is_true_all_the_same(
     assert "No space left." in view.reason
     # Once there is room it is written down.
     assert look(job, services).reason == "It was killed."
-    assert read_outcome(services.store, job.job_id).message == "It was killed."
+    assert find_outcome(services.store, job.job_id).record.message == "It was killed."
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_keys_of_a_newer_writer_of_the_same_format_are_ignored(services: FakeSer
     written = json.loads(encode(job)) | {"colour": "blue"}
     services.store.write(JobObjects(job.job_id).handle, json.dumps(written).encode())
 
-    assert read_record(services.store, job.job_id) == job
-    assert read_record(services.store, "another") is None
+    assert find_record(services.store, job.job_id).record == job
+    assert find_record(services.store, "another") is None
 
 
 def test_reports_come_in_order_of_attempt_and_host(services: FakeServices) -> None:

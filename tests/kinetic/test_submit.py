@@ -23,7 +23,7 @@ from kinetic.fakes import FakeServices, raising
 from kinetic.job_status import JobStatus
 from kinetic.jobs import JobHandle
 from kinetic.keys import signing_key
-from kinetic.observing import read_record
+from kinetic.observing import find_record
 from kinetic.options import RunOptions
 from kinetic.request import JobRequest, resolve_request, settings_arguments
 from kinetic.settings import resolve
@@ -100,7 +100,7 @@ def test_the_record_says_what_was_asked_for(services: FakeServices, ask: Ask, wo
 
     handle = started(services, request, work)
 
-    record = read_record(services.store, handle.job_id)
+    record = find_record(services.store, handle.job_id).record
     assert (record.hosts, record.retries, record.timeout) == (4, 2, 60.0)
     assert (record.backend, record.project) == ("local-gke", "local")
     assert record.labels == {"team": "vision"}
@@ -208,7 +208,7 @@ def test_a_job_that_may_still_run_keeps_the_record_by_which_it_is_found(
         started(services, ask(), work)
 
     [job_id] = services.backend.job_ids()
-    assert read_record(services.store, job_id) is not None
+    assert find_record(services.store, job_id) is not None
 
 
 def test_a_call_that_does_not_pickle_is_refused_before_anything_is_stored(
@@ -302,7 +302,7 @@ def test_over_a_bucket_the_record_is_signed_and_the_job_gets_the_key(
 def test_in_a_folder_nothing_is_signed(services: FakeServices, ask: Ask, work: Any) -> None:
     handle = started(services, ask(), work)
 
-    assert read_record(services.store, handle.job_id).signature is None
+    assert find_record(services.store, handle.job_id).record.signature is None
     assert services.backend.launch_of(handle.job_id).signing_key is None
 
 

@@ -89,7 +89,7 @@ def outcome(record: JobRecord, status: str, by: str) -> bytes:
         (Signs(now=1000.0, holder="x", renewed=1001.0), Standing.KEPT),
         (Signs(now=1000.0, recorded=1000.0 - STARTING + 1), Standing.STARTING),
         (Signs(now=1000.0, recorded=1000.5), Standing.STARTING),
-        (Signs(now=1000.0, recorded=1000.0 - STARTING), Standing.LOST),
+        (Signs(now=1000.0, recorded=1000.0 - STARTING), Standing.NONE),
         (Signs(now=1000.0), Standing.NONE),
     ],
 )
@@ -115,7 +115,7 @@ def test_a_supervisor_that_was_never_heard_of_may_come_yet() -> None:
     seen = observation_of(signs, standing_of(signs))
 
     # Were it final, whoever looks would write an outcome, signed with a key that is not the job's.
-    assert (seen.status, seen.lost, seen.vanished) == (JobStatus.FAILED, True, False)
+    assert (seen.status, seen.lost, seen.vanished) == (JobStatus.NOT_FOUND, True, False)
     assert "was never heard of" in seen.reason
 
 

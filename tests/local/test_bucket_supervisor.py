@@ -163,7 +163,7 @@ def test_a_submit_that_died_after_its_record_is_pending_for_a_minute_and_then_to
     assert machines.here.observe(record).status is JobStatus.PENDING
     machines.server.age("jobs", JobObjects(record.job_id).handle, timedelta(minutes=2))
     seen = machines.here.observe(record)
-    assert (seen.status, seen.lost) == (JobStatus.FAILED, True)
+    assert (seen.status, seen.lost) == (JobStatus.NOT_FOUND, True)
     assert "submit was interrupted" in seen.reason
 
 

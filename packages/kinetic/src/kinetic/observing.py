@@ -64,8 +64,10 @@ def look(record: JobRecord, services: Services) -> View:
     if found is not None:
         return _decided(found)
     seen = services.backend.observe(record)
+    if seen.lost:
+        return View(JobStatus.FAILED, None, seen.reason, lost=True)
     if not (seen.vanished or seen.status is JobStatus.NOT_FOUND):
-        return View(seen.status, None, seen.reason, lost=seen.lost)
+        return View(seen.status, None, seen.reason)
     # It may have finished between the two looks: the outcome is asked for again before it is made up.
     found = find_outcome(services.store, record.job_id)
     if found is not None:
@@ -96,12 +98,6 @@ def find_outcome(store: Store, job_id: str) -> Found[Outcome] | None:
         return None
 
 
-def read_outcome(store: Store, job_id: str) -> Outcome | None:
-    """Return the job's final outcome as a record, or None while there is none."""
-    found = find_outcome(store, job_id)
-    return None if found is None else found.record
-
-
 def write_outcome(services: Services, outcome: Outcome) -> Outcome:
     """Write *outcome* unless there is one; return the one that counts."""
     return _written(services, outcome).record
@@ -123,12 +119,6 @@ def find_record(store: Store, job_id: str) -> Found[JobRecord] | None:
         return _read(JobRecord, store, JobObjects(job_id).handle)
     except ObjectNotFoundError:
         return None
-
-
-def read_record(store: Store, job_id: str) -> JobRecord | None:
-    """Return the job's record alone, or None where there is none any more."""
-    found = find_record(store, job_id)
-    return None if found is None else found.record
 
 
 def _read(kind: type[R], store: Store, name: str) -> Found[R]:

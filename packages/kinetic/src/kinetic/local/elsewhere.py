@@ -24,6 +24,7 @@ STARTING: Final = 60.0
 """Seconds after its record was written within which a job may be without a lease."""
 _SLACK: Final = 5.0
 """Seconds by which a lease may be late: the store's clock is known to about one."""
+_AWAY: Final = "or its machine sleeps or is offline. Should it come back, the job goes on."
 _POLL_LEAST: Final = 0.25
 _POLL_MOST: Final = 2.0
 
@@ -34,7 +35,7 @@ class Standing(Enum):
     KEPT = "it was heard of lately"
     STARTING = "it may be about to start"
     LOST = "it was not heard of for longer than it should have been"
-    NONE = "the store knows nothing of the job"
+    NONE = "there is no trace of it: it never started, or all is over"
 
 
 @dataclass(frozen=True)
@@ -55,16 +56,17 @@ def standing_of(signs: Signs, *, starting: float = STARTING) -> Standing:
     if signs.renewed is not None:
         fresh = signs.now - signs.renewed <= signs.seconds + _SLACK
         return Standing.KEPT if fresh else Standing.LOST
-    if signs.recorded is None:
-        return Standing.NONE
-    return Standing.STARTING if signs.now - signs.recorded < starting else Standing.LOST
+    if signs.recorded is not None and signs.now - signs.recorded < starting:
+        return Standing.STARTING
+    return Standing.NONE
 
 
 def observation_of(signs: Signs, standing: Standing) -> Observation:
     """Say it as the state of a resource.
 
-    A lost one has not vanished: it may sit in a laptop that sleeps, and go on tomorrow. So nobody writes
-    an outcome in its place, who might not even have the job's key.
+    A lost one has not vanished: it may sit in a laptop that sleeps, and go on tomorrow; so may one that
+    fell asleep before its first lease. Nobody writes an outcome in the place of theirs, who might not
+    even have the job's key.
     """
     match standing:
         case Standing.KEPT:
@@ -72,18 +74,16 @@ def observation_of(signs: Signs, standing: Standing) -> Observation:
         case Standing.STARTING:
             return Observation(JobStatus.PENDING, "Its supervisor was not heard of yet.")
         case Standing.LOST:
-            seen = "Its supervisor was never heard of: its submit was interrupted"
-            if signs.renewed is not None:
-                since = datetime.fromtimestamp(signs.renewed, UTC)
-                seen = (
-                    f"Its supervisor on {signs.holder} has not been heard of since "
-                    f"{since:%Y-%m-%d %H:%M:%S} UTC: it was killed"
-                )
+            since = datetime.fromtimestamp(signs.renewed or 0.0, UTC)
             return Observation(
                 JobStatus.FAILED,
-                f"{seen}, or its machine sleeps or is offline. Should it come back, the job goes on.",
+                f"Its supervisor on {signs.holder} has not been heard of since "
+                f"{since:%Y-%m-%d %H:%M:%S} UTC: it was killed, {_AWAY}",
                 lost=True,
             )
+        case Standing.NONE if signs.recorded is not None:
+            reason = f"Its supervisor was never heard of: its submit was interrupted, {_AWAY}"
+            return Observation(JobStatus.NOT_FOUND, reason, lost=True)
         case Standing.NONE:
             return Observation(JobStatus.NOT_FOUND)
 
