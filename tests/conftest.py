@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -77,6 +78,26 @@ def ended_below(folder: Path) -> list[str]:
 def end_processes_below() -> Callable[[Path], object]:
     """Return what kills the processes that name something below a folder or have a file open there."""
     return ended_below
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Return what puts into a `KINETIC_HOME`, and returns it, what a first submit would make there.
+
+    That is the runner's bundle: half a second of compiling for each of some hundred homes.
+    """
+    from kinetic.light import light_files
+    from kinetic_runner.bundle import bundle_for
+
+    made = bundle_for(tmp_path_factory.mktemp("cache"), light_files())
+
+    def put(home: Path) -> Path:
+        home.mkdir(mode=0o700, exist_ok=True)
+        (home / "cache").mkdir(exist_ok=True)
+        shutil.copy2(made, home / "cache")
+        return home
+
+    return put
 
 
 @pytest.fixture

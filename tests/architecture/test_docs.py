@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_the_example_runs_and_prints_what_stands_beside_it(example: str, tmp_path: Path) -> None:
+def test_the_example_runs_and_prints_what_stands_beside_it(
+    example: str, tmp_path: Path, warm: Callable[[Path], Path]
+) -> None:
     project = tmp_path / "project"
     project.mkdir()
     (project / "pyproject.toml").write_text("[project]\nname = 'users'\nversion = '1'\n")
@@ -33,7 +36,7 @@ def test_the_example_runs_and_prints_what_stands_beside_it(example: str, tmp_pat
     done = subprocess.run(
         [sys.executable, "train.py"],
         cwd=project,
-        env={**kept, "KINETIC_HOME": str(tmp_path / "home"), "KINETIC_BACKEND": "local"},
+        env={**kept, "KINETIC_HOME": str(warm(tmp_path / "home")), "KINETIC_BACKEND": "local"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,13 +43,13 @@ SCRIPT = """
 class Laptop:
     """A project and a home; everything that is done there is a process of its own."""
 
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, folder: Path, home: Path, environment: dict[str, str]) -> None:
         self.project = folder / "project"
         self.project.mkdir()
         (self.project / "main.py").write_text(textwrap.dedent(SCRIPT))
         self.environment = {
             **environment,
-            "KINETIC_HOME": str(folder / "home"),
+            "KINETIC_HOME": str(home),
             "KINETIC_BACKEND": "local",
         }
         self.submitted: list[str] = []
@@ -86,9 +86,9 @@ class Laptop:
 
 
 @pytest.fixture
-def laptop(tmp_path: Path) -> Iterator[Laptop]:
+def laptop(tmp_path: Path, warm: Callable[[Path], Path]) -> Iterator[Laptop]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("KINETIC_")}  # noqa: TID251 - for children
-    laptop = Laptop(tmp_path, kept)
+    laptop = Laptop(tmp_path, warm(tmp_path / "home"), kept)
     yield laptop
     for job_id in laptop.submitted:
         laptop.kinetic("jobs", "cancel", job_id)

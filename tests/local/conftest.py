@@ -60,9 +60,11 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, end_processes_below: Callable[[Path], object]) -> Iterator[Project]:
+def project(
+    tmp_path: Path, warm: Callable[[Path], Path], end_processes_below: Callable[[Path], object]
+) -> Iterator[Project]:
     root = tmp_path / "project"
     root.mkdir()
     (root / "pyproject.toml").write_text("[project]\nname = 'users-project'\nversion = '1'\n")
-    yield Project(root, tmp_path / "home")
+    yield Project(root, warm(tmp_path / "home"))
     end_processes_below(tmp_path)

@@ -58,6 +58,7 @@ def unprivileged(*command: str) -> list[str]:
 
 
 def test_threads_and_processes_submit_at_once_into_a_new_home(project) -> None:
+    project.home /= "new"
     project.write(
         "main.py",
         """
@@ -189,7 +190,7 @@ def test_a_project_that_may_only_be_read_is_fine_and_what_may_not_is_named(proje
 
 def test_a_home_that_cannot_be_written_is_said_with_the_way_out(project) -> None:
     project.write("main.py", WHERE)
-    project.home.mkdir(mode=0o555)
+    project.home.chmod(0o555)
     locked = subprocess.run(
         unprivileged(sys.executable, "main.py"),
         cwd=project.root,

@@ -114,12 +114,19 @@ def wait_for(address: str, process: subprocess.Popen[str]) -> None:
 class Desk:
     """Where a user sits: a project, and homes from which jobs over a bucket are submitted and found."""
 
-    def __init__(self, folder: Path, server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        server: GcsServer,
+        monkeypatch: pytest.MonkeyPatch,
+        warm: Callable[[Path], Path],
+    ) -> None:
         self.folder = folder
         self.project = folder / "project"
         self.server = server
         self.store = "gs://bucket/team"
         self._monkeypatch = monkeypatch
+        self._warm = warm
         self._package = f"users_{abs(hash(folder)):x}"
         self.write("pyproject.toml", "[project]\nname = 'users-project'\nversion = '1'\n")
         self.write(f"{self._package}/__init__.py", "")
@@ -135,7 +142,7 @@ class Desk:
 
     def sit(self, home: str) -> Path:
         """Use another `KINETIC_HOME` from now on, as on another machine; return it."""
-        found = self.folder / home
+        found = self._warm(self.folder / home)
         self.set(KINETIC_HOME=str(found))
         return found
 
@@ -173,10 +180,11 @@ def desk(
     tmp_path: Path,
     gcs: GcsServer,
     monkeypatch: pytest.MonkeyPatch,
+    warm: Callable[[Path], Path],
     end_processes_below: Callable[[Path], object],
 ) -> Iterator[Desk]:
     """Return a desk whose jobs lie in the strict server's bucket."""
-    made = Desk(tmp_path, gcs, monkeypatch)
+    made = Desk(tmp_path, gcs, monkeypatch, warm)
     yield made
     made.clear()
     end_processes_below(tmp_path)
