@@ -159,10 +159,11 @@ TESTED_AS = {
 
 NOT_OURS_TO_CATCH = {
     "kinetic.collect.WaitStopped": "goes from one of our threads to another",
-    "kinetic.parallel.Stopped": "goes from one of our threads to another",
+    "kinetic_payload.concurrently.Stopped": "goes from one of our threads to another",
     "kinetic_payload.stores.gcs.downloads.CorruptedError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.fetching.ReplacedError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.patience.BrokenAnswerError": "goes from one part of the bucket store to another",
+    "kinetic_payload.stores.gcs.patience.PatienceError": "goes from one part of the bucket store to another",
     "kinetic_payload.testing.gcs.answers.ApiError": "goes from one part of the fake bucket server to another",
     "kinetic_runner.call.Terminated": "SIGTERM, which user code must not catch as an Exception",
 }
