@@ -143,6 +143,20 @@ def test_an_upload_of_a_file_that_changed_since_begins_anew(
     assert gcs.read("bucket", "o") == LARGE[::-1]
 
 
+def test_an_upload_of_a_file_that_changed_unseen_since_begins_anew(
+    gcs: GcsServer, source: Path, tmp_path: Path
+) -> None:
+    kill_in_the_middle(gcs, tmp_path)
+    found = source.stat()
+    with source.open("r+b") as stream:
+        stream.write(b"changed")
+    os.utime(source, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+    open_it(gcs, tmp_path).upload("o", source, if_generation=ABSENT)
+
+    assert gcs.read("bucket", "o") == source.read_bytes()
+
+
 def test_an_upload_that_had_finished_unheard_is_not_sent_again(
     gcs: GcsServer, source: Path, tmp_path: Path
 ) -> None:

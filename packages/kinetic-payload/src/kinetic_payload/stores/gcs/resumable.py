@@ -71,6 +71,7 @@ class _Upload:
         self._sums = Sums(source)
         self._session = entry.session if entry else None
         self._begun_before = self._session is not None
+        """Whether an earlier process sent some of it. What it sent may be wrong by now."""
         self._sessions = 0
         self._told = 0
         """Bytes of which *progress* knows."""
@@ -99,7 +100,6 @@ class _Upload:
                 return self._send(self._session.url, 0)
             found = self._ask(self._session.url)
             if isinstance(found, int):
-                self._begun_before = False
                 return self._send(self._session.url, found)
             if self._begun_before and not self._is_there(found):
                 return self._begin_again()

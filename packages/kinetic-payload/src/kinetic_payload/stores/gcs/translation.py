@@ -82,7 +82,9 @@ def refusal(
     if error.code == 400 and "bucket name" in said.lower():
         return _impossible(bucket)
     if error.code == 400 and "match calculated" in said:
-        return IntegrityError(f"{failed}: its bytes changed on their way: {said}")
+        return IntegrityError(
+            f"{failed}: its bytes changed on their way: {said}", hint="Try it again."
+        )
     return StoreError(f"{failed}: {said} ({error.code})")
 
 
