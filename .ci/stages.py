@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,13 +21,16 @@ UV = ROOT / ".tools" / "bin" / "uv"
 LOG = ROOT / "dist" / "ci-logs"
 PACKAGES = (
     "kinetic-payload",
-    "kinetic-images",
-    "kinetic-k8s",
     "kinetic-runner",
     "kinetic",
     "kinetic-cli",
+    "kinetic-images",
+    "kinetic-k8s",
 )
 OTHER_PYTHONS = ("3.12", "3.13")
+
+
+running: set[subprocess.Popen[bytes]] = set()
 
 
 def main(wanted: list[str]) -> int:
@@ -34,40 +39,48 @@ def main(wanted: list[str]) -> int:
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     LOG.mkdir(parents=True)
     started = time.monotonic()
-    failed = [
-        name
-        for name, stage in stages().items()
-        if (not wanted or any(name.startswith(w) for w in wanted)) and not passes(name, stage)
-    ]
+    failed = []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            for together in stages():
+                names = [n for n in together if not wanted or n.startswith(tuple(wanted))]
+                passed = pool.map(passes, names, [together[name] for name in names])
+                failed += [name for name, good in zip(names, passed, strict=True) if not good]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in running:
+                os.killpg(process.pid, signal.SIGTERM)
+            raise
     print(
         f"{'FAILED: ' + ', '.join(failed) if failed else 'all passed'} ({time.monotonic() - started:.0f} s)"
     )
     return 1 if failed else 0
 
 
-def stages() -> dict[str, list[str]]:
-    """Return the stages as shell commands, in order."""
+def stages() -> list[dict[str, str]]:
+    """Return the stages as shell commands. Those of one group run two at a time, the longest first."""
     quickstart, tests = readme_commands()
     uv_run = f"{UV} run --no-sync"
-    alone = {
-        f"alone {name}": [f"{sys.executable} {ROOT}/.ci/alone.py {name} {UV}"] for name in PACKAGES
-    }
-    others = {
-        f"python {version}": [f"{sys.executable} {ROOT}/.ci/alone.py --python {version} {UV}"]
-        for version in OTHER_PYTHONS
-    }
-    return {
-        "tests (README)": [tests],
-        "quickstart (README)": [quickstart],
-        "format": [f"{uv_run} ruff format --check ."],
-        "lint": [f"{uv_run} ruff check ."],
-        "types": [f"{uv_run} mypy packages dev"],
-        "imports": [f"{uv_run} lint-imports"],
-        "hygiene": [f"{uv_run} python .ci/hygiene.py"],
-        "build": [f"{UV} build --all-packages --wheel --out-dir dist -q"],
-        **alone,
-        **others,
-    }
+    alone = f"{sys.executable} {ROOT}/.ci/alone.py"
+    return [
+        {"tests (README)": tests},
+        {
+            "quickstart (README)": quickstart,
+            "types": f"{uv_run} mypy packages dev",
+            "format": f"{uv_run} ruff format --check .",
+            "lint": f"{uv_run} ruff check .",
+            "imports": f"{uv_run} lint-imports",
+            "hygiene": f"{uv_run} python .ci/hygiene.py",
+            "build": f"{UV} build --all-packages --wheel --out-dir dist -q",
+        },
+        {
+            **{
+                f"python {version}": f"{alone} --python {version} {UV}" for version in OTHER_PYTHONS
+            },
+            **{f"alone {name}": f"{alone} {name} {UV}" for name in PACKAGES},
+        },
+    ]
 
 
 def readme_commands() -> list[str]:
@@ -81,35 +94,28 @@ def readme_commands() -> list[str]:
     return commands
 
 
-def passes(name: str, commands: list[str]) -> bool:
+def passes(name: str, command: str) -> bool:
     """Run one stage; print its line, and what it said if it failed."""
     log = LOG / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower())}.log"
     started = time.monotonic()
-    with log.open("wb") as stream:
-        code = next(
-            (
-                code
-                for command in commands
-                if (
-                    code := subprocess.call(
-                        command,
-                        shell=True,
-                        stdout=stream,
-                        stderr=subprocess.STDOUT,
-                        stdin=subprocess.DEVNULL,
-                    )
-                )
-            ),
-            0,
-        )
+    with (
+        log.open("wb") as stream,
+        subprocess.Popen(
+            command,
+            shell=True,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # To be ended with all that it started.
+        ) as process,
+    ):
+        running.add(process)
+        code = process.wait()
+        running.remove(process)
     text = log.read_text(errors="replace").strip()
     last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
-    print(
-        f"{'ok    ' if code == 0 else 'FAILED'} {time.monotonic() - started:6.1f} s  {name:24s} {last[-90:]}",
-        flush=True,
-    )
-    if code:
-        print(text[-20000:], flush=True)
+    told = f"{'FAILED' if code else 'ok    '} {time.monotonic() - started:6.1f} s  {name:24s} {last[-90:]}"
+    print(f"{told}\n{text[-20000:]}" if code else told, flush=True)
     return code == 0
 
 
