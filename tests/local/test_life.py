@@ -79,23 +79,29 @@ def test_the_users_own_exception_comes_back_as_itself_with_notes(project) -> Non
 
 
 def test_a_detached_job_outlives_its_submitter_and_is_collected_by_another_process(project) -> None:
-    job_id = project.script("""
-        import kinetic, time
+    gate = str(project.home / "gate")
+    job_id = project.script(
+        """
+        import kinetic, os, sys, time
 
         @kinetic.run(accelerator="cpu")
-        def work():
-            time.sleep(0.5)
+        def work(gate):
+            while not os.path.exists(gate):
+                time.sleep(0.02)
             print("done")
             return {"answer": 42}
 
-        print(work.run_async().job_id)
-    """).strip()
+        print(work.run_async(sys.argv[1]).job_id)
+    """,
+        gate,
+    ).strip()
 
     printed = project.script(
         """
         import kinetic, sys
         job = kinetic.attach(sys.argv[1])
         print(job.status().value)
+        open(sys.argv[2], "w").close()
         print(job.result(timeout=30, cleanup=False))
         print(job.status().value)
         print(repr(job.tail(1)))
@@ -104,6 +110,7 @@ def test_a_detached_job_outlives_its_submitter_and_is_collected_by_another_proce
         print(job.result())
         """,
         job_id,
+        gate,
     )
 
     first, *rest = printed.splitlines()
