@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import ssl
+from pathlib import Path
 
 import google_crc32c
 import pytest
@@ -19,12 +22,14 @@ from kinetic_payload.errors import (
     ObjectNotFoundError,
     StoreError,
     StorePermissionError,
+    StoreUnavailableError,
 )
 from kinetic_payload.store import Location
 from kinetic_payload.stores import open_store
-from kinetic_payload.stores.gcs import GcsStore, Service, checksums, spelling
-from kinetic_payload.stores.gcs.patience import BrokenAnswerError, passes
-from kinetic_payload.stores.gcs.translation import refusal
+from kinetic_payload.stores.gcs import Bucket, GcsStore, Service, checksums, spelling
+from kinetic_payload.stores.gcs.downloads import needing_room
+from kinetic_payload.stores.gcs.patience import BrokenAnswerError, PatienceError, passes
+from kinetic_payload.stores.gcs.translation import refusal, translated
 
 NAMES = st.text(st.sampled_from("a\n\x0b\x0c\r\x0e\x0f\x01\x02/ä"), max_size=8)
 
@@ -166,3 +171,27 @@ def test_a_location_opens_as_a_bucket_without_asking_anybody() -> None:
 def test_a_location_of_another_kind_is_refused() -> None:
     with pytest.raises(StoreError, match="memory:1"):
         open_store(Location("memory", "1"))
+
+
+@pytest.mark.parametrize(
+    ("place", "where"),
+    [(Path("/data/o"), "at /data/o"), (None, "among the temporary files in")],
+)
+def test_a_full_disk_is_told_and_which(place: Path | None, where: str) -> None:
+    bucket = Bucket("bucket", service=Service(anonymous=True))
+
+    told = pytest.raises(StoreError, match=f"no room for 'o' of gs://bucket {where}")
+    with told, needing_room(bucket, "o", place):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_connection_that_failed_is_told_without_what_it_was_wrapped_in() -> None:
+    reason = urllib3.exceptions.ProtocolError(
+        "Connection aborted.", ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+    )
+
+    told = pytest.raises(
+        StoreUnavailableError, match=r"last: \[Errno \d+\] Connection reset by peer"
+    )
+    with told, translated("bucket", "look"):
+        raise PatienceError from requests.ConnectionError(reason)

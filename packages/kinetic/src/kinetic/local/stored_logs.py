@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from kinetic.backends import LogLine
 from kinetic.local.logs import LineSplitter, interleaved, last_lines, whole_lines
 from kinetic.local.reporting import read_end
 from kinetic.local.verdict import deciding
+from kinetic.parallel import Crew, Task
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord
 from kinetic_payload.store import Store
@@ -78,20 +79,14 @@ class _Chunks(io.RawIOBase):
 def _contents(store: Store, names: Iterable[str]) -> Iterator[bytes]:
     """Iterate over the contents of *names*; over a network a few are on their way at any time."""
     workers = min(store.concurrency, _AHEAD)
-    if workers <= 1:
-        yield from map(store.read, names)
-        return
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="kinetic-log")
-    coming: deque[Future[bytes]] = deque()
-    try:
+    coming: deque[Task[bytes]] = deque()
+    with Crew(workers) as crew:
         for name in names:
-            coming.append(pool.submit(store.read, name))
+            coming.append(crew.start(partial(store.read, name)))
             if len(coming) >= workers:
                 yield coming.popleft().result()
         while coming:
             yield coming.popleft().result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _tail(store: Store, prefix: str, count: int) -> list[str]:
