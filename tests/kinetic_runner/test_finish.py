@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from kinetic_payload.errors import BucketNotFoundError, CredentialsError, StorePermissionError
+from kinetic_payload.errors import (
+    BucketNotFoundError,
+    CredentialsError,
+    StorePermissionError,
+    StoreUnavailableError,
+)
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import HostOutcome, Outcome, encode
 from kinetic_payload.signing import Signer
@@ -165,6 +170,27 @@ def test_what_a_store_will_never_take_is_not_tried_again(error):
 
     with pytest.raises(error):
         finish(Closed(), wait=lambda _: pytest.fail("waited")).report(ended())
+
+
+def test_a_store_that_does_not_answer_is_waited_for_longer_than_one_that_fails(store):
+    class Away:
+        """Not there for so many writes."""
+
+        def __init__(self, times: int, error: Exception) -> None:
+            self.times = times
+            self.error = error
+
+        def write(self, *args: Any, **options: Any) -> Any:
+            self.times -= 1
+            if self.times >= 0:
+                raise self.error
+            return store.write(*args, **options)
+
+    unanswered = Away(20, StoreUnavailableError("no answer"))
+    assert finish(unanswered, seconds=0.0, wait=lambda _: False).report(ended()) == 0
+    assert final(store)["status"] == "succeeded"
+    with pytest.raises(OSError, match="full"):
+        finish(Away(1, OSError("full")), seconds=0.0, wait=lambda _: False).report(ended())
 
 
 def test_a_stop_does_not_turn_tries_into_a_busy_loop_or_silence(store):

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, cast
 
 import pytest
 
-from kinetic_payload.errors import DataError, PreconditionFailedError
+from kinetic_payload.errors import DataError, PreconditionFailedError, StoreUnavailableError
 from kinetic_payload.layout import INLINE_LIMIT
 from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
@@ -72,6 +72,34 @@ class Forgetful:
         if self.spoil:
             self.store.write(name, b"somebody else's")
         raise PreconditionFailedError("it is there")
+
+
+class Away:
+    """A store that does not answer so many times."""
+
+    def __init__(self, store: Store, times: int) -> None:
+        self.store = store
+        self.reader = store.reader
+        self.times = times
+
+    @contextmanager
+    def writer(self, name: str, *, if_generation: int | None = None) -> Iterator[BinaryIO]:
+        with self.store.writer(name, if_generation=if_generation) as stream:
+            yield stream
+            self.times -= 1
+            if self.times >= 0:
+                raise StoreUnavailableError("no answer")
+
+
+def test_a_value_waits_for_a_store_that_does_not_answer(store: Store) -> None:
+    value = b"a" * 1_000_000
+
+    kept = keep(value, cast("Store", Away(store, 3)), NAME, pause=lambda _: False)
+
+    assert pickle.loads(store.read(NAME)) == value
+    assert (kept.name, kept.size) == (NAME, len(store.read(NAME)))
+    with pytest.raises(StoreUnavailableError):
+        keep(value, cast("Store", Away(store, 1)), "another", pause=lambda _: True)
 
 
 def test_a_retried_create_accepts_its_own_object(store: Store) -> None:

@@ -41,6 +41,8 @@ _LINGER: Final = 10.0
 _LINGER_TOGETHER: Final = 300.0
 """Several hosts leave `jax.distributed` together: whoever goes first would abort the others."""
 _JOURNAL_SECONDS: Final = 30.0
+_JOURNAL_SECONDS_AFAR: Final = 180.0
+"""The same where the store is a service, which may be away for a while."""
 _ORPHAN_SECONDS: Final = 2.0
 _READER_SECONDS: Final = 5.0
 
@@ -89,7 +91,8 @@ def attend(
         linger=linger or (_LINGER if host.count == 1 else _LINGER_TOGETHER),
         linger_after_failure=linger or _LINGER,
     )
-    seen, warnings = _watch(child, bell, journal, limits, arguments.lifeline)
+    patience = _JOURNAL_SECONDS_AFAR if store.concurrency > 1 else _JOURNAL_SECONDS
+    seen, warnings = _watch(child, bell, journal, limits, arguments.lifeline, patience=patience)
     blank = HostOutcome(
         job_id=job.job_id,
         attempt=attempt,
@@ -114,7 +117,7 @@ def attend(
         signer=signer,
     )
     if seen.cause == "orphaned":
-        finish = replace(finish, seconds=_ORPHAN_SECONDS)
+        finish = replace(finish, seconds=_ORPHAN_SECONDS, away=_ORPHAN_SECONDS)
     return _report(finish, outcome)
 
 
@@ -139,15 +142,22 @@ def _signing_key(environment: Mapping[str, str]) -> bytes | None:
 
 
 def _watch(
-    child: Child, bell: Bell, journal: Journal, limits: Limits, lifeline: int | None
+    child: Child,
+    bell: Bell,
+    journal: Journal,
+    limits: Limits,
+    lifeline: int | None,
+    *,
+    patience: float,
 ) -> tuple[Seen, tuple[str, ...]]:
     """Watch the child to its end and bring its log home; return what was seen, and warnings."""
     mirror = Mirror(sys.stdout.fileno())
     watch = Watch(child, bell, mirror=mirror, journal=journal, limits=limits, lifeline=lifeline)
     kills = kills_for_memory()
     seen = watch.run(lambda: _more_kills(kills))
-    seconds = _ORPHAN_SECONDS if seen.cause == "orphaned" else None
-    return seen, _close(watch, journal, mirror, seconds=seconds)
+    if seen.cause == "orphaned":
+        return seen, _close(watch, journal, mirror, patience=_ORPHAN_SECONDS, reader=0.0)
+    return seen, _close(watch, journal, mirror, patience=patience, reader=_READER_SECONDS)
 
 
 def _report(finish: Finish, outcome: HostOutcome) -> int:
@@ -185,16 +195,17 @@ def _task(arguments: Arguments, attempt: int, host: Host) -> Task:
 
 
 def _close(
-    watch: Watch, journal: Journal, mirror: Mirror, *, seconds: float | None
+    watch: Watch, journal: Journal, mirror: Mirror, *, patience: float, reader: float
 ) -> tuple[str, ...]:
     """Bring the log to its two places; return what to say about what did not get there."""
-    journal.close(_JOURNAL_SECONDS if seconds is None else seconds)
+    journal.close(patience)
     warnings: tuple[str, ...] = ()
     if journal.lost:
-        text = f"{journal.lost} bytes of the log could not be stored: {journal.trouble}"
+        why = journal.trouble or "the store did not answer in time."
+        text = f"{journal.lost} bytes of the log could not be stored: {why}"
         watch.say(text)
         warnings = (text,)
-    mirror.finish(_READER_SECONDS if seconds is None else 0.0)
+    mirror.finish(reader)
     return warnings
 
 

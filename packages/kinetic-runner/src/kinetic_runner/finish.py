@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from threading import Event
+from dataclasses import dataclass
 from time import monotonic, time
 from typing import Final
 
@@ -15,7 +14,7 @@ from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode, f
 from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.store import Store
 from kinetic_runner.hosts import Host
-from kinetic_runner.persistence import create_once
+from kinetic_runner.persistence import AWAY, WAIT, create_once
 
 OTHERS_SECONDS: Final = 330.0
 """How long the leader waits for the others' outcomes after its own success. Longer than a child may
@@ -34,12 +33,14 @@ class Finish:
     host: Host
     pause: Callable[[float], bool]
     """Waits; True when this process was told to stop, which ends waiting for other hosts."""
-    wait: Callable[[float], bool] = field(default_factory=lambda: Event().wait)
+    wait: Callable[[float], bool] = WAIT
     """Waits between tries to write; SIGTERM is no reason to leave without a word."""
     last_attempt: int | None = None
     """Failures of this attempt and later ones are final; None leaves them to somebody else."""
     seconds: float = 60.0
-    """How long to try while the store is away."""
+    """How long to try while the store fails,"""
+    away: float = AWAY
+    """and while it does not answer at all."""
     signer: Signer = UNSIGNED
     """Signs what is reported where the store is a bucket: who can only write there is not believed."""
 
@@ -133,7 +134,9 @@ class Finish:
 
     def _create(self, name: str, data: bytes) -> bytes:
         sealed = self.signer.sign(data, name)
-        written = create_once(self.store, name, sealed, seconds=self.seconds, pause=self.wait)
+        written = create_once(
+            self.store, name, sealed, seconds=self.seconds, pause=self.wait, away=self.away
+        )
         return self._verified(written, name)
 
     def _verified(self, data: bytes, name: str) -> bytes:

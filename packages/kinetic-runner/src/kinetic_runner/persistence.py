@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event
 from time import monotonic
 from typing import Final, TypeVar
 
@@ -12,6 +13,7 @@ from kinetic_payload.errors import (
     PreconditionFailedError,
     StoreError,
     StorePermissionError,
+    StoreUnavailableError,
 )
 from kinetic_payload.store import ABSENT, Store
 
@@ -21,31 +23,55 @@ FINAL: Final = (BucketNotFoundError, CredentialsError, StorePermissionError)
 """What a store refuses and will go on refusing, however long one waits."""
 
 
-def persist(action: Callable[[], T], *, seconds: float, pause: Callable[[float], bool]) -> T:
+WAIT: Final[Callable[[float], bool]] = Event().wait
+"""A pause that nobody cuts short."""
+AWAY: Final = 3600.0
+"""Seconds that are waited for a store that does not answer, before the end of a job is lost with it."""
+
+
+def persist(
+    action: Callable[[], T],
+    *,
+    seconds: float,
+    pause: Callable[[float], bool],
+    away: float = 0.0,
+) -> T:
     """Return what *action* returns; while the store fails, try again for *seconds*.
 
-    *pause* waits, and returns True to give up sooner. A refusal that no waiting can change is
+    A store that does not answer is given *away* seconds, if that is longer. *pause* waits, and returns True to give up sooner. A refusal that no waiting can change is
     raised at once.
     """
-    until = monotonic() + seconds
+    began = monotonic()
     delay = 0.1
     while True:
         try:
             return action()
         except (PreconditionFailedError, *FINAL):
             raise
-        except (StoreError, OSError):
-            if monotonic() + delay > until or pause(delay):
+        except (StoreError, OSError) as error:
+            patience = max(seconds, away) if isinstance(error, StoreUnavailableError) else seconds
+            if monotonic() + delay > began + patience or pause(delay):
                 raise
         delay = min(delay * 2, 5.0)
 
 
 def create_once(
-    store: Store, name: str, data: bytes, *, seconds: float, pause: Callable[[float], bool]
+    store: Store,
+    name: str,
+    data: bytes,
+    *,
+    seconds: float,
+    pause: Callable[[float], bool],
+    away: float = 0.0,
 ) -> bytes:
     """Write *data* as *name* unless something is there; return what is there now."""
     try:
-        persist(lambda: store.write(name, data, if_generation=ABSENT), seconds=seconds, pause=pause)
+        persist(
+            lambda: store.write(name, data, if_generation=ABSENT),
+            seconds=seconds,
+            pause=pause,
+            away=away,
+        )
     except PreconditionFailedError:
         # Somebody was first. That may have been our own try whose answer was lost.
         return store.read(name)

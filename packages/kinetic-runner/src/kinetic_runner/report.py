@@ -17,6 +17,7 @@ from kinetic_payload.layout import INLINE_LIMIT
 from kinetic_payload.pickling import Sink, ValuePickler
 from kinetic_payload.reports import ErrorInfo, Pickled
 from kinetic_payload.store import ABSENT, Store
+from kinetic_runner.persistence import AWAY, WAIT, persist
 from kinetic_runner.tracebacks import bounded, message_of, notes_of, text_of, type_name
 
 REPR_LIMIT: Final = 2000
@@ -26,16 +27,27 @@ class UnpicklableValueError(KineticError, TypeError):
     """The function returned a value that cannot travel."""
 
 
-def keep(value: Any, store: Store, name: str) -> Pickled:
+def keep(
+    value: Any,
+    store: Store,
+    name: str,
+    *,
+    pause: Callable[[float], bool] = WAIT,
+) -> Pickled:
     """Pickle *value*: small ones into the result, larger ones streamed into the object *name*.
 
-    The object is create-only, and appears only when all of the value is in it.
+    The object is create-only, and appears only when all of the value is in it. A store that does not
+    answer is waited for, with *pause*: what took hours to compute is not to be lost with it.
 
     Raises:
         UnpicklableValueError: Its cause says why.
         StoreError: The store would not take it.
         OSError: Neither would the disk.
     """
+    return persist(lambda: _pickled(value, store, name), seconds=0.0, pause=pause, away=AWAY)
+
+
+def _pickled(value: Any, store: Store, name: str) -> Pickled:
     with ExitStack() as stack:
         sink = _Sink(
             lambda: stack.enter_context(store.writer(name, if_generation=ABSENT)),

@@ -29,9 +29,10 @@ from kinetic.jobs import JobHandle, connected
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.notices import warn_caller
 from kinetic.packing import Call, Packed, PackingOptions, pack, plan_of, upload
-from kinetic.parallel import map_at_once
 from kinetic.services import Services, connect, jobs_location
 from kinetic.settings import working_folder
+from kinetic.waiting import Deadline
+from kinetic_payload.concurrently import stoppable
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, encode
 from kinetic_payload.store import ABSENT
@@ -47,6 +48,8 @@ _log = logging.getLogger("kinetic")
 
 GRACE = 30.0
 """Seconds between SIGTERM and SIGKILL, as on a cluster."""
+_TAKING_BACK = 45.0
+"""Seconds for which a store that does not answer is asked to remove what a submit made."""
 
 
 def submit(
@@ -170,18 +173,19 @@ def _withdraw(
     """Remove what a submit made, newest first. Nothing here may hide the *reason*; notes add to it."""
     from kinetic.ending import remove_objects
 
+    deadline = Deadline(_TAKING_BACK)
     try:
-        if started is not None:
-            services.backend.remove(started, timeout=GRACE, poll_interval=0.1)
-            # Not where it may still run: without its objects nobody would find it again.
-            remove_objects(job_id, services.store)
-        else:
-            map_at_once(
-                services.store.delete, reversed(written), workers=services.store.concurrency
-            )
+        with stoppable(lambda: deadline.passed):
+            if started is not None:
+                services.backend.remove(started, timeout=GRACE, poll_interval=0.1)
+                # Not where it may still run: without its objects nobody would find it again.
+                remove_objects(job_id, services.store)
+            else:
+                for name in reversed(written):
+                    services.store.delete(name)
     except BaseException as error:
         left = ", ".join(f"{services.store.location}/{name}" for name in written)
-        why = str(error) or "taking it back was interrupted."
+        why = str(error) or "taking it back was given up."
         # What has no record is found by nothing but its name.
         todo = f"Remove it with: kinetic jobs cleanup {job_id}" if started else f"Remove: {left}"
         interrupted = not isinstance(error, Exception)

@@ -68,7 +68,7 @@ def command(
         )
     except KeyboardInterrupt:
         app.output.note(
-            f"Stopped waiting; the job runs on. Come back with: kinetic jobs result {job_id}"
+            f"Stopped waiting; the job is left alone. Come back with: kinetic jobs result {job_id}"
         )
         raise click.exceptions.Exit(130) from None
     except Exception as error:
