@@ -29,5 +29,6 @@ class TestLocalBackendOverABucket(BackendContract):
 
     def make_backend(self, folder: Path) -> tuple[Backend, Store]:
         store = open_store(Location("gs", "jobs/prefix"))
-        # Nobody else keeps jobs here, so one that is not here never started.
-        return LocalBackend(folder / "home", store, starting=0.0), store
+        # Nobody else keeps jobs here, so one that is not here never started: also by a clock that is
+        # a second behind, for a bucket's is known to about one.
+        return LocalBackend(folder / "home", store, starting=-5.0), store
