@@ -260,3 +260,30 @@ def test_a_create_whose_answer_was_lost_does_not_take_anothers_object_for_its_ow
         failed = [done.exception() for done in both]
 
     assert [type(error) for error in failed if error] == [PreconditionFailedError]
+
+
+def test_who_waits_for_a_bucket_that_is_away_is_told_why_and_once(gcs: GcsServer) -> None:
+    gcs.faults.add(status=503, seconds=0.5)
+    told: list[str] = []
+    store = GcsStore(
+        "bucket",
+        service=Service(gcs.endpoint, anonymous=True),
+        patience=replace(QUICK, quiet=0.1),
+        waiting=told.append,
+    )
+
+    assert store.stat("nothing") is None
+    assert len(told) == 1
+    assert "gs://bucket does not answer" in told[0]
+    assert "(503)" in told[0]
+    assert "10 s" in told[0]
+
+
+def test_nobody_is_told_of_what_passes_at_once(gcs: GcsServer) -> None:
+    gcs.faults.add(status=503, times=2)
+    told: list[str] = []
+    service = Service(gcs.endpoint, anonymous=True)
+    store = GcsStore("bucket", service=service, patience=QUICK, waiting=told.append)
+
+    assert store.stat("nothing") is None
+    assert told == []

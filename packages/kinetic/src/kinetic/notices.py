@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import sys
 import warnings
+from types import FrameType
 
 
 def warn_caller(text: str) -> None:
     """Warn about the line of the user's from which we were called."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__")):
-        level, frame = level + 1, frame.f_back
+    frame: FrameType | None = sys._getframe()
+    level = depth = 1
+    while frame is not None:
+        depth += 1
+        # Between ours there are those of the standard library: of context managers, for instance.
+        if _is_ours(frame.f_globals.get("__name__")):
+            level = depth
+        frame = frame.f_back
     warnings.warn(text, stacklevel=level)
 
 

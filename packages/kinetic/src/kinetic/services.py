@@ -84,9 +84,10 @@ def connect(backend: str, location: Location, home: Path) -> Services:
 
 def open_at(location: Location, home: Path) -> Store:
     """Open the store at *location*; *home* (`KINETIC_HOME`) remembers uploads that were interrupted."""
+    from kinetic.notices import warn_caller
     from kinetic_payload.stores import open_store
 
-    return open_store(location, uploads=home / "cache" / "uploads")
+    return open_store(location, uploads=home / "cache" / "uploads", waiting=warn_caller)
 
 
 def seal_of(location: Location, home: Path) -> Seal | None:

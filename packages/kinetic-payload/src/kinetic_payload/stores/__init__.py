@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,17 @@ if TYPE_CHECKING:
     from kinetic_payload.stores.gcs import ForeignBucket
 
 
-def open_store(location: Location, *, uploads: Path | None = None) -> Store:
+def open_store(
+    location: Location,
+    *,
+    uploads: Path | None = None,
+    waiting: Callable[[str], object] = lambda _: None,
+) -> Store:
     """Open the store at *location*, making a folder that is not there yet.
 
     A bucket is not asked for anything before the first object is. Its unfinished uploads are
-    remembered in the folder *uploads*, if that is given.
+    remembered in the folder *uploads*, if that is given. *waiting* is told, in words, when the service
+    is away for some seconds and is tried again.
 
     Raises:
         StoreError: This version, or this system, has no store of that kind.
@@ -26,7 +33,7 @@ def open_store(location: Location, *, uploads: Path | None = None) -> Store:
         _need_client(str(location))
         from kinetic_payload.stores.gcs import GcsStore
 
-        return GcsStore(location.path, uploads=uploads)
+        return GcsStore(location.path, uploads=uploads, waiting=waiting)
     if location.kind != "folder":
         raise StoreError(
             f"{location.kind}:{location.path} is not a place that another process can open.",

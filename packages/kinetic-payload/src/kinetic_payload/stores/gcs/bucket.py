@@ -5,6 +5,7 @@ Names are taken as they are, so that foreign buckets can be read: also those tha
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,13 +22,19 @@ from kinetic_payload.stores.gcs.checksums import parsed
 from kinetic_payload.stores.gcs.connection import Connection, connection_to
 from kinetic_payload.stores.gcs.patience import BrokenAnswerError, Patience
 from kinetic_payload.stores.gcs.service import Service
-from kinetic_payload.stores.gcs.translation import is_no_bucket, no_bucket, translated
+from kinetic_payload.stores.gcs.translation import (
+    in_words,
+    is_no_bucket,
+    no_bucket,
+    translated,
+)
 
 _T = TypeVar("_T")
 
 FIELDS: Final = "name,size,generation,timeCreated,crc32c,metadata"
 NONCE: Final = "kinetic-write"
 """The metadata by which a write recognises itself when its answer was lost."""
+_SAY_EVERY: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -62,11 +69,18 @@ class Bucket:
     """One bucket of one service."""
 
     def __init__(
-        self, name: str, *, service: Service | None = None, patience: Patience | None = None
+        self,
+        name: str,
+        *,
+        service: Service | None = None,
+        patience: Patience | None = None,
+        waiting: Callable[[str], object] = lambda _: None,
     ) -> None:
         self.name = name
         self.patience = patience or Patience()
         self.service = service or Service.chosen()
+        self._waiting = waiting
+        self._said = -math.inf
 
     def __repr__(self) -> str:
         return f"Bucket({self.name!r})"
@@ -83,7 +97,17 @@ class Bucket:
         with translated(self.name, doing):
             connection = self.connection
         with translated(self.name, doing, connection.principal):
-            return self.patience.run(act, progress=progress)
+            return self.patience.run(act, progress=progress, failing=self._say)
+
+    def _say(self, error: Exception) -> None:
+        """Tell who waits what for, but not again at once, and not from every thread."""
+        if time.monotonic() - self._said < _SAY_EVERY:
+            return
+        self._said = time.monotonic()
+        self._waiting(
+            f"gs://{self.name} does not answer as it should: {in_words(error)}. Trying on, for "
+            f"{self.patience.deadline:.0f} s at most."
+        )
 
     def send(self, method: str, url: str, **more: Any) -> requests.Response:
         """Make one request, with our timeouts."""

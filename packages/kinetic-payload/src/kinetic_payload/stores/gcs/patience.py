@@ -44,12 +44,21 @@ class Patience:
     connect: float = 10.0
     read: float = 40.0
     """How long a connection may be silent."""
+    quiet: float = 5.0
+    """After how long in vain who waits is told."""
 
-    def run(self, act: Callable[[int], _T], *, progress: Callable[[], int] = lambda: 0) -> _T:
+    def run(
+        self,
+        act: Callable[[int], _T],
+        *,
+        progress: Callable[[], int] = lambda: 0,
+        failing: Callable[[Exception], object] = lambda _: None,
+    ) -> _T:
         """Return `act(n)`, tried again while it fails in ways that pass.
 
         *act* is told how many attempts failed before. When *progress* moved, the deadline starts anew.
-        It must not be patient itself, or two deadlines would add up.
+        It must not be patient itself, or two deadlines would add up. *failing* is told why, each time
+        that nothing came of it for a while (`quiet`).
 
         Raises:
             PatienceError: The deadline passed.
@@ -69,6 +78,8 @@ class Patience:
                 left = since + self.deadline - now
                 if left <= 0:
                     raise PatienceError from error
+                if now - since >= self.quiet:
+                    failing(error)
                 wait = _asked(error) + random.uniform(0, limit)  # noqa: S311 - no secret
             # The last try is at the end, also where the service asks for more time than there is.
             pause(min(left, wait))

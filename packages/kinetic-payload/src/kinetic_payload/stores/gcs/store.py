@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -34,7 +34,8 @@ class GcsStore:
     """Objects below *path*: a bucket, or a bucket and a prefix in it.
 
     Nothing is asked before the first object is. Large uploads that were interrupted are remembered in
-    the folder *uploads*, if one is given, and go on in the next process.
+    the folder *uploads*, if one is given, and go on in the next process. *waiting* is told, once in a
+    while, that the service is away and waited for.
     """
 
     def __init__(
@@ -44,12 +45,13 @@ class GcsStore:
         uploads: Path | None = None,
         service: Service | None = None,
         patience: Patience | None = None,
+        waiting: Callable[[str], object] = lambda _: None,
     ) -> None:
         bucket, _, prefix = path.strip("/").partition("/")
         self._path = path.strip("/")
         self._prefix = f"{prefix}/" if prefix else ""
         self._uploads = uploads
-        self._bucket = Bucket(bucket, service=service, patience=patience)
+        self._bucket = Bucket(bucket, service=service, patience=patience, waiting=waiting)
 
     def __repr__(self) -> str:
         return f"GcsStore({self._path!r})"

@@ -138,13 +138,17 @@ def _member(who: str) -> str:
 
 
 def _unavailable(last: BaseException | None, bucket: str, doing: str) -> KineticError:
-    if isinstance(last, GoogleAPICallError):
-        what = f"{last.message} ({last.code})"
-    else:
-        what = "no answer" if last is None else _line(last)
+    what = "no answer" if last is None else in_words(last)
     return StoreUnavailableError(
         f"Could not {doing} in gs://{bucket}, again and again; at last: {what}", hint=_NEVER_MIND
     )
+
+
+def in_words(error: BaseException) -> str:
+    """Return what passes by itself as one line."""
+    if isinstance(error, GoogleAPICallError):
+        return f"{error.message} ({error.code})"
+    return _line(error)
 
 
 def _line(error: BaseException) -> str:
