@@ -183,6 +183,16 @@ def test_reports_come_in_order_of_attempt_and_host(services: FakeServices) -> No
     assert [(r.attempt, r.host) for r in reports] == [(1, 0), (2, 2), (2, 10), (10, 0)]
 
 
+def test_a_report_that_cannot_be_read_hides_no_other(services: FakeServices) -> None:
+    report(services.store, a_report("j", attempt=2, host=0))
+    services.store.write(JobObjects("j").host_outcome(1, 0), b"garbage")
+
+    with pytest.warns(UserWarning, match=r"Skipped: .*j/attempts/1/host-0.json"):
+        reports = read_reports(services.store, "j")
+
+    assert [(r.attempt, r.host) for r in reports] == [(2, 0)]
+
+
 def test_what_happened_is_told_without_unpickling(services: FakeServices) -> None:
     job = services.job()
     failed = a_report(

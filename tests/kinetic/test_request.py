@@ -95,6 +95,7 @@ def test_a_cluster_without_a_project_is_refused_before_the_version_is(tmp_path: 
     ("options", "environ", "said"),
     [
         ({"backend": "locl"}, {}, "'local'"),
+        ({"backend": "local", "output_dir": "gs:/bucket/out"}, {}, "gs://BUCKET/FOLDER"),
         ({"backend": "slurm"}, {}, "There are:"),
         ({}, {"KINETIC_BACKEND": "pathway"}, "KINETIC_BACKEND"),
         ({"backend": "local-pathways"}, {}, "TPU"),

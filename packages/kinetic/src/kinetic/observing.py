@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Generic, TypeVar
 
 from kinetic.backends import LogLine
@@ -17,6 +16,7 @@ from kinetic.errors import (
     StoreError,
 )
 from kinetic.job_status import JobStatus
+from kinetic.notices import warn_caller
 from kinetic.outcomes import JobOutcome, deciding_host, status_of
 from kinetic.parallel import map_at_once
 from kinetic.services import Services
@@ -149,11 +149,25 @@ def log_lines(
 
 
 def read_reports(store: Store, job_id: str) -> tuple[HostOutcome, ...]:
-    """Return what every host of every attempt reported, in that order."""
+    """Return what every host of every attempt reported, in that order.
+
+    A report that cannot be read is skipped with a warning: the others still tell something.
+    """
+
+    def read(name: str) -> HostOutcome | RecordError:
+        try:
+            return _read(HostOutcome, store, name).record
+        except RecordError as error:
+            return error
+
     names = [info.name for info in store.list(JobObjects(job_id).attempts)]
     names = [name for name in names if _REPORT.search(name)]
-    found = map_at_once(partial(_read, HostOutcome, store), names, workers=store.concurrency)
-    reports = [one.record for one in found]
+    reports = []
+    for found in map_at_once(read, names, workers=store.concurrency):
+        if isinstance(found, RecordError):
+            warn_caller(f"Skipped: {found.message}")
+        else:
+            reports.append(found)
     return tuple(sorted(reports, key=lambda report: (report.attempt, report.host)))
 
 

@@ -206,6 +206,11 @@ def _check_local(checked: CheckedOptions, semantics: Semantics) -> None:
 def _output_dir(text: str | None, cwd: Path) -> str | None:
     if text is None or "://" in text:
         return text
+    if text.startswith("gs:"):
+        raise InvalidRequestError(
+            f"output_dir={text!r} is neither a folder nor a place in a bucket.",
+            hint="Write gs://BUCKET/FOLDER.",
+        )
     # The job has another working directory, and what is written there would be lost with it.
     return str(cwd / Path(text).expanduser())
 
