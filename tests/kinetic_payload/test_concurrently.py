@@ -1,3 +1,4 @@
+import signal
 import threading
 
 import pytest
@@ -65,3 +66,24 @@ def test_work_is_given_up_when_it_is_not_wanted_any_more() -> None:
         with pytest.raises(Stopped):
             each(lambda _: check_wanted(), range(4), threads=2)
     pause(0.001)
+
+
+def test_who_is_interrupted_waits_for_all_that_tidy_up() -> None:
+    together = threading.Barrier(3, timeout=10)
+    tidy = []
+
+    def work(item: int) -> None:
+        together.wait()
+        try:
+            if item == 2:
+                threading.Event().wait(0.1)  # By now the threads are waited for.
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            pause(3600)
+        finally:
+            threading.Event().wait(0.2 if item == 0 else 0)
+            tidy.append(item)
+
+    with pytest.raises(KeyboardInterrupt):
+        each(work, range(3), threads=3)
+
+    assert sorted(tidy) == [0, 1, 2]

@@ -76,6 +76,7 @@ def each(work: Callable[[T], object], items: Sequence[T], *, threads: int) -> No
     todo = iter(items)
     taking = threading.Lock()
     stopped = threading.Event()
+    over = threading.Semaphore(0)
     outer = _thread.stops
     failures: list[BaseException] = []
 
@@ -91,20 +92,24 @@ def each(work: Callable[[T], object], items: Sequence[T], *, threads: int) -> No
         except BaseException as error:  # noqa: BLE001 - raised again by who waits
             failures.append(error)
             stopped.set()
+        finally:
+            over.release()
 
-    workers: list[threading.Thread] = []
+    under_way = 0
     try:
         for _ in range(threads):
-            worker = threading.Thread(target=keep_working, name="kinetic-each", daemon=True)
-            worker.start()
-            workers.append(worker)
-        for worker in workers:
-            worker.join()
+            under_way += 1
+            threading.Thread(target=keep_working, name="kinetic-each", daemon=True).start()
+        # Not `join`: when it is interrupted, it takes a thread that runs for one that ended
+        # (python/cpython#90882).
+        while under_way:
+            over.acquire()
+            under_way -= 1
     except BaseException:
         stopped.set()
         until = monotonic() + _PATIENCE
-        for worker in workers:
-            worker.join(max(until - monotonic(), 0))
+        while under_way and over.acquire(timeout=max(until - monotonic(), 0)):
+            under_way -= 1
         raise
     if failures:
         raise failures[0]
