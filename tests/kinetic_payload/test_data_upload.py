@@ -316,9 +316,9 @@ def test_a_large_file_that_changes_while_it_is_sent_is_taken_back(
 ) -> None:
     file = tmp_path / "weights"
     file.write_bytes(os.urandom(2_000_000))
+    written = time.time() + (-10 if settled else 600)
+    os.utime(file, (written, written))
     if settled:
-        old = time.time() - 10
-        os.utime(file, (old, old))
         time.sleep(0.15)  # noqa: TID251 - times of change cannot be set, only waited for
 
     class Meddling(Bucket):
