@@ -26,6 +26,7 @@ from kinetic_payload.layout import data_marker, data_prefix
 from kinetic_payload.progress import Advance, Reports, silent
 from kinetic_payload.references import DataRef
 from kinetic_payload.store import Store
+from kinetic_payload.transfer import discarded_if_damaged
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _STREAMS: Final = 8
@@ -78,14 +79,14 @@ class _Download:
         everything += (self._prefix + one.name for one in longest)
         # Every file is what its archive or the marker says; but only the tree's own digest is
         # trusted, and it covers what they say.
-        with _discarding(self._store, everything):
+        with discarded_if_damaged(self._store, *everything):
             expected_tree(self._extraction.entries, self._marker.digest)
             self._extraction.finish()
         return self._folder / "tree"
 
     def _fetch(self, one: Listed) -> None:
         name = self._prefix + one.name
-        with _discarding(self._store, [name]):
+        with discarded_if_damaged(self._store, name):
             if one.digest:
                 self._fetch_file(name, one)
             else:
@@ -113,26 +114,8 @@ def _read_marker(store: Store, digest: str) -> Marker:
     except FutureRecordError:
         raise
     except RecordError as error:
-        with _discarding(store, [name]):
+        with discarded_if_damaged(store, name):
             raise IntegrityError(error.message) from error
-
-
-@contextmanager
-def _discarding(store: Store, names: list[str]) -> Iterator[None]:
-    """Remove the objects *names* if they turn out to be damaged.
-
-    They are named by what they should hold: every later upload would find them and take them for it.
-    """
-    try:
-        yield
-    except IntegrityError as error:
-        hint = "It was damaged in the store, and removed there. Submit the job again."
-        try:
-            for name in names:
-                store.delete(name)
-        except StoreError:
-            hint = f"It is damaged in {store.location}. Delete {names[0]} there; submit again."
-        raise type(error)(error.message, hint=hint) from error
 
 
 @contextmanager

@@ -61,21 +61,23 @@ def fetch_context(store: Store, digest: str, dest: Path) -> None:
 
 
 @contextmanager
-def discarded_if_damaged(store: Store, prefix: str) -> Iterator[None]:
-    """Remove what begins with *prefix* from the store if its bytes turn out not to be its own.
+def discarded_if_damaged(store: Store, *names: str) -> Iterator[None]:
+    """Remove the objects *names* from the store if their bytes turn out not to be their own.
 
-    Its name is that of its contents, so every later job would find it and take it for whole.
+    They are named by what they should hold: every later job would find them and take them for it.
 
     Raises:
-        IntegrityError: It was damaged.
+        IntegrityError: They were damaged.
     """
     try:
         yield
     except IntegrityError as error:
-        with suppress(StoreError):
-            for info in list(store.list(prefix)):
-                store.delete(info.name)
         hint = "It was damaged in the store, and removed there. Submit the job again."
+        try:
+            for name in names:
+                store.delete(name)
+        except StoreError:
+            hint = f"It is damaged in {store.location}. Delete {names[0]} there; submit again."
         raise type(error)(error.message, hint=hint) from error
 
 
