@@ -1,13 +1,21 @@
-"""A project whose calls are shipped to another process that has its snapshot and nothing else."""
+"""A project whose calls are shipped to another process that has its snapshot and nothing else.
+
+And the strict bucket server, with Google's own client of it.
+"""
 
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import storage
+
+from kinetic_payload.testing.gcs import GcsServer
 
 # Beside the client's scripts: packs a call as a submit does, and collects it as a handle does.
 SHIPPING = '''
@@ -182,3 +190,24 @@ class Project:
 def project(tmp_path: Path) -> Project:
     """Return an empty project."""
     return Project(tmp_path)
+
+
+@pytest.fixture
+def server() -> Iterator[GcsServer]:
+    """Run the strict bucket server, with an empty bucket."""
+    with GcsServer() as running:
+        running.create_bucket("bucket")
+        yield running
+
+
+@pytest.fixture
+def client(server: GcsServer) -> storage.Client:
+    """Return Google's own client of the strict bucket server."""
+    options = {"api_endpoint": server.endpoint}
+    return storage.Client("test-project", AnonymousCredentials(), client_options=options)
+
+
+@pytest.fixture
+def bucket(client: storage.Client) -> storage.Bucket:
+    """Return the empty bucket, as Google's own client has it."""
+    return client.bucket("bucket")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection
@@ -22,24 +21,6 @@ from hypothesis import strategies as st
 from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.testing.gcs.listing import Listing, page_of
 from kinetic_payload.testing.gcs.resources import BUCKET_FIELDS, OBJECT_FIELDS
-
-
-@pytest.fixture
-def server() -> Iterator[GcsServer]:
-    with GcsServer() as running:
-        running.create_bucket("bucket")
-        yield running
-
-
-@pytest.fixture
-def client(server: GcsServer) -> storage.Client:
-    options = {"api_endpoint": server.endpoint}
-    return storage.Client("test-project", AnonymousCredentials(), client_options=options)
-
-
-@pytest.fixture
-def bucket(client: storage.Client) -> storage.Bucket:
-    return client.bucket("bucket")
 
 
 def put(bucket: storage.Bucket, name: str, data: bytes = b"data", **how: Any) -> storage.Blob:

@@ -26,18 +26,6 @@ MEDIA = f"{UPLOADS}?uploadType=media&name="
 OBJECTS = "/storage/v1/b/bucket/o"
 
 
-@pytest.fixture
-def server() -> Iterator[GcsServer]:
-    with GcsServer() as running:
-        running.create_bucket("bucket")
-        yield running
-
-
-@pytest.fixture
-def bucket(server: GcsServer) -> storage.Bucket:
-    return client_of(server.endpoint).bucket("bucket")
-
-
 def client_of(endpoint: str) -> storage.Client:
     options = {"api_endpoint": endpoint}
     return storage.Client("p", AnonymousCredentials(), client_options=options)

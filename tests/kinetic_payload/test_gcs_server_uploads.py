@@ -8,7 +8,6 @@ import io
 import json
 import os
 import socket
-from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -16,7 +15,6 @@ from urllib.parse import quote, urlsplit
 import google_crc32c
 import pytest
 from google.api_core import exceptions
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
 from kinetic_payload.testing.gcs import GcsServer
@@ -24,20 +22,6 @@ from kinetic_payload.testing.gcs import GcsServer
 QUANTUM = 256 * 1024
 CONTENT = bytes(range(256)) * 4 * 1024  # Four quanta.
 UPLOADS = "/upload/storage/v1/b/bucket/o"
-
-
-@pytest.fixture
-def server() -> Iterator[GcsServer]:
-    with GcsServer() as running:
-        running.create_bucket("bucket")
-        yield running
-
-
-@pytest.fixture
-def bucket(server: GcsServer) -> storage.Bucket:
-    options = {"api_endpoint": server.endpoint}
-    client = storage.Client("test-project", AnonymousCredentials(), client_options=options)
-    return client.bucket("bucket")
 
 
 class Answered:
