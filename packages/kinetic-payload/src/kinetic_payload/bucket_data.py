@@ -162,9 +162,8 @@ def _fetch(
     os.close(file)
     try:
         bucket.download(info.name, path, progress=advance)
-        path.chmod(
-            mode
-        )  # As readable as any new file: what is downloaded is at first its user's alone.
+        # As readable as any new file: what is downloaded is at first its user's alone.
+        path.chmod(mode)
     except ObjectNotFoundError as error:
         raise DataError(
             f"{_uri(source, info.name)} vanished while it was to be downloaded.",

@@ -21,8 +21,6 @@ T = TypeVar("T")
 
 FINAL: Final = (BucketNotFoundError, CredentialsError, StorePermissionError)
 """What a store refuses and will go on refusing, however long one waits."""
-
-
 WAIT: Final[Callable[[float], bool]] = Event().wait
 """A pause that nobody cuts short."""
 AWAY: Final = 3600.0
@@ -38,8 +36,8 @@ def persist(
 ) -> T:
     """Return what *action* returns; while the store fails, try again for *seconds*.
 
-    A store that does not answer is given *away* seconds, if that is longer. *pause* waits, and returns True to give up sooner. A refusal that no waiting can change is
-    raised at once.
+    A store that does not answer is given *away* seconds, if that is longer. *pause* waits, and
+    returns True to give up sooner. A refusal that no waiting can change is raised at once.
     """
     began = monotonic()
     delay = 0.1

@@ -73,7 +73,8 @@ def collect(
 ) -> Collected:
     """Wait for the job's end, handing its log to *on_line*, and bring what it left.
 
-    A log that breaks off costs no result; *warn* is told. Where the record came from the store, *read_from* is what it was read from, to be verified.
+    A log that breaks off costs no result; *warn* is told. Where the record came from the store,
+    *read_from* is what it was read from, to be verified.
 
     Raises:
         ResultTimeoutError: *timeout* seconds passed; the job runs on.

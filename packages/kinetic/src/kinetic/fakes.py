@@ -20,6 +20,7 @@ from kinetic.services import Services
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, Phase, Pickled, encode
+from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import ABSENT, ObjectInfo, Store
 from kinetic_payload.testing import MemoryStore
 
@@ -329,8 +330,7 @@ def create(store: Store, name: str, data: bytes) -> None:
 def create_outcome(store: Store, outcome: Outcome, seal: Seal | None) -> None:
     """Write *outcome* unless there is one, signed by *seal* as that of a job over a bucket."""
     name = JobObjects(outcome.job_id).outcome
-    data = encode(outcome)
-    create(store, name, data if seal is None else seal.sign(data, name))
+    create(store, name, (seal or UNSIGNED).sign(encode(outcome), name))
 
 
 def report_value(store: Store, job_id: str, value: object, *, seal: Seal | None = None) -> Outcome:

@@ -30,7 +30,7 @@ class Services:
 
     def sealed(self, data: bytes, name: str) -> bytes:
         """Return the record *data* as it is written as the object *name*."""
-        return data if self.seal is None else self.seal.sign(data, name)
+        return (self.seal or UNSIGNED).sign(data, name)
 
     def verify(self, data: bytes, name: str) -> None:
         """Make sure that *data*, which was read as the record *name*, can be relied on.
@@ -38,8 +38,7 @@ class Services:
         Raises:
             SignatureError: Somebody may have put it there who can only write to the bucket.
         """
-        if self.seal is not None:
-            self.seal.verify(data, name)
+        (self.seal or UNSIGNED).verify(data, name)
 
 
 def jobs_location(settings: Settings, backend: str) -> Location:
@@ -78,8 +77,8 @@ def connect(backend: str, location: Location, home: Path) -> Services:
 
     store = open_at(location, home)
     seal = seal_of(location, home)
-    signer = seal or UNSIGNED
-    return Services(store, LocalBackend(home, store, verify=signer.verify), seal=seal)
+    backend_here = LocalBackend(home, store, verify=(seal or UNSIGNED).verify)
+    return Services(store, backend_here, seal=seal)
 
 
 def open_at(location: Location, home: Path) -> Store:
