@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -188,6 +189,32 @@ def test_a_job_that_has_not_ended_keeps_the_objects_it_needs(
         clean(job, services, resource=False)
 
     assert caught.value.hint
+    assert services.store.names() == before
+
+
+def test_objects_go_when_the_resource_knows_how_its_job_ended(
+    services: FakeServices, job: JobRecord
+) -> None:
+    services.backend.runs(job.job_id)
+    report_value(services.store, job.job_id, 42)
+    ends = partial(services.backend.returns, job.job_id, 42)
+    services.journal.before("observe *", lambda: None, ends)
+
+    clean(job, services, resource=False)
+
+    assert len(services.journal.of("observe *")) == 2
+    assert look(job, services).status is JobStatus.SUCCEEDED
+    assert objects(job, services) == []
+
+
+def test_they_stay_where_it_does_not_get_to_know(services: FakeServices, job: JobRecord) -> None:
+    services.backend.runs(job.job_id)
+    report_value(services.store, job.job_id, 42)
+    before = services.store.names()
+
+    with pytest.raises(JobError, match="needs its objects"):
+        clean_up(job, services, resource=False, artifacts=True, timeout=0.05, poll_interval=0.01)
+
     assert services.store.names() == before
 
 

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from kinetic.parallel import Crew, Stopped, map_at_once
+from kinetic_payload.concurrently import pause
 from kinetic_payload.progress import Reports, silent
 
 LONG = 10.0
@@ -43,11 +44,13 @@ def test_the_first_failure_is_the_one_that_is_told_and_begins_nothing_more() -> 
 
     def call(item: int) -> None:
         begun.append(item)
-        raise ValueError(item)
+        if item == 1:
+            raise ValueError(item)
+        pause(LONG)  # Until somebody failed.
 
-    with pytest.raises(ValueError, match="0"):
+    with pytest.raises(ValueError, match="1"):
         map_at_once(call, range(100), workers=2)
-    assert len(begun) < 100
+    assert sorted(begun) == [0, 1]
 
 
 def test_a_failure_beside_stops_what_the_block_does_and_is_what_the_block_raises() -> None:

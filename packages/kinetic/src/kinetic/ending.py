@@ -10,6 +10,7 @@ from kinetic.job_status import JobStatus
 from kinetic.observing import look, write_outcome
 from kinetic.parallel import map_at_once
 from kinetic.services import Services
+from kinetic.waiting import Deadline, poll_interval, sleep
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Outcome
 from kinetic_payload.store import Store
@@ -64,11 +65,10 @@ def clean_up(
         JobError: The artifacts of a job that still runs were to go, and the resource was not.
     """
     status = status or _status_to_clean(record, services)
-    if artifacts and not resource and not status.terminal:
-        raise JobError(
-            f"Job {record.job_id} is {status.value} and needs its objects.",
-            hint="Cancel it first, or clean up the resource as well.",
-        )
+    if artifacts and not resource:
+        if not status.terminal:
+            raise _still_needed(record, status)
+        _await_resource(record, services, timeout)
     if resource:
         if not status.terminal:
             # An outcome that is there and cannot be read is no reason to let it run: removing stops it.
@@ -77,6 +77,25 @@ def clean_up(
         services.backend.remove(record, timeout=timeout, poll_interval=poll_interval)
     if artifacts:
         remove_objects(record.job_id, services.store)
+
+
+def _await_resource(record: JobRecord, services: Services, timeout: float) -> None:
+    """Return when the resource knows how the job ended: what would tell it otherwise is to go.
+
+    That is a moment after the outcome is there.
+    """
+    began, deadline = time.monotonic(), Deadline(timeout)
+    while not (status := services.backend.observe(record).status).terminal:
+        if deadline.passed:
+            raise _still_needed(record, status)
+        sleep(deadline.at_most(poll_interval(time.monotonic() - began)))
+
+
+def _still_needed(record: JobRecord, status: JobStatus) -> JobError:
+    return JobError(
+        f"Job {record.job_id} is {status.value} and needs its objects.",
+        hint="Cancel it first, or clean up the resource as well.",
+    )
 
 
 def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
