@@ -62,11 +62,14 @@ def ended_below(folder: Path) -> list[str]:
     except ImportError:  # What does not come with it starts no jobs.
         return []
     ended = []
+    ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     for process in psutil.process_iter():
+        if process.pid in ours:  # Who called us may name the folder: `--basetemp` is an argument.
+            continue
         try:
             named = [*process.cmdline(), process.environ().get("KINETIC_HOME", "")]
             named += [file.path for file in process.open_files()]
-            if any(f"{folder}/" in f"{name}/" for name in named) and process.pid != os.getpid():
+            if any(f"{folder}/" in f"{name}/" for name in named):
                 ended.append(f"{process.pid} {' '.join(process.cmdline())}")
                 process.kill()
         except psutil.Error:
