@@ -390,7 +390,9 @@ def test_output_is_kept_byte_by_byte_and_in_order(runner):
         """
         everything = bytes(range(256)) * 64
         for n in range(100):
-            os.write(1 + n % 2, b"%d:" % n + everything)
+            stream = (sys.stdout, sys.stderr)[n % 2].buffer
+            stream.write(b"%d:" % n + everything)
+            stream.flush()
         """
     )
 
@@ -401,7 +403,7 @@ def test_output_is_kept_byte_by_byte_and_in_order(runner):
 
 def test_a_hundred_megabytes_of_output_need_no_memory(runner, tmp_path):
     done = runner.run(
-        "block = b'x' * 1048575 + b'\\n'\nfor _ in range(100): os.write(1, block)",
+        "block = b'x' * 1048575 + b'\\n'\nfor _ in range(100): sys.stdout.buffer.write(block)",
         wrapper=[sys.executable, "-c", PEAK, str(tmp_path / "peak")],
     )
 
