@@ -23,7 +23,7 @@ from kinetic.fakes import FakeServices, raising
 from kinetic.job_status import JobStatus
 from kinetic.jobs import JobHandle
 from kinetic.keys import signing_key
-from kinetic.observing import find_record
+from kinetic.observing import find_outcome, find_record, look
 from kinetic.options import RunOptions
 from kinetic.request import JobRequest, resolve_request, settings_arguments
 from kinetic.settings import resolve
@@ -164,6 +164,27 @@ def test_a_submit_that_fails_or_is_interrupted_leaves_nothing_of_its_job(
     assert caught.value is error
     assert of_jobs(services) == []
     assert services.backend.job_ids() == []
+
+
+@pytest.mark.parametrize(
+    ("moment", "pattern"), [("after", "write */handle.json"), ("before", "start *")]
+)
+def test_who_finds_a_job_while_it_is_submitted_does_not_take_it_for_one_that_vanished(
+    services: FakeServices, ask: Ask, work: Any, moment: str, pattern: str
+) -> None:
+    seen = []
+
+    def find() -> None:
+        [name] = [name for name in services.store.names() if name.endswith("/handle.json")]
+        found = find_record(services.store, name.partition("/")[0])
+        assert found is not None
+        seen.append(look(found.record, services).status)
+
+    getattr(services.journal, moment)(pattern, find)
+    handle = started(services, ask(), work)
+
+    assert seen == [JobStatus.PENDING]
+    assert find_outcome(services.store, handle.job_id) is None
 
 
 def test_what_was_made_is_taken_back_newest_first(

@@ -13,8 +13,10 @@ import pytest
 
 from kinetic.backends.local import LocalBackend
 from kinetic.job_status import JobStatus
+from kinetic.local.liveness import Pipes
+from kinetic.local.paths import Home
 from kinetic.local.processes import marked
-from kinetic.testing import await_outcome, eventually, kill_hard
+from kinetic.testing import a_launch, await_outcome, eventually, kill_hard
 from kinetic_payload.decoding import decode
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Outcome
@@ -47,7 +49,6 @@ class Life:
             cwd=project,
             stdout=subprocess.PIPE,
             check=True,
-            timeout=60,
         )
         self.job_id = submitted.stdout.decode().split()[-1]
         self.store = FolderStore(home / "store")
@@ -56,10 +57,10 @@ class Life:
         self.record = decode(JobRecord, self.store.read(name), name=name)
         self.folder = home / "jobs" / self.job_id
 
-    def until_up(self) -> int:
-        """Wait for the function, and return the pid of the runner."""
+    def until_up(self, said: str = "up") -> int:
+        """Wait for what the function says, and return the pid of the runner."""
         lines = self.backend.log_lines(self.record, follow=True)
-        assert any(line.text == "up" for line in lines)
+        assert any(line.text == said for line in lines)
         path = self.folder / "state.json"
         eventually(path.exists)  # Written once the runners are on their way.
         state = json.loads(path.read_text())
@@ -121,13 +122,30 @@ def test_a_stopped_job_had_its_grace(live) -> None:  # type: ignore[no-untyped-d
     code = """
     import time
     try:
+        print("at work", flush=True)
         time.sleep(60)
     finally:
         print("saved", flush=True)
     """
     life = live(code)
-    life.until_up()
-    life.backend.stop(life.record, timeout=30, poll_interval=0.05)
+    life.until_up("at work")
+    life.backend.stop(life.record, timeout=100, poll_interval=0.05)
     assert life.outcome().status == "cancelled"
-    assert [line.text for line in life.backend.log_lines(life.record)][:2] == ["up", "saved"]
+    lines = [line.text for line in life.backend.log_lines(life.record)]
+    assert lines[:3] == ["up", "at work", "saved"]
     assert life.processes() == []
+
+
+def test_a_job_runs_from_its_first_attempt_on_however_late_its_supervisor_says_so(
+    tmp_path: Path,
+) -> None:
+    store = FolderStore(tmp_path / "store")
+    record = a_launch(store, "pass").record
+    backend, folder = LocalBackend(tmp_path, store), Home(str(tmp_path)).job(record.job_id)
+    Path(folder.path).mkdir(parents=True)
+    pipes = Pipes(folder)
+    assert backend.observe(record).status is JobStatus.PENDING
+    Path(folder.attempt(1)).mkdir()
+    assert backend.observe(record).status is JobStatus.RUNNING
+    pipes.close()
+    assert backend.observe(record).status is JobStatus.FAILED

@@ -6,6 +6,7 @@ And a submit that failed leaves nothing of its job.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,9 @@ class Lamp:
 
     on: list[JobRecord] = field(default_factory=list)
     name = "lamp"
+
+    def announced(self, _: object) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def start(self, launch: Launch) -> None:
         self.on.append(launch.record)

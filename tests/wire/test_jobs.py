@@ -6,6 +6,7 @@ import json
 import pickle
 import shutil
 from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -195,6 +196,9 @@ class NoBackend:
     """Starts nothing: all requests are those of the submit."""
 
     name = "none"
+
+    def announced(self, _: object) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def start(self, launch: Launch) -> None:
         self.launch = launch

@@ -130,12 +130,22 @@ class FakeBackend:
         self.journal = journal or Journal()
         self._store = store
         self._seal = seal
+        self._announced: set[str] = set()
         self._resources: dict[str, _Resource] = {}
         self._logs: dict[str, list[LogLine]] = {}
         self._changed = threading.Condition()
         self._changes = 0
         self._seen: dict[str, int] = {}
         """How many changes there had been when a job was looked at last."""
+
+    @contextmanager
+    def announced(self, record: JobRecord) -> Iterator[None]:
+        """Let the job be pending already."""
+        self._announced.add(record.job_id)
+        try:
+            yield
+        finally:
+            self._announced.remove(record.job_id)
 
     def start(self, launch: Launch) -> None:
         """Make the job's resource; it is pending until it is told to run.
@@ -160,7 +170,8 @@ class FakeBackend:
             self._seen[record.job_id] = self._changes
             found = self._resources.get(record.job_id)
             if found is None:
-                return Observation(JobStatus.NOT_FOUND)
+                coming = record.job_id in self._announced
+                return Observation(JobStatus.PENDING if coming else JobStatus.NOT_FOUND)
             state = "unknown" if found.vanished else found.status.value.lower()
             attempts = (AttemptView(1, record.hosts, state, found.reason),)
             began = found.status is not JobStatus.PENDING

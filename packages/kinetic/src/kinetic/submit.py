@@ -135,11 +135,12 @@ def _start(
             store=store, job_id=handle.job_id, writing=partial(_writing, written)
         )
         record = _record(handle, request, payload_digest, context_digest)
-        with _writing(written, names.handle):
-            data = services.sealed(encode(record), names.handle)
-            store.write(names.handle, data, if_generation=ABSENT)
-        started = record  # Ctrl-C may come when it has just started.
-        services.backend.start(launch(record=record))
+        with services.backend.announced(record):
+            with _writing(written, names.handle):
+                data = services.sealed(encode(record), names.handle)
+                store.write(names.handle, data, if_generation=ABSENT)
+            started = record  # Ctrl-C may come when it has just started.
+            services.backend.start(launch(record=record))
     except BaseException as error:
         _withdraw(handle.job_id, written, started, services, reason=error)
         raise

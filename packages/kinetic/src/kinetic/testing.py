@@ -78,7 +78,7 @@ def outcome_of(store: Store, job_id: str) -> Outcome | None:
 
 
 def await_outcome(
-    backend: Backend, store: Store, record: JobRecord, seconds: float = 20
+    backend: Backend, store: Store, record: JobRecord, seconds: float = 60
 ) -> Outcome:
     """Wait until the job has an outcome, or vanished, and return what is to be said of it."""
     deadline = Deadline(seconds)
@@ -94,7 +94,7 @@ def await_outcome(
         backend.wait(record, deadline.at_most(5))
 
 
-def eventually(holds: Callable[[], Any], seconds: float = 20) -> Any:
+def eventually(holds: Callable[[], Any], seconds: float = 60) -> Any:
     """Ask until *holds* returns something true, and return that."""
     deadline = Deadline(seconds)
     while not (found := holds()):
@@ -137,6 +137,21 @@ class BackendBasics:
             backend.remove(launch.record, timeout=30, poll_interval=0.1)
             assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
             assert backend.job_ids() == []
+
+    def test_a_job_that_is_announced_is_pending_and_unknown_again_if_it_does_not_start(
+        self, tmp_path: Path
+    ) -> None:
+        backend, store = self.make_backend(tmp_path)
+        launch = a_launch(store, "import time; time.sleep(60)")
+        with backend.announced(launch.record):
+            assert backend.observe(launch.record).status is JobStatus.PENDING
+        assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
+        with backend.announced(launch.record):
+            backend.start(launch)
+            assert not backend.observe(launch.record).status.terminal
+        assert not backend.observe(launch.record).status.terminal
+        backend.remove(launch.record, timeout=30, poll_interval=0.1)
+        assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
 
     def test_a_stopped_job_has_ended_and_is_stopped_again_in_peace(self, tmp_path: Path) -> None:
         backend, store = self.make_backend(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -82,6 +83,16 @@ class Backend(Protocol):
     """
 
     name: str
+
+    def announced(self, record: JobRecord) -> AbstractContextManager[None]:
+        """Let the job be seen as pending within the block, in which its record is written and it starts.
+
+        Who finds the record before there is a resource would take it for one that vanished.
+
+        Raises:
+            SubmitError: It will not start.
+        """
+        ...
 
     def start(self, launch: Launch) -> None:
         """Start the resource. On failure nothing of it stays behind.

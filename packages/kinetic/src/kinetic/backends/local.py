@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -73,6 +74,16 @@ class LocalBackend:
 
             self._elsewhere = Elsewhere(store, starting=starting)
 
+    @contextmanager
+    def announced(self, record: JobRecord) -> Iterator[None]:
+        """Let the job be seen as pending, for as long as this process lives to start it."""
+        from kinetic.local.launcher import announced
+
+        with ExitStack() as stack:
+            with self._refused(record):
+                stack.enter_context(announced(self._home, record.job_id))
+            yield
+
     def start(self, launch: Launch) -> None:
         """Start the job's supervisor, detached from this process and its terminal.
 
@@ -94,16 +105,21 @@ class LocalBackend:
             from kinetic.local.buckets import bucket_environment
 
             environment |= bucket_environment(inherited)
-        try:
+        with self._refused(launch.record):
             start_supervisor(
                 launch, self._store, self._home, environment, lease_seconds=self._lease_seconds
             )
+        self._collect_garbage(environment)
+
+    @contextmanager
+    def _refused(self, record: JobRecord) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise SubmitError(
-                f"Job {launch.record.job_id} could not be started on this machine: {error}.",
+                f"Job {record.job_id} could not be started on this machine: {error}.",
                 hint=f"It needs room and rights in {self._home.path}, which KINETIC_HOME names.",
             ) from error
-        self._collect_garbage(environment)
 
     def _collect_garbage(self, environment: Mapping[str, str]) -> None:
         from kinetic.local.collection import is_due
@@ -114,13 +130,17 @@ class LocalBackend:
 
     def observe(self, record: JobRecord) -> Observation:
         """Look once at the job's supervisor and what it wrote."""
-        from kinetic.local.liveness import is_alive
+        from kinetic.local.liveness import is_alive, is_announced
         from kinetic.local.state import read_state
 
         folder = self._folder(record)
         alive = is_alive(folder)  # Asked first: what it wrote before it died is read after.
         state = read_state(folder.state)
         if not alive and not _is_there(folder):
+            if is_announced(self._home, record.job_id):
+                return Observation(JobStatus.PENDING, "It is about to start.")
+            if _is_there(folder):  # It started between the two looks.
+                return self.observe(record)
             elsewhere = self._elsewhere
             return elsewhere.observe(record) if elsewhere else Observation(JobStatus.NOT_FOUND)
         attempts = tuple(
@@ -136,6 +156,9 @@ class LocalBackend:
             status = JobStatus[state["status"].upper()]
             return Observation(status, state["reason"], attempts, vanished=not alive)
         if alive:
+            if state is None and os.path.isdir(folder.attempt(1)):  # noqa: PTH112 - asked often
+                # The function may be at work before the supervisor finds time to write.
+                return Observation(JobStatus.RUNNING)
             status = JobStatus.RUNNING if state else JobStatus.PENDING
             reason = state["reason"] if state else "Its supervisor starts."
             return Observation(status, reason, attempts)

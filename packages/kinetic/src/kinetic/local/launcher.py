@@ -8,7 +8,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -85,6 +86,34 @@ def reap_supervisors() -> None:
     _started[:] = [process for process in _started if process.poll() is None]
 
 
+@contextmanager
+def announced(home: Home, job_id: str) -> Iterator[None]:
+    """Let whoever looks at the job see that it is about to start, unless this process dies.
+
+    What becomes its folder is there, with living FIFOs in it; within the block `start_supervisor` takes
+    it.
+
+    Raises:
+        OSError: The system did not let us.
+    """
+    os.makedirs(home.jobs, mode=0o700, exist_ok=True)  # noqa: PTH103
+    staging = JobFolder(f"{home.jobs}/.{job_id}.{os.urandom(4).hex()}")
+    os.mkdir(staging.path, 0o700)  # noqa: PTH102
+    folder = home.job(job_id).path
+    try:
+        _announced[folder] = staging, Pipes(staging)
+        yield
+    finally:
+        _, pipes = _announced.pop(folder, (None, None))
+        if pipes is not None:
+            pipes.close()
+        shutil.rmtree(staging.path, ignore_errors=True)
+
+
+_announced: Final[dict[str, tuple[JobFolder, Pipes]]] = {}
+"""By the path of the job's folder to be."""
+
+
 def start_supervisor(
     launch: Launch,
     store: Store,
@@ -100,29 +129,27 @@ def start_supervisor(
         OSError: The system did not let us.
     """
     record = launch.record
+    folder = home.job(record.job_id)
+    if folder.path not in _announced:
+        with announced(home, record.job_id):
+            start_supervisor(launch, store, home, environment, lease_seconds=lease_seconds)
+        return
     bundle = ensure_bundle(home, launch.bundle)
     spec = spec_of(launch, store, home, bundle, environment, lease_seconds=lease_seconds)
-    folder = home.job(record.job_id)
-    os.makedirs(home.jobs, mode=0o700, exist_ok=True)  # noqa: PTH103
-    # The job's folder appears with a living FIFO in it: whoever sees it can tell what it is.
-    staging = JobFolder(f"{home.jobs}/.{record.job_id}.{os.urandom(4).hex()}")
-    os.mkdir(staging.path, 0o700)  # noqa: PTH102
-    place = staging
-    pipes = None
+    staging, pipes = _announced[folder.path]
+    _write(staging.uses, json.dumps(_uses(launch, bundle, home, store)).encode())
     try:
-        pipes = Pipes(staging)
-        _write(staging.uses, json.dumps(_uses(launch, bundle, home, store)).encode())
+        # The job's folder appears with a living FIFO in it: whoever sees it can tell what it is.
         os.rename(staging.path, folder.path)  # noqa: PTH104
-        place = folder
-        _spawn(spec, folder, pipes)
-    except BaseException as error:
-        shutil.rmtree(place.path, ignore_errors=True)
-        if place is staging and isinstance(error, OSError) and os.path.exists(folder.path):  # noqa: PTH110
+    except OSError as error:
+        if os.path.exists(folder.path):  # noqa: PTH110
             raise FileExistsError(f"Job {record.job_id} was started before.") from error
         raise
-    finally:
-        if pipes is not None:
-            pipes.close()
+    try:
+        _spawn(spec, folder, pipes)
+    except BaseException:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
 
 
 def ensure_bundle(home: Home, bundle: bytes) -> str:

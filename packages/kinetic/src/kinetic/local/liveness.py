@@ -13,7 +13,7 @@ import os
 import select
 from contextlib import suppress
 
-from kinetic.local.paths import JobFolder
+from kinetic.local.paths import Home, JobFolder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Supervisors import this, and `typing` takes longer than all the rest of it.
@@ -58,6 +58,16 @@ def is_alive(folder: JobFolder) -> bool:
         return not _ended(fd) and not _unlocked(folder)
     finally:
         os.close(fd)
+
+
+def is_announced(home: Home, job_id: str) -> bool:
+    """Return whether the process that submits the job lives and is about to start it."""
+    try:
+        names = os.listdir(home.jobs)  # noqa: PTH208 - light
+    except FileNotFoundError:
+        return False
+    mine = f".{job_id}."
+    return any(is_alive(JobFolder(f"{home.jobs}/{n}")) for n in names if n.startswith(mine))
 
 
 def wait_for_death(folder: JobFolder, timeout: float) -> bool:
