@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kinetic.backends import LogLine
-from kinetic.local.logs import LONGEST_LINE, follow_lines, read_lines, tail_offset
+from kinetic.local.logs import LONGEST_LINE, follow_lines, latest_attempt, read_lines, tail_offset
 from kinetic.local.paths import JobFolder
 from kinetic.local.stored_logs import follow_stored, stored_lines
 from kinetic.testing import a_launch
@@ -131,6 +131,20 @@ def test_what_is_written_just_before_the_end_is_delivered(tmp_path: Path) -> Non
     assert next(lines).text == "final words"
 
 
+def test_an_attempt_that_begins_and_ends_while_a_follower_looks_is_not_missed(
+    tmp_path: Path,
+) -> None:
+    folder = a_folder(tmp_path, b"")
+
+    def ended() -> bool:
+        if latest_attempt(folder) == 1:
+            a_folder(tmp_path, b"in 2\n", attempt=2)
+        return True
+
+    lines = follow_lines(folder, 1, tail=None, ended=ended, pause=lambda _: None)
+    assert texts(lines) == ["[kinetic] Attempt 1 ended. Attempt 2 begins.", "in 2"]
+
+
 def test_a_follower_begins_with_the_tail_it_was_asked_for(tmp_path: Path) -> None:
     folder = a_folder(tmp_path, b"1\n2\n3\n4")
     lines = follow_lines(folder, 1, tail=2, ended=lambda: True, pause=lambda _: None)
@@ -184,6 +198,19 @@ def test_a_stored_log_is_followed_as_its_chunks_arrive_and_its_end_is_not_lost()
     assert [(line.host, line.text) for line in found] == [
         (0, "a1"), (0, "a2"), (1, "b1"), (0, "a3"), (1, "é"), (1, "b3"),
     ]  # fmt: skip
+
+
+def test_an_attempt_that_begins_and_ends_while_a_stored_log_is_followed_is_not_missed() -> None:
+    log = Written({"1/0/0": b"in 1\n"}, {"2/0/0": b"in 2\n"}, retries=1)
+
+    def ended() -> bool:
+        log.step()
+        return True
+
+    lines = follow_stored(
+        log.store, log.record, tail=None, ended=ended, pause=lambda: pytest.fail("It has ended.")
+    )
+    assert texts(lines) == ["in 1", "[kinetic] Attempt 1 ended. Attempt 2 begins.", "in 2"]
 
 
 @pytest.mark.parametrize(

@@ -215,9 +215,11 @@ def _follow_attempt(
     """Iterate over one attempt's log to its end; return whether another attempt follows."""
     quiet_since = time.monotonic()
     while True:
-        # Asked before reading: what was written before the end is read after it.
+        # Asked before reading: what was written before the end is read after it. And in this order:
+        # another attempt may begin and end between the two questions.
+        over = ended()
         newer = os.path.exists(folder.attempt(attempt + 1))  # noqa: PTH110
-        over = newer or ended()
+        over = over or newer
         quiet = True
         for log in logs:
             lines = log.read()

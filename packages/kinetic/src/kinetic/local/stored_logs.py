@@ -118,9 +118,11 @@ def follow_stored(
     while True:
         hosts = [_Host(store, record.job_id, attempt, host, share) for host in range(record.hosts)]
         while True:
-            # Asked before reading: what was written before the end is read after it.
+            # Asked before reading: what was written before the end is read after it. And in this
+            # order: another attempt may begin and end between the two questions.
+            over = ended()
             newer = attempt <= record.retries and _has_begun(store, record.job_id, attempt + 1)
-            over = newer or ended()
+            over = over or newer
             quiet = True
             for host in hosts:
                 lines = host.read()
