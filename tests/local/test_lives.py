@@ -1,6 +1,7 @@
 """Local jobs with the real runner: whatever is killed, the status is true and nothing lives on."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,10 +14,11 @@ import pytest
 
 from kinetic.backends.local import LocalBackend
 from kinetic.job_status import JobStatus
+from kinetic.local.launcher import ensure_bundle, spec_of
 from kinetic.local.liveness import Pipes
 from kinetic.local.paths import Home
 from kinetic.local.processes import marked
-from kinetic.testing import a_launch, await_outcome, eventually, kill_hard
+from kinetic.testing import a_launch, await_outcome, eventually, kill_hard, outcome_of
 from kinetic_payload.decoding import decode
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Outcome
@@ -149,3 +151,29 @@ def test_a_job_runs_from_its_first_attempt_on_however_late_its_supervisor_says_s
     assert backend.observe(record).status is JobStatus.RUNNING
     pipes.close()
     assert backend.observe(record).status is JobStatus.FAILED
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_supervisor_that_can_write_neither_its_state_nor_why_goes_on(tmp_path: Path) -> None:
+    home, store = Home(str(tmp_path)), FolderStore(tmp_path / "store")
+    launch = a_launch(store, "pass")
+    spec = spec_of(launch, store, home, ensure_bundle(home, launch.bundle), {})
+    folder = home.job(launch.record.job_id)
+    Path(f"{folder.state}.new").mkdir(parents=True)
+    pipes = Pipes(folder)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [
+                *[sys.executable, "-c", "from kinetic.local.supervisor import main; main()"],
+                *map(str, pipes.for_supervisor),
+            ],
+            input=spec.encode(),
+            stderr=full,
+            pass_fds=pipes.for_supervisor,
+            check=False,
+        )
+    pipes.close()
+    assert done.returncode == 0
+    outcome = outcome_of(store, launch.record.job_id)
+    assert outcome is not None
+    assert outcome.status == "succeeded"

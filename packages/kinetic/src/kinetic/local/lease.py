@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError
@@ -75,8 +76,9 @@ class LeaseKeeper:
         except Exception as error:  # noqa: BLE001 - whatever it is, the next time may be better
             text = f"{type(error).__name__}: {error}"
             if text != self._trouble:
-                sys.stderr.write(f"The lease could not be kept: {text}\n")
-                sys.stderr.flush()
+                with suppress(OSError):  # A full disk: the next lease may be written all the same.
+                    sys.stderr.write(f"The lease could not be kept: {text}\n")
+                    sys.stderr.flush()
             self._trouble = text
         else:
             self._trouble = ""

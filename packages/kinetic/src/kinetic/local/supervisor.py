@@ -133,12 +133,13 @@ class _Job:
             }
         )
         self._write("running", "")
-        attempt.advance()  # A runner may have ended before its signal could be heard.
-        while attempt.running:
-            self._events.wait(attempt.patience)
-            if self._events.stop is not None:
+        while True:
+            if self._events.stop is not None:  # Also if it came before this attempt began.
                 attempt.stop()
-            attempt.advance()
+            attempt.advance()  # A runner may have ended before its signal could be heard.
+            if not attempt.running:
+                break
+            self._events.wait(attempt.patience)
         attempt.close()
         verdict = self._settle(attempt, started_at)
         self._attempts[-1]["state"] = "succeeded" if verdict.succeeded else "failed"
@@ -232,7 +233,14 @@ class _Job:
             write_state(self._folder.state, state)
         except OSError as error:
             # A full disk must not end a job that may do well: this is what people read meanwhile.
-            sys.stderr.write(f"The state could not be written: {error}\n")
+            self._say(f"The state could not be written: {error}")
+
+    def _say(self, text: str) -> None:
+        try:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+        except OSError:
+            return  # It is a file on the same disk.
 
     def sweep(self, attempt: Attempt) -> None:
         """Kill what the attempt left behind, wherever it went."""
