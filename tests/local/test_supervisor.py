@@ -18,13 +18,23 @@ import pytest
 from kinetic.backends.local import LocalBackend
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
+from kinetic.local.attempt import Attempt
+from kinetic.local.launcher import ensure_bundle, spec_of
+from kinetic.local.paths import Home, JobFolder
 from kinetic.local.processes import marked
+from kinetic.local.spec import SupervisorSpec
+from kinetic.local.supervisor import _Job
 from kinetic.testing import a_launch, await_outcome, eventually, kill_hard, outcome_of
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Outcome
 from kinetic_payload.stores.folder import FolderStore
 
-SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(60)"
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)"
+
+
+def wait_for(gate: Path) -> str:
+    """Return code that waits until *gate* is there."""
+    return f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
 
 
 class Machine:
@@ -41,6 +51,16 @@ class Machine:
         self.records.append(launch.record)
         self.backend.start(launch)
         return launch.record
+
+    def prepared(self, code: str, **options: object) -> tuple[SupervisorSpec, JobFolder]:
+        """Return what a supervisor would be told of a job, and the job's folder."""
+        launch = a_launch(self.store, code, **options)  # type: ignore[arg-type]
+        self.records.append(launch.record)
+        home = Home(str(self.home))
+        spec = spec_of(launch, self.store, home, ensure_bundle(home, launch.bundle), {})
+        folder = home.job(launch.record.job_id)
+        Path(folder.path).mkdir(parents=True)
+        return spec, folder
 
     def folder(self, record: JobRecord) -> Path:
         return self.home / "jobs" / record.job_id
@@ -155,6 +175,7 @@ def test_a_job_outlives_its_submitter_and_its_terminal(tmp_path: Path) -> None:
 
     machine = Machine(tmp_path)
     record = a_launch(FolderStore(tmp_path / "x"), "").record
+    gate = tmp_path / "gate"
     code = textwrap.dedent(
         f"""
         from pathlib import Path
@@ -164,7 +185,7 @@ def test_a_job_outlives_its_submitter_and_its_terminal(tmp_path: Path) -> None:
         home = Path({str(machine.home)!r})
         store = FolderStore(home / "store")
         job_id = {record.job_id!r}
-        body = "import time; time.sleep(0.5); print('done')"
+        body = {wait_for(gate) + "print('done')"!r}
         LocalBackend(home, store).start(a_launch(store, body, job_id=job_id))
         """
     )
@@ -173,6 +194,7 @@ def test_a_job_outlives_its_submitter_and_its_terminal(tmp_path: Path) -> None:
         os.execv(sys.executable, [sys.executable, "-c", code])
     os.waitpid(pid, 0)
     os.close(terminal)  # The session's terminal hangs up.
+    gate.touch()
     assert machine.outcome(record).status == "succeeded"
     assert machine.texts(record) == ["done"]
 
@@ -187,66 +209,104 @@ def test_a_terminated_supervisor_says_so(machine: Machine) -> None:
     eventually(lambda: not machine.processes(record))
 
 
+STUBBORN = """\
+import signal, time
+signal.signal(signal.SIGTERM, lambda *_: print("saving", flush=True))
+print("up", flush=True)
+"""
+BRIEF = -4.7
+"""A grace: the fake takes no time to report, so it is 0.3 s in all."""
+
+
 def test_a_function_that_ignores_sigterm_is_killed_after_its_grace(machine: Machine) -> None:
-    code = """
-    import signal, time
-    signal.signal(signal.SIGTERM, lambda *_: print("saving", flush=True))
-    print("up", flush=True)
-    while True: time.sleep(1)
-    """
-    record = machine.start(code, grace=-4.7)  # The fake takes no time to report: 0.3 s in all.
+    record = machine.start(STUBBORN + "while True: time.sleep(1)", grace=BRIEF)
     machine.until_up(record)
-    machine.backend.stop(record, timeout=20, poll_interval=0.05)
+    machine.backend.stop(record, timeout=60, poll_interval=0.05)
     outcome = outcome_of(machine.store, record.job_id)
     assert outcome is not None
     assert outcome.status == "cancelled"
-    assert "saving" in machine.texts(record)
     assert not machine.processes(record)
 
 
-def test_stop_that_takes_too_long_says_so_and_the_job_is_still_watched(machine: Machine) -> None:
-    code = """
-    import signal, time
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    print("up", flush=True)
-    while True: time.sleep(1)
-    """
-    record = machine.start(code, grace=-4)
+def test_a_host_hears_sigterm_and_is_killed_only_when_somebody_looks_after_its_grace(
+    machine: Machine,
+) -> None:
+    spec, folder = machine.prepared(STUBBORN + "while True: time.sleep(1)", grace=BRIEF)
+    attempt = Attempt(spec, folder, 1)
+    log = Path(folder.log(1, 0))
+    try:
+        eventually(lambda: log.read_text() == "up\n")
+        attempt.stop()
+        eventually(lambda: log.read_text() == "up\nsaving\n")
+        assert attempt.running
+        eventually(lambda: attempt.advance() or not attempt.running)
+    finally:
+        attempt.close()
+    assert attempt.runners[0].status == signal.SIGKILL
+
+
+def test_stop_that_takes_too_long_says_so_and_the_job_is_still_watched(
+    machine: Machine, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    record = machine.start(STUBBORN + wait_for(gate), grace=600)
     machine.until_up(record)
     with pytest.raises(JobError, match="still runs"):
         machine.backend.stop(record, timeout=0.1, poll_interval=0.05)
-    machine.backend.remove(record, timeout=20, poll_interval=0.05)
+    assert machine.backend.observe(record).status is JobStatus.RUNNING
+    gate.touch()
+    machine.backend.remove(record, timeout=60, poll_interval=0.05)
     assert machine.backend.observe(record).status is JobStatus.NOT_FOUND
 
 
+def test_what_was_said_between_two_attempts_is_heard_when_the_next_begins(machine: Machine) -> None:
+    class Said:
+        """What came before; nothing follows, so who waits for it does so for ever."""
+
+        stop = "terminated"
+
+        def wait(self, timeout: float | None) -> None:
+            assert timeout is not None
+            threading.Event().wait(0.01)
+
+    spec, folder = machine.prepared(SLEEP, retries=3)
+    job = _Job(spec, folder, Said(), adopting=False)  # type: ignore[arg-type]
+    verdict = job.see_through(Attempt(spec, folder, 2), 0.0)
+    assert not verdict.retry
+    assert "SIGTERM" in verdict.message
+
+
 @pytest.mark.parametrize(
-    ("code", "attempts"),
+    ("code", "timeout", "attempts"),
     [
-        ("raise ValueError", 3),
-        ("import sys; sys.exit(7)", 3),
-        ("import os; os.kill(os.getpid(), 9)", 3),
-        ("import os; os._exit(9)", 3),
-        ("import time; time.sleep(60)", 3),
-        (
-            "import sys; sys.exit(2)",
-            1,
-        ),  # The fake passes it on: what the real one calls unprepared.
+        ("raise ValueError", None, 3),
+        ("import sys; sys.exit(7)", None, 3),
+        ("import os; os.kill(os.getpid(), 9)", None, 3),
+        ("import os; os._exit(9)", None, 3),
+        ("import time; time.sleep(600)", 0.3, 3),
+        # The fake passes it on: what the real one calls unprepared.
+        ("import sys; sys.exit(2)", None, 1),
     ],
 )
 def test_what_may_go_better_next_time_is_tried_again(
-    machine: Machine, code: str, attempts: int
+    machine: Machine, code: str, timeout: float | None, attempts: int
 ) -> None:
-    record = machine.start(code, retries=2, timeout=0.3)
+    record = machine.start(code, retries=2, timeout=timeout)
     outcome = machine.outcome(record)
     assert (outcome.status, outcome.attempt) == ("failed", attempts)
     eventually(lambda: machine.ended(record))
     assert [one["state"] for one in machine.state(record)["attempts"]] == ["failed"] * attempts
 
 
-def test_a_follower_sees_every_attempt_and_where_one_ends(machine: Machine) -> None:
-    code = "import time; time.sleep(.1); print(f'in {attempt}', end='')\nif attempt == 1: 1 / 0"
+def test_a_follower_sees_every_attempt_and_where_one_ends(machine: Machine, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    code = "if attempt == 1: print('up', flush=True)\n" + wait_for(gate)
+    code += "print(f'in {attempt}', end='')\nif attempt == 1: 1 / 0"
     record = machine.start(code, retries=1)
-    texts = machine.texts(record)
+    lines = machine.backend.log_lines(record, follow=True)
+    assert next(lines).text == "up"
+    gate.touch()
+    texts = [line.text for line in lines]
     assert texts[0] == "in 1" or texts[0].startswith("in 1Traceback")
     assert texts[-2:] == [
         "[kinetic] Attempt 1 ended: ZeroDivisionError: division by zero. Attempt 2 begins.",
@@ -258,7 +318,7 @@ def test_what_a_job_leaves_behind_is_killed_wherever_it_went(machine: Machine) -
     code = """
     import subprocess, sys
     for _ in range(3):
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"],
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
                          start_new_session=True)
     """
     record = machine.start(code)
@@ -308,7 +368,7 @@ def test_secrets_are_nowhere_on_the_disk_and_files_are_the_users_only(machine: M
         assert mode & 0o077 == 0, path
         if path.is_file():
             assert b"s3cr3t-value" not in path.read_bytes()
-    machine.backend.remove(record, timeout=20, poll_interval=0.05)
+    machine.backend.remove(record, timeout=60, poll_interval=0.05)
 
 
 @pytest.mark.skipif(
@@ -325,7 +385,7 @@ def test_a_supervisor_itself_gets_no_secrets(machine: Machine) -> None:
 def test_too_much_memory_is_named(machine: Machine) -> None:
     code = """
     import subprocess, sys
-    body = "import time; x = bytearray(300 << 20); time.sleep(60)"
+    body = "import time; x = bytearray(300 << 20); time.sleep(600)"
     sys.exit(subprocess.run([sys.executable, "-c", body]).returncode)
     """
     record = machine.start(code, memory=128 << 20)
@@ -345,7 +405,6 @@ def test_an_interpreter_that_is_not_there_is_refused(machine: Machine) -> None:
 def test_a_fork_of_the_submitter_does_not_keep_a_dead_job_alive(machine: Machine) -> None:
     """A pool's worker, forked while the FIFO is open here, inherits its write end."""
     from kinetic.local.liveness import is_alive
-    from kinetic.local.paths import JobFolder
 
     record = machine.start(SLEEP)
     machine.until_up(record)
@@ -371,7 +430,7 @@ def test_after_the_folder_is_gone_the_stored_log_is_read(machine: Machine) -> No
     machine.store.write(names.log_chunk(1, 0, 0), b"old\n")
     for seq, text in enumerate([b"one\ntw", b"o\nth", "ré".encode()[:2], "ré".encode()[2:] + b"e"]):
         machine.store.write(names.log_chunk(2, 0, seq), text)
-    machine.backend.remove(record, timeout=20, poll_interval=0.05)
+    machine.backend.remove(record, timeout=60, poll_interval=0.05)
     assert machine.texts(record) == ["one", "two", "thrée"]
     tail = [line.text for line in machine.backend.log_lines(record, tail=2)]
     assert tail == ["two", "thrée"]
@@ -385,5 +444,5 @@ def test_an_unused_signal_mask_of_the_submitter_is_not_inherited(machine: Machin
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     machine.until_up(record)
-    machine.backend.stop(record, timeout=20, poll_interval=0.05)
+    machine.backend.stop(record, timeout=60, poll_interval=0.05)
     assert machine.outcome(record).status == "cancelled"
