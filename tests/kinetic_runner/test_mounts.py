@@ -93,6 +93,35 @@ def test_missing_folders_on_the_way_are_mirrored_below_one_that_exists(
     assert (there / "old" / "new").read_text() == "kept"
 
 
+def test_what_vanishes_while_its_folder_is_mirrored_is_no_part_of_it(
+    folder: Path, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    (there / "passing-folder").mkdir(parents=True)
+    (there / "passing").write_text("")
+    (there / "passing-link").symlink_to("stays")
+    (there / "stays").write_text("stays")
+
+    seen = run_inside(
+        {f"{there}/a/b": folder},
+        f"print(sorted(os.listdir({str(there)!r})))",
+        before=f"""
+scandir = os.scandir
+
+def listed(path):
+    entries = list(scandir(path))
+    for entry in entries:
+        if entry.name.startswith("passing"):
+            os.rename(entry.path, {str(tmp_path)!r} + "/" + entry.name)
+    return entries
+
+os.scandir = listed
+""",
+    )
+
+    assert seen == ["['a', 'stays']"]
+
+
 def test_an_existing_folder_is_covered_and_not_changed(folder: Path, tmp_path: Path) -> None:
     there = tmp_path / "data"
     there.mkdir()

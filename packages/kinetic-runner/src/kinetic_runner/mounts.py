@@ -192,12 +192,7 @@ def _fill(below: str, mirror: str, anchor: Path, points: Sequence[_Point]) -> No
     for entry in os.scandir(below):
         if entry.name in ours:  # There, but of the wrong kind.
             continue
-        target = f"{mirror}/{entry.name}"
-        if entry.is_symlink():
-            os.symlink(os.readlink(entry.path), target)  # noqa: PTH115, PTH211 - keeps it to the letter
-        else:
-            _make(target, is_dir=entry.is_dir())
-            _mount(entry.path, target, None, _MS_BIND | _MS_REC)
+        _mirror(entry, f"{mirror}/{entry.name}")
     for point in points:
         target = f"{mirror}/{point.path.relative_to(anchor)}"
         os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
@@ -205,6 +200,22 @@ def _fill(below: str, mirror: str, anchor: Path, points: Sequence[_Point]) -> No
         _show(point, target)
     # What somebody writes into the mirror would be lost without a word.
     _mount(None, mirror, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY)
+
+
+def _mirror(entry: os.DirEntry[str], target: str) -> None:
+    """Show *entry* at *target*, unless it vanished since its folder was listed."""
+    is_dir = entry.is_dir(follow_symlinks=False)
+    try:
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), target)  # noqa: PTH115, PTH211 - keeps it to the letter
+            return
+        _make(target, is_dir=is_dir)
+        _mount(entry.path, target, None, _MS_BIND | _MS_REC)
+    except (DataError, FileNotFoundError):
+        if os.path.lexists(entry.path):
+            raise
+        if os.path.lexists(target):
+            (os.rmdir if is_dir else os.unlink)(target)
 
 
 def _make(target: str, *, is_dir: bool) -> None:
