@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 PRELUDE = """
-import json, os, sys, time
+import atexit, json, os, sys, time
 import kinetic
 
 on_four_hosts = kinetic.run(accelerator="tpu-v5litepod-16", backend="local-gke")
@@ -17,12 +17,17 @@ on_four_hosts = kinetic.run(accelerator="tpu-v5litepod-16", backend="local-gke")
 def host():
     return int(os.environ["KINETIC_HOST_INDEX"])
 
-def meet(*hosts):
+def meet(*hosts, where="at work"):
     # Waits until all of them are here, too.
     folder = os.environ["KINETIC_OUTPUT_DIR"]
-    open(os.path.join(folder, str(host())), "w").close()
-    while not {str(number) for number in hosts} <= set(os.listdir(folder)):
+    open(os.path.join(folder, f"{host()} {where}"), "w").close()
+    while not {f"{number} {where}" for number in hosts} <= set(os.listdir(folder)):
         time.sleep(0.01)
+
+def fail_with(*hosts):
+    # None of them is gone, which is a reason to stop the others, before all have said why they fail.
+    meet(0, 1, 2, 3)
+    atexit.register(meet, *hosts, where="at the end")
 
 def end(job):
     try:
@@ -69,22 +74,23 @@ def test_the_lowest_failing_host_is_raised_the_others_are_named_or_stopped(proje
         """
 @on_four_hosts
 def everywhere():
-    meet(0, 1, 2, 3)
+    fail_with(0, 1, 2, 3)
     raise ValueError(f"host {host()}")
 
 @on_four_hosts
 def two():
-    meet(0, 1, 2, 3)
     if host() in (1, 3):
+        fail_with(1, 3)
         raise [KeyError, ValueError][host() == 1](f"host {host()}")
-    time.sleep(60)
+    meet(0, 1, 2, 3)
+    time.sleep(600)
 
 @on_four_hosts
 def worker():
     meet(0, 1, 2, 3)
     if host() == 2:
         os._exit(3)
-    time.sleep(60)
+    time.sleep(600)
 
 if __name__ == "__main__":
     print(json.dumps([end(function.run_async()) for function in (everywhere, two, worker)]))
@@ -113,11 +119,11 @@ def test_a_leader_that_returned_does_not_hide_a_worker_that_fails_later(project)
         """
 @on_four_hosts
 def late():
-    if host() != 3:
-        return meet(host())
-    meet(0, 1, 2)
-    time.sleep(0.2)
-    raise ValueError("late")
+    if host() == 3:
+        job = os.path.join(os.environ["KINETIC_HOME"], "store", os.environ["KINETIC_JOB_ID"])
+        while not os.path.exists(os.path.join(job, "attempts", "1", "host-0.json")):
+            time.sleep(0.01)
+        raise ValueError("late")
 
 @kinetic.run(accelerator="tpu-v5litepod-16", backend="local-gke", retries=1)
 def again():
