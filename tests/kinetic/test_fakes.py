@@ -35,6 +35,22 @@ def test_a_fake_job_needs_what_a_real_one_needs(missing: str) -> None:
         services.backend.start(launch)
 
 
+@pytest.mark.parametrize("error", [None, ValueError("no")])
+def test_a_fake_job_may_be_cleaned_up_before_its_resource_is_told_how_it_ended(
+    error: Exception | None,
+) -> None:
+    services = FakeServices.make()
+    job = services.job()
+    services.journal.after("write */outcome.json", lambda: services.backend.loses(job.job_id))
+
+    if error is None:
+        services.backend.returns(job.job_id, 42)
+    else:
+        services.backend.raises(job.job_id, error)
+
+    assert services.backend.job_ids() == []
+
+
 def test_following_a_fake_job_ends_with_it_and_loses_no_line() -> None:
     services = FakeServices.make()
     launch = a_launch(services.store, "pass")

@@ -214,7 +214,7 @@ class FakeBackend:
             if found is not None and not found.status.terminal:
                 outcome = Outcome(job_id=record.job_id, status="cancelled", written_by="supervisor")
                 create_outcome(self._store, outcome, self._seal)
-                self._tell(record.job_id, JobStatus.FAILED, "It was stopped.")
+                self._tell(found, JobStatus.FAILED, "It was stopped.")
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
         """Remove the resource, stopping it before."""
@@ -242,7 +242,7 @@ class FakeBackend:
 
     def runs(self, job_id: str) -> None:
         """Let the job run."""
-        self._tell(job_id, JobStatus.RUNNING, "")
+        self._tell(self._resources[job_id], JobStatus.RUNNING, "")
 
     def says(self, job_id: str, *lines: str, host: int = 0) -> None:
         """Let a host of the job print *lines*."""
@@ -251,18 +251,22 @@ class FakeBackend:
 
     def returns(self, job_id: str, value: object) -> None:
         """Let the function return *value*: the job succeeds, and its leader reports it."""
+        # Looked up first: whoever waits sees the outcome, and may clean up before the rest is told.
+        found = self._resources[job_id]
         report_value(self._store, job_id, value, seal=self._seal)
-        self._tell(job_id, JobStatus.SUCCEEDED, "")
+        self._tell(found, JobStatus.SUCCEEDED, "")
 
     def raises(self, job_id: str, error: BaseException) -> None:
         """Let the function raise *error*: the job fails, and its leader reports it."""
+        found = self._resources[job_id]
         report_error(self._store, job_id, error, seal=self._seal)
-        self._tell(job_id, JobStatus.FAILED, "")
+        self._tell(found, JobStatus.FAILED, "")
 
     def dies(self, job_id: str, reason: str) -> None:
         """End the job without any outcome."""
-        self._resources[job_id].vanished = True
-        self._tell(job_id, JobStatus.FAILED, reason)
+        found = self._resources[job_id]
+        found.vanished = True
+        self._tell(found, JobStatus.FAILED, reason)
 
     def loses(self, job_id: str) -> None:
         """Forget the resource: somebody removed it."""
@@ -273,8 +277,7 @@ class FakeBackend:
         found = self._resources.get(job_id)
         return found is None or found.status.terminal
 
-    def _tell(self, job_id: str, status: JobStatus, reason: str) -> None:
-        found = self._resources[job_id]
+    def _tell(self, found: _Resource, status: JobStatus, reason: str) -> None:
         found.status, found.reason = status, reason
         self._notify()
 
