@@ -118,3 +118,5 @@ def test_a_loop_that_closes_first_is_not_called_back(services: FakeServices) -> 
     services.backend.returns(job.job_id, 42)
 
     assert eventually(lambda: not waiting(job))
+    assert services.journal.of("remove *", "delete *") == []
+    assert job.result() == 42

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from kinetic.collect import WaitStopped
 from kinetic.discovery import handle_of
 from kinetic.errors import (
     InvalidRequestError,
@@ -18,7 +20,7 @@ from kinetic.errors import (
 from kinetic.fakes import FakeServices, a_record, report_value
 from kinetic.job_status import JobStatus
 from kinetic.jobs import JobHandle, connected
-from kinetic_payload.layout import JobObjects
+from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records import encode
 from kinetic_payload.stores.folder import FolderStore
 
@@ -176,6 +178,33 @@ def test_a_clean_up_that_fails_costs_no_value_and_is_tried_again(
 
     assert job.result() == 42
     assert services.backend.job_ids() == []
+
+
+@pytest.mark.parametrize("moment", ["outcome.json", "host-0.json", "host-0.pkl"])
+def test_two_threads_that_ask_one_handle_get_the_same_value(
+    services: FakeServices, job: JobHandle, moment: str
+) -> None:
+    first: list[object] = []
+    services.backend.returns(job.job_id, bytes(2 * INLINE_LIMIT))
+    # What another thread does between two steps of this one: all of it, clean-up included.
+    services.journal.before(f"read */{moment}", lambda: first.append(job.result()))
+
+    assert job.result() is first[0]
+    assert services.store.names() == []
+
+
+def test_whoever_gave_up_when_the_value_came_leaves_the_job_as_it_is(
+    services: FakeServices, job: JobHandle
+) -> None:
+    services.backend.returns(job.job_id, 42)
+    stop = threading.Event()
+    services.journal.after("read */host-0.json", stop.set)
+
+    with pytest.raises(WaitStopped):
+        job._collect(stop=stop)
+
+    assert services.journal.of("remove *", "delete *") == []
+    assert connected(replace(job), services).result() == 42
 
 
 def test_a_result_that_timed_out_can_be_asked_for_again(

@@ -228,25 +228,36 @@ class JobHandle:
         reports: Reports | None = None,
         warn: Callable[[str], None] | None = None,
     ) -> Any:
-        from kinetic.collect import Collected, collect
+        from kinetic.collect import Collected, WaitStopped, collect
+        from kinetic.errors import KineticError
         from kinetic.notices import warn_caller
 
         warn = warn or warn_caller
         collected: Collected | None = self.__dict__.get("_collected")
         if collected is None:
-            collected = collect(
-                self._record,
-                self._services,
-                read_from=self.__dict__.get("_read_from"),
-                reports=reports or _progress(),
-                timeout=timeout,
-                on_line=on_line,
-                on_status_change=on_status_change,
-                stop=stop,
-                warn=warn,
-            )
-            # Kept, so that a second call gives the same again, whatever clean-up took away.
-            self.__dict__["_collected"] = collected
+            try:
+                brought = collect(
+                    self._record,
+                    self._services,
+                    read_from=self.__dict__.get("_read_from"),
+                    reports=reports or _progress(),
+                    timeout=timeout,
+                    on_line=on_line,
+                    on_status_change=on_status_change,
+                    stop=stop,
+                    warn=warn,
+                )
+            except KineticError:
+                # Another thread may have had the result of this handle, and cleaned up, meanwhile.
+                collected = self.__dict__.get("_collected")
+                if collected is None:
+                    raise
+            else:
+                # Kept, so that a second call gives the same again, whatever clean-up took away.
+                collected = self.__dict__.setdefault("_collected", brought)
+        if stop is not None and stop.is_set():
+            # Whoever gave up gets no value, so what it was brought from stays.
+            raise WaitStopped
         if collected.succeeded and (not self.debug if cleanup is None else cleanup):
             self._clean_up_after_success(cleanup_timeout, cleanup_poll_interval, warn)
         return collected.get()
