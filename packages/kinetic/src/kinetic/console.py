@@ -75,12 +75,13 @@ class Console:
     def note(self, text: str) -> None:
         """Say something that stays readable."""
         with self._lock:
-            shown = self._live is not None
+            shown, lent = self._live is not None, self._lent
             self._hide()
             for line in text.splitlines() or [""]:
                 write_line(self._stderr, f"kinetic: {line}")
             if shown:
                 self._show()
+                self._lent = lent
 
     @contextmanager
     def progress(self, doing: str, total: int | None) -> Iterator[Advance]:
@@ -99,8 +100,8 @@ class Console:
         try:
             yield advance
         finally:
-            self._works.remove(work)
             with self._lock:
+                self._works.remove(work)
                 if self._lent and not self._works:
                     self._hide()
 
@@ -135,8 +136,11 @@ class Console:
 
     def _show_work(self, work: Progress) -> None:
         with self._lock:
+            if work not in self._works:
+                return  # It ended meanwhile, and would take nothing away again.
             if self.interactive:
-                self._lent = self._live is None
+                if self._live is None:
+                    self._lent = True
                 self._show()
             elif work.doing not in self._told:
                 self._told.add(work.doing)
