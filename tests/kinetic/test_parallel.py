@@ -9,7 +9,7 @@ from kinetic.parallel import Crew, Stopped, map_at_once
 from kinetic_payload.concurrently import pause
 from kinetic_payload.progress import Reports, silent
 
-LONG = 10.0
+LONG = 60.0
 
 
 def test_one_worker_makes_calls_in_place_in_order() -> None:
@@ -79,7 +79,7 @@ def test_a_failure_beside_ends_the_wait_for_what_would_take_long() -> None:
         raise OSError("No permission.")
 
     def block() -> None:
-        with Crew(2) as crew:
+        with Crew(2, patience=0) as crew:
             long = crew.start(lambda: never.wait(LONG))
             crew.start(fail)
             long.result()
@@ -105,7 +105,7 @@ def test_a_block_that_ends_badly_stops_the_calls_it_began(error: type[BaseExcept
             raise
 
     def block() -> None:
-        with Crew(2) as crew:
+        with Crew(2, patience=LONG) as crew:
             crew.start(partial(upload, crew.counting(silent)))
             going.wait(LONG)
             raise error

@@ -20,7 +20,6 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 _PATIENCE = 2.0
-"""Seconds that calls under way get to notice that they are not wanted any more."""
 
 
 class Task(Generic[T]):
@@ -59,11 +58,13 @@ class Crew:
     With one worker they are made in place, where they are begun. The first failure, the block's own
     included, stops the rest: what was not begun never is, and what waits for a store, or is counted
     through `counting`, is given up (`Stopped`). The threads keep no process alive: nobody waits for
-    them after Ctrl-C.
+    them after Ctrl-C. At the end of the block, calls under way get *patience* seconds to notice that
+    they are not wanted any more.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *, patience: float = _PATIENCE) -> None:
         self._workers = workers
+        self._patience = patience
         self._waiting: deque[Task[Any]] = deque()
         self._begun = 0
         self._threads = 0
@@ -126,7 +127,7 @@ class Crew:
             if self._failure is None:
                 self._failure = error
             self._waiting.clear()
-            until = time.monotonic() + _PATIENCE
+            until = time.monotonic() + self._patience
             while self._begun and (left := until - time.monotonic()) > 0:
                 self._changed.wait(left)
         if isinstance(error, Stopped) and self._failure is not None:
