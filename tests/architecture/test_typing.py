@@ -66,7 +66,6 @@ def test_editors_see_the_users_own_signature(tmp_path: Path) -> None:
         env={**os.environ, "MYPYPATH": os.pathsep.join(sources)},  # noqa: TID251 - for a child
         capture_output=True,
         text=True,
-        timeout=100,
     )
 
     found = [line for line in done.stdout.splitlines() if line.startswith("user.py:")]

@@ -13,6 +13,7 @@ from kinetic.caches import stat_cache
 from kinetic.data import Data, to_ref
 from kinetic.errors import DataError, InvalidRequestError
 from kinetic_payload import references
+from kinetic_payload.digests import hash_file
 
 
 @pytest.fixture(autouse=True)
@@ -177,8 +178,8 @@ def test_processes_that_hash_at_once_agree_and_remember_for_each_other(tmp_path)
     tree.mkdir()
     for n in range(50):
         (tree / str(n)).write_bytes(bytes([n]) * 1000)
-    old = max(path.stat().st_ctime_ns for path in tree.iterdir())
-    while time.time_ns() < old + 200_000_000:  # What is younger is not remembered: it may change.
+    # What is young is not remembered: it may change.
+    while not all(hash_file(path, path.name).lasting for path in tree.iterdir()):
         time.sleep(0.02)  # noqa: TID251
     code = f"from kinetic.data import Data; print(Data({str(tree)!r}).content_hash())"
     at_once = [

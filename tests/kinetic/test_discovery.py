@@ -213,7 +213,7 @@ def test_records_in_a_bucket_are_read_together_and_once() -> None:
     for number in range(20):
         keep(store, job_id=f"job-{number:02}", created_at=f"2026-01-01T00:00:{number:02}+00:00")
     together = threading.Barrier(4)
-    store.journal.before("read */handle.json", *[lambda: together.wait(10)] * 4)
+    store.journal.before("read */handle.json", *[lambda: together.wait(60)] * 4)
 
     jobs = jobs_in(store)
 

@@ -29,13 +29,13 @@ def job(services: FakeServices) -> JobRecord:
 
 
 def stop(job: JobRecord, services: FakeServices):
-    return cancel(job, services, timeout=1, poll_interval=0.01)
+    return cancel(job, services, timeout=60, poll_interval=0.01)
 
 
 def clean(
     job: JobRecord, services: FakeServices, *, resource: bool = True, artifacts: bool = True
 ) -> None:
-    clean_up(job, services, resource=resource, artifacts=artifacts, timeout=1, poll_interval=0.01)
+    clean_up(job, services, resource=resource, artifacts=artifacts, timeout=60, poll_interval=0.01)
 
 
 def objects(job: JobRecord, services: FakeServices) -> list[str]:

@@ -28,7 +28,6 @@ def run_python(code: str, *options: str, **environ: str) -> str:
         env={**env, **environ},
         capture_output=True,
         text=True,
-        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

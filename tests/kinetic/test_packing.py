@@ -324,8 +324,8 @@ def test_project_data_and_call_go_up_together(project, packing: Packing) -> None
     data = Data(str(project.root / "set"))
     together = threading.Barrier(2)
     # Neither is done before the other has begun.
-    store.journal.before("write contexts/*", lambda: together.wait(10))
-    store.journal.before("write data/*", lambda: together.wait(10))
+    store.journal.before("write contexts/*", lambda: together.wait(60))
+    store.journal.before("write data/*", lambda: together.wait(60))
 
     payload, context = packing.upload(packing.pack(module.work, data), store)
 

@@ -45,7 +45,8 @@ def test_an_installed_wheel_gives_the_same_wheel_again(tmp_path: Path) -> None:
     wheels = own_wheels(tmp_path / "wheels", ["kinetic-images", "kinetic-payload"])
     site = tmp_path / "site"
     names = [str(wheel) for wheel in wheels]
-    find_uv().run("pip", "install", "--offline", "--no-deps", "--target", str(site), *names)
+    options = ["--offline", "--no-deps", "--python", sys.executable, "--target", str(site)]
+    find_uv().run("pip", "install", *options, *names)
     code = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
         "from kinetic_images.wheels import __file__, own_wheels\n"
