@@ -6,28 +6,33 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
+Config = pytest.importorskip("traitlets.config").Config
 pytest.importorskip("ipykernel")
 
 Hook = Callable[[str], bool]
 
 
 class Client(nbclient.NotebookClient):
-    """Executes cells; interrupts the kernel once *interrupt_when* says so of a cell's output."""
+    """Executes cells; acts once on a cell's output, as soon as *when* says so of it."""
 
-    interrupt_when: Hook | None = None
+    when: Hook | None = None
 
     def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
         output = super().process_message(msg, cell, cell_index)
-        if self.interrupt_when is not None and self.interrupt_when(said(cell)):
-            self.interrupt_when = None
-            self.interrupting = asyncio.ensure_future(self.km.interrupt_kernel())
+        if self.when is not None and self.when(said(cell)):
+            self.when = None
+            self.act()
         return output
+
+    def interrupt(self) -> None:
+        self.interrupting = asyncio.ensure_future(self.km.interrupt_kernel())
 
 
 def said(cell: Any, *streams: str) -> str:
@@ -45,12 +50,15 @@ class Notebook:
 
     client: Client
 
-    def cell(self, code: str, *, interrupt_when: Hook | None = None) -> Any:
+    def cell(
+        self, code: str, *, when: Hook | None = None, act: Callable[[], object] | None = None
+    ) -> Any:
+        """Execute a cell; interrupt it, or do something else, *when* its output is like that."""
         import textwrap
 
         cells = self.client.nb.cells
         cells.append(nbformat.v4.new_code_cell(textwrap.dedent(code).strip()))
-        self.client.interrupt_when = interrupt_when
+        self.client.when, self.client.act = when, act or self.client.interrupt
         return self.client.execute_cell(cells[-1], len(cells) - 1)
 
     def stdout(self, code: str) -> str:
@@ -69,14 +77,21 @@ def notebook(project, tmp_path, monkeypatch) -> Iterator[Notebook]:
 
 @contextmanager
 def running(project) -> Iterator[Notebook]:
-    client = Client(
-        nbformat.v4.new_notebook(),
-        kernel_name="python3",
-        timeout=60,
-        resources={"metadata": {"path": str(project.root)}},
-    )
-    with client.setup_kernel(env=project.environment):
-        yield Notebook(client)
+    # Sockets in a folder (of a short name, the system wants that): a port that was free a moment
+    # ago may be another's when the kernel takes it.
+    with TemporaryDirectory(prefix="kn-", dir="/tmp") as folder:
+        client = Client(
+            nbformat.v4.new_notebook(),
+            kernel_name="python3",
+            timeout=None,  # The test has a limit of its own,
+            startup_timeout=100,
+            iopub_timeout=100,  # and what a cell printed is all there before the next one.
+            raise_on_iopub_timeout=True,
+            resources={"metadata": {"path": str(project.root)}},
+            config=Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}}),
+        )
+        with client.setup_kernel(env=project.environment):
+            yield Notebook(client)
 
 
 def test_cells_share_functions_and_the_value_is_of_the_cells_own_class(notebook) -> None:
@@ -115,18 +130,25 @@ def test_cells_share_functions_and_the_value_is_of_the_cells_own_class(notebook)
     assert redefined == "101\n"
 
 
-def test_progress_and_the_log_are_the_output_of_the_cell(notebook) -> None:
-    cell = notebook.cell("""
-        import sys
+def test_progress_and_the_log_are_the_output_of_the_cell(notebook, project) -> None:
+    go = project.home / "go"
+    cell = notebook.cell(
+        f"""
+        import os, sys, time
 
         @kinetic.run(accelerator="cpu")
-        def work():
+        def work(go):
+            while not os.path.exists(go):
+                time.sleep(0.02)
             print("from the job [bold]")
             print("to stderr", file=sys.stderr)
             return 1
 
-        work()
-    """)
+        work({str(go)!r})
+        """,
+        when=lambda text: "kinetic: running\n" in text,
+        act=go.touch,
+    )
 
     assert "from the job [bold]\nto stderr\n" in said(cell, "stdout")
     assert "kinetic: running\n" in said(cell, "stderr")
@@ -241,7 +263,7 @@ def test_interrupting_a_blocking_call_says_how_to_come_back_and_the_job_goes_on(
         job, = kinetic.list_jobs()
         print(job.job_id, job.status().value)
         """,
-        interrupt_when=lambda text: "up\n" in text,
+        when=lambda text: "up\n" in text,
     )
 
     *_, interrupted, last = said(cell, "stdout").splitlines()
@@ -268,7 +290,7 @@ def test_an_uncaught_interrupt_ends_the_cell_and_the_job_can_be_cancelled(notebo
 
             work()
             """,
-            interrupt_when=lambda text: "up\n" in text,
+            when=lambda text: "up\n" in text,
         )
 
     printed = notebook.stdout("""
