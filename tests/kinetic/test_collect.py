@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from kinetic.backends import Observation
-from kinetic.collect import WaitStopped, collect
+from kinetic.collect import LogPump, WaitStopped, collect, ends
 from kinetic.errors import (
     FutureRecordError,
     IntegrityError,
@@ -130,6 +130,39 @@ def test_every_line_is_handed_on_before_the_value_is(
 
     assert result(job, services, on_line=lambda line: lines.append(line.text)) == 42
     assert lines == ["first", "last"]
+
+
+def test_a_log_that_does_not_come_to_its_end_is_given_up_in_words(
+    services: FakeServices, job: JobRecord
+) -> None:
+    shown, told = threading.Event(), []
+    services.backend.says(job.job_id, "hello")
+    services.backend.returns(job.job_id, 42)
+
+    with LogPump(job, services, lambda line: shown.wait(60), told.append, patience=0.01):
+        pass
+    shown.set()
+
+    [said] = told
+    assert said.endswith(f"kinetic jobs logs {job.job_id}")
+
+
+@pytest.mark.parametrize(("done", "ended"), [([1, 2, 3], True), ([1, 2, 2], False)])
+def test_what_gets_something_done_is_waited_for_however_long_it_takes(
+    done: list[int], ended: bool
+) -> None:
+    class Slow:
+        rounds = 0
+
+        def is_alive(self) -> bool:
+            return self.rounds < 3
+
+        def join(self, timeout: float) -> None:
+            self.rounds += 1
+
+    slow = Slow()
+
+    assert ends(cast("Any", slow), lambda: done[slow.rounds], patience=10) is ended
 
 
 @pytest.mark.parametrize("broken", ["the log", "who is told"])

@@ -351,6 +351,10 @@ def _timed_out(record: JobRecord, status: JobStatus, reason: str) -> ResultTimeo
     return error
 
 
+_LOG_TAIL = 10.0
+"""Seconds that the next line of the log may take once the outcome is there."""
+
+
 class LogPump:
     """Hands a running job's log lines on, from a thread of its own, until the job or we end."""
 
@@ -360,8 +364,13 @@ class LogPump:
         services: Services,
         emit: Callable[[LogLine], None],
         warn: Callable[[str], None] = log.warning,
+        *,
+        patience: float = _LOG_TAIL,
     ) -> None:
+        self._job_id = record.job_id
         self._warn = warn
+        self._patience = patience
+        self._handed_on = 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(
             target=self._run, args=(record, services, emit), daemon=True, name="kinetic-log"
@@ -376,7 +385,10 @@ class LogPump:
             self._stopped.set()
             return
         # The job has ended, so the follow ends by itself, after the last line.
-        self._thread.join(_LOG_TAIL)
+        if not ends(self._thread, lambda: self._handed_on, patience=self._patience):
+            self._warn(
+                f"The rest of the log is not waited for any longer: kinetic jobs logs {self._job_id}"
+            )
         self._stopped.set()
 
     def _run(self, record: JobRecord, services: Services, emit: Callable[[LogLine], None]) -> None:
@@ -385,9 +397,14 @@ class LogPump:
                 if self._stopped.is_set():
                     return
                 emit(line)
+                self._handed_on += 1
         except Exception as error:  # noqa: BLE001 - a lost live log must not cost the result
             self._warn(f"The live log of {record.job_id} broke off: {error}")
 
 
-_LOG_TAIL = 10.0
-"""Seconds that the rest of the log may take once the outcome is there."""
+def ends(thread: threading.Thread, done: Callable[[], int], *, patience: float) -> bool:
+    """Wait for *thread* for as long as it gets something done in *patience* seconds."""
+    before = None
+    while thread.is_alive() and before != (before := done()):
+        thread.join(patience)
+    return not thread.is_alive()
