@@ -48,7 +48,7 @@ class Project:
         self, name: str, *args: str, cwd: Path | None = None, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         process = self.start(name, *args, cwd=cwd, **environment)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate()
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def script(self, text: str, *args: str, **environment: str) -> str:

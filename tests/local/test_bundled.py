@@ -25,7 +25,7 @@ def work(number):
 
 if __name__ == "__main__":
     jobs = [work.run_async(number) for number in range(int(sys.argv[1]))]
-    print(json.dumps([job.result(timeout=60) for job in jobs]))
+    print(json.dumps([job.result() for job in jobs]))
 """
 
 
@@ -50,7 +50,7 @@ def test_ten_jobs_share_one_environment_that_holds_what_is_required_alone(projec
     project.write("main.py", SCRIPT)
     first, second = (project.start("main.py", "5") for _ in range(2))
 
-    ends = [process.communicate(timeout=60) for process in (first, second)]
+    ends = [process.communicate() for process in (first, second)]
 
     found = [one for out, _ in ends for one in json.loads(out)]
     assert sorted(number for number, *_ in found) == sorted([*range(5), *range(5)])

@@ -49,9 +49,10 @@ def unprivileged(*command: str) -> list[str]:
     """Return *command* such that permissions mean something to it, also if root runs the tests."""
     if os.getuid() != 0:
         return list(command)
-    if not shutil.which("setpriv"):
+    less = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"]
+    if not shutil.which("setpriv") or subprocess.run([*less, "true"], check=False).returncode:
         pytest.skip("root, and no setpriv to be less")
-    return ["setpriv", "--inh-caps=-all", "--bounding-set=-all", *command]
+    return [*less, *command]
 
 
 # Many at once.
@@ -72,7 +73,7 @@ def test_threads_and_processes_submit_at_once_into_a_new_home(project) -> None:
 
         def one(x):
             job = work.run_async(x)
-            found[x] = (job.result(timeout=60, cleanup=False), job.logs())
+            found[x] = (job.result(cleanup=False), job.logs())
 
         found = {}
         if __name__ == "__main__":
@@ -85,7 +86,7 @@ def test_threads_and_processes_submit_at_once_into_a_new_home(project) -> None:
     )
     processes = [project.start("main.py", str(4 * n)) for n in range(5)]
 
-    ends = [process.communicate(timeout=60) for process in processes]
+    ends = [process.communicate() for process in processes]
 
     assert ends == [("True\n", "")] * 5
     assert list(listed(project).values()) == ["SUCCEEDED"] * 20
@@ -101,7 +102,7 @@ def work():
     return os.path.relpath(os.getcwd(), os.environ["KINETIC_HOME"]).split(os.sep)[-2:]
 
 if __name__ == "__main__":
-    print(work.run_async().result(timeout=60))
+    print(work.run_async().result())
 """
 
 
@@ -140,7 +141,7 @@ def test_names_that_are_no_unicode_are_carried_through(project) -> None:
     )
 
     assert printed == "['host-0', 'project']\n"
-    assert list(listed(project).values()) in (["SUCCEEDED"], ["RUNNING"])
+    eventually(lambda: list(listed(project).values()) == ["SUCCEEDED"])
 
 
 def test_from_the_root_and_from_a_deleted_folder(project) -> None:
@@ -238,7 +239,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_done(project, size: str, sa
 
         if __name__ == "__main__":
             try:
-                work.run_async().result(timeout=60)
+                work.run_async().result()
             except kinetic.KineticError as error:
                 print(type(error).__name__, error)
             for job in list_jobs():
@@ -278,10 +279,8 @@ def test_a_submit_killed_at_any_moment_leaves_a_truthful_list_and_nothing_in_the
         process.kill()
         process.communicate()
 
-    eventually(lambda: "RUNNING" not in listed(project).values())
+    eventually(lambda: set(listed(project).values()) <= {"SUCCEEDED", "FAILED"})
 
-    jobs = listed(project)
-    assert set(jobs.values()) <= {"SUCCEEDED", "FAILED"}
     done = subprocess.run(
         [sys.executable, "-c", "import kinetic; [job.cleanup() for job in kinetic.list_jobs()]"],
         env=project.environment,
@@ -303,7 +302,7 @@ def test_a_job_outlives_whatever_ends_the_process_that_waits_for_it(project, num
     assert process.stdout.readline() == "up\n"
 
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate()
 
     assert process.returncode == -number
     [(job_id, status)] = listed(project).items()

@@ -34,7 +34,7 @@ def test_old_bundles_go_unless_a_kept_job_names_them(tmp_path: Path) -> None:
         age(folder)
     collect(home, store, NOW)
     assert {*Path(home.bundles).iterdir()} == {used, young}
-    backend.remove(launch.record, timeout=20, poll_interval=0.05)
+    backend.remove(launch.record, timeout=100, poll_interval=0.05)
     age(used)
     collect(home, store, NOW)
     assert {*Path(home.bundles).iterdir()} == {young}

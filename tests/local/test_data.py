@@ -13,8 +13,9 @@ from urllib.request import Request, urlopen
 import pytest
 
 from kinetic_payload.testing.gcs import GcsServer
-from kinetic_runner.mounts import why_not_read_only
+from kinetic_runner.mounts import why_not_private, why_not_read_only
 
+volumes = pytest.mark.skipif(why_not_private() is not None, reason="no private mounts here")
 views = pytest.mark.skipif(why_not_read_only() is not None, reason="no views here")
 
 
@@ -33,6 +34,7 @@ def put(server: GcsServer, name: str, data: bytes) -> None:
     urlopen(Request(url, data=data, method="POST")).close()
 
 
+@volumes
 def test_folders_and_objects_of_a_bucket_arrive_anywhere_in_the_arguments_and_at_paths(
     project: Any, sets: GcsServer
 ) -> None:
@@ -67,7 +69,7 @@ def test_folders_and_objects_of_a_bucket_arrive_anywhere_in_the_arguments_and_at
 
         if __name__ == "__main__":
             config = Config()
-            done = work.run_async(config, kinetic.Data("gs://sets/digits/")).result(timeout=60)
+            done = work.run_async(config, kinetic.Data("gs://sets/digits/")).result()
             print(json.dumps(done))
         """,
         **sets.environment,
@@ -127,7 +129,7 @@ def test_what_vanishes_before_the_job_looks_is_an_outcome_of_the_phase_data(
         if __name__ == "__main__":
             job = work.run_async(kinetic.Data("gs://sets/digits/"))
             try:
-                job.result(timeout=60)
+                job.result()
             except Exception as error:
                 print(json.dumps([type(error).__name__, str(error)]))
         """,
@@ -171,7 +173,7 @@ def look(folder, file):
 
 if __name__ == "__main__":
     data = kinetic.Data("big", fuse=True), kinetic.Data("big/one.bin", fuse=True)
-    print(json.dumps(look.run_async(*data).result(timeout=60)))
+    print(json.dumps(look.run_async(*data).result()))
 """
 
 

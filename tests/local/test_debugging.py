@@ -39,7 +39,7 @@ if __name__ == "__main__":
         assert session.poll() is None
         cleanup_port_forward(session)
         assert session.poll() is not None
-        print("value", job.result(timeout=60))
+        print("value", job.result())
         print("kept", job.status().value)
         try:
             job.debug_attach()
@@ -55,8 +55,9 @@ class Editor:
 
     def __init__(self, configuration: dict[str, Any]) -> None:
         connect = configuration["connect"]
-        self._socket = socket.create_connection((connect["host"], connect["port"]), timeout=20)
+        self._socket = socket.create_connection((connect["host"], connect["port"]))
         self._stream = self._socket.makefile("rb")
+        self._passed: list[dict[str, Any]] = []
         self._sent = 0
         self.ask("initialize", adapterID="debugpy", pathFormat="path", linesStartAt1=True)
         self.tell("attach", **configuration)
@@ -71,17 +72,25 @@ class Editor:
 
     def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
         number = self.tell(command, **arguments)
-        while True:
-            message = self._read()
-            if message["type"] == "response" and message["request_seq"] == number:
-                assert message["success"], message
-                return message.get("body") or {}
+        message = self._next(type="response", request_seq=number)
+        assert message["success"], message
+        return message.get("body") or {}
 
     def event(self, name: str) -> dict[str, Any]:
+        return self._next(type="event", event=name).get("body") or {}
+
+    def _next(self, **wanted: object) -> dict[str, Any]:
+        """Return the next message that is as *wanted*; what comes before it is kept for later.
+
+        The function may stop before the answer is here that lets it go on.
+        """
+        others = []
         while True:
-            message = self._read()
-            if message["type"] == "event" and message["event"] == name:
-                return message.get("body") or {}
+            message = self._passed.pop(0) if self._passed else self._read()
+            if all(message.get(key) == value for key, value in wanted.items()):
+                self._passed = others + self._passed
+                return message
+            others.append(message)
 
     def stops_at(self) -> tuple[str, int, str]:
         """Wait for a stop; return the file and the line, and what the function's *x* is there."""
@@ -153,7 +162,7 @@ def test_breakpoints_in_the_users_own_files_stop_a_blocking_call(debugged) -> No
 
     assert stops(configuration, debugged) == expected(debugged)
 
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     assert process.returncode == 0, out + err
     assert "value 42" in out
     assert (said + err).count("launch.json") == 1
@@ -166,7 +175,7 @@ def test_another_process_attaches_and_the_job_is_kept_afterwards(debugged) -> No
 
     assert stops(configuration, debugged) == expected(debugged)
 
-    out, err = attached.communicate(timeout=60)
+    out, err = attached.communicate()
     assert attached.returncode == 0, out + err
     assert "value 42" in out
     assert "kept SUCCEEDED" in out

@@ -102,7 +102,7 @@ def test_a_detached_job_outlives_its_submitter_and_is_collected_by_another_proce
         job = kinetic.attach(sys.argv[1])
         print(job.status().value)
         open(sys.argv[2], "w").close()
-        print(job.result(timeout=30, cleanup=False))
+        print(job.result(cleanup=False))
         print(job.status().value)
         print(repr(job.tail(1)))
         print(job.result())
@@ -135,7 +135,7 @@ def test_outcome_says_what_happened_without_unpickling(project) -> None:
 
         job = work.run_async()
         try:
-            job.result(timeout=60)
+            job.result()
         except ValueError:
             pass
         outcome = job.outcome()
@@ -214,11 +214,13 @@ def test_timeout_is_an_error_and_the_job_runs_on(project) -> None:
 
         @kinetic.run(accelerator="cpu")
         def work():
-            time.sleep(60)
+            print("up", flush=True)
+            time.sleep(600)
 
         job = work.run_async()
+        next(job.log_lines(follow=True))
         try:
-            job.result(timeout=0.5)
+            job.result(timeout=0.1)
         except TimeoutError as error:
             print("timeout", job.status().value)
         job.cancel()

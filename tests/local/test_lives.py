@@ -92,7 +92,7 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
 
 
 def test_when_the_supervisor_is_killed_the_function_dies_and_the_job_failed(live) -> None:  # type: ignore[no-untyped-def]
-    life = live("import time; time.sleep(60)")
+    life = live("import time; time.sleep(600)")
     runner = life.until_up()
     assert len(life.processes()) == 2
     psutil.Process(runner).parent().kill()  # type: ignore[union-attr]
@@ -102,7 +102,9 @@ def test_when_the_supervisor_is_killed_the_function_dies_and_the_job_failed(live
 
 
 def test_when_the_runner_is_killed_the_function_dies_and_a_retry_succeeds(live) -> None:  # type: ignore[no-untyped-def]
-    life = live("import os, time; time.sleep(60 if os.environ['KINETIC_ATTEMPT'] == '1' else 0)", 1)
+    life = live(
+        "import os, time; time.sleep(600 if os.environ['KINETIC_ATTEMPT'] == '1' else 0)", 1
+    )
     runner = life.until_up()
     kill_hard(runner)
     outcome = life.outcome()
@@ -111,7 +113,7 @@ def test_when_the_runner_is_killed_the_function_dies_and_a_retry_succeeds(live) 
 
 
 def test_when_the_function_is_killed_its_runner_says_so(live) -> None:  # type: ignore[no-untyped-def]
-    life = live("import time; time.sleep(60)")
+    life = live("import time; time.sleep(600)")
     runner = life.until_up()
     [child] = psutil.Process(runner).children()
     child.send_signal(signal.SIGKILL)
@@ -125,7 +127,7 @@ def test_a_stopped_job_had_its_grace(live) -> None:  # type: ignore[no-untyped-d
     import time
     try:
         print("at work", flush=True)
-        time.sleep(60)
+        time.sleep(600)
     finally:
         print("saved", flush=True)
     """

@@ -79,7 +79,9 @@ def test_a_follower_loses_nothing_however_the_bytes_arrive(tmp_path: Path) -> No
             with open(folder.log(1, 0), "ab") as stream:
                 stream.write(left.pop(0))
 
-    lines = follow_lines(folder, 1, tail=None, ended=lambda: not left, pause=pause)
+    lines = follow_lines(
+        folder, 1, tail=None, ended=lambda: not left, pause=pause, clock=lambda: 0.0
+    )
     assert texts(lines) == ["première", "[info] mid\rway", "", "last without end é\ufffd"]
 
 
