@@ -25,15 +25,13 @@ def main():
     for name, job in jobs.items():
         followed = [line.text for line in job.log_lines(follow=True)]
         try:
-            value = job.result(timeout=60, cleanup=False)
+            value = job.result(timeout=100, cleanup=False)
         except Exception as error:
             value = repr(error)
-        [host] = job.outcome().hosts
         log = job.logs()
         job.cleanup()
         assert job.logs() == log
-        ends[name] = {"value": value, "log": log, "followed": followed,
-                      "took": host.finished_at - host.started_at}
+        ends[name] = {"value": value, "log": log, "followed": followed}
     print(json.dumps(ends))
 """
 MAIN = """
@@ -196,5 +194,5 @@ def pool():
 
     assert said.pop("pool")["value"] == [1, 2]
     assert all(end["value"] > 0 for end in said.values()), said
-    assert max(end["took"] for end in said.values()) < 30
+    assert not any("exit handlers took more than" in end["log"] for end in said.values())
     eventually(lambda: not any(psutil.pid_exists(end["value"]) for end in said.values()))

@@ -34,11 +34,19 @@ def again(job):
 
 def finished(function, *args):
     job = function.run_async(*args)
-    tried(lambda: again(job).result(timeout=60, cleanup=False))
+    tried(lambda: again(job).result(timeout=100, cleanup=False))
     return job
 
+def alone(job):
+    # Returns when the job's supervisor is gone.
+    from kinetic.local.liveness import wait_for_death
+    from kinetic.local.paths import Home
+
+    while not wait_for_death(Home(os.environ["KINETIC_HOME"]).job(job.job_id), 1.0):
+        pass
+
 def running():
-    job = work.run_async(1, 60)
+    job = work.run_async(1, 600)
     assert next(job.log_lines(follow=True)).text == "working"
     return job
 
@@ -106,8 +114,8 @@ def test_without_its_artifacts_a_finished_job_stays_finished_and_says_what_is_go
         """
 job = finished(work)
 job.cleanup(k8s=False)
-first = job.status().value, tried(lambda: job.result(timeout=5)), job.logs()
-time.sleep(0.3)  # Its supervisor is gone by now.
+first = job.status().value, tried(lambda: job.result(timeout=100)), job.logs()
+alone(job)
 print(json.dumps([first, job.status().value, os.listdir(STORE)]))
 """,
     )
@@ -127,7 +135,7 @@ ends = []
 for _ in range(5):
     job = work.run_async(200_000, 0.1)
     handles = [again(job) for _ in range(4)]
-    threads = [threading.Thread(target=lambda h=h: ends.append(tried(lambda: len(h.result(timeout=60)))))
+    threads = [threading.Thread(target=lambda h=h: ends.append(tried(lambda: len(h.result(timeout=100)))))
                for h in handles]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
@@ -167,9 +175,9 @@ def test_a_clean_up_while_somebody_waits_ends_the_wait_in_words(project) -> None
         """
 ends = []
 for number in range(4):
-    job = work.run_async(1, 30)
+    job = work.run_async(1, 600)
     threading.Timer(0.1 * number, again(job).cleanup).start()
-    ends.append(tried(lambda: job.result(timeout=60)).partition(":")[0])
+    ends.append(tried(lambda: job.result(timeout=100)).partition(":")[0])
 print(json.dumps(ends))
 """,
     )
@@ -190,7 +198,7 @@ for damage in {DAMAGE!r}:
     job = finished(work)
     path = STORE / job.job_id / {part!r}
     path.write_bytes(damage.encode(errors="surrogateescape"))
-    error = tried(lambda: again(job).result(timeout=5, cleanup=False))
+    error = tried(lambda: again(job).result(timeout=100, cleanup=False))
     listed = cli("jobs", "list", "--json")
     ends.append([error, listed[0], good.job_id in listed[1], str(path.parent) in error])
     cleaned = tried(lambda: job.cleanup())
@@ -216,11 +224,11 @@ def test_a_damaged_state_leaves_a_truthful_status(project) -> None:
 ends = []
 for damage in [*{DAMAGE!r}, '{{"status": "dancing", "reason": "", "attempts": []}}']:
     job = finished(work)
+    alone(job)
     (STORE / job.job_id / "outcome.json").unlink()
     state = pathlib.Path(os.environ["KINETIC_HOME"], "jobs", job.job_id, "state.json")
-    time.sleep(0.1)
     state.write_bytes(damage.encode(errors="surrogateescape"))
-    ends.append([cli("jobs", "status", job.job_id)[0], tried(lambda: again(job).result(timeout=5))])
+    ends.append([cli("jobs", "status", job.job_id)[0], tried(lambda: again(job).result(timeout=100))])
 print(json.dumps(ends))
 """,
     )
@@ -240,9 +248,9 @@ for size, part in ((200_000, "attempts/1/host-0.pkl"), (1, "attempts/1/host-0.js
     job = finished(work, size)
     path = STORE / job.job_id / part
     path.write_bytes(pickle.dumps(Trap()))
-    ends.append(tried(lambda: again(job).result(timeout=5)))
+    ends.append(tried(lambda: again(job).result(timeout=100)))
     path.unlink()
-    ends.append(tried(lambda: again(job).result(timeout=5)))
+    ends.append(tried(lambda: again(job).result(timeout=100)))
     ends.append(job.status().value)
 print(json.dumps([ends, os.path.exists("trapped")]))
 """,
@@ -267,7 +275,7 @@ def read(folder):
     return open(f"{folder}/file.txt").read()
 
 def call():
-    return read.run_async(kinetic.Data("set")).result(timeout=60)
+    return read.run_async(kinetic.Data("set")).result(timeout=100)
 
 ends = [tried(call)]
 for folder in ("contexts", "data"):

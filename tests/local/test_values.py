@@ -20,7 +20,7 @@ def case(function):
 
 def collect(job):
     try:
-        return {"value": repr(job.result(timeout=60, cleanup=False))[:200]}
+        return {"value": repr(job.result(timeout=100, cleanup=False))[:200]}
     except BaseException as error:
         try:
             said = str(error)
@@ -229,7 +229,7 @@ def test_an_exception_whose_class_is_missing_here_is_told_in_full(project) -> No
             job = work.run_async()
             sys.modules["elsewhere"] = None
             try:
-                job.result(timeout=60)
+                job.result(timeout=100)
             except kinetic.RemoteError as error:
                 print(error.remote_type, "|", error.remote_message, "|", isinstance(error, RuntimeError))
                 print("raise Odd" in error.remote_traceback, error.job_id == job.job_id)
