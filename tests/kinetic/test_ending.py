@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -163,6 +165,23 @@ def test_the_record_goes_first_and_the_outcome_last(services: FakeServices, job:
     assert first == f"delete {job.job_id}/handle.json"
     assert last == f"delete {job.job_id}/outcome.json"
     assert len(between) == 3
+
+
+def test_the_record_goes_first_also_where_several_requests_are_made_at_once(
+    tmp_path: Path,
+) -> None:
+    bucket = FakeServices.make(home=tmp_path)
+    job = bucket.job()
+    bucket.backend.returns(job.job_id, LARGE)
+    gone, first = threading.Event(), []
+    bucket.journal.after("delete */host-0.json", gone.set)
+    # Beside it, the rest would go while the record takes its time.
+    bucket.journal.before("delete */handle.json", lambda: first.append(not gone.wait(0.2)))
+
+    clean(job, bucket)
+
+    assert first == [True]
+    assert objects(job, bucket) == []
 
 
 def test_a_running_job_is_cancelled_before_it_is_cleaned_up(

@@ -109,11 +109,13 @@ def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
 def remove_objects(job_id: str, store: Store) -> None:
     """Remove the job's own objects.
 
-    The outcome goes last: a clean-up that is interrupted must not make a job that succeeded look
-    like one that vanished.
+    The record goes first: whoever misses a part beside it takes the rest for damaged. The outcome goes
+    last: a clean-up that is interrupted must not make a job that succeeded look like one that vanished.
     """
     names = JobObjects(job_id)
-    rest = [info.name for info in store.list(names.prefix) if info.name != names.outcome]
-    rest.sort(key=lambda name: name != names.handle)
+    found = [info.name for info in store.list(names.prefix)]
+    if names.handle in found:
+        store.delete(names.handle)
+    rest = [name for name in found if name not in (names.handle, names.outcome)]
     map_at_once(store.delete, rest, workers=store.concurrency)
     store.delete(names.outcome)
