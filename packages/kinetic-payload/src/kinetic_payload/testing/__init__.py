@@ -41,7 +41,8 @@ class MemoryStore:
 
     def names(self) -> list[str]:
         """Return the names of all objects, sorted."""
-        return sorted(self._objects)
+        with self._lock:
+            return sorted(self._objects)
 
     @property
     def concurrency(self) -> int:
@@ -128,7 +129,9 @@ class MemoryStore:
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Iterate over objects whose name begins with *prefix*, in order of their names."""
-        for name, (_, info) in sorted(self._objects.items()):
+        with self._lock:
+            found = sorted(self._objects.items())
+        for name, (_, info) in found:
             if name.startswith(prefix) and name > start_after:
                 yield info
 
