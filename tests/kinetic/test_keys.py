@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,33 @@ def test_many_processes_at_once_get_the_same_key(tmp_path: Path) -> None:
     keys = {child.communicate()[0].strip() for child in children}
 
     assert keys == {signing_key(tmp_path / "home").hex()}
+
+
+def test_where_there_are_no_links_the_key_is_made_once_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together, renamed, keys = threading.Barrier(2), [], []
+    rename = Path.rename
+
+    def no_link(*paths: Path) -> None:
+        together.wait(60)
+        raise OSError(errno.EPERM, "Not permitted")
+
+    def slow_rename(self: Path, target: Path) -> None:
+        renamed.append(target)
+        threading.Event().wait(0.2)  # Time for another one to find that there is no key.
+        rename(self, target)
+
+    monkeypatch.setattr(os, "link", no_link)
+    monkeypatch.setattr(Path, "rename", slow_rename)
+    threads = [threading.Thread(target=lambda: keys.append(signing_key(tmp_path))) for _ in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert renamed == [key_path(tmp_path)]
+    assert keys == [signing_key(tmp_path)] * 2
 
 
 @pytest.mark.parametrize(

@@ -138,8 +138,12 @@ def _create(path: Path, data: bytes) -> None:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            if not path.exists():
-                part.rename(path)
+            from kinetic_payload.stores.locks import locked
+
+            # Of two processes, the second would take away the key that the first has signed with.
+            with locked(str(path.with_name(f".{path.name}.lock"))):
+                if not path.exists():
+                    part.rename(path)
     finally:
         part.unlink(missing_ok=True)
 
