@@ -139,6 +139,9 @@ class Watch:
 
     def _keep_time(self) -> None:
         now = monotonic()
+        if self._bell.stop_asked or (self._call_until is not None and now >= self._call_until):
+            # What the child has said by now counts, also if we were too slow to hear it in time.
+            self._drain(self._child.report)
         if self._bell.stop_asked and self._cause is None:
             if self._reported is None:
                 self._stop("terminated")
@@ -193,10 +196,13 @@ class Watch:
         What the child wrote lies in the pipe by now, so whoever goes on writing is cut off after
         as much as a pipe can hold.
         """
-        for fd, take in list(self._open.items()):
-            left = pipe_capacity(fd)
-            while fd in self._open and left > 0 and (size := take()):
-                left -= size
+        for fd in list(self._open):
+            self._drain(fd)
+
+    def _drain(self, fd: int) -> None:
+        left = pipe_capacity(fd)
+        while fd in self._open and left > 0 and (size := self._open[fd]()):
+            left -= size
 
     def _clear_remains(self) -> None:
         until = monotonic() + _REMAINS_SECONDS

@@ -1,0 +1,99 @@
+"""What a child said counts from when it said it, not from when its parent came to hear it."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from kinetic_payload.reports import HostOutcome, encode
+from kinetic_runner.mirror import Mirror
+from kinetic_runner.watch import Limits, Watch
+
+
+class Beside:
+    """A child, a bell and a journal: nothing runs, and pipes are all that is there of them."""
+
+    full = False
+    due_in = None
+
+    def __init__(self) -> None:
+        self.output, output = os.pipe()
+        self.report, self._said = os.pipe()
+        self.fd, self._bell = os.pipe()
+        self._open = [self.output, output, self.report, self._said, self.fd, self._bell]
+        for end in (self.output, self.report):
+            os.set_blocking(end, False)
+        self.status: int | None = None
+        self.signals: list[int] = []
+        self.stop_asked = False
+        self.stops_when_told = False
+        self._looks = 0
+
+    def says(self, line: bytes) -> None:
+        os.write(self._said, line + b"\n")
+
+    # The child.
+
+    def reap(self) -> bool:
+        self._looks += 1
+        if self._looks > 2 or self.signals:
+            self.status = 0
+        return self.status is not None
+
+    def signal(self, number: int) -> None:
+        self.signals.append(number)
+
+    def kill(self) -> None:
+        return
+
+    def kill_descendants(self) -> bool:
+        return True
+
+    # The bell.
+
+    def listen(self) -> None:
+        return
+
+    # The journal.
+
+    def append(self, data: bytes) -> None:
+        return
+
+    def tick(self) -> None:
+        """Let happen, while the parent is elsewhere, what the child has to say at the end."""
+        if self._looks == 1:
+            outcome = HostOutcome(
+                job_id="j", attempt=1, host=0, succeeded=True, reason="returned", phase="report",
+                exit_code=0,
+            )  # fmt: skip
+            self.says(b'{"outcome": ' + encode(outcome) + b"}")
+            self.stop_asked = self.stops_when_told
+            os.write(self._bell, b"!")
+
+    def close(self) -> None:
+        for end in self._open:
+            os.close(end)
+
+
+@pytest.fixture
+def beside() -> Iterator[Beside]:
+    made = Beside()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_an_end_that_is_heard_late_is_neither_a_timeout_nor_cut_short(
+    beside: Beside, told: bool
+) -> None:
+    beside.stops_when_told = told
+    limits = Limits(timeout=None if told else 0.0)
+    with open(os.devnull, "wb") as nowhere:
+        mirror = Mirror(nowhere.fileno())
+        watch = Watch(beside, beside, mirror=mirror, journal=beside, limits=limits)  # type: ignore[arg-type]
+        beside.says(b'{"phase": "call"}')
+        seen = watch.run()
+
+    assert (seen.cause, seen.reported_in_time, beside.signals) == (None, True, [])
+    assert seen.reported is not None
+    assert seen.reported.succeeded
