@@ -153,7 +153,6 @@ TESTED_AS = {
     "kinetic_runner.mirror": "kinetic_runner/test_main.py",
     "kinetic_runner.persistence": "kinetic_runner/test_main.py",
     "kinetic_runner.task": "kinetic_runner/test_pipeline.py",
-    "kinetic_runner.watch": "kinetic_runner/test_main.py",
 }
 """Modules whose tests have another name, and where they are: parts of one thing that is tested whole."""
 

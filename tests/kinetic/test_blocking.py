@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -75,6 +76,22 @@ def test_ctrl_c_without_a_terminal_says_how_to_come_back_and_asks_nothing() -> N
     assert f"kinetic jobs logs --follow {JOB_ID}" in err
     assert f"kinetic jobs cancel {JOB_ID}" in err
     assert not handle.cancelled
+
+
+def test_ctrl_c_shows_nothing_of_what_we_were_about_when_it_came() -> None:
+    def look() -> None:
+        try:
+            raise FileNotFoundError("There is no outcome yet.")
+        except FileNotFoundError:
+            interrupt()
+
+    console = Console(io.StringIO(), io.StringIO(), interactive=False)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        call(None, len, (), {}, submit=lambda *a, **k: Handle(look), console=console)
+
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "outcome" not in shown
+    assert shown.count('File "') == 2
 
 
 @pytest.mark.parametrize(("answer", "cancelled"), [("y", True), ("", False), ("n", False)])

@@ -75,8 +75,9 @@ def call(
                 )
             else:
                 _interrupted(handle, console, ask)
-            # Without the frames in which we waited: they would push what was said off the screen.
-            raise stop.with_traceback(None)
+            # Without the frames in which we waited, and without what we were handling just then: they
+            # would push what was said off the screen.
+            raise stop.with_traceback(None) from None
 
 
 def _shown(handle: JobHandle, console: Console) -> Callable[[LogLine], None]:
