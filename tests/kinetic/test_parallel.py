@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from kinetic.parallel import Crew, Stopped, map_at_once
-from kinetic_payload.concurrently import pause
+from kinetic_payload.concurrently import pause, stoppable
 from kinetic_payload.progress import Reports, silent
 
 LONG = 60.0
@@ -87,6 +87,22 @@ def test_a_failure_beside_ends_the_wait_for_what_would_take_long() -> None:
     with pytest.raises(OSError, match="No permission"):
         block()
     never.set()
+
+
+def test_calls_are_given_up_where_nobody_wants_any_more_what_their_caller_does() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def call(item: int) -> None:
+        begun.set()
+        try:
+            pause(LONG)
+        except Stopped:
+            ended.set()
+            raise
+
+    with pytest.raises(Stopped), stoppable(begun.is_set):
+        map_at_once(call, [1, 2], workers=2)
+    assert ended.wait(LONG)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])

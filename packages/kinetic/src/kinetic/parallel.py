@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from kinetic_payload.concurrently import Stopped, stoppable
+from kinetic_payload.concurrently import Stopped, check_wanted, stoppable
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance, Reports
@@ -20,6 +20,8 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 _PATIENCE = 2.0
+_LOOK = 0.1
+"""Seconds after which who waits for a call looks whether that is still wanted."""
 
 
 class Task(Generic[T]):
@@ -90,13 +92,14 @@ class Crew:
         """Return when *task* is over.
 
         Raises:
-            Stopped: Another one failed, so nobody waits for it.
+            Stopped: Another one failed, or nobody wants what this thread does any more.
         """
         with self._changed:
             while not task.done:
                 if self._failure is not None:
                     raise Stopped
-                self._changed.wait()
+                check_wanted()  # The calls run in threads of their own, which nobody tells.
+                self._changed.wait(_LOOK)
 
     def counting(self, reports: Reports) -> Reports:
         """Return *reports* for calls of this crew: work that goes on after a failure is stopped."""
