@@ -342,6 +342,10 @@ def test_a_call_names_the_project_that_went_up_also_where_it_changed_meanwhile(
     project.write("data.txt", "before")
     packed = packing.pack(module.work)
     project.write("data.txt", "after!")
+    # The call is there before anybody knows that the project changed.
+    written = threading.Event()
+    store.journal.after("write */payload.pkl", written.set)
+    store.journal.before("write contexts/*", lambda: written.wait(60))
 
     payload, context = packing.upload(packed, store)
 

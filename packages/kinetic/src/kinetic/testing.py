@@ -358,7 +358,7 @@ except BaseException as error:
 report(True, "returned", 0)
 if host == 0:
     names = [f"{folder}/host-{n}.json" for n in range(hosts)]
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     reports = [None]
     while None in reports and time.monotonic() < until:
         time.sleep(0.002)
