@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, Env
 from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, encode
 from kinetic_runner import WARM
+from kinetic_runner.streams import write_whole
 from kinetic_runner.task import Task
 
 Tell = Callable[[dict[str, Any]], None]
@@ -28,6 +29,7 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
         os.set_inheritable(fd, False)
     if os.getsid(0) != os.getpid():
         os.setsid()  # Where `posix_spawn` could not.
+    write_whole()
     failure: BaseException | None = None
     if pipeline is None:
         # Before the task arrives: meanwhile the parent claims the attempt.

@@ -1,0 +1,47 @@
+"""(child) Standard output and error that write all they are given."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+
+class _Whole(io.FileIO):
+    """A file that writes all of its bytes.
+
+    A signal in the middle of a large write (a profiler's timer, a laptop that wakes up) has the system
+    write a part. Unbuffered streams of Python (`python -u`) take that for everything and drop the rest.
+    """
+
+    def write(self, data: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]
+        done = 0
+        with memoryview(data) as given, given.cast("B") as view:
+            while done < len(view):
+                written = super().write(view[done:])
+                if written is None:  # User code made it non-blocking, and it is full.
+                    import select
+
+                    select.select([], [self.fileno()], [])
+                done += written or 0
+        return done
+
+
+def write_whole() -> None:
+    """Let `sys.stdout` and `sys.stderr` be such files, where they are unbuffered."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(getattr(stream, "buffer", None), io.RawIOBase):
+            continue
+        raw = _Whole(stream.fileno(), "w", closefd=False)
+        raw.name = stream.name
+        whole = io.TextIOWrapper(
+            raw,  # As Python itself does for `-u`.
+            encoding=stream.encoding,
+            errors=stream.errors,
+            newline="\n",
+            line_buffering=stream.line_buffering,
+            write_through=True,
+        )
+        whole.mode = "w"  # type: ignore[misc]
+        setattr(sys, name, whole)
+        setattr(sys, f"__{name}__", whole)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+LARGE = 4_000_000
+
+WRITE = """
+import os, signal, sys
+from kinetic_runner.streams import write_whole
+
+before = [(s.name, s.mode, s.encoding, s.errors, s.isatty(), type(s)) for s in (sys.stdout, sys.stderr)]
+write_whole()
+assert before == [(s.name, s.mode, s.encoding, s.errors, s.isatty(), type(s)) for s in (sys.stdout, sys.stderr)]
+assert sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__
+
+text = "x" * int(sys.argv[1])
+"""
+
+INTERRUPTED = """
+signal.signal(signal.SIGALRM, lambda *_: interruptions.append(1))
+interruptions = []
+signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+{write}
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert interruptions
+"""
+
+WRITES = {
+    "print": "print(text)",
+    "bytes": "sys.stdout.buffer.write(text.encode() + b'\\n')",
+    "numbers": "import array; sys.stdout.buffer.write(array.array('I', [2021161080]) * (len(text) // 4)); print()",
+    "error": "print(text, file=sys.stderr)",
+}
+
+
+def written(code: str) -> bytes:
+    """Return what a Python without buffers writes, whose reader comes when it has been interrupted."""
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", WRITE + code, str(LARGE)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    with process, process.stdout as stream:
+        data = stream.read1(1)
+        threading.Event().wait(0.1)  # The pipe is full; signals come.
+        data += stream.read()
+    assert process.returncode == 0, data[-2000:]
+    return data
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_what_is_written_is_whole_however_often_it_is_interrupted(write: str) -> None:
+    assert written(INTERRUPTED.format(write=write)) == b"x" * LARGE + b"\n"
+
+
+def test_what_is_written_is_whole_where_it_must_not_block() -> None:
+    assert written("os.set_blocking(1, False); print(text)") == b"x" * LARGE + b"\n"
+
+
+def test_what_has_a_buffer_keeps_it() -> None:
+    code = "import sys; from kinetic_runner.streams import write_whole as w; old = sys.stdout; w()"
+    subprocess.run([sys.executable, "-I", "-c", f"{code}; assert sys.stdout is old"], check=True)
