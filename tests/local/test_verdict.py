@@ -38,6 +38,9 @@ LOST = "jax.errors.JaxRuntimeError"
         ([end(0, "exception"), end(1, "killed", first=True)], 1, (0,)),
         # An exception explains more than a survivor that aborted because of it.
         ([end(0, "killed"), end(1, "exception", first=True)], 1, (0,)),
+        # The survivor may even be the first that is seen, but for one that only lost it, too.
+        ([end(0, "killed", code=134, first=True), end(1, "exception")], 1, (0,)),
+        ([end(0, "exception", error=LOST), end(1, "killed", code=134, first=True)], 1, (0,)),
         # What JAX raises may be no more than the end of another host.
         ([end(0, "exception", error=LOST), end(1, "exception", error="ValueError")], 1, (0,)),
         ([end(0, "exception", error=LOST), end(1, "killed")], 0, (1,)),

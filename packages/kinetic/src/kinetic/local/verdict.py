@@ -13,6 +13,8 @@ _OWN: Final = frozenset({"exception", "exited", "timeout"})
 _NO_WORD: Final = frozenset({"killed", "unreported"})
 _LOST_A_PEER: Final = ("JaxRuntimeError", "XlaRuntimeError")
 """What JAX raises where a host that it talks to is gone, among many other things."""
+_ABORTED: Final = 128 + 6
+"""The exit code of SIGABRT."""
 _WORTH_A_RETRY: Final = _OWN | _NO_WORD
 
 
@@ -48,12 +50,15 @@ def deciding(ends: Sequence[HostEnd]) -> HostEnd:
 
 def _rank(end: HostEnd) -> tuple[int, float, int]:
     if end.reason in _NO_WORD:
-        return (0 if end.first else 3), 0, end.host
+        if not end.first:
+            return 4, 0, end.host
+        # JAX aborts where a peer is gone, and that may be seen before the peer has told why it went.
+        return (2 if end.exit_code == _ABORTED else 0), 0, end.host
     if end.reason not in _OWN:
-        return 4, 0, end.host
+        return 5, 0, end.host
     if end.error.endswith(_LOST_A_PEER):
         # If all say so, it began with the first.
-        return 2, end.finished_at, end.host
+        return 3, end.finished_at, end.host
     return 1, 0, end.host
 
 
