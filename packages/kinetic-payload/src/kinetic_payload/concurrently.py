@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Final, TypeVar
 
@@ -61,12 +62,18 @@ def pause(seconds: float) -> None:
         never.wait(min(left, _LOOK) if _thread.stops else left)
 
 
-def each(work: Callable[[T], object], items: Sequence[T], *, threads: int) -> None:
+def each(
+    work: Callable[[T], object],
+    items: Sequence[T],
+    *,
+    threads: int,
+    patience: float = _PATIENCE,
+) -> None:
     """Call *work* with every item, *threads* at a time, and return when all are done.
 
     Items are begun in their order. After a failure no further one is begun, those under way are
     stopped where they ask `check_wanted`, and the first failure is raised when all are over. The
-    threads keep no process alive: after Ctrl-C they are waited for a moment only.
+    threads keep no process alive: after Ctrl-C they are waited for *patience* seconds only.
     """
     threads = min(threads, len(items))
     if threads <= 1:
@@ -76,9 +83,10 @@ def each(work: Callable[[T], object], items: Sequence[T], *, threads: int) -> No
     todo = iter(items)
     taking = threading.Lock()
     stopped = threading.Event()
-    over = threading.Semaphore(0)
     outer = _thread.stops
     failures: list[BaseException] = []
+    over: list[None] = []
+    told: SimpleQueue[None] = SimpleQueue()
 
     def keep_working() -> None:
         _thread.stops = (*outer, stopped.is_set)
@@ -93,23 +101,25 @@ def each(work: Callable[[T], object], items: Sequence[T], *, threads: int) -> No
             failures.append(error)
             stopped.set()
         finally:
-            over.release()
+            over.append(None)
+            told.put(None)
 
-    under_way = 0
+    begun = 0
     try:
         for _ in range(threads):
-            under_way += 1
+            begun += 1
             threading.Thread(target=keep_working, name="kinetic-each", daemon=True).start()
         # Not `join`: when it is interrupted, it takes a thread that runs for one that ended
-        # (python/cpython#90882).
-        while under_way:
-            over.acquire()
-            under_way -= 1
+        # (python/cpython#90882). Nor a semaphore: interrupted at the wrong step, it is locked for
+        # good (python/cpython#148874). To wait at a `SimpleQueue` is one step.
+        while len(over) < begun:
+            told.get()
     except BaseException:
         stopped.set()
-        until = monotonic() + _PATIENCE
-        while under_way and over.acquire(timeout=max(until - monotonic(), 0)):
-            under_way -= 1
+        until = monotonic() + patience
+        while len(over) < begun and (left := until - monotonic()) > 0:
+            with suppress(Empty):
+                told.get(timeout=left)
         raise
     if failures:
         raise failures[0]
