@@ -8,6 +8,8 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -128,9 +130,19 @@ def test_a_leftover_is_collected_while_living_writers_keep_theirs(tmp_path: Path
         FolderStore(tmp_path).write("another", b"")
         assert not (folder / "leftover").exists()
         assert len(list(folder.iterdir())) == 2
-    other.communicate(b"\n", timeout=30)
+    other.communicate(b"\n", timeout=60)
     assert other.returncode == 0
     assert ours.read("ours") == ours.read("theirs") == b"half"
+
+
+def test_a_store_that_is_known_by_two_names_is_one(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    ours = FolderStore(tmp_path / "real")
+    with ours.writer("ours") as stream:
+        stream.write(b"half")
+        FolderStore(tmp_path / "link").write("another", b"")
+    assert ours.read("ours") == b"half"
 
 
 def test_generations_grow_when_the_clock_goes_backwards(tmp_path: Path) -> None:
@@ -195,6 +207,20 @@ def test_a_store_survives_the_loss_of_its_folder(tmp_path: Path) -> None:
     assert store.read("o") == b"2"
 
 
+def test_a_store_that_is_deleted_during_a_write_is_an_error_in_words(tmp_path: Path) -> None:
+    import shutil
+
+    class Deleting(FolderStore):
+        @contextmanager
+        def _locked(self, name: str) -> Iterator[int]:
+            with super()._locked(name) as shard:
+                shutil.rmtree(tmp_path / "store")
+                yield shard
+
+    with pytest.raises(StoreError, match="Could not write 'a/o'"):
+        Deleting(tmp_path / "store").write("a/o", b"")
+
+
 def test_a_failed_download_leaves_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(b"old")
     with pytest.raises(ObjectNotFoundError):
@@ -217,9 +243,13 @@ def test_a_child_forked_while_a_thread_writes_can_write(tmp_path: Path) -> None:
         for _ in range(20):
             child = os.fork()
             if child == 0:
-                signal.alarm(10)
-                store.write("o", b"child")
-                os._exit(0)
+                try:
+                    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                    signal.alarm(60)
+                    store.write("o", b"child")
+                    os._exit(0)
+                finally:
+                    os._exit(1)  # Whatever happens, it must not go on with the tests.
             assert os.waitpid(child, 0)[1] == 0
     finally:
         stop.set()

@@ -49,8 +49,8 @@ class FolderStore:
     def __init__(self, root: Path) -> None:
         self._root = str(root.expanduser().absolute())
         self._own = f"{self._root}/{OWN_FOLDER}"
-        self._temporaries = f"{self._own}/temporary"
-        self._locks = f"{self._own}/locks"
+        self._temporaries = ""
+        self._locks = ""
         self._prepared = False
 
     def __repr__(self) -> str:
@@ -208,14 +208,18 @@ class FolderStore:
 
     def _prepare(self) -> None:
         if not self._prepared:
+            temporaries, locks = f"{self._own}/temporary", f"{self._own}/locks"
             try:
-                for folder in (self._root, self._own, self._temporaries, self._locks):
+                for folder in (self._root, self._own, temporaries, locks):
                     _make_folder(folder)
             except (FileExistsError, NotADirectoryError) as error:
                 raise StoreError(
                     f"{self._root} cannot be a store: a file is in the way ({error.filename}).",
                     hint=_ELSEWHERE,
                 ) from error
+            # Threads tell the files in these apart by their names, and the store may have several.
+            self._temporaries = os.path.realpath(temporaries)
+            self._locks = os.path.realpath(locks)
             collect_leftovers(self._temporaries)
             self._prepared = True
 
@@ -255,6 +259,8 @@ class FolderStore:
                         _publish(temporary.path, path, replace=if_generation != ABSENT)
                         return written
                     except FileNotFoundError:
+                        if not os.fstat(temporary.fd).st_nlink:
+                            raise  # Somebody deletes the whole store.
                         _make_folder(os.path.dirname(path))  # noqa: PTH120 - hot
 
     def _remove_empty_folders(self, path: str) -> None:
