@@ -458,6 +458,12 @@ def test_a_modes_owner_can_always_tidy_up(tmp_path: Path) -> None:
     (tmp_path / "in" / "fixed").chmod(0o755)
 
 
+def test_a_folder_can_be_tidied_up_whatever_its_archive_says(tmp_path: Path) -> None:
+    extract_archive(evil_zip(("locked/", b"", stat.S_IFDIR)), tmp_path / "out")
+
+    assert stat.S_IMODE((tmp_path / "out" / "locked").stat().st_mode) == 0o700
+
+
 def test_a_links_own_entry_needs_no_digest() -> None:
     assert tree_digest([TreeEntry("l", "link", 0o777, target="a")]) != tree_digest(
         [TreeEntry("l", "link", 0o777, target="b")]

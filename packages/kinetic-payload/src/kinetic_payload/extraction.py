@@ -163,7 +163,8 @@ class Extraction:
                 Path(self._top, path).symlink_to(target)
         for folder in sorted(self._folders, reverse=True):
             known = self._entries.get(folder)
-            Path(self._top, folder).chmod(known.mode if known else 0o755)
+            # Whatever the archive says: who may not look into a folder cannot remove it either.
+            Path(self._top, folder).chmod((known.mode if known else 0o755) | 0o700)
 
     def _begin(self) -> None:
         if self._top:
