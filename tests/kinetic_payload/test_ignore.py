@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from kinetic_payload.ignore import RuleSet, Scope, ignore_line
 from kinetic_payload.snapshot import take_snapshot
 
+GIT = shutil.which("git")
+
 
 def scope(git: str = "", own: str = "", *, no_defaults: bool = False) -> Scope:
     return Scope.top(no_defaults=no_defaults).reading(
@@ -153,7 +155,7 @@ lines = st.builds(
 )
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git to compare with")
+@pytest.mark.skipif(GIT is None, reason="there is no git to compare with")
 @settings(
     max_examples=60,
     deadline=None,
@@ -177,9 +179,9 @@ def test_a_snapshot_holds_what_git_would_add(
     if (root / "a").is_dir():
         (root / "a" / ".gitignore").write_text("\n".join(inner))
     env = {"PATH": os.defpath, "HOME": str(root), "GIT_CONFIG_NOSYSTEM": "1"}
-    subprocess.run(["git", "init", "-q", str(root)], check=True, env=env)
+    subprocess.run([str(GIT), "init", "-q", str(root)], check=True, env=env)
     listed = subprocess.run(
-        ["git", "-C", str(root), "ls-files", "-z", "--others", "--exclude-standard"],
+        [str(GIT), "-C", str(root), "ls-files", "-z", "--others", "--exclude-standard"],
         check=True,
         env=env,
         capture_output=True,
