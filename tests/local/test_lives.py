@@ -152,7 +152,9 @@ def test_a_job_runs_from_its_first_attempt_on_however_late_its_supervisor_says_s
     Path(folder.attempt(1)).mkdir()
     assert backend.observe(record).status is JobStatus.RUNNING
     pipes.close()
-    assert backend.observe(record).status is JobStatus.FAILED
+    seen = backend.observe(record)
+    assert (seen.status, seen.vanished) == (JobStatus.FAILED, True)
+    assert "supervisor died" in seen.reason
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")

@@ -156,15 +156,13 @@ class LocalBackend:
             status = JobStatus[state["status"].upper()]
             return Observation(status, state["reason"], attempts, vanished=not alive)
         if alive:
-            if state is None and os.path.isdir(folder.attempt(1)):  # noqa: PTH112 - asked often
-                # The function may be at work before the supervisor finds time to write.
+            if state is not None:
+                return Observation(JobStatus.RUNNING, state["reason"], attempts)
+            if _has_begun(folder):
                 return Observation(JobStatus.RUNNING)
-            status = JobStatus.RUNNING if state else JobStatus.PENDING
-            reason = state["reason"] if state else "Its supervisor starts."
-            return Observation(status, reason, attempts)
-        why = " ".join(
-            filter(None, (_last_words(folder, state is None), state and state["reason"]))
-        )
+            return Observation(JobStatus.PENDING, "Its supervisor starts.")
+        before_start = state is None and not _has_begun(folder)
+        why = " ".join(filter(None, (_last_words(folder, before_start), state and state["reason"])))
         return Observation(JobStatus.FAILED, why, attempts, True)
 
     def wait(self, record: JobRecord, timeout: float | None) -> None:
@@ -307,7 +305,8 @@ class LocalBackend:
                 raise error
         reap_supervisors()
         state = read_state(folder.state)
-        if state is not None and state["status"] == "running":
+        running = _has_begun(folder) if state is None else state["status"] == "running"
+        if running:
             self._kill_orphans(record)
             if self._elsewhere is not None:
                 # Nobody else will: with it the job would seem to live on for a while.
@@ -360,6 +359,11 @@ class _Wait:
 
 def _is_there(folder: JobFolder) -> bool:
     return os.path.isdir(folder.path)  # noqa: PTH112 - asked often
+
+
+def _has_begun(folder: JobFolder) -> bool:
+    """Return whether a runner may be at work, which is before its supervisor finds time to say so."""
+    return os.path.isdir(folder.attempt(1))  # noqa: PTH112 - asked often
 
 
 def _last_words(folder: JobFolder, before_start: bool) -> str:
