@@ -18,8 +18,10 @@ class Pages:
         self.errors = list(errors)
         self.open = threading.Event()
         self.open.set()
+        self.asked = threading.Event()
 
     def write(self, name: str, data: bytes) -> None:
+        self.asked.set()
         self.open.wait()
         if self.errors:
             raise self.errors.pop(0)
@@ -28,6 +30,15 @@ class Pages:
     @property
     def text(self) -> bytes:
         return b"".join(self.pages[name] for name in sorted(self.pages))
+
+
+class Clock:
+    """Stands still until it is told to go on."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def journal_to(store: Any, **options: Any) -> Journal:
@@ -53,24 +64,27 @@ def test_chunks_are_bounded_and_in_order():
 
     for start in range(0, len(text), 7):
         journal.append(text[start : start + 7])
-    journal.close(10)
+    journal.close(300)
 
     assert store.text == text
     assert {len(page) for page in store.pages.values()} == {10}
 
 
 def test_what_waited_long_enough_is_sent_off(wait_until):
-    store = Pages()
-    journal = journal_to(store, chunk_seconds=0.05)
+    store, clock = Pages(), Clock()
+    journal = journal_to(store, chunk_seconds=5, clock=clock)
     assert journal.due_in is None
     journal.append(b"slow\n")
-    assert 0 < journal.due_in <= 0.05
+    clock.now = 4
+    journal.append(b"er\n")
+    journal.tick()
+    assert journal.due_in == 1
 
-    wait_until(lambda: journal.due_in == 0)
+    clock.now = 5
     journal.tick()
 
     wait_until(lambda: store.pages)
-    assert store.text == b"slow\n"
+    assert (store.text, journal.due_in) == (b"slow\ner\n", None)
     journal.close(10)
 
 
@@ -79,7 +93,7 @@ def test_a_store_that_fails_for_a_while_gets_everything_in_order():
     journal = journal_to(store, chunk_size=4)
 
     journal.append(b"one-two-three-")
-    journal.close(20)
+    journal.close(300)
 
     assert store.text == b"one-two-three-"
     assert (journal.lost, journal.trouble) == (0, None)
@@ -96,17 +110,52 @@ def test_a_store_that_never_answers_is_given_up_and_said():
     assert "gone for good" in journal.trouble
 
 
-def test_a_store_that_hangs_is_given_up():
-    store = Pages()
+def test_a_store_that_hangs_is_given_up_and_its_answer_changes_nothing():
+    store = Pages(StorePermissionError("no"))
     store.open.clear()
+    others = set(threading.enumerate())
     journal = journal_to(store, chunk_size=4)
     journal.append(b"12345")
+    [writer] = [
+        each for each in threading.enumerate() if each.name == "journal" and each not in others
+    ]
 
     journal.close(0.2)
     lost = journal.lost
     store.open.set()
+    writer.join(300)
 
-    assert lost == 5
+    assert (lost, journal.lost) == (5, 5)
+
+
+class Slow(Clock, Pages):
+    """Fails before it takes a chunk, and needs eight seconds for it; looking at its clock takes time."""
+
+    def __init__(self) -> None:
+        Pages.__init__(self)
+        self.failed: set[str] = set()
+
+    def __call__(self) -> float:
+        self.now += 0.01
+        return self.now
+
+    def write(self, name: str, data: bytes) -> None:
+        self.now += 4
+        if name not in self.failed:
+            self.failed.add(name)
+            raise StoreError("busy")
+        super().write(name, data)
+
+
+def test_a_store_that_makes_progress_is_not_given_up_however_slow_it_is():
+    store = Slow()
+    journal = journal_to(store, chunk_size=4, clock=store)
+    journal.append(b"one-two-three-")
+
+    journal.close(10)
+
+    assert store.text == b"one-two-three-"
+    assert (journal.lost, journal.trouble) == (0, None)
 
 
 def test_a_refusal_is_not_argued_with():
@@ -129,27 +178,30 @@ def test_what_does_not_fit_into_memory_waits_on_disk(tmp_path: Path):
         journal.append(text[start : start + 100])
     assert not journal.full
     store.open.set()
-    journal.close(20)
+    journal.close(300)
 
     assert store.text == text
     assert list(tmp_path.iterdir()) == []
 
 
-def test_output_is_held_back_while_there_is_hope_and_then_the_oldest_is_given_up(wait_until):
-    store = Pages()
+def test_output_is_held_back_while_there_is_hope_and_then_the_oldest_is_given_up():
+    store, clock = Pages(), Clock()
     store.open.clear()
-    journal = journal_to(store, chunk_size=10, in_memory=20, on_disk=100, patience=0.2)
+    journal = journal_to(store, chunk_size=10, in_memory=20, on_disk=100, patience=10, clock=clock)
     for n in range(10):
         journal.append(b"%09d\n" % n)
+    store.asked.wait()  # Its writer has the first: what is given up are those behind it.
+    clock.now = 9.9
     assert journal.full
 
-    wait_until(lambda: not journal.full)
+    clock.now = 10
+    assert not journal.full
     for n in range(10, 20):
         journal.append(b"%09d\n" % n)
     store.open.set()
-    journal.close(20)
+    journal.close(300)
 
-    assert journal.lost > 0
+    assert journal.lost == 100
     assert store.text.endswith(b"%09d\n" % 19)
     assert f"{journal.lost} bytes of the log are missing here".encode() in store.text
     assert store.text.count(b"missing") == 1

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kinetic_payload.reports import HostOutcome, encode
+from kinetic_runner.ending import Seen
 from kinetic_runner.mirror import Mirror
 from kinetic_runner.watch import Limits, Watch
 
@@ -17,20 +18,25 @@ class Beside:
     due_in = None
 
     def __init__(self) -> None:
-        self.output, output = os.pipe()
+        self.output, self._written = os.pipe()
         self.report, self._said = os.pipe()
         self.fd, self._bell = os.pipe()
-        self._open = [self.output, output, self.report, self._said, self.fd, self._bell]
+        self._open = [self.output, self._written, self.report, self._said, self.fd, self._bell]
         for end in (self.output, self.report):
             os.set_blocking(end, False)
         self.status: int | None = None
         self.signals: list[int] = []
         self.stop_asked = False
         self.stops_when_told = False
+        self.generations = 0
+        self.log = b""
         self._looks = 0
 
     def says(self, line: bytes) -> None:
         os.write(self._said, line + b"\n")
+
+    def writes(self, data: bytes) -> None:
+        os.write(self._written, data)
 
     # The child.
 
@@ -47,7 +53,8 @@ class Beside:
         return
 
     def kill_descendants(self) -> bool:
-        return True
+        self.generations -= 1
+        return self.generations <= 0
 
     # The bell.
 
@@ -57,7 +64,7 @@ class Beside:
     # The journal.
 
     def append(self, data: bytes) -> None:
-        return
+        self.log += data
 
     def tick(self) -> None:
         """Let happen, while the parent is elsewhere, what the child has to say at the end."""
@@ -82,18 +89,44 @@ def beside() -> Iterator[Beside]:
     made.close()
 
 
+def run(beside: Beside, limits: Limits) -> Seen:
+    with open(os.devnull, "wb") as nowhere:
+        mirror = Mirror(nowhere.fileno())
+        return Watch(beside, beside, mirror=mirror, journal=beside, limits=limits).run()  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("told", [False, True])
 def test_an_end_that_is_heard_late_is_neither_a_timeout_nor_cut_short(
     beside: Beside, told: bool
 ) -> None:
     beside.stops_when_told = told
     limits = Limits(timeout=None if told else 0.0)
-    with open(os.devnull, "wb") as nowhere:
-        mirror = Mirror(nowhere.fileno())
-        watch = Watch(beside, beside, mirror=mirror, journal=beside, limits=limits)  # type: ignore[arg-type]
-        beside.says(b'{"phase": "call"}')
-        seen = watch.run()
+    beside.says(b'{"phase": "call"}')
+    seen = run(beside, limits)
 
     assert (seen.cause, seen.reported_in_time, beside.signals) == (None, True, [])
     assert seen.reported is not None
     assert seen.reported.succeeded
+
+
+def test_a_warning_that_is_heard_first_stands_behind_what_was_written_before_it(
+    beside: Beside,
+) -> None:
+    beside.writes(b"half")
+    beside.says(b'{"warning": "mind"}')
+    beside.stop_asked = True  # What the child said is looked at before its output is.
+
+    run(beside, Limits())
+
+    assert beside.log == b"half\n[kinetic] Warning: mind\n"
+
+
+def test_what_the_killed_leave_behind_is_killed_too_however_long_that_takes(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kinetic_runner.watch._REMAINS_SECONDS", 0.0)
+    beside.generations = 3
+
+    run(beside, Limits())
+
+    assert beside.generations == 0

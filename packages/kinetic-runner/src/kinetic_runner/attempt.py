@@ -41,6 +41,7 @@ _LINGER: Final = 10.0
 _LINGER_TOGETHER: Final = 300.0
 """Several hosts leave `jax.distributed` together: whoever goes first would abort the others."""
 _JOURNAL_SECONDS: Final = 30.0
+"""Without a chunk of the log that the store takes, after which the rest of it is given up."""
 _JOURNAL_SECONDS_AFAR: Final = 180.0
 """The same where the store is a service, which may be away for a while."""
 _ORPHAN_SECONDS: Final = 2.0
@@ -81,8 +82,8 @@ def attend(
     except AlreadyClaimedError as error:
         sys.stderr.write(f"[kinetic] {error}\n")
         return EXIT_NOT_PREPARED
+    child.keep_orphans()  # Before there can be any: nobody would find them.
     child.send_task(_task(arguments, attempt, host).encode())
-    child.keep_orphans()
     claimed = monotonic() - began
     journal = Journal(store, partial(job.log_chunk, attempt, host.index))
     limits = Limits(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import IO, Final
@@ -40,6 +41,7 @@ class Journal:
         in_memory: int = _IN_MEMORY,
         on_disk: int = _ON_DISK,
         patience: float = _PATIENCE,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._store = store
         self._name_of = name_of
@@ -49,6 +51,7 @@ class Journal:
         self._in_memory = in_memory
         self._on_disk = on_disk
         self._patience = patience
+        self._clock = clock
         self._buffer = bytearray()
         self._begun = 0.0
         self._writer: _Writer | None = None
@@ -70,7 +73,7 @@ class Journal:
         return (
             writer is not None
             and writer.held + self._chunk_size > self._on_disk
-            and monotonic() - writer.progress < self._patience
+            and self._clock() - writer.progress < self._patience
         )
 
     @property
@@ -78,12 +81,12 @@ class Journal:
         """Seconds until `tick` has something to do."""
         if not self._buffer:
             return None
-        return max(0.0, self._begun + self._chunk_seconds - monotonic())
+        return max(0.0, self._begun + self._chunk_seconds - self._clock())
 
     def append(self, data: bytes) -> None:
         """Take the next piece of output."""
         if not self._buffer:
-            self._begun = monotonic()
+            self._begun = self._clock()
         self._buffer += data
         while len(self._buffer) >= self._chunk_size:
             self._seal(self._chunk_size)
@@ -94,7 +97,10 @@ class Journal:
             self._seal(len(self._buffer))
 
     def close(self, seconds: float) -> None:
-        """Store the rest; give up after *seconds*, and have `lost` and `trouble` say so."""
+        """Store the rest; give up what the store takes nothing of for *seconds*.
+
+        `lost` and `trouble` say so then.
+        """
         if self._buffer:
             self._seal(len(self._buffer), in_thread=self._writer is not None)
         if self._writer is not None:
@@ -103,15 +109,17 @@ class Journal:
     def _seal(self, size: int, *, in_thread: bool = True) -> None:
         writer = self._writer
         if writer is None:
-            writer = self._writer = _Writer(self._store, self._name_of, start=in_thread)
+            writer = self._writer = _Writer(
+                self._store, self._name_of, self._clock, start=in_thread
+            )
         spill = writer.held + size > self._in_memory
-        stuck = monotonic() - writer.progress >= self._patience
+        stuck = self._clock() - writer.progress >= self._patience
         while stuck and writer.held + size > self._on_disk and writer.give_up_oldest():
             continue
         chunk = bytes(self._buffer[:size])
         del self._buffer[:size]
         writer.put(self._spilled(chunk) if spill else chunk, size)
-        self._begun = monotonic()
+        self._begun = self._clock()
 
     def _spilled(self, chunk: bytes) -> bytes | IO[bytes]:
         import tempfile
@@ -133,18 +141,27 @@ class Journal:
 class _Writer:
     """The thread between memory and store; without one, `close` does its work."""
 
-    def __init__(self, store: Store, name_of: Callable[[int], str], *, start: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        name_of: Callable[[int], str],
+        clock: Callable[[], float],
+        *,
+        start: bool,
+    ) -> None:
         self.held = 0
         self.lost = 0
         self.trouble: str | None = None
-        self.progress = monotonic()
+        self.progress = clock()
         self._store = store
         self._name_of = name_of
+        self._clock = clock
         self._sequence = 0
         self._missing = 0
         self._waiting: deque[tuple[bytes | IO[bytes], int]] = deque()
         self._changed = threading.Condition()
-        self._until: float | None = None
+        self._seconds: float | None = None
+        self._over = False
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._started = start
         if start:
@@ -153,7 +170,7 @@ class _Writer:
     def put(self, chunk: bytes | IO[bytes], size: int) -> None:
         with self._changed:
             if not self.held:
-                self.progress = monotonic()
+                self.progress = self._clock()
             self._waiting.append((chunk, size))
             self.held += size
             self._changed.notify()
@@ -173,28 +190,41 @@ class _Writer:
 
     def close(self, seconds: float) -> None:
         with self._changed:
-            self._until = monotonic() + seconds
+            self._seconds = seconds
+            self.progress = self._clock()
             self._changed.notify()
-        if self._started:
-            self._thread.join(seconds)
-        else:
+        if not self._started:
             self._work()
+        while self._thread.is_alive() and (left := self._hope()) > 0:
+            self._thread.join(left)
         with self._changed:
+            self._over = True
             self.lost += self.held
             self.held = 0
+
+    def _hope(self) -> float:
+        """Return for how many seconds more the store may take nothing."""
+        if self._seconds is None:
+            return inf
+        return self.progress + self._seconds - self._clock()
 
     def _work(self) -> None:
         while (taken := self._take()) is not None:
             chunk, size = taken
-            self._deliver(chunk)
+            stored = self._deliver(chunk)
             with self._changed:
-                self.held = max(0, self.held - size)
-                self.progress = monotonic()
+                if self._over:
+                    return  # `close` gave it up, and counted it.
+                self.held -= size
+                if stored:
+                    self.progress = self._clock()
+                else:
+                    self.lost += size
 
     def _take(self) -> tuple[bytes, int] | None:
         with self._changed:
             while not self._waiting:
-                if self._until is not None:
+                if self._seconds is not None:
                     return None
                 self._changed.wait()
             chunk, size = self._waiting.popleft()
@@ -208,8 +238,8 @@ class _Writer:
             chunk = note + chunk
         return chunk, size
 
-    def _deliver(self, chunk: bytes) -> None:
-        """Write the next object; try for as long as there is hope."""
+    def _deliver(self, chunk: bytes) -> bool:
+        """Write the next object; try for as long as there is hope. Return whether it was written."""
         pause = 0.1
         while True:
             try:
@@ -218,21 +248,20 @@ class _Writer:
             except (KineticError, OSError) as error:
                 self.trouble = str(error)
                 if isinstance(error, FINAL) or not self._rest(pause):
-                    self.lost += len(chunk)
-                    return
+                    return False
                 pause = min(pause * 2, 5.0)
             else:
                 self.trouble = None
                 self._sequence += 1
-                return
+                return True
 
     def _rest(self, seconds: float) -> bool:
         """Wait before another try; return whether there is time for one."""
-        until = monotonic() + seconds
+        until = self._clock() + seconds
         with self._changed:
             # Notified by every chunk that comes, so it may return early: hence the loop.
-            while (left := until - monotonic()) > 0:
-                if self._until is not None and monotonic() + left > self._until:
+            while (left := until - self._clock()) > 0:
+                if left > self._hope():
                     return False
                 self._changed.wait(left)
         return True

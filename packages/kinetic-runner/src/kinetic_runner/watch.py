@@ -22,6 +22,8 @@ _SAFETY: Final = 1.0
 """Seconds after which to look around even if nothing rang."""
 _HELD_BACK: Final = 0.05
 _REMAINS_SECONDS: Final = 5.0
+_REMAINS_ROUNDS: Final = 50
+"""At least so many, however long one takes: what is killed in one hands its children to the next."""
 _MOST_REPORT: Final = 16 * 1024 * 1024
 
 
@@ -206,7 +208,11 @@ class Watch:
 
     def _clear_remains(self) -> None:
         until = monotonic() + _REMAINS_SECONDS
-        while not self._child.kill_descendants() and monotonic() < until:
+        rounds = 1
+        while not self._child.kill_descendants():
+            if rounds >= _REMAINS_ROUNDS and monotonic() >= until:
+                return
+            rounds += 1
             # Rung by SIGCHLD; the time limit is for those that only the next round can see.
             select.select([self._bell.fd], [], [], 0.02)
             self._bell.listen()
@@ -237,6 +243,7 @@ class Watch:
             self._begin_phase(message["phase"])
         if "warning" in message:
             self._warnings.append(str(message["warning"]))
+            self._drain(self._child.output)  # It was written before.
             self.say(f"Warning: {message['warning']}")
         if "outcome" in message:
             self._conclude(message["outcome"])
