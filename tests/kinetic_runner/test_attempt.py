@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kinetic_runner.attempt import attend
+from kinetic_runner.command_line import Arguments
+
+
+class BeginsError(Exception):
+    pass
+
+
+class Told:
+    """A child that is as quick as can be."""
+
+    reaper = False
+
+    def keep_orphans(self) -> None:
+        self.reaper = True
+
+    def send_task(self, _text: str) -> None:
+        assert self.reaper, "what it orphans now is nobody's, and lives on"
+        raise BeginsError
+
+
+def test_orphans_are_kept_before_there_can_be_any(tmp_path: Path) -> None:
+    arguments = Arguments(
+        store=str(tmp_path), job="job", payload_digest="0", workspace=str(tmp_path)
+    )
+    child: Any = Told()
+    bell: Any = SimpleNamespace(pause=lambda _: False)
+
+    with pytest.raises(BeginsError):
+        attend(arguments, {}, child, bell)
