@@ -127,7 +127,7 @@ def run_readme(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], N
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=300,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         lines = iter(done.stdout.splitlines())

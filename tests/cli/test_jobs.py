@@ -81,7 +81,7 @@ class Laptop:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
 
 
@@ -135,7 +135,7 @@ def test_a_waiting_job_is_left_alone_by_ctrl_c_and_stopped_by_cancel(laptop: Lap
     assert following.stdout.readline() == "waiting\n"
 
     following.send_signal(signal.SIGINT)
-    _, said = following.communicate(timeout=30)
+    _, said = following.communicate(timeout=300)
 
     assert (following.returncode, job in said) == (130, True)
     timed_out = laptop.kinetic("jobs", "result", job, "--timeout", "0.1")

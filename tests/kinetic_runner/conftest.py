@@ -90,14 +90,16 @@ class Runner:
     def run(self, body: str, *flags: str, **options: Any) -> Finished:
         return self.finish(self.start(body, *flags, **options))
 
-    def finish(self, process: subprocess.Popen[bytes], host: int = 0, attempt: int = 1) -> Finished:
-        code = process.wait(60)
-        logs = sorted((self.store / "logs/job" / str(attempt) / f"host-{host}").glob("*"))
+    def finish(
+        self, process: subprocess.Popen[bytes], host: int = 0, attempt: int = 1, job: str = "job"
+    ) -> Finished:
+        code = process.wait(300)
+        logs = sorted((self.store / "logs" / job / str(attempt) / f"host-{host}").glob("*"))
         return Finished(
             code,
             self.output.read_bytes(),
-            self.read(f"job/attempts/{attempt}/host-{host}.json"),
-            self.read("job/outcome.json"),
+            self.read(f"{job}/attempts/{attempt}/host-{host}.json"),
+            self.read(f"{job}/outcome.json"),
             b"".join(path.read_bytes() for path in logs),
         )
 
@@ -111,7 +113,7 @@ class Runner:
         return path.read_text()[:-1]
 
 
-def eventually(true: Callable[[], object], seconds: float = 30) -> None:
+def eventually(true: Callable[[], object], seconds: float = 300) -> None:
     until = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < until, "it never came true"
@@ -120,6 +122,11 @@ def eventually(true: Callable[[], object], seconds: float = 30) -> None:
 
 def alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not."""
+    if sys.platform == "linux":  # Small images have no `ps`.
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        except (FileNotFoundError, ProcessLookupError):
+            return False
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
     return state.stdout.strip()[:1] not in ("", "Z")
 

@@ -26,8 +26,8 @@ def test_a_grandchild_that_floods_the_output_is_cut_off(runner):
     done = runner.run(
         """
         print("mine")
-        subprocess.Popen([sys.executable, "-c", "import os\\nwhile True: os.write(1, b'x' * 512)"])
-        time.sleep(0.3)
+        flood = "import os; os.write(1, b'x'); os.write(2, b'.')\\nwhile True: os.write(1, b'x' * 512)"
+        subprocess.Popen([sys.executable, "-c", flood], stderr=subprocess.PIPE).stderr.read(1)
         os.kill(os.getpid(), signal.SIGKILL)
         """
     )

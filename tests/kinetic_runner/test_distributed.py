@@ -121,9 +121,11 @@ def test_nothing_imports_jax_by_itself() -> None:
 @pytest.mark.slow  # two processes import JAX at once: about 8 s on two cores
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
 def test_two_processes_see_each_others_devices() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    # Bound, and not listened to, the port is kept from everybody but JAX's service, which shares ports.
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    kept.bind(("127.0.0.1", 0))
+    address = f"127.0.0.1:{kept.getsockname()[1]}"
     code = (
         f"{START}host = int(sys.argv[1])\nprepare(Slice({address!r}, 2, host))\n"
         "import jax\nfrom jax.distributed import initialize\ninitialize()\n"
@@ -144,9 +146,11 @@ def test_two_processes_see_each_others_devices() -> None:
         for host in range(2)
     ]
     try:
-        seen = [host.communicate(timeout=60) for host in hosts]
+        seen = [host.communicate(timeout=300) for host in hosts]
     finally:
         for host in hosts:
             host.kill()
+            host.wait()
+        kept.close()
 
     assert [out for out, _ in seen] == ["0 2 8 4\n", "1 2 8 4\n"], seen

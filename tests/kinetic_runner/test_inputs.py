@@ -186,7 +186,7 @@ def test_a_failure_names_the_data_and_its_path(
 
 
 def test_several_items_are_brought_at_a_time(store: Store, space: Workspace) -> None:
-    together = threading.Barrier(3, timeout=10)
+    together = threading.Barrier(3, timeout=300)
 
     def waits(store: Store, ref: DataRef, path: Path, *, reports: Reports) -> None:
         together.wait()

@@ -144,7 +144,7 @@ class Job:
         )
 
     def finish(self, process: subprocess.Popen[str]) -> Run:
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=300)
         assert process.returncode == 0, output
         *messages, outcome = [json.loads(line) for line in self.told.read_text().splitlines()]
         phases = [message["phase"] for message in messages if "phase" in message]
@@ -396,8 +396,10 @@ def test_the_folder_for_outputs_is_there(job: Job) -> None:
 
 def test_sigterm_lets_the_function_tidy_up_and_is_reported(job: Job) -> None:
     job.code = (
-        "import signal\ndef train():\n    try:\n        print('ready'); signal.pause()\n"
+        # Not `signal.pause`: a signal that comes a moment before would be waited for.
+        "import time\ndef train():\n    try:\n        print('ready'); wait()\n"
         "    finally:\n        print('saved')\n"
+        "def wait():\n    while True: time.sleep(0.01)\n"
     )
     process = job.start()
     assert process.stdout is not None
@@ -417,7 +419,7 @@ def test_a_forked_process_that_returns_does_not_report_twice(job: Job) -> None:
         "    return (b'p' if pid else b'c') * 1_000_000\n"
     )
     process = job.start()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
 
     lines = [json.loads(line) for line in job.told.read_text().splitlines()]
     name = lines[-1]["value"]["name"]
