@@ -155,6 +155,7 @@ def test_module_level_data_can_be_passed_and_is_not_found_by_itself(project):
     assert project.run("run.py") == "('/data/d0', 'Data') 0"
 
 
+@pytest.mark.timeout(400)  # Four processes import JAX.
 @pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
 def test_jitted_functions_of_a_script_and_of_a_module_travel(project):
     module = """
