@@ -75,8 +75,10 @@ def main(arguments: list[str]) -> int:
         wanted, mine = needed(distribution), [distribution]
         tests = [f"tests/{distribution.replace('-', '_')}"]
     root = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    # In dist/: the next `.ci/run` removes what a killed one left.
-    with tempfile.TemporaryDirectory(prefix="alone-", dir=ROOT / "dist") as folder:
+    # In dist/: the next `.ci/run` removes what a killed one left, or what a process still writes.
+    with tempfile.TemporaryDirectory(
+        prefix="alone-", dir=ROOT / "dist", ignore_cleanup_errors=True
+    ) as folder:
         constraints = Path(folder, "constraints.txt")
         constraints.write_text("\n".join(root["tool"]["uv"]["constraint-dependencies"]))
         interpreter = f"{folder}/env/bin/python"

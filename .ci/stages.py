@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,6 +29,15 @@ PACKAGES = (
     "kinetic-k8s",
 )
 OTHER_PYTHONS = ("3.12", "3.13")
+PATIENCE = {
+    "PIP_RETRIES": "10",
+    "PIP_TIMEOUT": "60",
+    "UV_HTTP_RETRIES": "10",
+    "UV_HTTP_TIMEOUT": "120",
+    "UV_LOCK_TIMEOUT": "1800",
+    "UV_COMPILE_BYTECODE_TIMEOUT": "600",
+}
+"""With a package index that stutters, a stage that installs what another waits for, a slow machine."""
 
 
 running: set[subprocess.Popen[bytes]] = set()
@@ -37,7 +47,7 @@ def main(wanted: list[str]) -> int:
     """Run the stages whose names begin with one of `wanted`, or all; return the exit code."""
     os.chdir(ROOT)
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
-    LOG.mkdir(parents=True)
+    LOG.mkdir(parents=True, exist_ok=True)  # A run that was killed may still write there.
     started = time.monotonic()
     failed = []
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -49,8 +59,9 @@ def main(wanted: list[str]) -> int:
                 failed += [name for name, good in zip(names, passed, strict=True) if not good]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in running:
-                os.killpg(process.pid, signal.SIGTERM)
+            for process in list(running):
+                with suppress(ProcessLookupError):  # It ended meanwhile.
+                    os.killpg(process.pid, signal.SIGTERM)
             raise
     print(
         f"{'FAILED: ' + ', '.join(failed) if failed else 'all passed'} ({time.monotonic() - started:.0f} s)"
@@ -106,6 +117,7 @@ def passes(name: str, command: str) -> bool:
             stdout=stream,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
+            env={**PATIENCE, **os.environ},
             start_new_session=True,  # To be ended with all that it started.
         ) as process,
     ):

@@ -33,7 +33,22 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     More than there are cores: tests wait for processes, and for time to pass, more than they compute.
     """
     folders = any(Path(argument).is_dir() for argument in config.args)
-    return (os.cpu_count() or 1) + 1 if folders and config.option.capture != "no" else 0
+    return _cores() + 1 if folders and config.option.capture != "no" else 0
+
+
+def _cores() -> int:
+    """Return how many cores there are for us: a container may be given few of a large machine."""
+    pinned = getattr(os, "sched_getaffinity", None)
+    count = len(pinned(0)) if pinned else os.cpu_count() or 1
+    groups = Path("/sys/fs/cgroup")
+    for files in (["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]):
+        try:
+            quota, period = map(int, " ".join((groups / f).read_text() for f in files).split())
+        except (OSError, ValueError):  # There is no such file, or it says `max`.
+            continue
+        if quota > 0:
+            count = min(count, -(-quota // period))
+    return count
 
 
 @pytest.hookimpl(trylast=True)
@@ -62,7 +77,10 @@ def ended_below(folder: Path) -> list[str]:
     except ImportError:  # What does not come with it starts no jobs.
         return []
     ended = []
-    ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    try:
+        ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    except psutil.Error:  # One of them ended just now.
+        ours = {os.getpid(), os.getppid()}
     for process in psutil.process_iter():
         if process.pid in ours:  # Who called us may name the folder: `--basetemp` is an argument.
             continue
