@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,15 +20,37 @@ from kinetic_payload.stores.gcs import GcsStore, Patience, Service
 from kinetic_payload.testing import increment
 from kinetic_payload.testing.gcs import GcsServer
 
-QUICK = Patience(deadline=10, first=0.01, longest=0.05, connect=2, read=2)
-HASTY = replace(QUICK, deadline=0.3)
+QUICK = Patience(deadline=100, first=0.01, longest=0.05)
 LARGE = os.urandom(1 << 20) * 20
 """More than goes in one request, up or down."""
 
 
+def open_it(gcs: GcsServer, patience: Patience = QUICK, **more: Any) -> GcsStore:
+    service = Service(gcs.endpoint, anonymous=True)
+    return GcsStore("bucket", service=service, patience=patience, **more)
+
+
 @pytest.fixture
 def store(gcs: GcsServer) -> GcsStore:
-    return GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), patience=QUICK)
+    return open_it(gcs)
+
+
+class Steps:
+    """Time that passes in pauses only, and in equal steps, however slow the machine is."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def step(self, _: float) -> None:
+        self.now += 0.1
+
+    def patience(self, deadline: float, quiet: float = 5.0) -> Patience:
+        return Patience(deadline=deadline, quiet=quiet, clock=lambda: self.now, pause=self.step)
+
+
+def hasty() -> Patience:
+    """Return a patience for four attempts."""
+    return Steps().patience(0.3)
 
 
 def stat(store: GcsStore, folder: Path) -> None:
@@ -186,14 +211,11 @@ def test_an_outage_is_outlasted(gcs: GcsServer, store: GcsStore) -> None:
     assert len(list(store.list("new/"))) == 16
 
 
-def test_an_outage_without_end_is_told_as_what_was_seen_last(
-    gcs: GcsServer, store: GcsStore
-) -> None:
+def test_an_outage_without_end_is_told_as_what_was_seen_last(gcs: GcsServer) -> None:
     gcs.faults.add(status=503)
-    hasty = GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), patience=HASTY)
 
     with pytest.raises(StoreUnavailableError, match=r"look at 'o' in gs://bucket.*\(503\)"):
-        hasty.stat("o")
+        open_it(gcs, hasty()).stat("o")
 
 
 def test_a_service_that_asks_for_time_gets_it(gcs: GcsServer, store: GcsStore) -> None:
@@ -209,68 +231,66 @@ def test_a_service_that_asks_for_more_time_than_there_is_is_asked_once_more(
     gcs: GcsServer,
 ) -> None:
     gcs.faults.add(status=503, retry_after=3600)
-    hasty = GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), patience=HASTY)
+    steps, asked = Steps(), list[float]()
+
+    def pause(seconds: float) -> None:
+        asked.append(seconds)
+        steps.now += seconds
 
     with pytest.raises(StoreUnavailableError):
-        hasty.stat("o")
+        open_it(gcs, replace(steps.patience(0.3), pause=pause)).stat("o")
 
+    assert asked == [0.3]
     assert len(gcs.requests) == 2
 
 
 def test_looking_whose_object_is_there_is_part_of_the_same_patience(gcs: GcsServer) -> None:
     gcs.faults.add(operation="objects.insert", times=1, reset="after")
     gcs.faults.add(operation="objects.get", status=503)
-    hasty = GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), patience=HASTY)
 
     with pytest.raises(StoreUnavailableError, match="write 'claim'"):
-        hasty.write("claim", b"", if_generation=ABSENT)
+        open_it(gcs, hasty()).write("claim", b"", if_generation=ABSENT)
 
     looks = gcs.requests.count(operation="objects.get")
     assert gcs.requests.count(operation="objects.insert") == looks + 1 > 2
 
 
-def test_a_service_that_is_not_there_is_told(gcs: GcsServer) -> None:
-    gone = Service("http://127.0.0.1:9", anonymous=True)
+def test_a_service_that_is_not_there_is_told() -> None:
+    with socket.socket() as taken:  # And nobody listens there.
+        taken.bind(("127.0.0.1", 0))
+        gone = Service(f"http://127.0.0.1:{taken.getsockname()[1]}", anonymous=True)
 
-    with pytest.raises(StoreUnavailableError, match="refused"):
-        GcsStore("bucket", service=gone, patience=HASTY).write("o", b"")
+        with pytest.raises(StoreUnavailableError, match="refused"):
+            GcsStore("bucket", service=gone, patience=hasty()).write("o", b"")
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for(gcs: GcsServer) -> None:
-    gcs.faults.add(operation="objects.get", times=1, delay=30)
-    impatient = replace(QUICK, read=0.2)
-    store = GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), patience=impatient)
+    gcs.faults.add(operation="objects.get", times=1, held=True)
+    pauses: list[float] = []
 
-    assert store.stat("o") is None
+    assert open_it(gcs, replace(QUICK, read=0.2, pause=pauses.append)).stat("o") is None
 
-    assert gcs.requests.count(operation="objects.get") == 2
+    first, *later = gcs.requests.matching(operation="objects.get")
+    assert first.status == 0
+    assert len(later) == len(pauses), "a slow machine may keep another one waiting"
 
 
 def test_a_create_whose_answer_was_lost_does_not_take_anothers_object_for_its_own(
     gcs: GcsServer, store: GcsStore
 ) -> None:
     gcs.faults.add(operation="objects.insert", times=1, reset="before")
-    gcs.faults.add(operation="objects.insert", times=1, delay=0.5)
-    other = GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), patience=QUICK)
 
-    with ThreadPoolExecutor(2) as pool:
-        both = [
-            pool.submit(one.write, "claim", b"same", if_generation=ABSENT) for one in (store, other)
-        ]
-        failed = [done.exception() for done in both]
+    def meanwhile(_: float) -> None:
+        store.write("claim", b"same", if_generation=ABSENT)
 
-    assert [type(error) for error in failed if error] == [PreconditionFailedError]
+    with pytest.raises(PreconditionFailedError):
+        open_it(gcs, replace(QUICK, pause=meanwhile)).write("claim", b"same", if_generation=ABSENT)
 
 
 def test_who_waits_for_a_bucket_that_is_away_is_told_why_and_once(gcs: GcsServer) -> None:
-    gcs.faults.add(status=503, seconds=0.5)
+    gcs.faults.add(status=503, times=20)
     told: list[str] = []
-    store = GcsStore(
-        "bucket",
-        service=Service(gcs.endpoint, anonymous=True),
-        patience=replace(QUICK, quiet=0.1),
-        waiting=told.append,
-    )
+    store = open_it(gcs, Steps().patience(10, quiet=0.5), waiting=told.append)
 
     assert store.stat("nothing") is None
     assert len(told) == 1
@@ -282,8 +302,23 @@ def test_who_waits_for_a_bucket_that_is_away_is_told_why_and_once(gcs: GcsServer
 def test_nobody_is_told_of_what_passes_at_once(gcs: GcsServer) -> None:
     gcs.faults.add(status=503, times=2)
     told: list[str] = []
-    service = Service(gcs.endpoint, anonymous=True)
-    store = GcsStore("bucket", service=service, patience=QUICK, waiting=told.append)
+    store = open_it(gcs, Steps().patience(10, quiet=0.5), waiting=told.append)
 
     assert store.stat("nothing") is None
     assert told == []
+
+
+def test_of_many_threads_that_wait_one_tells_of_it(gcs: GcsServer) -> None:
+    gcs.faults.add(status=503, times=16)
+    told: list[str] = []
+
+    def slow_clock() -> float:
+        threading.Event().wait(0.005)  # Others look at it as well.
+        return time.monotonic()
+
+    store = open_it(gcs, replace(QUICK, quiet=0.0, clock=slow_clock), waiting=told.append)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(store.stat, map(str, range(8))))
+
+    assert len(told) == 1

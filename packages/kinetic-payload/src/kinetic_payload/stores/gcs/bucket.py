@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -81,6 +82,7 @@ class Bucket:
         self.service = service or Service.chosen()
         self._waiting = waiting
         self._said = -math.inf
+        self._saying = threading.Lock()
 
     def __repr__(self) -> str:
         return f"Bucket({self.name!r})"
@@ -101,9 +103,11 @@ class Bucket:
 
     def _say(self, error: Exception) -> None:
         """Tell who waits what for, but not again at once, and not from every thread."""
-        if time.monotonic() - self._said < _SAY_EVERY:
-            return
-        self._said = time.monotonic()
+        with self._saying:
+            now = self.patience.clock()
+            if now - self._said < _SAY_EVERY:
+                return
+            self._said = now
         self._waiting(
             f"gs://{self.name} does not answer as it should: {in_words(error)}. Trying on, for "
             f"{self.patience.deadline:.0f} s at most."

@@ -46,6 +46,9 @@ class Patience:
     """How long a connection may be silent."""
     quiet: float = 5.0
     """After how long in vain who waits is told."""
+    clock: Callable[[], float] = monotonic
+    pause: Callable[[float], object] = pause
+    """How time is told, and how it is let pass."""
 
     def run(
         self,
@@ -64,7 +67,7 @@ class Patience:
             PatienceError: The deadline passed.
         """
         failed, limit = 0, self.first
-        since, reached = monotonic(), progress()
+        since, reached = self.clock(), progress()
         while True:
             check_wanted()
             try:
@@ -72,7 +75,7 @@ class Patience:
             except Exception as error:
                 if not passes(error):
                     raise
-                now, found = monotonic(), progress()
+                now, found = self.clock(), progress()
                 if found != reached:
                     since, reached, limit = now, found, self.first
                 left = since + self.deadline - now
@@ -82,7 +85,7 @@ class Patience:
                     failing(error)
                 wait = _asked(error) + random.uniform(0, limit)  # noqa: S311 - no secret
             # The last try is at the end, also where the service asks for more time than there is.
-            pause(min(left, wait))
+            self.pause(min(left, wait))
             failed, limit = failed + 1, min(2 * limit, self.longest)
 
 
