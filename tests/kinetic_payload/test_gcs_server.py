@@ -33,7 +33,7 @@ def ask(
     server: GcsServer, method: str, path: str, body: bytes | None = None, **headers: str
 ) -> tuple[int, dict[str, str], bytes]:
     """Send one request as it is, and return status, headers (names in lower case) and body."""
-    connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=10)
+    connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=100)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, body, named)
     answer = connection.getresponse()
@@ -118,6 +118,7 @@ def test_an_object_is_what_was_written(bucket: storage.Bucket) -> None:
     blob.metadata = {"key": "välue"}
     blob.cache_control = "no-store"
     blob.custom_time = datetime(2026, 11, 21, tzinfo=UTC)
+    began, second = datetime.now(UTC), timedelta(seconds=1)
     blob.upload_from_string(b"hello", content_type="text/x-test")
 
     found = bucket.get_blob("a/ä b%2F+.txt")
@@ -128,7 +129,7 @@ def test_an_object_is_what_was_written(bucket: storage.Bucket) -> None:
     assert found.custom_time == datetime(2026, 11, 21, tzinfo=UTC)
     assert found.crc32c == base64.b64encode(google_crc32c.Checksum(b"hello").digest()).decode()
     assert found.md5_hash == "XUFAKrxLKna5cZ2REBfFkg=="
-    assert abs((found.updated - datetime.now(UTC)).total_seconds()) < 5
+    assert began - second < found.updated < datetime.now(UTC) + second
     assert found.download_as_bytes() == b"hello"
     assert found.id == f"bucket/a/ä b%2F+.txt/{found.generation}"
 
@@ -344,7 +345,7 @@ def test_a_download_goes_on_when_its_object_is_replaced(
 ) -> None:
     old = b"a" * 30_000_000
     put(bucket, "o", old)
-    connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=10)
+    connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=100)
     connection.request("GET", "/storage/v1/b/bucket/o/o?alt=media")
     answer = connection.getresponse()
     begin = answer.read(10)
@@ -559,7 +560,9 @@ def test_a_batch_is_many_calls_in_one_request(
         for blob in blobs[:4]:
             blob.metadata = {"seen": "yes"}
             blob.patch()
-    assert len(server.requests) == 1
+    # It looks at the bucket in a thread of its own, some time.
+    asked = [one.operation for one in server.requests if not one.operation.startswith("buckets.")]
+    assert asked == ["batch"]
     assert blobs[3].metadata == {"seen": "yes"}
     with pytest.raises(exceptions.NotFound):
         delete_in_a_batch(client, [*blobs, bucket.blob("nothing")])
@@ -593,7 +596,7 @@ def test_objects_can_be_made_older(server: GcsServer, bucket: storage.Bucket) ->
 
 
 def test_writes_of_one_name_can_be_limited_as_google_does() -> None:
-    with GcsServer(write_interval=60) as server:
+    with GcsServer(write_interval=3600) as server:
         server.create_bucket("bucket")
         options = {"api_endpoint": server.endpoint}
         client = storage.Client("p", AnonymousCredentials(), client_options=options)
@@ -610,13 +613,14 @@ def test_its_clock_can_differ_from_that_of_its_clients() -> None:
     with GcsServer(skew=-3600) as server:
         server.create_bucket("bucket")
         path = "/upload/storage/v1/b/bucket/o?uploadType=media&name=o"
+        began, second = datetime.now(UTC), timedelta(seconds=1)
         _, headers, body = ask(server, "POST", path, b"")
-        an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
+        ended, hour = datetime.now(UTC), timedelta(hours=1)
         for seen in (
             parsedate_to_datetime(headers["date"]),
             datetime.fromisoformat(json.loads(body)["updated"]),
         ):
-            assert abs((seen - an_hour_ago).total_seconds()) < 10
+            assert began - hour - second <= seen <= ended - hour + second
 
 
 def test_what_the_api_does_not_know_is_not_found(server: GcsServer) -> None:
@@ -641,7 +645,7 @@ FIELDS = st.sampled_from(
 
 def test_no_body_however_wrong_makes_it_stumble(server: GcsServer, bucket: storage.Bucket) -> None:
     put(bucket, "o")
-    connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=10)
+    connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=100)
 
     @settings(max_examples=300, deadline=None)
     @given(

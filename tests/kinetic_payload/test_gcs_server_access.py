@@ -134,7 +134,7 @@ def test_whoever_comes_without_a_token_is_told_what_it_takes(server: GcsServer) 
         ("o", "storage.objects.list"),
         ("o/x?alt=media", "storage.objects.get"),
     ):
-        connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=10)
+        connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=100)
         connection.request("GET", f"/storage/v1/b/bucket/{path}")
         answer = connection.getresponse()
         assert answer.status == 401

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,6 @@ from http.client import HTTPConnection, IncompleteRead
 from pathlib import Path
 
 import pytest
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
 from kinetic_payload.testing.gcs import Fault, Faults, GcsProcess, GcsServer
@@ -26,15 +26,10 @@ MEDIA = f"{UPLOADS}?uploadType=media&name="
 OBJECTS = "/storage/v1/b/bucket/o"
 
 
-def client_of(endpoint: str) -> storage.Client:
-    options = {"api_endpoint": endpoint}
-    return storage.Client("p", AnonymousCredentials(), client_options=options)
-
-
 def ask(
     endpoint: str, method: str, path: str, body: bytes = b"", **headers: str
 ) -> tuple[int, dict[str, str], bytes]:
-    connection = HTTPConnection(endpoint.removeprefix("http://"), timeout=10)
+    connection = HTTPConnection(endpoint.removeprefix("http://"), timeout=100)
     try:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body, named)
@@ -96,7 +91,7 @@ def test_a_connection_breaks_where_it_should(server: GcsServer) -> None:
     assert server.names("bucket") == ["after", "there"]
     moved = {one.name: one.bytes_in for one in server.requests if one.method == "POST"}
     assert moved["before"] == 0
-    assert moved["request"] >= 500_000
+    assert moved["request"] == 500_000
     assert moved["after"] == 1_000_000
 
 
@@ -150,6 +145,20 @@ def test_an_outage_is_for_everything(server: GcsServer) -> None:
     assert ask(server.endpoint, "GET", OBJECTS)[0] == 200
 
 
+def test_what_is_held_waits_until_it_is_released(server: GcsServer) -> None:
+    fault = server.faults.add(name="held", held=True)
+
+    with ThreadPoolExecutor(1) as pool:
+        held = pool.submit(ask, server.endpoint, "POST", MEDIA + "held")
+        while not fault.hits:
+            threading.Event().wait(0.001)
+        assert ask(server.endpoint, "POST", MEDIA + "other")[0] == 200
+        assert (server.names("bucket"), held.done()) == (["other"], False)
+        fault.release()
+        assert held.result()[0] == 200
+    assert ask(server.endpoint, "POST", MEDIA + "held")[0] == 200
+
+
 def test_chance_is_the_same_with_the_same_seed() -> None:
     def hits(seed: int) -> list[bool]:
         fault = Fault(probability=0.3, seed=seed, status=503)
@@ -182,8 +191,9 @@ def test_a_fault_with_no_such_parameter_is_refused(server: GcsServer) -> None:
 
 
 def test_the_log_tells_what_was_asked_and_how_it_ended(server: GcsServer) -> None:
+    before = time.time()
     # Not by Google's client, which also looks at the bucket in a thread of its own.
-    connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=10)
+    connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=100)
     for method, path, body, headers in (
         ("POST", f"{MEDIA}a%2F%C3%BC&ifGenerationMatch=0", b"data", {}),
         ("GET", f"{OBJECTS}/a%2F%C3%BC?alt=media", None, {"Range": "bytes=1-2"}),
@@ -200,7 +210,7 @@ def test_the_log_tells_what_was_asked_and_how_it_ended(server: GcsServer) -> Non
     assert upload.connection == download.connection
     assert (download.status, download.bytes_out, download.headers["range"]) == (206, 2, "bytes=1-2")
     assert (deletion.status, deletion.name) == (404, "none")
-    assert abs(deletion.time - time.time()) < 10
+    assert before <= upload.time <= download.time <= deletion.time <= time.time()
     assert server.requests.count(name="a/*", status=200) == 1
     assert server.requests.bytes_in == 4
     assert server.requests.bytes_out >= 2
@@ -212,7 +222,7 @@ def test_a_thousand_requests_over_64_connections_are_all_answered(server: GcsSer
     server.faults.add(delay=0.03)
 
     def work(thread: int) -> list[int]:
-        connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=30)
+        connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=100)
         statuses = []
         for number in range(16):
             connection.request("POST", f"{MEDIA}{thread}/{number}", b"x" * 4096)
@@ -253,10 +263,10 @@ def test_it_stops_while_requests_wait() -> None:
     with GcsServer() as server:
         server.create_bucket("bucket")
         server.faults.add(delay=600)
-        connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=10)
+        connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=100)
         connection.request("GET", OBJECTS)
         while not len(server.requests):
-            pass
+            threading.Event().wait(0.001)
     with pytest.raises(ConnectionError):
         connection.getresponse()
     connection.close()
@@ -264,11 +274,10 @@ def test_it_stops_while_requests_wait() -> None:
 
 def test_as_a_process_it_is_told_over_http_what_should_go_wrong() -> None:
     with GcsProcess("bucket", "second", arguments=["--delay", "0.001"]) as server:
-        bucket = client_of(server.endpoint).bucket("second")
         server.add_fault(operation="objects.insert", status=503, times=1)
-        bucket.blob("o").upload_from_string(b"data")
-        logged = [one for one in server.requests() if one.operation.startswith("objects")]
-        assert [(one.operation, one.status) for one in logged] == [
+        for _ in range(2):
+            ask(server.endpoint, "POST", "/upload/storage/v1/b/second/o?uploadType=media&name=o")
+        assert [(one.operation, one.status) for one in server.requests()] == [
             ("objects.insert", 503),
             ("objects.insert", 200),
         ]
@@ -289,7 +298,7 @@ def test_as_a_process_it_ends_with_the_signal(ending: signal.Signals, tmp_path: 
     endpoint = process.stdout.readline().strip()
     assert ask(endpoint, "GET", OBJECTS)[0] == 500
     process.send_signal(ending)
-    process.communicate(timeout=10)
+    process.communicate()
 
     assert process.returncode == 0
     assert list(tmp_path.iterdir()) == []
@@ -307,9 +316,9 @@ with GcsProcess("bucket", arguments=["--folder", sys.argv[1]]) as server:
     died = subprocess.run(command, capture_output=True, text=True, check=False)
     endpoint = died.stdout.strip()
 
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while list(tmp_path.iterdir()) and time.monotonic() < until:
-        pass
+        threading.Event().wait(0.01)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConnectionRefusedError):
         ask(endpoint, "GET", OBJECTS)
@@ -329,7 +338,7 @@ def test_memory_stays_flat_while_a_large_object_goes_up_and_down() -> None:
     with GcsProcess("bucket") as server:
         before = peak(server.pid)
         size = 200 * 1024 * 1024
-        connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=30)
+        connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=100)
         connection.request("POST", MEDIA + "o", chunks(), {"Content-Length": str(size)})
         answer = connection.getresponse()
         assert (answer.status, answer.read() != b"") == (200, True)

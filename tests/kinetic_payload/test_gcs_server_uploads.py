@@ -38,7 +38,7 @@ class Answered:
 def ask(
     server: GcsServer, method: str, path: str, body: bytes | None = b"", **headers: str
 ) -> Answered:
-    connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=10)
+    connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=100)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, body, named)
     answer = connection.getresponse()
@@ -154,7 +154,7 @@ def test_without_md5_objects_have_none_and_yet_are_checked() -> None:
 
 def test_a_precondition_is_also_checked_at_the_end_of_an_upload(server: GcsServer) -> None:
     path = f"{UPLOADS}?uploadType=media&name=o&ifGenerationMatch=0"
-    connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=10)
+    connection = HTTPConnection(server.endpoint.removeprefix("http://"), timeout=100)
     connection.putrequest("POST", path)
     connection.putheader("Content-Length", "8")
     connection.endheaders(b"late")
@@ -170,7 +170,7 @@ def test_a_precondition_is_also_checked_at_the_end_of_an_upload(server: GcsServe
 
 def test_a_client_that_waits_to_be_told_to_go_on_is_told(server: GcsServer) -> None:
     host, _, port = server.endpoint.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=100) as connection:
         head = (
             f"POST {UPLOADS}?uploadType=media&name=o HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n"
         )
@@ -270,7 +270,7 @@ def test_what_arrived_before_a_connection_broke_is_kept(server: GcsServer) -> No
     session = Session(server)
     total = len(CONTENT)
     host = server.endpoint.removeprefix("http://")
-    connection = HTTPConnection(host, timeout=10)
+    connection = HTTPConnection(host, timeout=100)
     connection.putrequest("PUT", session.path)
     connection.putheader("Content-Length", str(total))
     connection.putheader("Content-Range", f"bytes 0-{total - 1}/{total}")

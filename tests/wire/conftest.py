@@ -7,9 +7,8 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -81,34 +80,43 @@ def second_binary() -> Path | None:
 def second_server(program: Path, folder: Path) -> Iterator[str]:
     """Run it with an empty bucket `bucket` and its objects below *folder*, and give its endpoint."""
     (folder / "bucket").mkdir(parents=True)
+    command = [program, "-scheme", "http", "-host", "127.0.0.1", "-log-level", "info"]
+    command += ["-backend", "filesystem", "-filesystem-root", folder]
+    said = folder.with_suffix(".log")
+    while True:
+        address = f"127.0.0.1:{free_port()}"
+        named = ["-port", address.partition(":")[2], "-public-host", address]
+        named += ["-external-url", f"http://{address}"]
+        with (
+            said.open("wb") as log,
+            subprocess.Popen([*command, *named], stdout=log, stderr=log) as process,
+        ):
+            try:
+                if has_started(process, said):
+                    yield f"http://{address}"
+                    return
+            finally:
+                process.kill()
+
+
+def free_port() -> int:
+    """Return a port that is free now; somebody else may take it before it is used."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    address = f"127.0.0.1:{port}"
-    command = [program, "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
-    command += ["-backend", "filesystem", "-filesystem-root", folder, "-log-level", "warn"]
-    command += ["-external-url", f"http://{address}", "-public-host", address]
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            wait_for(f"http://{address}/_internal/healthcheck", process)
-            yield f"http://{address}"
-        finally:
-            process.kill()
+        port: int = probe.getsockname()[1]
+        return port
 
 
-def wait_for(address: str, process: subprocess.Popen[str]) -> None:
+def has_started(process: subprocess.Popen[bytes], said: Path) -> bool:
+    """Wait until the server says so; False: somebody else took its port meanwhile."""
     until = time.monotonic() + 60
-    while True:
-        try:
-            with urllib.request.urlopen(address, timeout=10):
-                return
-        except (urllib.error.URLError, ConnectionError):
-            if process.poll() is not None or time.monotonic() > until:
-                assert process.stderr is not None
-                process.kill()
-                raise AssertionError(f"It did not start: {process.stderr.read()}") from None
+    while "server started at" not in (words := said.read_text()):
+        if process.poll() is not None and "address already in use" in said.read_text():
+            return False
+        if process.poll() is not None or time.monotonic() > until:
+            raise AssertionError(f"It did not start: {words}")
+        threading.Event().wait(0.01)
+    return True
 
 
 class Desk:

@@ -51,7 +51,7 @@ def mounted(gcs: GcsServer, prefix: str, place: Path, tools: dict[str, str]) -> 
     command = [tools["RCLONE"], "mount", remote, str(place), "--read-only", "--config="]
     process = subprocess.Popen(command, env=tools, stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not os.path.ismount(place):
             if process.poll() is not None:
                 assert process.stderr is not None

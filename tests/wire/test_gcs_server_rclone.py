@@ -37,7 +37,6 @@ def rclone(gcs: GcsServer, tmp_path: Path) -> Rclone:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
         )
         assert done.returncode == code, done.stderr
         return done

@@ -23,6 +23,7 @@ from kinetic_payload.snapshot import take_snapshot, tree_of
 from kinetic_payload.store import Store
 from kinetic_payload.stores.folder import FolderStore
 from kinetic_payload.stores.gcs import GcsStore, Service
+from kinetic_payload.stores.names import MAX_NAME
 from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.transfer import ensure_context, fetch_context
 
@@ -225,7 +226,8 @@ def test_any_folder_can_be_mounted_or_is_refused_by_name(
     def work(place: Path) -> None:
         source = planted(place, tree)
         entries = tree_of(source).entries
-        odd = [entry.path for entry in entries if unmountable(entry.path, 900)]
+        room = MAX_NAME - len(data_files_prefix("0" * 64)) - 1
+        odd = [entry.path for entry in entries if unmountable(entry.path, room)]
         if odd:
             with pytest.raises(DataError) as caught:
                 ensure_data(store, source, mounted=True, sizes=SIZES)

@@ -100,7 +100,9 @@ class Incoming:
         if len(data) <= INLINE:
             self.write(data)
         else:
-            await asyncio.get_running_loop().run_in_executor(None, self.write, data)
+            # The thread forgets us before we know that it is done: it might keep the file otherwise.
+            todo = [self.write]
+            await asyncio.get_running_loop().run_in_executor(None, lambda: todo.pop()(data))
 
     def finish(self) -> Content:
         """Return what was written. Asked again, it is the same."""

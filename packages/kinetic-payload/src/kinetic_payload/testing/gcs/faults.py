@@ -44,6 +44,8 @@ class Fault:
     """Whether a connection is closed rather than reset: a body that just ends too early."""
     at: int | None = None
     """After how many bytes of a body it breaks; None: after half of it."""
+    held: bool = False
+    """Whether the request waits, before anything else, until `release` is called."""
     delay: float = 0.0
     """Seconds before the request is looked at."""
     drip: float | None = None
@@ -55,6 +57,7 @@ class Fault:
     def __post_init__(self) -> None:
         self._seen = 0
         self._first: float | None = None
+        self._released = threading.Event()
         self._random = random.Random(self.seed)  # noqa: S311 - faults, not secrets
 
     def matches(self, method: str, operation: str, bucket: str, name: str) -> bool:
@@ -84,6 +87,15 @@ class Fault:
         self.hits += 1
         return True
 
+    def release(self) -> None:
+        """Let all that waits go on, and hold nothing any more."""
+        self._released.set()
+
+    @property
+    def holds(self) -> bool:
+        """Whether requests that it hit wait."""
+        return self.held and not self._released.is_set()
+
     @property
     def ends_it(self) -> bool:
         """Whether the request fails, rather than being slow."""
@@ -96,6 +108,7 @@ class Plan:
 
     delay: float = 0.0
     drip: float | None = None
+    holding: tuple[Fault, ...] = ()
     fault: Fault | None = None
     """The one that makes it fail."""
 
@@ -141,6 +154,7 @@ class Faults:
                 if fault.matches(method, operation, bucket, name) and fault.strike(now):
                     plan.delay += fault.delay
                     plan.drip = fault.drip or plan.drip
+                    plan.holding += (fault,) if fault.held else ()
                     plan.fault = fault if fault.ends_it else plan.fault
         return plan
 

@@ -25,6 +25,7 @@ SMALL: Final = 64 * 1024
 """Up to this size, a body is sent with its headers in one piece."""
 
 _DRIPS_A_SECOND: Final = 20
+_LOOK: Final = 0.005
 _LONGEST_LINE: Final = 64 * 1024
 
 
@@ -49,7 +50,6 @@ class Web:
         )
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        began = time.perf_counter()
         headers = {name.lower(): value for name, value in request.headers.items()}
         body = _Body(request)
         call = call_of(request.method, request.raw_path, headers, body)
@@ -60,6 +60,7 @@ class Web:
             call.method, call.path, dict(call.query), noted(headers), call.operation, call.bucket,
             call.to_name or call.name, id(request.transport),
         )  # fmt: skip
+        began = time.perf_counter()  # Later than `logged.time`: together they never say too late.
         self._requests.add(logged)
         body.logged = logged
         try:
@@ -75,6 +76,8 @@ class Web:
     ) -> web.StreamResponse:
         plan = self._faults.plan(call.method, call.operation, call.bucket, logged.name)
         body.plan = plan
+        while any(fault.holds for fault in plan.holding):
+            await asyncio.sleep(_LOOK)
         if plan.delay:
             await asyncio.sleep(plan.delay)
         if plan.breaks("before"):
@@ -117,11 +120,13 @@ class _Body:
         came = 0
         breaks_at = self._breaks_at()
         while data := await self._read():
+            if breaks_at is not None:
+                data = data[: breaks_at - came]  # What more is here came too late.
             came += len(data)
             if self.logged is not None:
                 self.logged.bytes_in = came
-            if breaks_at is not None and came >= breaks_at:
-                yield data[: len(data) - (came - breaks_at)]
+            if came == breaks_at:
+                yield data
                 raise _broken(self._request, self.plan)
             if self.plan.drip:
                 await asyncio.sleep(len(data) / self.plan.drip)
