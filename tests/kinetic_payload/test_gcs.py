@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import ssl
+from email.utils import formatdate
 from pathlib import Path
 
 import google_crc32c
@@ -27,6 +28,7 @@ from kinetic_payload.errors import (
 from kinetic_payload.store import Location
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.gcs import Bucket, GcsStore, Service, checksums, spelling
+from kinetic_payload.stores.gcs.connection import ServiceClock
 from kinetic_payload.stores.gcs.downloads import needing_room
 from kinetic_payload.stores.gcs.patience import BrokenAnswerError, PatienceError, passes
 from kinetic_payload.stores.gcs.translation import refusal, translated
@@ -140,6 +142,23 @@ def test_a_refusal_says_what_to_do(
 
     assert type(error) is kind
     assert told in str(error)
+
+
+def test_an_answer_that_came_late_tells_no_time_where_one_came_soon() -> None:
+    clock = ServiceClock()
+
+    def answered_at(told: float, asked: float, now: float) -> float:
+        clock.note(formatdate(told, usegmt=True), asked, now)
+        assert clock.ahead is not None
+        return clock.ahead
+
+    assert answered_at(1040, asked=1000, now=1040) == 20.5  # All that is known: within 20 s.
+    assert answered_at(1041, asked=1041, now=1042) == 0
+    assert answered_at(1080, asked=1042, now=1080) == 0
+    assert answered_at(1110, asked=1103, now=1105) == 6.5  # The other one is a minute old.
+    clock.note("yesterday", 1105, 1105)
+    clock.note(None, 1105, 1105)
+    assert clock.ahead == 6.5
 
 
 @pytest.mark.parametrize(

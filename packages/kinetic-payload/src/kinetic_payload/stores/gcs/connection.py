@@ -36,6 +36,32 @@ Body = bytes | Callable[[], Iterable[bytes]] | None
 """What a request carries; a callable is asked again if the request has to be made again."""
 
 
+class ServiceClock:
+    """How far a service's clock is ahead, told by the dates of its answers.
+
+    An answer that came late leaves open when it was dated, so the one that came soonest counts.
+    """
+
+    def __init__(self) -> None:
+        self.ahead: float | None = None
+        """In seconds; None: it never answered."""
+        self._since = 0.0
+        self._took = 0.0
+
+    def note(self, date: str | None, asked: float, now: float) -> None:
+        """Learn from the answer that came *now*, by our clock, to what was *asked* then."""
+        known = self.ahead is not None and 0 <= now - self._since < _CLOCK_AGE
+        if date is None or (known and now - asked >= self._took):
+            return
+        try:
+            told = parsedate_to_datetime(date).timestamp()
+        except ValueError:
+            return
+        # Whole seconds, cut off.
+        self.ahead = told + 0.5 - (asked + now) / 2
+        self._since, self._took = now, now - asked
+
+
 class Connection:
     """Authorised requests to one service, from any thread."""
 
@@ -73,8 +99,7 @@ class Connection:
         self.ranges = threading.BoundedSemaphore(CONCURRENCY)
         """To be held for each part of a large object, so that many of those take no more memory."""
         self._token_lock = threading.Lock()
-        self._ahead: float | None = None
-        self._ahead_since = 0.0
+        self._clock = ServiceClock()
 
     @property
     def principal(self) -> str:
@@ -85,7 +110,7 @@ class Connection:
     @property
     def ahead(self) -> float | None:
         """How many seconds the service's clock is ahead of ours; None: it never answered."""
-        return self._ahead
+        return self._clock.ahead
 
     def object_url(self, bucket: str, name: str | None, **query: Any) -> str:
         """Return the address of an object's metadata, or of all (None)."""
@@ -153,7 +178,7 @@ class Connection:
             timeout=timeout,
             **self._settings,
         )
-        self._note_time(response.headers.get("Date"), asked)
+        self._clock.note(response.headers.get("Date"), asked, time.time())
         if not stream:
             _ = response.content  # Now, so that what breaks breaks here.
         return response, token
@@ -172,17 +197,6 @@ class Connection:
         with self._token_lock:
             if self._credentials.token == token:
                 self._credentials.refresh(functools.partial(self._asking, timeout=timeout))
-
-    def _note_time(self, date: str | None, asked: float) -> None:
-        now = time.time()
-        if date is None or (self._ahead is not None and 0 <= now - self._ahead_since < _CLOCK_AGE):
-            return
-        try:
-            told = parsedate_to_datetime(date).timestamp()
-        except ValueError:
-            return
-        # Whole seconds, cut off.
-        self._ahead, self._ahead_since = told + 0.5 - (asked + now) / 2, now
 
     def _url(self, api: str, bucket: str, name: str | None, query: Mapping[str, Any]) -> str:
         place = f"{self.base}/{api}/b/{quote(bucket, safe='')}/o"
