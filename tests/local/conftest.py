@@ -29,6 +29,8 @@ class Project:
     @property
     def environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("KINETIC_")}  # noqa: TID251
+        # Unbuffered, Python forgets the rest of what a pipe takes a part of when the process is stopped.
+        kept.pop("PYTHONUNBUFFERED", None)
         return {**kept, "KINETIC_HOME": str(self.home), "KINETIC_BACKEND": "local"}
 
     def start(
