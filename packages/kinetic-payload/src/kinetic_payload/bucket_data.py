@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kinetic_payload.appearing import appear, prepared_beside
 from kinetic_payload.concurrently import each
 from kinetic_payload.errors import (
     BucketNotFoundError,
@@ -106,19 +107,14 @@ def download(bucket: Bucket, source: GcsSource, dest: Path, *, reports: Reports 
     Raises:
         DataError: It is not there, an object's name cannot be a path, or one vanished meanwhile.
     """
-    dest.parent.mkdir(parents=True, exist_ok=True)
-    beside = dest.with_name(f".{dest.name[:50]}.{os.urandom(6).hex()}")
-    try:
+    with prepared_beside(dest) as folder:
+        found = folder / "found"
         with _translated(source):
             if source.is_dir:
-                _download_folder(bucket, source, beside, reports)
+                _download_folder(bucket, source, found, reports)
             else:
-                _download_object(bucket, source, beside, reports)
-        with suppress(OSError):  # An empty folder may be waiting for it.
-            dest.rmdir()
-        beside.rename(dest)
-    finally:
-        _remove(beside)
+                _download_object(bucket, source, found, reports)
+        appear(found, dest)
 
 
 def _download_object(bucket: Bucket, source: GcsSource, path: Path, reports: Reports) -> None:
@@ -286,15 +282,6 @@ def _translated(source: GcsSource) -> Iterator[None]:
             f"There is no bucket {source.bucket!r}.",
             hint="Names of buckets are the same in all projects: check its spelling.",
         ) from error
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        import shutil
-
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 _DOING: Final = "downloading data"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from kinetic_payload.appearing import appear, prepared_beside
 from kinetic_payload.concurrently import each
 from kinetic_payload.data_marker import MAX_PACK, Listed, Marker, parse_marker
 from kinetic_payload.digests import TreeEntry, hash_file
@@ -45,17 +45,12 @@ def download_data(store: Store, ref: DataRef, dest: Path, *, reports: Reports = 
     """
     if ref.digest is None:
         raise DataError(f"The data {ref.source!r} was not uploaded with its call.")
-    beside = dest.with_name(f".{dest.name[:50]}.{os.urandom(6).hex()}")
-    try:
-        with _explained(store, ref, dest):
-            beside.mkdir(parents=True)
-            marker = _read_marker(store, ref.digest)
-            total = sum(one.size for one in marker.objects)
-            with reports(f"downloading {ref.name}", total) as advance:
-                tree = _Download(store, marker, beside, advance).run()
-            _move(tree / ref.name if not ref.is_dir else tree, dest, ref)
-    finally:
-        _remove(beside)
+    with _explained(store, ref, dest), prepared_beside(dest) as folder:
+        marker = _read_marker(store, ref.digest)
+        total = sum(one.size for one in marker.objects)
+        with reports(f"downloading {ref.name}", total) as advance:
+            tree = _Download(store, marker, folder, advance).run()
+        appear(tree if ref.is_dir else _only_file(tree, ref), dest)
     return dest
 
 
@@ -143,20 +138,11 @@ def _explained(store: Store, ref: DataRef, dest: Path) -> Iterator[None]:
         ) from error
 
 
-def _move(source: Path, dest: Path, ref: DataRef) -> None:
-    if not ref.is_dir and not source.is_file():
-        found = next((entry for entry in source.parent.iterdir() if entry.is_file()), None)
-        if found is None:
-            raise IntegrityError(f"The data {ref.source!r} should be a file, and is none.")
-        source = found
-    if ref.is_dir and dest.is_dir():
-        with suppress(OSError):  # An empty folder may be waiting for it.
-            dest.rmdir()
-    source.rename(dest)
-
-
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        import shutil
-
-        shutil.rmtree(folder, ignore_errors=True)
+def _only_file(tree: Path, ref: DataRef) -> Path:
+    if (named := tree / ref.name).is_file():
+        return named
+    # Uploaded under another name, with the same bytes.
+    found = next((entry for entry in tree.iterdir() if entry.is_file()), None)
+    if found is None:
+        raise IntegrityError(f"The data {ref.source!r} should be a file, and is none.")
+    return found

@@ -13,11 +13,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import kinetic_payload
+from kinetic_payload.appearing import appear, prepared_beside
 from kinetic_payload.errors import DataError
 from kinetic_payload.progress import size_text
 from kinetic_payload.sources import HuggingFaceSource, parse_hf
@@ -72,22 +72,13 @@ def load(
     Raises:
         DataError: The library is missing, or could not load it; its own words are in the message.
     """
-    dest.parent.mkdir(parents=True, exist_ok=True)
-    beside = dest.with_name(f".{dest.name[:50]}.{os.urandom(6).hex()}")
-    beside.mkdir()
-    try:
+    with prepared_beside(dest) as folder:
         say(f"loading {uri}")
-        told = _run(interpreter, uri, beside, trusts=trusts)
+        told = _run(interpreter, uri, folder, trusts=trusts)
         if "error" in told:
             raise DataError(told["error"], hint=told.get("hint"))
-        with suppress(OSError):  # An empty folder may be waiting for it.
-            dest.rmdir()
-        (beside / _SET).rename(dest)
+        appear(folder / _SET, dest)
         say(f"loaded {uri}: {told['words']}")
-    finally:
-        import shutil
-
-        shutil.rmtree(beside, ignore_errors=True)
 
 
 def _run(interpreter: str, uri: str, folder: Path, *, trusts: bool) -> dict[str, Any]:
