@@ -40,7 +40,7 @@ def main() -> None:
     print("4. A detached job, collected by another process", flush=True)
     job = training.where_am_i.run_async()
     print(f"submitted {job.job_id}", flush=True)
-    code = "import sys, kinetic; print(kinetic.attach(sys.argv[1]).result(timeout=60))"
+    code = "import sys, kinetic; print(kinetic.attach(sys.argv[1]).result(timeout=600))"
     subprocess.run([sys.executable, "-c", code, job.job_id], check=True)
 
 
