@@ -23,6 +23,7 @@ from kinetic_payload.store import Store
 
 if TYPE_CHECKING:
     from kinetic.local.elsewhere import Elsewhere
+    from kinetic.local.launcher import Staged
 
 _NOTHING: Final[Mapping[str, str]] = {}
 _TIDYING: Final = 5.0
@@ -68,6 +69,7 @@ class LocalBackend:
         self._lease_seconds = lease_seconds
         self._verify = verify
         self._waits: dict[str, _Wait] = {}
+        self._announced: dict[str, Staged] = {}
         self._elsewhere: Elsewhere | None = None
         if store.location.kind == "gs":
             from kinetic.local.elsewhere import Elsewhere
@@ -77,11 +79,13 @@ class LocalBackend:
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[None]:
         """Let the job be seen as pending, for as long as this process lives to start it."""
-        from kinetic.local.launcher import announced
+        from kinetic.local.launcher import staged
 
         with ExitStack() as stack:
             with self._refused(record):
-                stack.enter_context(announced(self._home, record.job_id))
+                place = stack.enter_context(staged(self._home, record.job_id))
+            self._announced[record.job_id] = place
+            stack.callback(self._announced.pop, record.job_id)
             yield
 
     def start(self, launch: Launch) -> None:
@@ -105,9 +109,13 @@ class LocalBackend:
             from kinetic.local.buckets import bucket_environment
 
             environment |= bucket_environment(inherited)
-        with self._refused(launch.record):
+        with ExitStack() as stack, self._refused(launch.record):
+            if launch.record.job_id not in self._announced:
+                stack.enter_context(self.announced(launch.record))
+            place = self._announced[launch.record.job_id]
+            seconds = self._lease_seconds
             start_supervisor(
-                launch, self._store, self._home, environment, lease_seconds=self._lease_seconds
+                launch, self._store, self._home, environment, place, lease_seconds=seconds
             )
         self._collect_garbage(environment)
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -86,32 +87,34 @@ def reap_supervisors() -> None:
     _started[:] = [process for process in _started if process.poll() is None]
 
 
+@dataclass(frozen=True)
+class Staged:
+    """What is to become a job's folder, and the living FIFOs in it."""
+
+    folder: JobFolder
+    pipes: Pipes
+
+
 @contextmanager
-def announced(home: Home, job_id: str) -> Iterator[None]:
+def staged(home: Home, job_id: str) -> Iterator[Staged]:
     """Let whoever looks at the job see that it is about to start, unless this process dies.
 
-    What becomes its folder is there, with living FIFOs in it; within the block `start_supervisor` takes
-    it.
+    Within the block `start_supervisor` takes what is yielded; otherwise nothing of it stays.
 
     Raises:
         OSError: The system did not let us.
     """
     os.makedirs(home.jobs, mode=0o700, exist_ok=True)  # noqa: PTH103
-    staging = JobFolder(f"{home.jobs}/.{job_id}.{os.urandom(4).hex()}")
-    os.mkdir(staging.path, 0o700)  # noqa: PTH102
-    folder = home.job(job_id).path
+    folder = JobFolder(f"{home.jobs}/.{job_id}.{os.urandom(4).hex()}")
+    os.mkdir(folder.path, 0o700)  # noqa: PTH102
+    pipes = None
     try:
-        _announced[folder] = staging, Pipes(staging)
-        yield
+        pipes = Pipes(folder)
+        yield Staged(folder, pipes)
     finally:
-        _, pipes = _announced.pop(folder, (None, None))
         if pipes is not None:
             pipes.close()
-        shutil.rmtree(staging.path, ignore_errors=True)
-
-
-_announced: Final[dict[str, tuple[JobFolder, Pipes]]] = {}
-"""By the path of the job's folder to be."""
+        shutil.rmtree(folder.path, ignore_errors=True)
 
 
 def start_supervisor(
@@ -119,10 +122,11 @@ def start_supervisor(
     store: Store,
     home: Home,
     environment: Mapping[str, str],
+    place: Staged,
     *,
     lease_seconds: float = LEASE_SECONDS,
 ) -> None:
-    """Start the job of *launch*; *environment* is what its processes get besides their own.
+    """Start the job of *launch* in *place*; *environment* is what its processes get besides their own.
 
     Raises:
         FileExistsError: The job was started before.
@@ -130,23 +134,18 @@ def start_supervisor(
     """
     record = launch.record
     folder = home.job(record.job_id)
-    if folder.path not in _announced:
-        with announced(home, record.job_id):
-            start_supervisor(launch, store, home, environment, lease_seconds=lease_seconds)
-        return
     bundle = ensure_bundle(home, launch.bundle)
     spec = spec_of(launch, store, home, bundle, environment, lease_seconds=lease_seconds)
-    staging, pipes = _announced[folder.path]
-    _write(staging.uses, json.dumps(_uses(launch, bundle, home, store)).encode())
+    _write(place.folder.uses, json.dumps(_uses(launch, bundle, home, store)).encode())
     try:
         # The job's folder appears with a living FIFO in it: whoever sees it can tell what it is.
-        os.rename(staging.path, folder.path)  # noqa: PTH104
+        os.rename(place.folder.path, folder.path)  # noqa: PTH104
     except OSError as error:
         if os.path.exists(folder.path):  # noqa: PTH110
             raise FileExistsError(f"Job {record.job_id} was started before.") from error
         raise
     try:
-        _spawn(spec, folder, pipes)
+        _spawn(spec, folder, place.pipes)
     except BaseException:
         shutil.rmtree(folder.path, ignore_errors=True)
         raise
