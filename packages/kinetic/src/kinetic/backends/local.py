@@ -325,11 +325,7 @@ class LocalBackend:
         from kinetic.local.processes import sweep
         from kinetic_payload.layout import Env
 
-        deadline = Deadline(_TIDYING)
-        while not sweep(f"{Env.JOB_ID}={record.job_id}", adopting=False):
-            if deadline.passed:
-                return
-            sleep(0.02)
+        sweep(f"{Env.JOB_ID}={record.job_id}", adopting=False, pause=sleep)
 
 
 class _Wait:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kinetic.local.state import AttemptState, State
     from kinetic_payload.store import Store
 
-_LEFTOVERS = 5.0
-"""Seconds to go on killing what a job left behind."""
 _AWAY = 3600.0
 """Seconds to go on trying to say how a job ended, in a bucket that does not answer."""
 _PAUSE = 5.0
@@ -246,9 +244,5 @@ class _Job:
         """Kill what the attempt left behind, wherever it went."""
         from kinetic.local.processes import sweep
 
-        until = time.monotonic() + _LEFTOVERS
-        while not sweep(self._spec.marker, adopting=self._adopting):
-            if time.monotonic() >= until:
-                break
-            self._events.wait(0.01)
+        sweep(self._spec.marker, adopting=self._adopting, pause=self._events.wait)
         attempt.release_limits()
