@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TypeVar
+import threading
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -47,6 +48,7 @@ def checked(kind: type[_T], values: object) -> _T:
     Raises:
         RecordError: A field is missing or has the wrong type; the message names it.
     """
+    _decoder(kind)
     try:
         return msgspec.convert(values, type=kind)
     except (msgspec.ValidationError, UnicodeError) as error:
@@ -60,8 +62,25 @@ def _short(error: Exception) -> str:
 
 
 def _parsed(data: bytes, kind: type[_T]) -> _T:
+    decoder = _decoder(kind)
     if rb"\ud" not in data:
-        return msgspec.json.decode(data, type=kind)
+        return decoder.decode(data)
     # Half a surrogate pair: a file name, or a message with one, that is no UTF-8. msgspec refuses to
     # parse that, and has nothing against it as text.
     return msgspec.convert(json.loads(data), type=kind)
+
+
+def _decoder(kind: type[_T]) -> msgspec.json.Decoder[_T]:
+    """Return what decodes *kind*, which msgspec gets to know while no other thread uses it.
+
+    It notes a type before it knows all its fields: a second thread that meets that crashes the process.
+    """
+    found = _decoders.get(kind)
+    if found is None:
+        with _learning:
+            found = _decoders.setdefault(kind, msgspec.json.Decoder(kind))
+    return found
+
+
+_decoders: Final[dict[type, msgspec.json.Decoder[Any]]] = {}
+_learning: Final = threading.Lock()
