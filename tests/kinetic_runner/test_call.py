@@ -1,6 +1,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from contextlib import suppress
 from typing import Any
@@ -147,3 +148,41 @@ def test_a_swallowed_stop_is_raised_again_until_the_call_is_over(stopping: Stopp
         stopping.check()
     stopping.only_note()
     stopping.check()
+
+
+POOLS = """
+import multiprocessing, os, time
+from kinetic_runner.call import Stopping
+
+os.register_at_fork(after_in_child=lambda: time.sleep(60))  # Python swallows what is raised there.
+Stopping.install()
+pool = multiprocessing.get_context("fork").Pool(4)
+pool.terminate()
+pool.join()
+"""
+
+FORKED = """
+import os, signal, sys
+from kinetic_runner.call import Stopping
+
+stopping = Stopping.install()
+child = os.fork()
+if not child:
+    if "reports" in sys.argv:
+        stopping.only_note()
+    os.kill(os.getpid(), signal.SIGTERM)
+    os._exit(0)
+assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGTERM
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_workers_that_are_told_to_end_while_they_are_made_do_end() -> None:
+    subprocess.run([sys.executable, "-c", POOLS], check=True)
+
+
+@pytest.mark.parametrize("says", ["returns", "reports"])
+def test_a_forked_process_dies_of_sigterm_as_everywhere(says: str) -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED, says], check=False)
+
+    assert done.returncode == 143

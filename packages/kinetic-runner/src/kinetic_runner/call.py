@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
@@ -61,21 +62,34 @@ class AwaitableResultError(KineticError, TypeError):
 
 
 class Stopping:
-    """Whether this process was told to stop, and what the first SIGTERM does."""
+    """Whether this process was told to stop, and what the first SIGTERM does.
+
+    Processes that user code forks die of it, as everywhere: pools end their workers so, and an exception
+    would be lost in one that is just being made.
+    """
 
     def __init__(self) -> None:
         self.asked = False
         self._raises = True
+        self._process = os.getpid()
 
     @classmethod
     def install(cls) -> Stopping:
         """Handle SIGTERM from now on, until user code sets a handler of its own."""
         stopping = cls()
         signal.signal(signal.SIGTERM, stopping)
+        os.register_at_fork(after_in_child=stopping._forked)
         return stopping
+
+    def _forked(self) -> None:
+        if signal.getsignal(signal.SIGTERM) is self:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def __call__(self, _signum: int, _frame: FrameType | None) -> None:
         """Handle the signal. Only the first raises: clean-up must not be interrupted again."""
+        if os.getpid() != self._process:  # It came before `_forked` did, or our end was handed on.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
         first, self.asked = not self.asked, True
         if first and self._raises:
             raise Terminated
