@@ -65,8 +65,8 @@ def mounted(gcs: GcsServer, prefix: str, place: Path, tools: dict[str, str]) -> 
     finally:
         process.terminate()
         process.communicate()
-        if os.path.ismount(place):
-            subprocess.run(["umount", "-l", str(place)], check=True)
+        # Mostly gone by now. One that was not taken away looks like none to `ismount`.
+        subprocess.run(["umount", "-l", str(place)], check=False, stderr=subprocess.DEVNULL)
 
 
 def seen(folder: Path) -> dict[str, bytes | None]:
