@@ -12,19 +12,8 @@ def say_when(path: str) -> None:
         stream.write(str(moment))
 
 
-class Keeping:
-    """A backend that starts nothing."""
-
-    name = "local"
-
-    def start(self, launch) -> None:
-        self.launch = launch
-
-    def remove(self, record, **patience) -> None:
-        raise AssertionError("Nothing was started.")
-
-
 if __name__ == "__main__":
+    from kinetic.fakes import FakeBackend
     from kinetic.options import RunOptions, check_options
     from kinetic.services import Services
     from kinetic.submission import request_of
@@ -32,11 +21,19 @@ if __name__ == "__main__":
     from kinetic_payload.store import parse_location
     from kinetic_payload.stores import open_store
 
+    class Keeping(FakeBackend):
+        """A backend that starts nothing."""
+
+        name = "local"
+
+        def start(self, launch) -> None:
+            self.launch = launch
+
     request = request_of(check_options(RunOptions(accelerator="cpu")), say_when)
     home = Path(request.settings.home.value)
     store = open_store(parse_location(str(home / "store")))
     said = str(Path(sys.argv[1]).with_name("said.txt"))
-    backend = Keeping()
+    backend = Keeping(store)
     submit(request, say_when, (said,), {}, services=Services(store, backend))
     record = backend.launch.record
     bundle = home / "remote_runner.py"
