@@ -122,11 +122,10 @@ def test_a_warning_that_is_heard_first_stands_behind_what_was_written_before_it(
 
 
 def test_what_the_killed_leave_behind_is_killed_too_however_long_that_takes(
-    beside: Beside, monkeypatch: pytest.MonkeyPatch
+    beside: Beside,
 ) -> None:
-    monkeypatch.setattr("kinetic_runner.watch._REMAINS_SECONDS", 0.0)
     beside.generations = 3
 
-    run(beside, Limits())
+    run(beside, Limits(remains=0.0))
 
     assert beside.generations == 0

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any, Final
 
 from kinetic_payload.reports import HostOutcome, Phase
+from kinetic_payload.sweeping import SECONDS, sweep
 from kinetic_runner.bell import Bell
 from kinetic_runner.child import Child, pipe_capacity, read_available
 from kinetic_runner.ending import Cause, Seen, outcome_from
@@ -21,9 +22,6 @@ from kinetic_runner.mirror import Mirror
 _SAFETY: Final = 1.0
 """Seconds after which to look around even if nothing rang."""
 _HELD_BACK: Final = 0.05
-_REMAINS_SECONDS: Final = 5.0
-_REMAINS_ROUNDS: Final = 50
-"""At least so many, however long one takes: what is killed in one hands its children to the next."""
 _MOST_REPORT: Final = 16 * 1024 * 1024
 
 
@@ -39,6 +37,8 @@ class Limits:
     """Between a reported outcome and the end of the process: for exit handlers."""
     linger_after_failure: float = 10.0
     """The same after a failure, for whose news others wait."""
+    remains: float = SECONDS
+    """For what is killed to be gone."""
 
 
 class Watch:
@@ -164,7 +164,7 @@ class Watch:
                     f"{self._linger:g} s: the process is killed."
                 )
             self._child.kill()
-            self._give_up_at = now + _REMAINS_SECONDS
+            self._give_up_at = now + self._limits.remains
 
     def _gave_up(self) -> bool:
         """Say whether it was killed a while ago and is still there: stuck inside the kernel."""
@@ -207,15 +207,12 @@ class Watch:
             left -= size
 
     def _clear_remains(self) -> None:
-        until = monotonic() + _REMAINS_SECONDS
-        rounds = 1
-        while not self._child.kill_descendants():
-            if rounds >= _REMAINS_ROUNDS and monotonic() >= until:
-                return
-            rounds += 1
+        def pause() -> None:
             # Rung by SIGCHLD; the time limit is for those that only the next round can see.
             select.select([self._bell.fd], [], [], 0.02)
             self._bell.listen()
+
+        sweep(self._child.kill_descendants, pause=pause, seconds=self._limits.remains)
 
     # Reports.
 

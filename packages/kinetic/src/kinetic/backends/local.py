@@ -94,7 +94,7 @@ class LocalBackend:
         Raises:
             SubmitError: It could not be started; nothing of it stays behind.
         """
-        from kinetic.local.launcher import base_environment, start_supervisor
+        from kinetic.local.launcher import base_environment, staged, start_supervisor
 
         if not os.access(launch.interpreter, os.X_OK):
             raise SubmitError(f"{launch.interpreter} is not a Python that could be started.")
@@ -110,9 +110,8 @@ class LocalBackend:
 
             environment |= bucket_environment(inherited)
         with ExitStack() as stack, self._refused(launch.record):
-            if launch.record.job_id not in self._announced:
-                stack.enter_context(self.announced(launch.record))
-            place = self._announced[launch.record.job_id]
+            job_id = launch.record.job_id
+            place = self._announced.get(job_id) or stack.enter_context(staged(self._home, job_id))
             seconds = self._lease_seconds
             start_supervisor(
                 launch, self._store, self._home, environment, place, lease_seconds=seconds
@@ -322,10 +321,12 @@ class LocalBackend:
 
     def _kill_orphans(self, record: JobRecord) -> None:
         """Kill what a supervisor that was killed could not; its runners die by themselves."""
-        from kinetic.local.processes import sweep
+        from kinetic.local.processes import kill_remains
         from kinetic_payload.layout import Env
+        from kinetic_payload.sweeping import sweep
 
-        sweep(f"{Env.JOB_ID}={record.job_id}", adopting=False, pause=sleep)
+        marker = f"{Env.JOB_ID}={record.job_id}"
+        sweep(lambda: kill_remains(marker, adopting=False), pause=lambda: sleep(0.02))
 
 
 class _Wait:

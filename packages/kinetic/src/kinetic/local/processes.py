@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 
 from kinetic.local.paths import JobFolder
 from kinetic.local.spec import SupervisorSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kinetic.local.memory import MemoryLimit
 
 _SIGKILL = 9
 _FRESH = (1, 2, 13, 15)
 """HUP, INT, PIPE and TERM, alike on every POSIX system; the module `signal` costs 4 ms."""
-
-
-_SECONDS = 5.0
-_ROUNDS = 50
-"""At least so many, however long one takes: what is killed in one hands its children to the next."""
 
 
 class Runner:
@@ -146,22 +140,11 @@ def adopt_orphans() -> bool:
         return False
 
 
-def sweep(marker: str, *, adopting: bool, pause: Callable[[float], object]) -> None:
-    """Kill what is left of a job's processes; give up what is there after five seconds still.
+def kill_remains(marker: str, *, adopting: bool) -> bool:
+    """Kill what is left of a job's processes, one round of `sweep`; return whether nothing was.
 
     *marker* is the `NAME=value` in their environment.
     """
-    until = time.monotonic() + _SECONDS
-    rounds = 1
-    while not _round(marker, adopting=adopting):
-        if rounds >= _ROUNDS and time.monotonic() >= until:
-            return
-        rounds += 1
-        pause(0.01)
-
-
-def _round(marker: str, *, adopting: bool) -> bool:
-    """Kill what there is; return whether there was nothing."""
     if adopting:
         if not reap(()):
             return True

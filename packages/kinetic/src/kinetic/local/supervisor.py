@@ -242,7 +242,11 @@ class _Job:
 
     def sweep(self, attempt: Attempt) -> None:
         """Kill what the attempt left behind, wherever it went."""
-        from kinetic.local.processes import sweep
+        from kinetic.local.processes import kill_remains
+        from kinetic_payload.sweeping import sweep
 
-        sweep(self._spec.marker, adopting=self._adopting, pause=self._events.wait)
+        sweep(
+            lambda: kill_remains(self._spec.marker, adopting=self._adopting),
+            pause=lambda: self._events.wait(0.01),
+        )
         attempt.release_limits()
