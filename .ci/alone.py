@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
         constraints.write_text("\n".join(root["tool"]["uv"]["constraint-dependencies"]))
         interpreter = f"{folder}/env/bin/python"
         install = f"{uv} pip install -q --compile-bytecode --python {interpreter} -c {constraints}"
-        pytest = f"{interpreter} -m pytest -q -n 2 -p no:cacheprovider"
+        pytest = f"{interpreter} -m pytest -q"
         for command in (
             [uv, "venv", "-q", "--python", python, f"{folder}/env"],
             [

@@ -1,21 +1,26 @@
 """The stages of `.ci/run`: everything that must hold before a change lands. One line a stage, with its time.
 
 Needs Python >= 3.11 with pip, and a package index. `.ci/run NAME ...` runs the stages whose name
-begins so.
+begins so. Tests that failed run once more at the end, alone: `failures.py` says when that is enough.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+
+from failures import MOST_REPEATED, MOST_UNSTEADY, Records, describe, steady_failures
 
 ROOT = Path(__file__).resolve().parent.parent
 UV = ROOT / ".tools" / "bin" / "uv"
@@ -40,7 +45,25 @@ PATIENCE = {
 """With a package index that stutters, a stage that installs what another waits for, a slow machine."""
 
 
+TESTS_FAILED = 1
+"""pytest's exit code for that, and for nothing else."""
+
 running: set[subprocess.Popen[bytes]] = set()
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One thing that must hold."""
+
+    name: str
+    command: str
+    pytest: str | None = None
+    """Options of the pytest that runs in it, or None if none does."""
+
+    @property
+    def records(self) -> Records:
+        """Where pytest notes what happened."""
+        return Records(LOG, re.sub(r"[^a-z0-9.]+", "-", self.name.lower()).strip("-"))
 
 
 def main(wanted: list[str]) -> int:
@@ -49,48 +72,83 @@ def main(wanted: list[str]) -> int:
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     LOG.mkdir(parents=True, exist_ok=True)  # A run that was killed may still write there.
     started = time.monotonic()
-    failed = []
+    failed: dict[Stage, int] = {}
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ThreadPoolExecutor(2) as pool:
         try:
             for together in stages():
-                names = [n for n in together if not wanted or n.startswith(tuple(wanted))]
-                passed = pool.map(passes, names, [together[name] for name in names])
-                failed += [name for name, good in zip(names, passed, strict=True) if not good]
+                chosen = [s for s in together if not wanted or s.name.startswith(tuple(wanted))]
+                codes = list(pool.map(run, chosen))
+                failed |= {s: code for s, code in zip(chosen, codes, strict=True) if code}
+            lasting, unsteady = run_again(failed)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(running):
                 with suppress(ProcessLookupError):  # It ended meanwhile.
                     os.killpg(process.pid, signal.SIGTERM)
             raise
+    if unsteady:
+        print(f"UNSTEADY ({len(unsteady)}, at most {MOST_UNSTEADY} are let through)")
+        print("\n\n".join(unsteady))
+    problems = [stage.name for stage in lasting]
+    if len(unsteady) > MOST_UNSTEADY:
+        problems.append(f"{len(unsteady)} unsteady tests")
     print(
-        f"{'FAILED: ' + ', '.join(failed) if failed else 'all passed'} ({time.monotonic() - started:.0f} s)"
+        f"{'FAILED: ' + ', '.join(problems) if problems else 'all passed'} ({time.monotonic() - started:.0f} s)"
     )
-    return 1 if failed else 0
+    return 1 if problems else 0
 
 
-def stages() -> list[dict[str, str]]:
-    """Return the stages as shell commands. Those of one group run two at a time, the longest first."""
+def run_again(failed: Mapping[Stage, int]) -> tuple[list[Stage], list[str]]:
+    """Run failed tests once more; return the stages that failed for good, and the unsteady tests."""
+    first = {
+        stage: stage.records.failed(1)
+        for stage, code in failed.items()
+        if stage.pytest is not None and code == TESTS_FAILED
+    }
+    if sum(map(len, first.values())) > MOST_REPEATED:
+        return list(failed), []
+    lasting, unsteady = [], []
+    for stage in failed:
+        # A stage without a failed test failed in another way, which is no test's bad luck.
+        if not first.get(stage) or run(stage, again=True) not in (0, TESTS_FAILED):
+            lasting.append(stage)
+            continue
+        second = stage.records.cases(2)
+        still = steady_failures(first[stage], second)
+        if still:
+            lasting.append(stage)
+        unsteady += [
+            describe(stage.name, name, case, second[name])
+            for name, case in first[stage].items()
+            if name not in still
+        ]
+    return lasting, unsteady
+
+
+def stages() -> list[list[Stage]]:
+    """Return the stages. Those of one group run two at a time, the longest first."""
     quickstart, tests = readme_commands()
     uv_run = f"{UV} run --no-sync"
     alone = f"{sys.executable} {ROOT}/.ci/alone.py"
     return [
-        {"tests (README)": tests},
-        {
-            "quickstart (README)": quickstart,
-            "types": f"{uv_run} mypy packages dev",
-            "format": f"{uv_run} ruff format --check .",
-            "lint": f"{uv_run} ruff check .",
-            "imports": f"{uv_run} lint-imports",
-            "hygiene": f"{uv_run} python .ci/hygiene.py",
-            "build": f"{UV} build --all-packages --wheel --out-dir dist -q",
-        },
-        {
-            **{
-                f"python {version}": f"{alone} --python {version} {UV}" for version in OTHER_PYTHONS
-            },
-            **{f"alone {name}": f"{alone} {name} {UV}" for name in PACKAGES},
-        },
+        [Stage("tests (README)", tests, pytest="")],
+        [
+            Stage("quickstart (README)", quickstart),
+            Stage("types", f"{uv_run} mypy packages dev"),
+            Stage("format", f"{uv_run} ruff format --check ."),
+            Stage("lint", f"{uv_run} ruff check ."),
+            Stage("imports", f"{uv_run} lint-imports"),
+            Stage("hygiene", f"{uv_run} python .ci/hygiene.py"),
+            Stage("build", f"{UV} build --all-packages --wheel --out-dir dist -q"),
+        ],
+        [
+            *(
+                Stage(f"python {version}", f"{alone} --python {version} {UV}", pytest="-n 2")
+                for version in OTHER_PYTHONS
+            ),
+            *(Stage(f"alone {name}", f"{alone} {name} {UV}", pytest="-n 2") for name in PACKAGES),
+        ],
     ]
 
 
@@ -105,19 +163,31 @@ def readme_commands() -> list[str]:
     return commands
 
 
-def passes(name: str, command: str) -> bool:
-    """Run one stage; print its line, and what it said if it failed."""
-    log = LOG / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower())}.log"
+def options(stage: Stage, number: int) -> str:
+    """Return what pytest is told in the first or second run of *stage*."""
+    given = os.environ.get("PYTEST_ADDOPTS", "")
+    return " ".join([given, stage.pytest or "", shlex.join(stage.records.options(number))])
+
+
+def run(stage: Stage, *, again: bool = False) -> int:
+    """Run one stage; print its line, and its output if it failed. Return its exit code."""
+    number = 2 if again else 1
+    name = f"{stage.name} again" if again else stage.name
+    log = LOG / f"{stage.records.name}-{number}.log"
     started = time.monotonic()
     with (
         log.open("wb") as stream,
         subprocess.Popen(
-            command,
+            stage.command,
             shell=True,
             stdout=stream,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            env={**PATIENCE, **os.environ},
+            env={
+                **PATIENCE,
+                **os.environ,
+                **({} if stage.pytest is None else {"PYTEST_ADDOPTS": options(stage, number)}),
+            },
             start_new_session=True,  # To be ended with all that it started.
         ) as process,
     ):
@@ -128,7 +198,7 @@ def passes(name: str, command: str) -> bool:
     last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
     told = f"{'FAILED' if code else 'ok    '} {time.monotonic() - started:6.1f} s  {name:24s} {last[-90:]}"
     print(f"{told}\n{text[-20000:]}" if code else told, flush=True)
-    return code == 0
+    return code
 
 
 if __name__ == "__main__":

@@ -1,0 +1,101 @@
+"""`.ci/run`: what it lets through, seen on a small project whose tests fail as often as they are told."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CI = Path(__file__).parents[2] / ".ci"
+TESTS = """
+from pathlib import Path
+
+import pytest
+
+FAILURES = {failures}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_it(name):
+    mark = Path(__file__).parent / "runs" / name
+    mark.parent.mkdir(exist_ok=True)
+    runs = len(mark.read_text()) if mark.exists() else 0
+    mark.write_text("x" * (runs + 1))
+    print(f"run {{runs + 1}} of {{name}}")
+    assert runs >= FAILURES[name], f"{{name}} fails in run {{runs + 1}}"
+
+
+def test_that_never_fails():
+    (Path(__file__).parent / "whole").open("a").write("x")
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with our `.ci`, whose README names pytest as its tests."""
+    shutil.copytree(CI, tmp_path / ".ci", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "README.md").write_text(
+        f"```sh\ntrue\n{sys.executable} -m pytest test_project.py\n```\n"
+    )
+    (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\naddopts = ["-n=2"]\n')
+    return tmp_path
+
+
+def run_ci(project: Path, **failures: int) -> subprocess.CompletedProcess[str]:
+    """Run the stage of the tests; each test fails as many times as its number says, then passes."""
+    (project / "test_project.py").write_text(TESTS.format(failures=failures))
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}  # noqa: TID251
+    return subprocess.run(
+        [str(project / ".ci" / "run"), "tests"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+
+
+def test_a_test_that_fails_once_is_shown_with_both_outputs_and_fails_nothing(
+    project: Path,
+) -> None:
+    ran = run_ci(project, unlucky=1, good=0)
+
+    assert ran.returncode == 0, ran.stdout
+    unsteady = ran.stdout.partition("UNSTEADY")[2]
+    assert "test_it[unlucky]" in unsteady
+    assert "unlucky fails in run 1" in unsteady
+    assert "run 1 of unlucky" in unsteady
+    assert "run 2 of unlucky" in unsteady
+    assert "good" not in unsteady
+    assert (project / "runs" / "good").read_text() == "x", "only what failed runs again"
+    assert (project / "whole").read_text() == "x", "only what failed runs again"
+
+
+def test_a_third_unsteady_test_fails_the_run(project: Path) -> None:
+    assert run_ci(project, one=1, two=1).returncode == 0
+    shutil.rmtree(project / "runs")
+
+    ran = run_ci(project, one=1, two=1, three=1)
+
+    assert ran.returncode == 1
+    assert "FAILED: 3 unsteady tests" in ran.stdout
+
+
+def test_a_test_that_fails_twice_fails_the_run(project: Path) -> None:
+    ran = run_ci(project, unlucky=1, broken=9)
+
+    assert ran.returncode == 1
+    assert "FAILED: tests (README)" in ran.stdout
+    assert (project / "runs" / "broken").read_text() == "xx", "it had its second chance"
+
+
+def test_what_fails_in_another_way_than_by_a_test_is_not_run_again(project: Path) -> None:
+    (project / "conftest.py").write_text(
+        "def pytest_sessionfinish(session): session.exitstatus = 3\n"
+    )
+
+    assert run_ci(project, unlucky=1).returncode == 1
+    assert (project / "runs" / "unlucky").read_text() == "x"
