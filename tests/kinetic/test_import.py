@@ -14,7 +14,7 @@ import kinetic
 import kinetic_payload
 from kinetic.light import MODULES, light_files
 
-HEAVY = ("google", "msgspec", "psutil", "rich", "cloudpickle", "kubernetes", "asyncio", "pathspec")
+HEAVY = ("google", "msgspec", "psutil", "rich", "cloudpickle", "kubernetes", "asyncio")
 
 
 def run_python(code: str, *options: str, **environ: str) -> str:

@@ -277,7 +277,7 @@ def test_an_environment_whose_interpreter_was_removed_is_made_again(project: Pro
 def test_our_own_names_bring_the_clients_copy_and_never_an_index(project: Project) -> None:
     # A stranger's package of that name, which an index could serve.
     project.wheel("kinetic_payload", version="99")
-    for name in ("isal", "msgspec", "pathspec", "cloudpickle"):
+    for name in ("isal", "msgspec", "cloudpickle"):
         project.wheel(name, version="99")
     project.require("Kinetic_Payload==99")
     environment = project.ensure()
@@ -288,7 +288,7 @@ def test_our_own_names_bring_the_clients_copy_and_never_an_index(project: Projec
 
 def test_a_package_that_needs_ours_gets_the_copy(project: Project) -> None:
     project.wheel("kinetic_payload", version="99")
-    for name in ("isal", "msgspec", "pathspec"):
+    for name in ("isal", "msgspec"):
         project.wheel(name, version="99")
     project.wheel("plugin", "kinetic-payload")
     project.require("plugin")

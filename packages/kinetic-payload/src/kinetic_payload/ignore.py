@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from kinetic_payload.wildmatch import SPECIAL, name_matcher, path_matcher
+
 GIT_FILE: Final = ".gitignore"
 OWN_FILE: Final = ".kineticignore"
 
@@ -37,12 +39,8 @@ DEFAULTS: Final = (
 ENVIRONMENT_MARKERS: Final = frozenset(("pyvenv.cfg", "conda-meta"))
 """A folder that holds one of these is an environment of this machine, useless on any other."""
 
-_SPECIAL: Final = re.compile(r"[*?\[\]\\]")
-
-_Part = str | re.Pattern[str] | None
-"""A name, a pattern for one, or None: any number of folders."""
-_NOTHING: Final = ""
-"""Fits no name."""
+_UNDECODED: Final = re.compile("[\udc80-\udcff]")
+_BOM: Final = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,67 +62,82 @@ class RuleSet:
     """The lines of one ignore file, sorted by how they can be looked up.
 
     Most lines are a name, a path, `*suffix` or `prefix*`: those are found without trying each.
-    For wildcards proper pathspec is asked, part by part: over whole paths it answers whether a
-    file is left out in the end, and what is needed here is whether a line means this very entry.
     """
 
+    ignore_case: bool = False
+    """Whether `A` means `a` too, as in repositories on file systems that do not tell them apart."""
     rules: list[Rule] = field(default_factory=list)
     _names: dict[str, list[int]] = field(default_factory=dict)
     _paths: dict[str, list[int]] = field(default_factory=dict)
     _suffixes: dict[str, list[int]] = field(default_factory=dict)
     _prefixes: dict[str, list[int]] = field(default_factory=dict)
-    _globs: list[tuple[int, tuple[_Part, ...]]] = field(default_factory=list)
+    _globs: list[tuple[int, bool, re.Pattern[bytes]]] = field(default_factory=list)
+    """Number of the line, whether it is about whole paths, and what it fits."""
     _any_suffix: tuple[str, ...] = ()
     _any_prefix: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, text: str, source: str) -> RuleSet:
+    def parse(cls, content: bytes, source: str, *, ignore_case: bool = False) -> RuleSet:
         """Read the ignore file *source*; lines that git would not understand mean nothing."""
-        lines = text.removeprefix("\ufeff").split("\n")
+        lines = content.removeprefix(_BOM).split(b"\n")
+        # To git a NUL ends the line: what follows is not read.
+        cleaned = (line.removesuffix(b"\r").partition(b"\0")[0] for line in lines)
         return cls._of(
-            (f"{source}:{number}", line.removesuffix("\r"))
-            for number, line in enumerate(lines, start=1)
+            ((f"{source}:{number}", line) for number, line in enumerate(cleaned, start=1)),
+            ignore_case,
         )
 
     @classmethod
     def defaults(cls) -> RuleSet:
         """Return the defaults."""
-        return cls._of(("default", line) for line in DEFAULTS)
+        return cls._of((("default", line.encode()) for line in DEFAULTS), ignore_case=False)
 
     @classmethod
-    def _of(cls, lines: Iterable[tuple[str, str]]) -> RuleSet:
-        rules = cls()
+    def _of(cls, lines: Iterable[tuple[str, bytes]], ignore_case: bool) -> RuleSet:
+        rules = cls(ignore_case)
         for source, line in lines:
-            if line.strip() and not line.startswith("#"):
-                rules._add(source, line)
+            if not line.startswith(b"#"):
+                rules._add(source, _trimmed(line))
         rules._any_suffix = tuple(rules._suffixes)
         rules._any_prefix = tuple(rules._prefixes)
         return rules
 
-    def _add(self, source: str, line: str) -> None:
-        body = _trimmed(line.removeprefix("!"))
-        name = body.removesuffix("/")
-        if not name or name.endswith("/") or "//" in name:
+    def _add(self, source: str, line: bytes) -> None:
+        body = line.removeprefix(b"!")
+        pattern = body.removesuffix(b"/")
+        if not pattern:
             return
+        whole_path = b"/" in pattern
+        pattern = pattern.removeprefix(b"/")
+        text = self._folded(_decoded(pattern))
+        # Bytes that are no text may be parts of a character of a name, which text does not end with.
+        by_ends = not whole_path and not _UNDECODED.search(text)
         index = len(self.rules)
-        if not _SPECIAL.search(name):
-            table = self._paths if "/" in name else self._names
-            table.setdefault(name.removeprefix("/"), []).append(index)
-        elif "/" not in name and name[0] == "*" and not _SPECIAL.search(name[1:]):
-            self._suffixes.setdefault(name[1:], []).append(index)
-        elif "/" not in name and name[-1] == "*" and not _SPECIAL.search(name[:-1]):
-            self._prefixes.setdefault(name[:-1], []).append(index)
+        if not SPECIAL.search(pattern):
+            table = self._paths if whole_path else self._names
+            table.setdefault(text, []).append(index)
+        elif by_ends and text[0] == "*" and not SPECIAL.search(pattern[1:]):
+            self._suffixes.setdefault(text[1:], []).append(index)
+        elif by_ends and text[-1] == "*" and not SPECIAL.search(pattern[:-1]):
+            self._prefixes.setdefault(text[:-1], []).append(index)
         else:
-            # A line without a slash means a name at any depth.
-            texts = name.removeprefix("/").split("/") if "/" in name else ["**", name]
-            parts = [_part(text) for text in texts]
-            if _NOTHING in parts:
+            matcher = path_matcher if whole_path else name_matcher
+            compiled = matcher(pattern, ignore_case=self.ignore_case)
+            if compiled is None:
                 return
-            self._globs.append((index, tuple(parts)))
-        self.rules.append(Rule(source, line, not line.startswith("!"), body.endswith("/")))
+            self._globs.append((index, whole_path, compiled))
+        self.rules.append(
+            Rule(source, _decoded(line), not line.startswith(b"!"), body.endswith(b"/"))
+        )
+
+    def _folded(self, text: str) -> str:
+        # Of ASCII only, as git does it.
+        return _decoded(_encoded(text).lower()) if self.ignore_case else text
 
     def verdict(self, folder: str, name: str, *, is_folder: bool) -> Rule | None:
         """Return the last rule about *name* in *folder* (relative to the ignore file, ends in `/`)."""
+        if self.ignore_case:
+            folder, name = self._folded(folder), self._folded(name)
         found = list(self._names.get(name, ()))
         if self._paths:
             found += self._paths.get(folder + name, ())
@@ -135,61 +148,36 @@ class RuleSet:
         if not is_folder and found:
             found = [index for index in found if not self.rules[index].folders_only]
         best = max(found, default=-1)
-        path = [*folder.split("/")[:-1], name] if self._globs else []
-        for index, parts in reversed(self._globs):
-            if index < best:
-                break
-            if (is_folder or not self.rules[index].folders_only) and _fits(path, parts):
-                best = index
-                break
+        if self._globs:
+            bare, path = _encoded(name), _encoded(folder + name)
+            for index, whole_path, matcher in reversed(self._globs):
+                if index < best:
+                    break
+                if (is_folder or not self.rules[index].folders_only) and matcher.fullmatch(
+                    path if whole_path else bare
+                ):
+                    best = index
+                    break
         return self.rules[best] if best >= 0 else None
+
+
+def _encoded(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
+
+
+def _decoded(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
 
 
 def _matching(table: dict[str, list[int]], fits: Callable[[str], bool]) -> list[int]:
     return [index for key, indexes in table.items() if fits(key) for index in indexes]
 
 
-def _trimmed(line: str) -> str:
+def _trimmed(line: bytes) -> bytes:
     """Return *line* without the spaces at its end, but for one after a backslash."""
-    bare = line.rstrip(" ")
-    backslashes = len(bare) - len(bare.rstrip("\\"))
-    return bare + " " if backslashes % 2 and bare != line else bare
-
-
-def _part(text: str) -> _Part:
-    """Return what the part *text* between two slashes fits: a name, a pattern, or any folders."""
-    if text == "**":
-        return None
-    if not _SPECIAL.search(text):
-        return text
-    from pathspec import GitIgnoreSpec
-
-    try:
-        (pattern,) = GitIgnoreSpec.from_lines([f"/{text}"]).patterns
-    except (ValueError, re.error):
-        return _NOTHING
-    return pattern.regex if isinstance(pattern.regex, re.Pattern) else _NOTHING
-
-
-def _fits(path: list[str], parts: tuple[_Part, ...]) -> bool:
-    """Tell whether *parts* mean the very entry at *path*, rather than something above it."""
-    if not parts:
-        return not path
-    first, rest = parts[0], parts[1:]
-    if first is None:
-        if not rest:
-            return bool(path)
-        if len(rest) == 1 and rest[0] is not None:
-            return _fits(path[-1:], rest)
-        return any(_fits(path[start:], rest) for start in range(len(path)))
-    if not path:
-        return False
-    if isinstance(first, str):
-        here = first == path[0]
-    else:
-        match = first.match(path[0])
-        here = match is not None and match.end() == len(path[0])
-    return here and _fits(path[1:], rest)
+    bare = line.rstrip(b" ")
+    backslashes = len(bare) - len(bare.rstrip(b"\\"))
+    return bare + b" " if backslashes % 2 and bare != line else bare
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +188,8 @@ class Scope:
     own: tuple[tuple[RuleSet, str], ...] = ()
     """Rule sets, and the folder seen from each file's place: empty, or ending in `/`."""
     git: tuple[tuple[RuleSet, str], ...] = ()
+    ignore_case: bool = False
+    """Whether the repository says so for the ignore files in it."""
 
     @classmethod
     def top(cls, *, no_defaults: bool = False) -> Scope:
@@ -214,6 +204,7 @@ class Scope:
             self.defaults,
             tuple((rules, f"{folder}{name}/") for rules, folder in self.own),
             tuple((rules, f"{folder}{name}/") for rules, folder in self.git),
+            self.ignore_case,
         )
 
     def reading(self, *, own: RuleSet | None = None, git: RuleSet | None = None) -> Scope:
@@ -224,6 +215,7 @@ class Scope:
             self.defaults,
             (*self.own, (own, "")) if own else self.own,
             (*self.git, (git, "")) if git else self.git,
+            self.ignore_case,
         )
 
     def leaves_out(self, name: str, *, is_folder: bool) -> Rule | None:

@@ -3,56 +3,106 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from kinetic_payload.digests import open_regular
 from kinetic_payload.ignore import GIT_FILE, OWN_FILE, RuleSet, Scope
+
+_REPOSITORY: Final = ".git"
 
 
 def top_scope(root: Path, *, no_defaults: bool) -> Scope:
     """Return the rules for the top of *root*, with those of the repository it is a part of."""
     plain = Scope.top(no_defaults=no_defaults)
-    above: Sequence[Path] = []
-    for folder in (root, *root.parents):
-        if (folder / ".git").exists():
-            break
-        above = [folder, *above]
-    else:
-        return plain
-    if folder == root:
-        return plain
-    names = [place.name for place in above]
-    scope = Scope(None)
-    place = folder
-    for depth, name in enumerate(names):
-        up = "../" * (len(names) - depth)
-        scope = scope.reading(
-            own=read_rules(str(place / OWN_FILE), up + OWN_FILE),
-            git=read_rules(str(place / GIT_FILE), up + GIT_FILE),
-        )
+    # Of a root that a link leads to, the repository is where the link leads.
+    folder = root = Path(os.path.realpath(root))
+    above: Sequence[str] = []
+    while not (folder / _REPOSITORY).exists():
+        if folder == folder.parent:
+            return plain
+        above = [folder.name, *above]
+        folder = folder.parent
+    scope = _scope_of_repository(str(folder))
+    place = str(folder)
+    for depth, name in enumerate(above):
+        up = "../" * (len(above) - depth)
+        scope = scope_in(scope, place, up, {_REPOSITORY, GIT_FILE, OWN_FILE})
         if scope.leaves_out(name, is_folder=True):
             # The repository does not want to know about this folder: its rules are not about it.
-            return plain
+            return Scope(plain.defaults, ignore_case=scope.ignore_case)
         scope = scope.inner(name)
-        place /= name
-    return Scope(plain.defaults, scope.own, scope.git)
+        place = f"{place}/{name}"
+    return Scope(plain.defaults, scope.own, scope.git, scope.ignore_case)
 
 
 def scope_in(scope: Scope, folder: str, prefix: str, names: set[str]) -> Scope:
-    """Return *scope* with the ignore files among the *names* of its folder."""
+    """Return *scope* with the ignore files among the *names* of its folder.
+
+    Args:
+        prefix: What to call *folder* where a rule is named: empty, or ending in `/`.
+    """
+    if _REPOSITORY in names:
+        scope = scope.reading(git=_excluded_here(folder, prefix, scope.ignore_case))
     rules = {
-        name: read_rules(f"{folder}/{name}", prefix + name)
+        name: read_rules(f"{folder}/{name}", prefix + name, ignore_case=scope.ignore_case)
         for name in (GIT_FILE, OWN_FILE)
         if name in names
     }
     return scope.reading(own=rules.get(OWN_FILE), git=rules.get(GIT_FILE))
 
 
-def read_rules(file: str, source: str) -> RuleSet | None:
+def read_rules(file: str, source: str, *, ignore_case: bool = False) -> RuleSet | None:
     """Read an ignore file, or return None where none can be read."""
     try:
-        with os.fdopen(open_regular(file), encoding="utf-8", errors="surrogateescape") as opened:
-            return RuleSet.parse(opened.read(), source)
+        with os.fdopen(open_regular(file), "rb") as opened:
+            return RuleSet.parse(opened.read(), source, ignore_case=ignore_case)
     except OSError:
         return None  # Of a file that may not be read the walk will say so itself.
+
+
+def _excluded_here(folder: str, prefix: str, ignore_case: bool) -> RuleSet | None:
+    """Read `info/exclude` of the repository at *folder*."""
+    git = f"{folder}/{_REPOSITORY}"
+    source = f"{prefix}{_REPOSITORY}/info/exclude"
+    # In worktrees and submodules `.git` is a file that says where the repository is.
+    if (place := _text(git)) is not None:
+        git = os.path.join(folder, place.removeprefix("gitdir:").strip())  # noqa: PTH118
+        git = os.path.join(git, (_text(f"{git}/commondir") or "").strip())  # noqa: PTH118
+        source = os.path.normpath(f"{git}/info/exclude")
+    return read_rules(f"{git}/info/exclude", source, ignore_case=ignore_case)
+
+
+def _text(file: str) -> str | None:
+    try:
+        with os.fdopen(open_regular(file), "rb") as opened:
+            return os.fsdecode(opened.read())
+    except OSError:
+        return None
+
+
+def _scope_of_repository(folder: str) -> Scope:
+    """Return what the user's configuration of git says about all of the repository at *folder*."""
+    command = ["git", f"--git-dir={folder}/{_REPOSITORY}", "config", "--null", "--type=path"]
+    try:
+        done = subprocess.run(
+            [*command, "--get-regexp", r"^core\.(excludesfile|ignorecase)$"],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except OSError:
+        return Scope(None)  # Without git there is no configuration of it.
+    listed = os.fsdecode(done.stdout).split("\0")
+    values = dict(item.split("\n", 1) for item in listed if "\n" in item)
+    ignore_case = values.get("core.ignorecase", "").lower() in ("true", "yes", "on", "1")
+    # Git's own default; the variable is git's, not a setting of ours.
+    config = os.path.expandvars("$XDG_CONFIG_HOME")
+    if not config.startswith("/"):
+        config = os.path.expanduser("~/.config")  # noqa: PTH111
+    file = values.get("core.excludesfile", f"{config}/git/ignore")
+    file = os.path.join(folder, file)  # noqa: PTH118
+    rules = read_rules(file, file, ignore_case=ignore_case)
+    return Scope(None, ignore_case=ignore_case).reading(git=rules)

@@ -68,7 +68,9 @@ class Shipping:
             scope is None
             or os.path.realpath(real) in self._exclude
             or self._stays_a_link(real)
-            or scope.leaves_out(name, is_folder=not os.path.islink(real))  # noqa: PTH114
+            # A link is a file to git, and a folder where what it leads to travels in its place.
+            or (os.path.islink(real) and scope.leaves_out(name, is_folder=False))  # noqa: PTH114
+            or scope.leaves_out(name, is_folder=True)
             or not ENVIRONMENT_MARKERS.isdisjoint(names)
         ):
             return None

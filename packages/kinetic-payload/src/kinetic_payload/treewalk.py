@@ -182,6 +182,9 @@ class _Walker:
             self._file(path, status)
         elif any(within(place.real, Place(goal, "")) is not None for place in places):
             self._leave_out(path, f"a link to {goal}, which contains the folder it lies in")
+        elif not self._everything and (rule := scope.leaves_out(entry.name, is_folder=True)):
+            # To git it is a link, but what would travel is a folder: `.aws/` means this one too.
+            self._leave_out(path, str(rule))
         else:
             inner = scope.inner(entry.name)
             self.todo.append(_Folder(goal, path, inner, (*places, Place(goal, path))))
