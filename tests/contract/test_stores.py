@@ -1,5 +1,8 @@
 from pathlib import Path
 
+import pytest
+
+from kinetic_payload.digests import FileCheck, TreeEntry, file_digest
 from kinetic_payload.store import Store
 from kinetic_payload.stores.folder import FolderStore
 from kinetic_payload.testing import MemoryStore, StoreContract
@@ -13,3 +16,18 @@ class TestFolderStore(StoreContract):
 class TestMemoryStore(StoreContract):
     def make_store(self, folder: Path) -> Store:
         return MemoryStore()
+
+
+@pytest.mark.parametrize("contract", [TestFolderStore(), TestMemoryStore()])
+def test_a_file_with_other_bytes_than_expected_is_not_stored(
+    tmp_path: Path, contract: StoreContract
+) -> None:
+    store, source = contract.make_store(tmp_path / "store"), tmp_path / "source"
+    source.write_bytes(b"good")
+    entry = TreeEntry("file", "file", digest=file_digest(source, "file"))
+    store.upload("o", source, check=FileCheck(entry, EOFError()))
+    source.write_bytes(b"evil")
+
+    with pytest.raises(EOFError):
+        store.upload("o", source, check=FileCheck(entry, EOFError()))
+    assert store.read("o") == b"good"

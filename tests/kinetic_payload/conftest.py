@@ -15,6 +15,7 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
+from kinetic_payload.file_times import FileTimes
 from kinetic_payload.testing.gcs import GcsServer
 
 # Beside the client's scripts: packs a call as a submit does, and collects it as a handle does.
@@ -212,3 +213,18 @@ def client(server: GcsServer) -> storage.Client:
 def bucket(client: storage.Client) -> storage.Bucket:
     """Return the empty bucket, as Google's own client has it."""
     return client.bucket("bucket")
+
+
+@pytest.fixture
+def reliable(tmp_path: Path) -> FileTimes:
+    """Times of files below `tmp_path`; where they are not reliable (tmpfs), the test is skipped."""
+    times = FileTimes()
+    (tmp_path / "probe").touch()
+    descriptor = os.open(tmp_path / "probe", os.O_RDONLY)
+    try:
+        if not times.settle(descriptor, tmp_path / "probe"):
+            pytest.skip("files are never cached on this file system")
+    finally:
+        os.close(descriptor)
+        (tmp_path / "probe").unlink()
+    return times

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from pathlib import Path
@@ -7,15 +8,18 @@ from pathlib import Path
 import pytest
 
 from kinetic_payload.digests import hash_file
+from kinetic_payload.file_times import FileTimes
 from kinetic_payload.stat_cache import StatCache
 
 MINUTE = 60 * 10**9
 
 
 def hashed_later(path: Path, later: int = MINUTE):
-    """Hash *path* as if that were *later* nanoseconds after it changed."""
+    """Hash *path* as if that were *later* nanoseconds after it changed, on a reliable file system."""
 
-    return hash_file(path, path.name)._replace(started_ns=path.stat().st_ctime_ns + later)
+    times = FileTimes(file_system=lambda *_: "ext4")
+    hashed = hash_file(path, path.name, times=times)
+    return hashed._replace(started_ns=path.stat().st_ctime_ns + later)
 
 
 @pytest.fixture
@@ -121,3 +125,12 @@ def test_caches_of_two_roots_are_two_files(tmp_path: Path, file: Path) -> None:
         cache.save()
 
     assert len(list((tmp_path / "caches").iterdir())) == 2
+
+
+def test_a_cache_of_an_older_format_is_empty(file: Path, tmp_path: Path) -> None:
+    # It may hold digests of files that were mapped when they were read.
+    filled(file, tmp_path / "c")
+    body = (tmp_path / "c").read_bytes().partition(b"\n")[2]
+    (tmp_path / "c").write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+
+    assert StatCache(tmp_path / "c").get("f", file.stat()) is None

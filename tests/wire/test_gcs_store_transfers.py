@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from kinetic_payload.digests import FileCheck, TreeEntry, file_digest
 from kinetic_payload.errors import IntegrityError, ObjectNotFoundError, StoreError
 from kinetic_payload.store import ABSENT
 from kinetic_payload.stores.gcs import GcsStore, Patience, Service
@@ -207,6 +208,29 @@ def test_a_file_that_changes_while_it_is_uploaded_is_not_stored(
         store.upload("o", source, progress=change)
 
     assert gcs.names("bucket") == []
+
+
+def test_a_file_that_changes_behind_its_times_is_not_stored(
+    gcs: GcsServer, store: GcsStore, source: Path
+) -> None:
+    digest = file_digest(source, "source")
+    entry = TreeEntry("source", "file", size=len(LARGE), digest=digest)
+    refused = EOFError()
+
+    def change(_: int) -> None:
+        with source.open("r+b") as stream:
+            stream.seek(30 * MIB)
+            stream.write(b"other")
+        os.utime(source, (1, 1))
+
+    with pytest.raises(EOFError):
+        store.upload("o", source, progress=change, check=FileCheck(entry, refused))
+    assert gcs.names("bucket") == []
+
+    source.write_bytes(LARGE)
+    gcs.faults.add(operation="objects.insert.chunk", times=1, reset="request", at=25 * MIB)
+    store.upload("o", source, check=FileCheck(entry, refused))
+    assert gcs.read("bucket", "o") == LARGE
 
 
 def test_a_file_that_shrinks_while_it_is_uploaded_is_not_stored(

@@ -11,7 +11,7 @@ from typing import Final
 from kinetic_payload.appearing import appear, prepared_beside
 from kinetic_payload.concurrently import each
 from kinetic_payload.data_marker import MAX_PACK, Listed, Marker, parse_marker
-from kinetic_payload.digests import TreeEntry, hash_file
+from kinetic_payload.digests import TreeEntry, file_digest
 from kinetic_payload.errors import (
     DataError,
     FutureRecordError,
@@ -97,7 +97,7 @@ class _Download:
     def _fetch_file(self, name: str, one: Listed) -> None:
         path = self._extraction.place(TreeEntry(one.path, "file", one.mode, one.size, one.digest))
         self._store.download(name, path, progress=self._advance)
-        if hash_file(path, one.path).digest != one.digest:
+        if file_digest(path, one.path) != one.digest:
             raise IntegrityError(f"The file {one.path!r} is damaged.")
         path.chmod(one.mode)
 

@@ -6,15 +6,15 @@ import os
 import stat
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from kinetic_payload.concurrently import each
 from kinetic_payload.data_marker import Part, Sizes
-from kinetic_payload.digests import FileHasher, TreeEntry, hash_file, open_regular
+from kinetic_payload.digests import FileCheck, FileHasher, TreeEntry, open_regular
 from kinetic_payload.errors import (
     DataError,
+    IntegrityError,
     PreconditionFailedError,
     StoreError,
     TreeChangedError,
@@ -115,40 +115,34 @@ class Sending:
             raise _changed(entry) from error
 
     def _send_large(self, part: Part, generation: int, advance: Advance) -> int:
-        """Send a file that the store itself reads, and make sure that it was the right one."""
+        """Send a file that the store itself reads; what it sends is held against the digest."""
         [entry] = part.entries
         path = self._tree.root / entry.path
-        try:
-            before = path.stat()
-        except OSError as error:
-            raise _changed(entry) from error
-        known = self._tree.stamps.get(entry.path)
-        if not stat.S_ISREG(before.st_mode) or known not in (None, stamp_of(before)):
+        before = _stamp(path)
+        if before is None or before[0] != entry.size:
             raise _changed(entry)
         try:
-            info = self._store.upload(part.name, path, if_generation=generation, progress=advance)
-        except (StoreError, OSError) as error:
-            if _stamp(path) != stamp_of(before):
+            info = self._store.upload(
+                part.name,
+                path,
+                if_generation=generation,
+                progress=advance,
+                check=FileCheck(entry, _changed(entry)),
+            )
+        except (StoreError, IntegrityError, OSError) as error:
+            if _stamp(path) != before:
                 raise _changed(entry) from error  # Which is why: it became shorter, for instance.
             raise
-        try:
-            # Without a stamp that holds for certain (the file was just written) it is read again.
-            same = known is not None or hash_file(path, entry.path).digest == entry.digest
-        except OSError:
-            same = False
-        same = same and _stamp(path) == stamp_of(before)
-        if not same:
-            with suppress(PreconditionFailedError):
-                self._store.delete(part.name, if_generation=info.generation)
-            raise _changed(entry)
         return info.size
 
 
 def _stamp(path: Path) -> Stamp | None:
+    """Return the stamp of the regular file *path*, None if there is none."""
     try:
-        return stamp_of(path.stat())
+        status = path.stat()
     except OSError:
         return None
+    return stamp_of(status) if stat.S_ISREG(status.st_mode) else None
 
 
 def _changed(entry: TreeEntry) -> TreeChangedError:

@@ -9,21 +9,22 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from kinetic_payload.errors import DataError
-from kinetic_payload.stat_cache import Hashed, StatCache
 
 if TYPE_CHECKING:
+    from kinetic_payload.file_times import FileTimes
     from kinetic_payload.progress import Advance
+    from kinetic_payload.stat_cache import Hashed, StatCache
 
 __all__ = [
     "CHUNK",
+    "FileCheck",
     "FileHasher",
-    "Hashed",
-    "StatCache",
     "TreeEntry",
     "content_hash",
     "digest_of",
@@ -64,6 +65,33 @@ class FileHasher:
         self.hexdigest = self._sha.hexdigest
 
 
+class FileCheck:
+    """Holds the contents of a file against its digest: the `Check` of an upload.
+
+    `finish` raises *otherwise* if they are not what *entry* says.
+    """
+
+    def __init__(self, entry: TreeEntry, otherwise: Exception) -> None:
+        self._digest = entry.digest
+        self._otherwise = otherwise
+        self._sha = hashlib.sha256(encoded(entry.path) + b"\0")
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        """Take the next piece."""
+        self._sha.update(data)
+
+    def copy(self) -> FileCheck:
+        """Return a check that has seen the same bytes."""
+        other = copy(self)
+        other._sha = self._sha.copy()
+        return other
+
+    def finish(self) -> None:
+        """Raise unless the bytes were those of the entry."""
+        if self._sha.hexdigest() != self._digest:
+            raise self._otherwise
+
+
 def encoded(path: str) -> bytes:
     """Return *path* as the bytes that digests and archives use, the same on every system."""
     return path.encode("utf-8", "surrogateescape")
@@ -76,7 +104,7 @@ def digest_of(data: bytes) -> str:
 
 def file_digest(path: Path | str, relpath: str) -> str:
     """Return the digest of the file *path* that is called *relpath* in its tree."""
-    return hash_file(path, relpath).digest
+    return _read(path, relpath, None, None)[0]
 
 
 def open_regular(path: Path | str) -> int:
@@ -92,11 +120,30 @@ def open_regular(path: Path | str) -> int:
     return descriptor
 
 
-def hash_file(path: Path | str, relpath: str, advance: Advance | None = None) -> Hashed:
-    """Read the file *path* once and return its digest under the name *relpath*."""
+def hash_file(
+    path: Path | str,
+    relpath: str,
+    advance: Advance | None = None,
+    times: FileTimes | None = None,
+) -> Hashed:
+    """Read the file *path* once and return its digest under the name *relpath*.
+
+    Without *times*, nothing is promised of how long the digest holds.
+    """
+    # Where functions run nothing is cached: the worker has no such module.
+    from kinetic_payload.stat_cache import Hashed
+
+    return Hashed(relpath, *_read(path, relpath, advance, times))
+
+
+def _read(
+    path: Path | str, relpath: str, advance: Advance | None, times: FileTimes | None
+) -> tuple[str, int, os.stat_result, bool, int]:
+    """Return what `Hashed` says of a file."""
     started = time.time_ns()
     descriptor = open_regular(path)
     try:
+        reliable = times is not None and times.settle(descriptor, path)
         before = os.fstat(descriptor)
         # Small files, the most of them, are one read and one update.
         sha = hashlib.sha256(encoded(relpath) + b"\0")
@@ -114,7 +161,7 @@ def hash_file(path: Path | str, relpath: str, advance: Advance | None = None) ->
         after.st_mtime_ns,
         after.st_ctime_ns,
     )
-    return Hashed(relpath, sha.hexdigest(), size, before, settled, started)
+    return sha.hexdigest(), size, before, settled and reliable, started
 
 
 def cores() -> int:
@@ -129,6 +176,7 @@ def hash_files(
     *,
     failed: Callable[[str, OSError], None],
     advance: Advance | None = None,
+    times: FileTimes | None = None,
 ) -> Iterator[Hashed]:
     """Hash many files on all cores; yields in no particular order.
 
@@ -136,6 +184,7 @@ def hash_files(
         files: Path, relative path and expected size of each; the size only balances the work.
         failed: Told of every file that could not be read; the others go on.
         advance: Told of every piece that was read.
+        times: Made before, if the digests are to be cached.
 
     Whoever stops iterating stops the reading as well.
     """
@@ -153,7 +202,7 @@ def hash_files(
         done = []
         for path, relpath, _ in batch:
             try:
-                done.append(hash_file(path, relpath, count))
+                done.append(hash_file(path, relpath, count, times))
             except OSError as error:
                 failed(relpath, error)
         return done
@@ -246,7 +295,12 @@ def digests_of(
         else:
             digests[file[1]] = known
     with saving(cache):
-        for hashed in hash_files(unknown, failed=problems.__setitem__):
+        times = None
+        if cache is not None and unknown:
+            from kinetic_payload.file_times import FileTimes
+
+            times = FileTimes()
+        for hashed in hash_files(unknown, failed=problems.__setitem__, times=times):
             digests[hashed.relpath] = hashed.digest
             if cache is not None:
                 cache.put(hashed)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from kinetic_payload.archive import write_archive
 from kinetic_payload.digests import (
     UNREADABLE_HINT,
-    Hashed,
     TreeEntry,
     hash_files,
     saving,
@@ -21,21 +20,19 @@ from kinetic_payload.digests import (
     unreadable,
 )
 from kinetic_payload.errors import DataError, KineticError, PackagingError
+from kinetic_payload.file_times import FileTimes
 from kinetic_payload.ignore import OWN_FILE, ignore_line
 from kinetic_payload.ignore_files import top_scope
 from kinetic_payload.progress import Advance, Reports, silent
 from kinetic_payload.shipping import Shipping
-from kinetic_payload.stat_cache import Stamp, stamp_of
 from kinetic_payload.treewalk import FoundFile, LeftOut, Tree, walk
 
 if TYPE_CHECKING:
-    from kinetic_payload.stat_cache import StatCache
+    from kinetic_payload.stat_cache import Hashed, StatCache
 
 __all__ = ["LargePath", "LeftOut", "Shipping", "Snapshot", "take_snapshot", "tree_of"]
 
 _MB: Final = 1_000_000
-_STAMPED: Final = 1 << 20
-"""Bytes. Smaller files are read as a whole where they are packed, and need no stamp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +56,6 @@ class Snapshot:
     """Sorted by path."""
     left_out: tuple[LeftOut, ...]
     """What is not in it, and why; sorted by path."""
-    stamps: Mapping[str, Stamp] = field(default_factory=dict, repr=False, compare=False)
-    """Of files whose digest holds for as long as their stamp is this one."""
 
     @cached_property
     def digest(self) -> str:
@@ -207,24 +202,22 @@ def _finished(
     error_class: type[KineticError],
     what: str,
 ) -> Snapshot:
-    stamps: dict[str, Stamp] = {}
-    files, unknown = _known(root, tree, cache, stamps)
+    files, unknown = _known(root, tree, cache)
     with saving(cache):
         if unknown:
             with reports(f"reading the {what}", sum(size for _, _, size in unknown)) as advance:
-                files += _hashed(tree, unknown, cache, stamps, advance)
+                files += _hashed(tree, unknown, cache, advance)
     if tree.problems:
         raise error_class(unreadable(what, root, tree.problems), hint=UNREADABLE_HINT)
     return Snapshot(
         root,
         tuple(sorted([*tree.others, *files], key=lambda entry: entry.path)),
         tuple(sorted(tree.left_out, key=lambda item: item.path)),
-        stamps,
     )
 
 
 def _known(
-    root: Path, tree: Tree, cache: StatCache | None, stamps: dict[str, Stamp]
+    root: Path, tree: Tree, cache: StatCache | None
 ) -> tuple[list[TreeEntry], list[tuple[str, str, int]]]:
     """Return the files whose digest the cache has, and those that have to be read."""
     top = str(root)
@@ -235,10 +228,8 @@ def _known(
         digest = cache.get(file.path, file.status) if cache is not None else None
         if digest is None:
             unknown.append((f"{top}/{file.path}", file.path, size))
-            continue
-        known.append(TreeEntry(file.path, "file", file.mode, size, digest))
-        if size >= _STAMPED:
-            stamps[file.path] = stamp_of(file.status)
+        else:
+            known.append(TreeEntry(file.path, "file", file.mode, size, digest))
     return known, unknown
 
 
@@ -246,7 +237,6 @@ def _hashed(
     tree: Tree,
     unknown: list[tuple[str, str, int]],
     cache: StatCache | None,
-    stamps: dict[str, Stamp],
     advance: Advance,
 ) -> Iterable[TreeEntry]:
     """Return the entries of files that have to be read; what cannot be becomes a problem."""
@@ -257,10 +247,9 @@ def _hashed(
             tree.problems[path] = error
 
     hashed: Hashed
-    for hashed in hash_files(unknown, failed=failed, advance=advance):
+    times = FileTimes() if cache is not None else None
+    for hashed in hash_files(unknown, failed=failed, advance=advance, times=times):
         if cache is not None:
             cache.put(hashed)
         path = hashed.relpath
-        if hashed.size >= _STAMPED and hashed.lasting:
-            stamps[path] = stamp_of(hashed.status)
         yield TreeEntry(path, "file", modes[path], hashed.size, hashed.digest)

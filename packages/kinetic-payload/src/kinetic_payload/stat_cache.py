@@ -14,6 +14,8 @@ _FINE: Final = 100_000_000
 _COARSE: Final = 2_500_000_000
 """Where stamps are whole seconds (HFS+, some network mounts) or even seconds (FAT)."""
 _SECOND: Final = 1_000_000_000
+_FORMAT: Final = b"2\n"
+"""Begins what is hashed. Format 1 trusted the times of files that were mapped."""
 
 Stamp = tuple[int, int, int, int]
 """What changes with a file's contents: size, times, inode."""
@@ -30,7 +32,7 @@ class Hashed(NamedTuple):
     status: os.stat_result
     """Of the very file that was read, taken before the first byte."""
     settled: bool
-    """Nothing wrote to the file while it was read, as far as its times tell."""
+    """Nothing wrote to the file while it was read, and its times will tell if something does."""
     started_ns: int
     """The clock before the file was opened."""
 
@@ -92,7 +94,7 @@ class StatCache:
         with suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
             try:
-                partial.write_bytes(_sha256(body).encode() + b"\n" + body)
+                partial.write_bytes(_sha256(_FORMAT + body).encode() + b"\n" + body)
                 partial.replace(self._file)
             finally:
                 partial.unlink(missing_ok=True)
@@ -103,7 +105,7 @@ class StatCache:
             digest, _, body = self._file.read_bytes().partition(b"\n")
         except OSError:
             return {}
-        if _sha256(body).encode() != digest:
+        if _sha256(_FORMAT + body).encode() != digest:
             return {}
         import msgspec
 

@@ -15,6 +15,22 @@ ABSENT: Final = 0
 """The generation of an object that does not exist: `if_generation=ABSENT` means create only."""
 
 
+class Check(Protocol):
+    """Whether bytes are those that were expected: it is fed all of them, in order."""
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        """Take the next piece."""
+        ...
+
+    def copy(self) -> Check:
+        """Return a check that has seen the same bytes."""
+        ...
+
+    def finish(self) -> None:
+        """Raise an exception of its own unless the bytes were those."""
+        ...
+
+
 @dataclass(frozen=True)
 class ObjectInfo:
     """What a store knows about an object without reading it."""
@@ -97,8 +113,12 @@ class Store(Protocol):
         *,
         if_generation: int | None = None,
         progress: Advance | None = None,
+        check: Check | None = None,
     ) -> ObjectInfo:
-        """Write the file *path* as *name*, streaming."""
+        """Write the file *path* as *name*, streaming.
+
+        The bytes that are sent are those that *check* is fed; if it raises, nothing is written.
+        """
         ...
 
     def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:

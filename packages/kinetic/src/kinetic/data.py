@@ -13,7 +13,7 @@ from kinetic_payload.errors import DataError, InvalidRequestError
 from kinetic_payload.references import DataKind, DataRef
 
 if TYPE_CHECKING:
-    from kinetic_payload.digests import StatCache
+    from kinetic_payload.stat_cache import StatCache
 
 _SCHEME: Final = "://"
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})

@@ -24,7 +24,7 @@ from kinetic_payload.errors import (
     StoreError,
     StorePermissionError,
 )
-from kinetic_payload.store import ABSENT, Location, ObjectInfo
+from kinetic_payload.store import ABSENT, Check, Location, ObjectInfo
 from kinetic_payload.stores.listing import folders, objects
 from kinetic_payload.stores.locks import locked
 from kinetic_payload.stores.names import OWN_FOLDER, check_name, name_to_path
@@ -135,11 +135,14 @@ class FolderStore:
         *,
         if_generation: int | None = None,
         progress: Advance | None = None,
+        check: Check | None = None,
     ) -> ObjectInfo:
         """Write the file *path* as *name*, streaming."""
         with path.open("rb") as source, self._temporary(name, if_generation) as temporary:
             with _translated("write", name):
-                _copy(source, temporary.stream, progress)
+                _copy(source, temporary.stream, progress, check)
+            if check is not None:
+                check.finish()
             return self._commit(name, temporary, if_generation)
 
     def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:
@@ -318,11 +321,18 @@ def _publish(temporary: str, path: str, *, replace: bool) -> None:
     os.rename(temporary, path)  # noqa: PTH104 - hot
 
 
-def _copy(source: BinaryIO, target: BinaryIO, progress: Advance | None = None) -> None:
+def _copy(
+    source: BinaryIO,
+    target: BinaryIO,
+    progress: Advance | None = None,
+    check: Check | None = None,
+) -> None:
     buffer = memoryview(bytearray(_BLOCK))
     readinto = source.readinto  # type: ignore[attr-defined]
     while count := readinto(buffer):
         target.write(buffer[:count])
+        if check is not None:
+            check.update(buffer[:count])
         if progress is not None:
             progress(count)
 

@@ -19,7 +19,7 @@ from kinetic_payload.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
 )
-from kinetic_payload.store import ABSENT, Location, ObjectInfo, Store
+from kinetic_payload.store import ABSENT, Check, Location, ObjectInfo, Store
 from kinetic_payload.stores.names import check_name
 
 if TYPE_CHECKING:
@@ -106,9 +106,14 @@ class MemoryStore:
         *,
         if_generation: int | None = None,
         progress: Advance | None = None,
+        check: Check | None = None,
     ) -> ObjectInfo:
         """Write the file *path* as *name*."""
-        info = self.write(name, path.read_bytes(), if_generation=if_generation)
+        data = path.read_bytes()
+        if check is not None:
+            check.update(data)
+            check.finish()
+        info = self.write(name, data, if_generation=if_generation)
         if progress is not None:
             progress(info.size)
         return info

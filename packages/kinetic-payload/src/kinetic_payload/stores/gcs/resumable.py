@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import requests
 from google.api_core.exceptions import GoogleAPICallError, NotFound
 
-from kinetic_payload.errors import IntegrityError, StoreError
+from kinetic_payload.errors import IntegrityError, KineticError, StoreError
 from kinetic_payload.stores.gcs.bucket import (
     FIELDS,
     NONCE,
@@ -32,6 +33,7 @@ from kinetic_payload.stores.gcs.uploads import not_written
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
+    from kinetic_payload.store import Check
 
 _TAIL: Final = 8 << 20
 """The last request carries up to so much, and the checksum of everything, known by then."""
@@ -47,9 +49,10 @@ def upload_large(
     if_generation: int | None = None,
     entry: Entry | None = None,
     progress: Advance | None = None,
+    check: Check | None = None,
 ) -> BucketObject:
     """Write *source* as *name*, going on with what *entry* remembers."""
-    return _Upload(bucket, name, source, if_generation, entry, progress).run()
+    return _Upload(bucket, name, source, if_generation, entry, progress, check).run()
 
 
 class _Upload:
@@ -61,6 +64,7 @@ class _Upload:
         if_generation: int | None,
         entry: Entry | None,
         progress: Advance | None,
+        check: Check | None,
     ) -> None:
         self._bucket = bucket
         self._name = name
@@ -68,7 +72,7 @@ class _Upload:
         self._if_generation = if_generation
         self._entry = entry
         self._progress = progress or (lambda _: None)
-        self._sums = Sums(source)
+        self._sums = Sums(source, check)
         self._session = entry.session if entry else None
         self._begun_before = self._session is not None
         """Whether an earlier process sent some of it. What it sent may be wrong by now."""
@@ -84,11 +88,18 @@ class _Upload:
         )
         if self._entry:
             self._entry.forget()
-        if written.crc32c not in (None, self._sums.up_to(self._source.size)):
-            raise IntegrityError(
-                f"gs://{self._bucket.name} holds other bytes as {self._name!r} than were sent there.",
-                hint="Upload it again.",
-            )
+        try:
+            # An earlier process may have sent the end, from a file that was another then.
+            if written.crc32c not in (None, self._sums.whole()):
+                raise IntegrityError(
+                    f"gs://{self._bucket.name} holds other bytes as {self._name!r} than were sent "
+                    "there.",
+                    hint="Upload it again.",
+                )
+        except KineticError:
+            with suppress(StoreError):
+                self._bucket.delete(self._name, if_generation=written.generation)
+            raise
         self._tell(self._source.size)
         return written
 
@@ -180,14 +191,17 @@ class _Upload:
         if offset >= size:
             # Everything is there, and yet no object: what is sent twice does no harm.
             offset = last
-        whole = self._sums.up_to(size)
-        if self._source.changed():
+        try:
+            whole = self._sums.whole()
+            if self._source.changed():
+                raise StoreError(
+                    f"{self._name!r} was not written: its file changed while it was uploaded.",
+                    hint="Upload it again when nobody writes to it.",
+                )
+        except KineticError:
             if self._entry:
                 self._entry.forget()
-            raise StoreError(
-                f"{self._name!r} was not written: its file changed while it was uploaded.",
-                hint="Upload it again when nobody writes to it.",
-            )
+            raise
         promise = {"X-Goog-Hash": f"crc32c={spelled(whole)}"}
         response = self._put(url, offset, size, promise)
         if response.status_code == 308:

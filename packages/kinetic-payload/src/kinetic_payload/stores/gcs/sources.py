@@ -9,6 +9,7 @@ from typing import BinaryIO, Final, Protocol
 
 from kinetic_payload.concurrently import check_wanted
 from kinetic_payload.errors import StoreError
+from kinetic_payload.store import Check
 from kinetic_payload.stores.gcs.checksums import extended
 
 BLOCK: Final = 1 << 20
@@ -82,23 +83,36 @@ class SpoolSource:
 
 
 class Sums:
-    """The checksum of a source up to any place, without reading what was read already."""
+    """The checksum of a source up to any place, without reading what was read already.
 
-    def __init__(self, source: Source) -> None:
+    A *check* is fed the same bytes that the checksum is of.
+    """
+
+    def __init__(self, source: Source, check: Check | None = None) -> None:
         self._source = source
-        self._known = [0]
+        self._known = [(0, check.copy() if check else None)]
         """Of each beginning that is a multiple of the step."""
         self._at = 0
         self._crc = 0
+        self._check = check
 
     def up_to(self, offset: int) -> int:
         """Return the checksum of the first *offset* bytes."""
         if offset < self._at:
             step = min(offset // _STEP, len(self._known) - 1)
-            self._at, self._crc = step * _STEP, self._known[step]
+            self._at = step * _STEP
+            self._crc, check = self._known[step]
+            self._check = check.copy() if check else None
         for _ in self.blocks(self._at, offset):
             pass
         return self._crc
+
+    def whole(self) -> int:
+        """Return the checksum of everything, if the check agrees to it."""
+        whole = self.up_to(self._source.size)
+        if self._check is not None:
+            self._check.finish()
+        return whole
 
     def blocks(self, start: int, end: int) -> Iterator[bytes]:
         """Iterate over the bytes from *start* to *end*; they count in the checksum.
@@ -115,6 +129,8 @@ class Sums:
                 raise StoreError("A file became shorter while it was uploaded.")
             start += len(data)
             self._crc, self._at = extended(self._crc, data), start
+            if self._check is not None:
+                self._check.update(data)
             if start == len(self._known) * _STEP:
-                self._known.append(self._crc)
+                self._known.append((self._crc, self._check.copy() if self._check else None))
             yield data

@@ -24,6 +24,7 @@ from kinetic_payload.stores.names import check_name
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
+    from kinetic_payload.store import Check
 
 _IN_MEMORY = 1 << 20
 LINK_TARGET = "gcsfuse_symlink_target"
@@ -123,13 +124,14 @@ class GcsStore:
         *,
         if_generation: int | None = None,
         progress: Advance | None = None,
+        check: Check | None = None,
     ) -> ObjectInfo:
         """Write the file *path* as *name*, going on with what was interrupted."""
         full = self._spelled(name)
         with path.open("rb") as stream:
             source = FileSource(stream)
             if source.size <= SMALL:
-                return self._put(full, source, if_generation, progress)
+                return self._put(full, source, if_generation, progress, check)
             found = source.found
             key = (
                 str(self._bucket.service.endpoint), self._bucket.name, full, if_generation,
@@ -143,6 +145,7 @@ class GcsStore:
                     if_generation=if_generation,
                     entry=entry,
                     progress=progress,
+                    check=check,
                 )
             return self._info(written)
 
@@ -187,9 +190,17 @@ class GcsStore:
         source: Source,
         if_generation: int | None,
         progress: Advance | None = None,
+        check: Check | None = None,
     ) -> ObjectInfo:
         put = upload_small if source.size <= SMALL else upload_large
-        written = put(self._bucket, full, source, if_generation=if_generation, progress=progress)
+        written = put(
+            self._bucket,
+            full,
+            source,
+            if_generation=if_generation,
+            progress=progress,
+            check=check,
+        )
         return self._info(written)
 
     def _spelled(self, name: str) -> str:

@@ -24,6 +24,7 @@ from kinetic_payload.stores.gcs.translation import is_no_bucket, no_bucket
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
+    from kinetic_payload.store import Check
 
 SMALL: Final = 8 << 20
 """Up to so many bytes go in one request."""
@@ -39,12 +40,13 @@ def upload_small(
     if_generation: int | None = None,
     metadata: Mapping[str, str] | None = None,
     progress: Advance | None = None,
+    check: Check | None = None,
 ) -> BucketObject:
     """Write *source* as *name* in one request."""
     nonce = new_nonce() if if_generation is not None else ""
     described = {**(metadata or {}), **({NONCE: nonce} if nonce else {})}
-    sums = Sums(source)
-    resource: dict[str, Any] = {"name": name, "crc32c": spelled(sums.up_to(source.size))}
+    # The service takes only what has the checksum of the bytes that were checked.
+    resource: dict[str, Any] = {"name": name, "crc32c": spelled(Sums(source, check).whole())}
     if described:
         resource["metadata"] = described
     boundary = secrets.token_hex(16)

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kinetic_payload.digests import hash_file
+from kinetic_payload.file_times import FileTimes, linux_type
+from kinetic_payload.snapshot import tree_of
+from kinetic_payload.stat_cache import StatCache
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="maps cannot be seen elsewhere")
+
+
+def wait_until_old(path: Path) -> None:
+    """Times of change cannot be set, only waited for."""
+    while time.time_ns() < path.stat().st_ctime_ns + 200_000_000:
+        time.sleep(0.02)  # noqa: TID251
+
+
+@contextmanager
+def mapped_here(path: Path) -> Iterator[Callable[[bytes], None]]:
+    with path.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as memory:
+
+        def write(data: bytes) -> None:
+            memory[: len(data)] = data
+
+        yield write
+
+
+_CHILD = """
+import mmap, sys
+with open(sys.argv[1], "r+b") as stream, mmap.mmap(stream.fileno(), 0) as memory:
+    for line in sys.stdin.buffer:
+        memory[:len(line) - 1] = line[:-1]
+        print("written", flush=True)
+"""
+
+
+@contextmanager
+def mapped_in_another_process(path: Path) -> Iterator[Callable[[bytes], None]]:
+    command = [sys.executable, "-c", _CHILD, str(path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+
+        def write(data: bytes) -> None:
+            child.stdin.write(data + b"\n")
+            child.stdin.flush()
+            assert child.stdout.readline() == b"written\n"
+
+        yield write
+        child.stdin.close()
+
+
+@linux
+@pytest.mark.parametrize("mapped", [mapped_here, mapped_in_another_process])
+@pytest.mark.parametrize("folder", ["tmp_path", "/dev/shm"])
+def test_what_is_written_through_a_memory_map_is_seen(
+    tmp_path: Path, mapped, folder: str, request: pytest.FixtureRequest
+) -> None:
+    data = tmp_path / "data"
+    if folder != "tmp_path":
+        data = Path(folder, f"kinetic-{os.getpid()}-{tmp_path.name}")
+        request.addfinalizer(lambda: [os.unlink(data / "array"), data.rmdir()])
+    data.mkdir()
+    (data / "array").write_bytes(bytes(100))
+    seen = []
+    with mapped(data / "array") as write:
+        for content in (b"one", b"two", b"six"):
+            write(content)
+            if content == b"one":
+                wait_until_old(data / "array")
+            # In between, the page stays dirty: no write through the map changes times by itself.
+            seen.append(tree_of(data, StatCache(tmp_path / "cache")).digest)
+
+    assert len(set(seen)) == 3
+
+
+@linux
+def test_a_file_that_is_mapped_is_cached_all_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "array"
+    file.write_bytes(bytes(100))
+    with mapped_here(file) as write:
+        write(b"one")
+        wait_until_old(file)
+        hashed = hash_file(file, "array", times=FileTimes(lambda *_: "ext4"))
+
+    assert hashed.lasting
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "nfs4", "fuse.sshfs", "9p", "vfat", "zfs", None])
+def test_nothing_is_cached_where_times_cannot_be_relied_on(
+    tmp_path: Path, kind: str | None
+) -> None:
+    (tmp_path / "f").write_text("one")
+    wait_until_old(tmp_path / "f")
+
+    hashed = hash_file(tmp_path / "f", "f", times=FileTimes(lambda *_: kind))
+
+    assert not hashed.lasting
+
+
+_MOUNTS = rb"""
+22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,discard
+30 27 0:40 /@home /home rw - btrfs /dev/vdb rw,subvolid=257,subvol=/@home
+31 30 0:41 / /home/my\040share rw - fuse.sshfs host:/ rw
+32 27 0:42 / /tmp rw - tmpfs tmpfs rw
+33 32 0:43 / /tmp/live rw - overlay none rw,lowerdir=/l,upperdir=/tmp/upper,workdir=/tmp/work
+34 27 0:44 / /box rw - overlay none rw,lowerdir=/l,upperdir=/var/upper,workdir=/var/work
+35 27 0:45 / /sealed ro - overlay none ro,lowerdir=/l
+36 27 0:46 / /hidden rw - nfs4 host:/ rw
+37 36 254:1 /there /hidden rw - ext4 /dev/vda1 rw
+""".strip()
+_INNER = rb"40 1 0:50 / / rw - overlay none rw,lowerdir=/l,upperdir=/var/lib/box/upper,workdir=/w"
+
+
+@pytest.mark.parametrize(
+    ("path", "device", "kind"),
+    [
+        ("/etc/f", os.makedev(254, 1), "ext4"),
+        ("/home/me/f", os.makedev(0, 99), "btrfs"),
+        ("/home/my share/f", os.makedev(0, 99), "fuse.sshfs"),
+        ("/home/my share/f", os.makedev(0, 41), "fuse.sshfs"),
+        ("/homeless", os.makedev(0, 99), "ext4"),
+        ("/tmp/f", os.makedev(0, 42), "tmpfs"),
+        ("/tmp/live/f", os.makedev(0, 43), "tmpfs"),
+        ("/box/f", os.makedev(0, 99), "ext4"),
+        ("/sealed/f", os.makedev(0, 45), "ext4"),
+        ("/hidden/f", os.makedev(0, 99), "ext4"),
+    ],
+)
+def test_the_type_of_a_file_system_is_found(path: str, device: int, kind: str) -> None:
+    assert linux_type(path, device, _MOUNTS) == kind
+
+
+def test_an_overlay_seen_from_inside_is_as_good_as_a_disk() -> None:
+    assert linux_type("/f", os.makedev(0, 99), _INNER) == "ext4"
+
+
+@linux
+def test_this_file_system_has_the_type_that_the_system_says(tmp_path: Path) -> None:
+    said = subprocess.run(
+        ["stat", "-f", "-c", "%T", str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    mounts = Path("/proc/self/mountinfo").read_bytes()
+    names = {"ext2/ext3": {"ext2", "ext3", "ext4"}}
+    kind = said.stdout.strip()
+
+    if kind == "overlayfs":
+        pytest.skip("an overlay counts as what is below it")
+    assert linux_type(os.path.realpath(tmp_path), tmp_path.stat().st_dev, mounts) in names.get(
+        kind, {kind}
+    )
