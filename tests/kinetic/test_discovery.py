@@ -195,6 +195,22 @@ def test_a_named_store_is_the_one_that_is_listed(
     assert list_jobs() == []
 
 
+def test_a_folder_with_other_files_is_not_taken_for_a_store_and_stays_as_it_is(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(FolderStore(home / "store"))
+    theirs = tmp_path / "theirs"
+    (theirs / "photos").mkdir(parents=True)
+    monkeypatch.setenv("KINETIC_STORE", str(theirs))
+
+    with pytest.raises(StoreError, match="photos"):
+        list_jobs()
+    with pytest.raises(JobNotFoundError, match="photos"):
+        attach("nowhere")
+    assert attach(JOB).job_id == JOB
+    assert list(theirs.rglob("*")) == [theirs / "photos"]
+
+
 @pytest.mark.parametrize("backend", ["gke", "pathways"])
 def test_the_jobs_of_a_cluster_are_refused_and_not_silently_missing(
     monkeypatch: pytest.MonkeyPatch, backend: str

@@ -143,9 +143,13 @@ def test_clean_up_takes_what_it_is_told_to(
     clean(job, services, resource=resource, artifacts=artifacts)
 
 
-def test_logs_outputs_and_what_jobs_share_stay(services: FakeServices, job: JobRecord) -> None:
+def test_logs_outputs_what_jobs_share_and_what_others_put_there_stay(
+    services: FakeServices, job: JobRecord
+) -> None:
     names = JobObjects(job.job_id)
+    theirs = [f"{names.prefix}notes.txt", f"{names.attempts}1/notes.txt"]
     kept = [names.log_chunk(1, 0, 0), f"{names.outputs}model.bin", f"{job.job_id}0/handle.json"]
+    kept += theirs
     for name in (*kept, *SHARED):
         services.store.write(name, b"x")
     services.backend.returns(job.job_id, LARGE)

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import time
@@ -15,6 +16,14 @@ from kinetic_payload.testing import MemoryStore
 
 NOW = time.time()
 OLD = NOW - MAX_AGE - 60
+
+
+def a_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def a_job(name: str) -> str:
+    return f"cpu-{name}-20260101-000000-{a_digest(name)[:7]}"
 
 
 def age(path: Path | str, when: float = OLD) -> None:
@@ -52,46 +61,48 @@ def test_a_bundle_that_is_used_again_becomes_young(tmp_path: Path) -> None:
 
 def test_old_contexts_go_unless_a_record_names_them(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "store")
-    for digest in ("named", "unnamed", "young"):
-        store.write(context_object(digest), b"zip")
-    for digest in ("named", "unnamed"):
-        age(tmp_path / "store" / context_object(digest))
+    named, unnamed, young = map(context_object, map(a_digest, ("named", "unnamed", "young")))
+    for name in (named, unnamed, young):
+        store.write(name, b"zip")
+    for name in (named, unnamed):
+        age(tmp_path / "store" / name)
     values = a_launch(store, "pass").record.__dict__
-    record = JobRecord(**{**values, "context_digest": "named"})
+    record = JobRecord(**{**values, "context_digest": a_digest("named")})
     store.write(JobObjects(record.job_id).handle, encode(record))
-    store.write("broken/handle.json", b"{")
+    for job, text in (("broken", b"{"), ("strange", b"[]")):
+        store.write(JobObjects(a_job(job)).handle, text)
     collect(Home(str(tmp_path)), store, NOW)
-    kept = {info.name for info in store.list("contexts/")}
-    assert kept == {context_object("named"), context_object("young")}
+    assert {info.name for info in store.list("contexts/")} == {named, young}
 
 
 def test_of_a_bucket_nothing_is_collected_and_of_the_home_all_the_same(tmp_path: Path) -> None:
     home, bucket = Home(str(tmp_path)), MemoryStore()
-    bundle = Path(home.bundle("old"))
+    bundle = Path(home.bundle(a_digest("old")))
     bundle.mkdir(parents=True)
     age(bundle)
-    bucket.write(context_object("old"), b"")
+    bucket.write(context_object(a_digest("old")), b"")
     collect(home, bucket, NOW + 2 * MAX_AGE)
     assert not bundle.exists()
-    assert bucket.stat(context_object("old")) is not None
+    assert bucket.stat(context_object(a_digest("old"))) is not None
 
 
 def test_what_is_left_of_a_job_that_was_cleaned_up_elsewhere_goes(tmp_path: Path) -> None:
     home, bucket = Home(str(tmp_path)), MemoryStore()
+    gone, young, kept, other = map(a_job, ("gone", "young", "kept", "other"))
     for job, place in (
-        ("gone", bucket.location),
-        ("young", bucket.location),
-        ("kept", bucket.location),
-        ("of-another-store", "gs://another"),
+        (gone, bucket.location),
+        (young, bucket.location),
+        (kept, bucket.location),
+        (other, "gs://another"),
     ):
         Path(home.job(job).path).mkdir(parents=True)
         Path(home.job(job).uses).write_text(json.dumps({"store": str(place)}))
-        age(home.job(job).path, NOW if job == "young" else OLD)
-    bucket.write(JobObjects("kept").handle, b"{}")
+        age(home.job(job).path, NOW if job == young else OLD)
+    bucket.write(JobObjects(kept).handle, b"{}")
 
     collect(home, bucket, NOW)
 
-    assert sorted(os.listdir(home.jobs)) == ["kept", "of-another-store", "young"]
+    assert sorted(os.listdir(home.jobs)) == sorted((kept, other, young))
 
 
 def test_a_job_says_what_it_uses_and_is_not_forgotten_while_its_record_is_there(
@@ -117,24 +128,71 @@ def test_a_job_says_what_it_uses_and_is_not_forgotten_while_its_record_is_there(
 
 def test_what_a_killed_submit_left_goes(tmp_path: Path) -> None:
     home, store = Home(str(tmp_path)), FolderStore(tmp_path / "store")
-    left, young = tmp_path / "jobs" / ".x.1234", tmp_path / "jobs" / ".y.1234"
-    for folder in (left, young):
+    left, young, kept = map(JobObjects, map(a_job, ("left", "young", "kept")))
+    staged = [tmp_path / "jobs" / f".{one.job_id}.12345678" for one in (left, young)]
+    for folder in staged:
         folder.mkdir(parents=True)
-    age(left)
-    for name in ("left/payload.pkl", "young/payload.pkl", "job/payload.pkl", "job/handle.json"):
+    age(staged[0])
+    for name in (left.payload, left.claim(1, 0), young.payload, kept.payload, kept.handle):
         store.write(name, b"{}")
-    for name in ("left/payload.pkl", "job/payload.pkl", "job/handle.json"):
+    for name in (left.payload, left.claim(1, 0), kept.payload, kept.handle):
         age(tmp_path / "store" / name)
     collect(home, store, NOW)
-    assert not left.exists()
-    assert young.exists()
-    assert list(store.folders()) == ["job/", "young/"]
+    assert [folder.exists() for folder in staged] == [False, True]
+    assert list(store.folders()) == sorted((kept.prefix, young.prefix))
+
+
+def test_what_others_put_beside_ours_stays_however_old(tmp_path: Path) -> None:
+    home, store = Home(str(tmp_path)), FolderStore(tmp_path / "store")
+    job = a_job("mixed")
+    theirs = [
+        "store/photos/a.jpg",
+        "store/backup-20250101-120000/payload.pkl",
+        "store/contexts/thesis.zip",
+        f"store/contexts/{a_digest('x')}/notes.txt",
+        f"store/{job}/payload.pkl",
+        f"store/{job}/attempts/1/notes.txt",
+        "bundles/of-wood/a.txt",
+        "environments/tropical/a.txt",
+        "jobs/.hidden.12345678/a.txt",
+        "jobs/applications/uses.json",
+    ]
+    for name in theirs:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"store": str(store.location)}))
+    for path in tmp_path.rglob("*"):
+        age(path)
+
+    collect(home, store, NOW)
+
+    assert [name for name in theirs if not (tmp_path / name).exists()] == []
+
+
+def test_what_cannot_be_looked_at_keeps_nothing_else(tmp_path: Path) -> None:
+    home, store = Home(str(tmp_path)), FolderStore(tmp_path / "store")
+    left = JobObjects(a_job("left")).payload
+    store.write(left, b"")
+    age(tmp_path / "store" / left)
+    Path(home.bundles).write_text("Somebody put a file here.")
+
+    collect(home, store, NOW)
+
+    assert store.stat(left) is None
 
 
 def test_a_home_is_collected_once_a_day_and_not_on_its_first(tmp_path: Path) -> None:
     home = Home(str(tmp_path))
     assert not is_due(home, NOW)
     age(tmp_path / ".collected", NOW - 90_000)
+    assert is_due(home, NOW)
+    assert not is_due(home, NOW)
+
+
+def test_a_clock_that_was_wrong_once_does_not_end_collection(tmp_path: Path) -> None:
+    home = Home(str(tmp_path))
+    is_due(home, NOW)
+    age(tmp_path / ".collected", NOW + 10 * 365 * 86_400)
     assert is_due(home, NOW)
     assert not is_due(home, NOW)
 

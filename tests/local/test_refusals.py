@@ -106,6 +106,7 @@ CASES = {
     "root": lambda: with_variable("KINETIC_PACKAGE_ROOT", "/usr"),
     "store": lambda: with_variable("KINETIC_STORE", "s3://x"),
     "mistyped store": lambda: with_variable("KINETIC_STORE", "gs:/bucket"),
+    "store in a folder of theirs": lambda: with_variable("KINETIC_STORE", "set"),
 }
 
 def refusal(call):
@@ -177,6 +178,7 @@ ADVICE = {
     "root": "Set it to a folder that contains",
     "store": "Use gs://BUCKET or a folder",
     "mistyped store": "Use gs://BUCKET or a folder",
+    "store in a folder of theirs": "To keep jobs beside these files all the same: mkdir",
 }
 """What each refusal says, at least."""
 

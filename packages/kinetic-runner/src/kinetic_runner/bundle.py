@@ -34,11 +34,13 @@ _CLIENTS: Final = (
     "file_times",
     "ignore",
     "ignore_files",
+    "ownership",
     "packing",
     "roots",
     "shipping",
     "snapshot",
     "stat_cache",
+    "stores/marking",
     "treewalk",
     "wildmatch",
 )

@@ -31,6 +31,7 @@ from kinetic.services import (
 from kinetic_payload.layout import RESERVED_PREFIXES, JobObjects
 from kinetic_payload.records import JobRecord
 from kinetic_payload.store import Location, Store
+from kinetic_payload.stores.marking import refuse_foreign_folder
 
 if TYPE_CHECKING:
     from kinetic.backends import LogLine
@@ -157,6 +158,7 @@ def list_jobs(
     Raises:
         InvalidRequestError: The settings resolve to a backend that this version cannot reach.
         StorePermissionError: The records may not be read.
+        StoreError: The folder that is named as the store holds other things.
     """
     from kinetic.settings import Settings
 
@@ -237,7 +239,12 @@ def handle_of(record: JobRecord) -> JobHandle:
 
 
 def _open(location: Location, settings: Settings) -> Store | None:
-    """Open the store at *location*; None for a folder that is not there: looking makes none."""
+    """Open the store at *location*; None for a folder that is not there: looking makes none.
+
+    Raises:
+        StoreError: The folder holds other things than a store's.
+    """
     if location.kind == "folder" and not Path(location.path).is_dir():
         return None
+    refuse_foreign_folder(location)
     return open_at(location, Path(settings.home.value))

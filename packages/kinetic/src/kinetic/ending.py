@@ -12,6 +12,7 @@ from kinetic.parallel import map_at_once
 from kinetic.services import Services
 from kinetic.waiting import Deadline, poll_interval, sleep
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.ownership import is_job_object
 from kinetic_payload.records import JobRecord, Outcome
 from kinetic_payload.store import Store
 
@@ -107,13 +108,14 @@ def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
 
 
 def remove_objects(job_id: str, store: Store) -> None:
-    """Remove the job's own objects.
+    """Remove the job's own objects, and nothing that somebody put beside them.
 
     The record goes first: whoever misses a part beside it takes the rest for damaged. The outcome goes
     last: a clean-up that is interrupted must not make a job that succeeded look like one that vanished.
     """
     names = JobObjects(job_id)
-    found = [info.name for info in store.list(names.prefix)]
+    listed = [info.name for info in store.list(names.prefix)]
+    found = [name for name in listed if is_job_object(name, job_id)]
     if names.handle in found:
         store.delete(names.handle)
     rest = [name for name in found if name not in (names.handle, names.outcome)]

@@ -36,6 +36,7 @@ from kinetic_payload.concurrently import stoppable
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, encode
 from kinetic_payload.store import ABSENT
+from kinetic_payload.stores.marking import refuse_foreign_folder
 
 if TYPE_CHECKING:
     from kinetic.console import Console
@@ -73,6 +74,7 @@ def submit(
     services = services or connect(
         request.backend, jobs_location(request.settings, request.backend), home
     )
+    refuse_foreign_folder(services.store.location)
     # Made, or refused, before there is anything that it would have to sign.
     key = None if services.seal is None else services.seal.key
     options = _packing_options(request, home, services.store.location)

@@ -50,7 +50,7 @@ def a_launch(
     """Store a job whose fake runner runs *code*, as submit would, and return how to start it."""
     payload = code.encode()
     # Unique: processes of a job are found by its id, also those of a test that runs beside this.
-    job_id = job_id or f"cpu-f-20260101-000000-{os.urandom(5).hex()}"
+    job_id = job_id or f"cpu-f-20260101-000000-{os.urandom(4).hex()[:7]}"
     record = JobRecord(
         job_id=job_id, backend="local", project="local", cluster_name="", zone="", namespace="",
         bucket_name=str(store.location), k8s_name="", image_uri="", accelerator="cpu",

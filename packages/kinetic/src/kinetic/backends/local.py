@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -250,6 +249,8 @@ class LocalBackend:
         Of another home's job there is nothing to remove here, but its end is waited for.
         """
         from kinetic.local.liveness import request_cancel, wait_for_death
+        from kinetic.local.removal import remove_tree
+        from kinetic.notices import warn_caller
 
         folder = self._folder(record)
         if self._elsewhere is not None and not _is_there(folder):
@@ -264,8 +265,13 @@ class LocalBackend:
             os.rename(folder.path, gone)  # noqa: PTH104 - it disappears as a whole
         except FileNotFoundError:
             return
-        shutil.rmtree(gone, ignore_errors=True)
         self._waits.pop(record.job_id, None)
+        left = remove_tree(gone)
+        if left:
+            warn_caller(
+                f"The job {record.job_id} was removed, but for what its function left and may not be "
+                f"removed: {'; '.join(left)}. Remove {gone} when you can."
+            )
 
     def job_ids(self) -> list[str]:
         """Return the ids of jobs that have a folder here, finished ones too."""

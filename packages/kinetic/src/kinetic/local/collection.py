@@ -2,7 +2,8 @@
 
 And what is left here of jobs that were cleaned up from another machine.
 
-Only what nobody used for 14 days goes. A submit that finds something old either uses it and makes
+A store, or `KINETIC_HOME`, may be a folder that also holds other things: only what has exactly the
+names that we give is looked at. Only what nobody used for 14 days goes. A submit that finds something old either uses it and makes
 it young, or finds it gone and makes it again: for bundles (`keep`) and environments both sides take a
 lock, for contexts (`transfer.ensure_context`) a week lies between the two ages.
 """
@@ -11,23 +12,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import sys
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Final
 
 from kinetic.local.liveness import is_alive
 from kinetic.local.paths import Home, JobFolder
+from kinetic.local.removal import remove_tree
 from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError, StoreError
-from kinetic_payload.layout import (
-    JOB_OBJECTS_SUFFIX,
-    RESERVED_PREFIXES,
-    JobObjects,
-    context_object,
-)
+from kinetic_payload.layout import JobObjects, context_object
+from kinetic_payload.ownership import is_context, is_digest, is_job_id, is_job_object
 from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores.locks import locked
 
@@ -53,7 +51,8 @@ def is_due(home: Home, now: float) -> bool:
     """Return whether a collection is to be started now; at most one a day is."""
     mark = Path(home.path, ".collected")
     try:
-        if now - mark.stat().st_mtime < _EVERY:
+        # A mark from days ahead was made by a clock that was wrong, and would hold until then.
+        if abs(now - mark.stat().st_mtime) < _EVERY:
             return False
     except FileNotFoundError:
         mark.touch(mode=0o600)  # A new home holds nothing old.
@@ -75,79 +74,100 @@ def main() -> None:
 def collect(home: Home, store: Store, now: float) -> None:
     """Remove what was not used since `MAX_AGE` before *now* and belongs to no kept job.
 
-    Of a bucket nothing: it has rules of its own for what is old, and other machines use it.
+    Of a bucket nothing: it has rules of its own for what is old, and other machines use it. What
+    cannot be looked at or removed today may be so tomorrow, and keeps nothing else from being so.
     """
     oldest = now - MAX_AGE
-    _collect_staging(home, oldest)
-    with suppress(StoreError):  # What cannot be asked for today may be so tomorrow.
+    with _each_by_itself():
+        _collect_staging(home, oldest)
+    with _each_by_itself():
         _collect_forgotten(home, store, oldest)
     uses = list(_uses(home))
-    _collect_bundles(home, {use.get("bundle") for use in uses}, oldest)
+    with _each_by_itself():
+        _collect_bundles(home, {use.get("bundle") for use in uses}, oldest)
     if store.location.kind == "folder":
-        _collect_unrecorded(store, oldest)
-        _collect_contexts(store, oldest)
-    _collect_environments(home, {use.get("environment") for use in uses}, oldest)
+        with _each_by_itself():
+            _collect_unrecorded(store, oldest)
+        with _each_by_itself():
+            _collect_contexts(store, oldest)
+    with _each_by_itself():
+        _collect_environments(home, {use.get("environment") for use in uses}, oldest)
+
+
+def _each_by_itself() -> AbstractContextManager[None]:
+    return suppress(OSError, StoreError)
 
 
 def _uses(home: Home) -> Iterable[dict[str, str | None]]:
     for job in _children(home.jobs):
         with suppress(OSError, ValueError):
-            yield json.loads(Path(JobFolder(str(job)).uses).read_text())
+            uses = json.loads(Path(JobFolder(str(job)).uses).read_text())
+            if isinstance(uses, dict):
+                yield uses
 
 
 def _collect_staging(home: Home, oldest: float) -> None:
-    """Remove folders of jobs whose submit died before they had a name."""
+    """Remove folders of jobs whose submit died before they had a name, or whose removal did."""
     for folder in _children(home.jobs):
-        if folder.name.startswith(".") and not is_alive(JobFolder(str(folder))):
+        if _is_aside(folder.name, is_job_id) and not is_alive(JobFolder(str(folder))):
             with suppress(OSError):
                 if folder.stat().st_mtime < oldest:
-                    shutil.rmtree(folder)
+                    remove_tree(str(folder))
+
+
+def _is_aside(name: str, is_name: Callable[[str], bool]) -> bool:
+    """Return whether *name* is that of a folder that is being made or removed: `.{name}.{8 hex}`."""
+    aside = re.fullmatch(r"\.(.+)\.[0-9a-f]{8}", name)
+    return aside is not None and is_name(aside[1])
 
 
 def _collect_forgotten(home: Home, store: Store, oldest: float) -> None:
     """Remove folders of jobs that *store* does not know any more: they were cleaned up elsewhere."""
     for job in _children(home.jobs):
         folder = JobFolder(str(job))
+        if not is_job_id(job.name):
+            continue
         with suppress(OSError, ValueError):
             uses = json.loads(Path(folder.uses).read_text())
             if (
-                uses.get("store") == str(store.location)
+                isinstance(uses, dict)
+                and uses.get("store") == str(store.location)
                 and job.stat().st_mtime < oldest
                 and not is_alive(folder)
                 and store.stat(JobObjects(job.name).handle) is None
             ):
-                shutil.rmtree(job)
+                remove_tree(str(job))
 
 
 def _collect_bundles(home: Home, kept: set[str | None], oldest: float) -> None:
     for folder in _children(home.bundles):
-        if folder.name in kept or not folder.is_dir():
+        aside = _is_aside(folder.name, is_digest)
+        if folder.name in kept or not (aside or is_digest(folder.name)) or not folder.is_dir():
             continue
-        gone = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}")
+        gone = folder
         with locked(f"{home.path}/{_LOCK}"):
             try:
                 if folder.stat().st_mtime >= oldest:
                     continue
-                if not folder.name.startswith("."):
+                if not aside:
+                    gone = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}")
                     folder.rename(gone)
             except OSError:
                 continue
-        shutil.rmtree(gone if gone.exists() else folder, ignore_errors=True)
+        remove_tree(str(gone))
 
 
 def _collect_environments(home: Home, kept: set[str | None], oldest: float) -> None:
-    from kinetic.local.environments import LAST_USED, remove_environment
+    from kinetic.local.environments import remove_environment
 
     for folder in _children(home.environments):
-        if folder.is_dir() and folder.name not in kept:
-            used = folder / LAST_USED
+        if is_digest(folder.name) and folder.name not in kept and folder.is_dir():
             with suppress(OSError):
-                if (used if used.exists() else folder).stat().st_mtime < oldest:
-                    remove_environment(Path(home.path), folder.name)
+                remove_environment(Path(home.path), folder.name, unused_since=oldest)
 
 
 def _collect_contexts(store: Store, oldest: float) -> None:
-    old = [info for info in store.list("contexts/") if info.updated < oldest]
+    old = [one for one in store.list("contexts/") if is_context(one.name) and one.updated < oldest]
     if not old:
         return
     # Looked up after the list: a job submitted meanwhile made its context young.
@@ -159,23 +179,29 @@ def _collect_contexts(store: Store, oldest: float) -> None:
 
 
 def _collect_unrecorded(store: Store, oldest: float) -> None:
-    """Remove the payloads of jobs whose submit died before they had a record."""
+    """Remove the payloads of jobs whose submit died before they had a record.
+
+    A folder that holds anything else besides is not touched.
+    """
     for folder in store.folders():
-        name = folder.rstrip("/") + JOB_OBJECTS_SUFFIX
-        if folder not in RESERVED_PREFIXES and store.stat(name) is None:
-            left = list(store.list(folder))
-            if all(info.updated < oldest for info in left):
-                for info in left:
-                    store.delete(info.name)
+        job_id = folder.rstrip("/")
+        if not is_job_id(job_id) or store.stat(JobObjects(job_id).handle) is not None:
+            continue
+        left = list(store.list(folder))
+        if all(is_job_object(info.name, job_id) and info.updated < oldest for info in left):
+            for info in left:
+                with suppress(PreconditionFailedError):
+                    store.delete(info.name, if_generation=info.generation)
 
 
 def _named_contexts(store: Store) -> Iterable[str]:
     for folder in store.folders():
-        if folder in RESERVED_PREFIXES:
+        job_id = folder.rstrip("/")
+        if not is_job_id(job_id):
             continue
         with suppress(ObjectNotFoundError, ValueError):
-            record = json.loads(store.read(folder.rstrip("/") + JOB_OBJECTS_SUFFIX))
-            if record.get("context_digest"):
+            record = json.loads(store.read(JobObjects(job_id).handle))
+            if isinstance(record, dict) and record.get("context_digest"):
                 yield context_object(record["context_digest"])
 
 

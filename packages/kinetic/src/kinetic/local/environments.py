@@ -14,7 +14,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from packaging.utils import canonicalize_name
 
 from kinetic.errors import KineticError
 from kinetic.local.buckets import CLIENT
+from kinetic.local.removal import remove_tree
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
 from kinetic_images.uv import Uv, find_uv
@@ -346,7 +346,7 @@ def _explained(error: InstallError, dependencies: Dependencies) -> InstallError:
 def _clear(folder: Path) -> None:
     (folder / COMPLETE).unlink(missing_ok=True)  # First: a rest is never taken for the whole.
     # A uv whose maker was killed may still be writing here, into a name that nobody uses.
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(str(folder))
 
 
 _threads: dict[str, threading.Lock] = {}

@@ -1,0 +1,74 @@
+"""Whether a folder is a store, may become one, or holds other people's files.
+
+A folder store has a folder of its own inside, for locks and temporary files, which the first write
+makes before any object. That is the mark by which it is known.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from itertools import islice
+
+from kinetic_payload.errors import StoreError, StorePermissionError
+from kinetic_payload.ownership import is_entry
+from kinetic_payload.store import Location
+from kinetic_payload.stores.names import OWN_FOLDER
+
+_SHOWN = 3
+
+
+def refuse_foreign_folder(location: Location) -> None:
+    """Make sure that a store at *location* would not mix its objects with other files.
+
+    A folder may be a store if it is marked as one, absent, empty, or holds nothing but what a store
+    holds. Nothing is written. A bucket is not looked at.
+
+    Raises:
+        StoreError: The folder holds other things; the message names some of them.
+        StorePermissionError: It cannot be looked into.
+    """
+    if location.kind != "folder" or _is_marked(location.path):
+        return
+    try:
+        foreign = list(islice(_foreign_entries(location.path), _SHOWN + 1))
+    except FileNotFoundError:
+        return
+    except NotADirectoryError as error:
+        raise StoreError(
+            f"{location.path} cannot be a store: it is no folder.",
+            hint="Name a folder with KINETIC_STORE, or with KINETIC_HOME.",
+        ) from error
+    except PermissionError as error:
+        raise StorePermissionError(
+            f"{location.path} cannot be used as a store: {error.strerror} ({error.filename}).",
+            hint="The store's folder must belong to you. KINETIC_STORE names another one.",
+        ) from error
+    # Another process may have begun to use it between the two looks.
+    if foreign and not _is_marked(location.path):
+        shown = ", ".join(foreign[:_SHOWN]) + (", …" if len(foreign) > _SHOWN else "")
+        mark = shlex.quote(f"{location.path}/{OWN_FOLDER}")
+        raise StoreError(
+            f"{location.path} is not a store of Kinetic's, and holds other things: {shown}.",
+            hint="Name an empty folder, or one that is not there yet, with KINETIC_STORE. "
+            f"To keep jobs beside these files all the same: mkdir {mark}",
+        )
+
+
+def _is_marked(root: str) -> bool:
+    return os.path.isdir(f"{root}/{OWN_FOLDER}")  # noqa: PTH112 - asked at every submit
+
+
+def _foreign_entries(root: str) -> Iterator[str]:
+    """Iterate over what cannot be a store's, as far as two levels tell."""
+    with os.scandir(root) as entries:
+        for entry in entries:
+            if not is_entry(entry.name) or not entry.is_dir(follow_symlinks=False):
+                yield entry.name
+                continue
+            with os.scandir(entry.path) as children:
+                for child in children:
+                    path = f"{entry.name}/{child.name}"
+                    if not is_entry(path):
+                        yield path

@@ -1,0 +1,67 @@
+"""Remove folders that user code wrote into: completely, and nothing that is not in them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from contextlib import suppress
+
+
+def remove_tree(path: str) -> tuple[str, ...]:
+    """Remove the folder *path* and what is in it; return what stays, each with the reason.
+
+    Folders that were made read-only are removed all the same. Links are not followed. Where another
+    file system is mounted inside, nothing is removed: what it holds belongs to somebody else.
+    """
+    if os.path.islink(path):  # noqa: PTH114
+        os.unlink(path)  # noqa: PTH108
+        return ()
+    mounted = _mount_points_below(path)
+    if mounted:
+        return tuple(f"{point}: a file system is mounted there" for point in mounted)
+    shutil.rmtree(path, ignore_errors=True)
+    if not os.path.lexists(path):
+        return ()
+    _make_writable(path)
+    left: list[str] = []
+
+    def note(_: object, where: str, error: BaseException) -> None:
+        # The folders above what stays would be named as well: they are not empty.
+        inside = any(one.startswith(f"{where}/") for one in left)
+        if not (inside or isinstance(error, FileNotFoundError)):
+            left.append(f"{where}: {getattr(error, 'strerror', None) or error}")
+
+    if sys.version_info >= (3, 12):
+        shutil.rmtree(path, onexc=note)
+    else:
+        shutil.rmtree(path, onerror=lambda what, where, info: note(what, where, info[1]))
+    return tuple(left)
+
+
+def _make_writable(path: str) -> None:
+    """Let the owner change all folders of the tree; what belongs to another user stays as it is."""
+    folders = [path]
+    while folders:
+        folder = folders.pop()
+        with suppress(OSError):
+            os.chmod(folder, 0o700)  # noqa: PTH101 - not a link: looked at below
+        with suppress(OSError), os.scandir(folder) as entries:
+            folders += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def _mount_points_below(path: str) -> list[str]:
+    inside = os.path.realpath(path) + "/"
+    return [point for point in _mount_points() if f"{point}/".startswith(inside)]
+
+
+def _mount_points() -> list[str]:
+    if sys.platform != "linux":
+        import psutil
+
+        return [one.mountpoint for one in psutil.disk_partitions(all=True)]
+    # The same without what importing psutil takes: this is part of every call that blocks.
+    with open("/proc/self/mountinfo", "rb") as table:  # noqa: PTH123
+        points = [os.fsdecode(line.split(b" ")[4]) for line in table]
+    return [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), one) for one in points]

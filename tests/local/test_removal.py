@@ -1,0 +1,146 @@
+"""Folders that user code wrote into, removed by a user without privileges."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from kinetic.local.paths import Home
+from kinetic.local.removal import remove_tree
+from kinetic.testing import a_launch
+from kinetic_payload.stores.folder import FolderStore
+
+NOBODY = 65_534
+
+
+def as_a_user(code: str, folder: Path) -> str:
+    """Run *code* in *folder* as somebody who is not root; return what it printed."""
+    if os.geteuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+    script = f"""
+import os
+from kinetic.local.removal import remove_tree
+os.chdir({str(folder)!r})  # Its parents may be closed to others.
+if os.geteuid() == 0:
+    os.setgid({NOBODY})
+    os.setuid({NOBODY})
+{textwrap.dedent(code)}
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_read_only_folders_go_and_what_links_lead_to_stays(tmp_path: Path) -> None:
+    printed = as_a_user(
+        """
+        os.makedirs("job/a/b")
+        os.makedirs("theirs")
+        for name in ("job/a/b/file", "job/a/file", "theirs/file"):
+            open(name, "w").close()
+            os.chmod(name, 0o400)
+        os.symlink(os.path.abspath("theirs"), "job/a/link")
+        for folder, mode in (("theirs", 0o555), ("job/a/b", 0), ("job/a", 0o555), ("job", 0o500)):
+            os.chmod(folder, mode)
+        print(remove_tree("job"), os.path.exists("job"))
+        print(oct(os.stat("theirs").st_mode & 0o777), os.listdir("theirs"))
+        """,
+        tmp_path,
+    )
+    assert printed == "() False\n0o555 ['file']\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's files need root to make")
+def test_what_belongs_to_another_user_stays_and_is_named(tmp_path: Path) -> None:
+    theirs = tmp_path / "job" / "inner" / "of-root"
+    theirs.mkdir(parents=True)
+    (theirs / "file").touch()
+    (tmp_path / "job" / "ours").touch()
+    for folder in (theirs.parent, theirs.parent.parent):
+        os.chown(folder, NOBODY, NOBODY)
+
+    printed = as_a_user("print(*remove_tree('job'), sep=' and ')", tmp_path)
+
+    assert printed == "job/inner/of-root/file: Permission denied\n"
+    assert [*tmp_path.rglob("*")] == [theirs.parent.parent, theirs.parent, theirs, theirs / "file"]
+
+
+def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "file").touch()
+    (tmp_path / "job").symlink_to("theirs")
+
+    assert remove_tree(str(tmp_path / "job")) == ()
+
+    assert [*tmp_path.rglob("*")] == [tmp_path / "theirs", tmp_path / "theirs" / "file"]
+
+
+def where_it_is_mounted(theirs: Path, inside: Path, code: str) -> str:
+    """Run *code* where *theirs* is mounted at *inside*, which ends with it; return what it printed."""
+    for folder in (inside, theirs):
+        folder.mkdir(parents=True)
+    (theirs / "file").touch()
+    mount = (
+        f"import subprocess\nsubprocess.run(['mount', '--bind', {str(theirs)!r}, {str(inside)!r}])"
+    )
+    enter = ["unshare", "--map-root-user", "--mount"]
+    if sys.platform != "linux" or subprocess.run([*enter, "true"], capture_output=True).returncode:
+        pytest.skip("no mounts for users here")
+    script = f"{mount}\n{textwrap.dedent(code)}"
+    done = subprocess.run([*enter, sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_nothing_is_removed_where_a_file_system_is_mounted(tmp_path: Path) -> None:
+    job, theirs = tmp_path / "a job", tmp_path / "theirs"
+    inside = job / "their data"
+
+    printed = where_it_is_mounted(
+        theirs,
+        inside,
+        f"""
+        from kinetic.local.removal import remove_tree
+        print(*remove_tree({str(job)!r}))
+        """,
+    )
+
+    assert printed == f"{inside}: a file system is mounted there\n"
+    assert (theirs / "file").exists()
+
+
+def test_a_clean_up_says_what_it_had_to_leave(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "store")
+    record = a_launch(store, "pass").record
+    workspace = Path(Home(str(tmp_path)).job(record.job_id).workspace(1, 0))
+
+    printed = where_it_is_mounted(
+        tmp_path / "theirs",
+        workspace / "data",
+        f"""
+        import warnings
+        from pathlib import Path
+        from kinetic.backends.local import LocalBackend
+        from kinetic.fakes import a_record
+        from kinetic_payload.stores.folder import FolderStore
+
+        backend = LocalBackend(Path({str(tmp_path)!r}), FolderStore(Path({str(tmp_path)!r}, "store")))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            backend.remove(a_record(job_id={record.job_id!r}), timeout=60, poll_interval=0.1)
+        print(*(one.message for one in said), backend.job_ids())
+        """,
+    )
+
+    assert "a file system is mounted there" in printed
+    assert printed.endswith("when you can. []\n")
+    assert (tmp_path / "theirs" / "file").exists()
+
+
+def test_a_folder_that_is_gone_already_is_no_failure(tmp_path: Path) -> None:
+    assert remove_tree(str(tmp_path / "gone")) == ()
