@@ -225,6 +225,16 @@ def test_what_a_runner_said_that_could_not_begin_is_the_reason(machines: Machine
     assert outcome.message.endswith("Install it.")
 
 
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_job_whose_runners_cannot_be_spawned_has_failed(machines: Machines, hosts: int) -> None:
+    # No system takes so much: the runner's command is refused, and the supervisor's is not.
+    record = machines.start("pass", hosts=hosts, environment={"BIG": "x" * (8 << 20)})
+    outcome = await_outcome(machines.here, machines.store, record)
+    assert (outcome.status, outcome.written_by) == ("failed", "supervisor")
+    assert "could not be started" in outcome.message
+    eventually(lambda: machines.here.observe(record).status is JobStatus.FAILED)
+
+
 def test_an_interpreter_that_cannot_reach_buckets_is_refused_before_it_starts(
     machines: Machines, tmp_path: Path
 ) -> None:

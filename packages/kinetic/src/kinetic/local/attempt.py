@@ -45,6 +45,7 @@ class Attempt:
         self.over_memory: set[int] = set()
         self.problem = ""
         """Why a runner could not be started at all."""
+        self._hosts = spec.hosts
         self._grace = spec.grace
         self._deadline: float | None = None
         self._stopping = False
@@ -94,6 +95,12 @@ class Attempt:
     def running(self) -> bool:
         """Whether any host still runs."""
         return any(runner.status is None for runner in self.runners)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every host was started and its runner ended with 0."""
+        ended = [runner.status for runner in self.runners]
+        return ended == [0] * self._hosts
 
     @property
     def patience(self) -> float | None:

@@ -150,7 +150,7 @@ class _Job:
         spec = self._spec
         # What is not a file is not asked for: a leader that ends with 0 saw that it is there.
         finished = spec.outcome_file is None or os.path.exists(spec.outcome_file)  # noqa: PTH110
-        if finished and all(runner.status == 0 for runner in attempt.runners):
+        if finished and attempt.succeeded:
             return Verdict(succeeded=True)
         from kinetic.local.reporting import Gone
 
