@@ -69,6 +69,20 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Keeper:
+    """What keeps a local job: a `KINETIC_HOME`, and where that is."""
+
+    home: str
+    """Its absolute path."""
+    machine: str
+    """The host's name."""
+    boot: str = ""
+    """What identifies this run of the machine's kernel; empty where it is not known."""
+    inode: str = ""
+    """Device and inode of the home, which tell it from another one at the same path."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobRecord:
     """A submitted job: `{job}/handle.json`. The first 17 fields are those of `JobHandle`."""
 
@@ -100,6 +114,8 @@ class JobRecord:
     labels: dict[str, str] = field(default_factory=dict)
     client: str = ""
     """Version of `kinetic` and of Python that submitted."""
+    keeper: Keeper | None = None
+    """Who knows whether a local job runs; None in records of before there was this field."""
     signature: str | None = None
     version: int = WIRE_VERSION
 

@@ -24,7 +24,8 @@ def cancel(
 
     Raises:
         JobNotFoundError: There is no such job.
-        JobError: Something of it still runs after *timeout* seconds.
+        JobError: Something of it still runs after *timeout* seconds, or what keeps it cannot be asked
+            from here; nothing was written then.
     """
     view = look(record, services)
     if view.status is JobStatus.NOT_FOUND:
@@ -32,6 +33,9 @@ def cancel(
             f"There is no job {record.job_id} to cancel.",
             hint="It was cleaned up, or never started.",
         )
+    if view.unreachable:
+        # Raises. It would not hear of the outcome: the job would run on, and its value be lost.
+        services.backend.stop(record, timeout=timeout, poll_interval=poll_interval)
     outcome = view.outcome
     if outcome is None:
         outcome = write_outcome(

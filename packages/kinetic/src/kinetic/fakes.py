@@ -138,6 +138,10 @@ class FakeBackend:
         self._seen: dict[str, int] = {}
         """How many changes there had been when a job was looked at last."""
 
+    def kept(self, record: JobRecord) -> JobRecord:
+        """Return *record*: what this process keeps, it is asked for itself."""
+        return record
+
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[None]:
         """Let the job be pending already."""

@@ -49,6 +49,8 @@ class View:
     """Whether its objects were removed from the store: nothing more will be known of it."""
     lost: bool = False
     """Whether what keeps it was not heard of for too long; it may come back all the same."""
+    unreachable: bool = False
+    """Whether what keeps it cannot be asked from here, nor stopped."""
     data: bytes | None = None
     """What the outcome was read from; None where this process made it up and could not write it."""
 
@@ -67,7 +69,7 @@ def look(record: JobRecord, services: Services) -> View:
     if seen.lost:
         return View(JobStatus.FAILED, None, seen.reason, lost=True)
     if not (seen.vanished or seen.status is JobStatus.NOT_FOUND):
-        return View(seen.status, None, seen.reason)
+        return View(seen.status, None, seen.reason, unreachable=seen.unreachable)
     # It may have finished between the two looks: the outcome is asked for again before it is made up.
     found = find_outcome(services.store, record.job_id)
     if found is not None:

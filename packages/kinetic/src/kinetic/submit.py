@@ -136,7 +136,7 @@ def _start(
         payload_digest, context_digest = send(
             store=store, job_id=handle.job_id, writing=partial(_writing, written)
         )
-        record = _record(handle, request, payload_digest, context_digest)
+        record = services.backend.kept(_record(handle, request, payload_digest, context_digest))
         with services.backend.announced(record):
             with _writing(written, names.handle):
                 data = services.sealed(encode(record), names.handle)

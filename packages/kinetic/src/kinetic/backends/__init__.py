@@ -58,6 +58,8 @@ class Observation:
     """The resource ended (or its keeper died) and can write no outcome any more."""
     lost: bool = False
     """Nothing was heard of it for longer than it should be silent; it may come back all the same."""
+    unreachable: bool = False
+    """What keeps it cannot be asked from here: it can be waited for, but not stopped or removed."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,14 @@ class Backend(Protocol):
     """
 
     name: str
+
+    def kept(self, record: JobRecord) -> JobRecord:
+        """Return *record* with what says, wherever it is read, who knows whether its job runs.
+
+        Raises:
+            SubmitError: The job cannot be kept here.
+        """
+        ...
 
     def announced(self, record: JobRecord) -> AbstractContextManager[None]:
         """Let the job be seen as pending within the block, in which its record is written and it starts.

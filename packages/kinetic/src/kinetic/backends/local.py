@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import Store
 
 if TYPE_CHECKING:
+    from kinetic.local.afar import Afar
     from kinetic.local.elsewhere import Elsewhere
     from kinetic.local.launcher import Staged
 
@@ -40,8 +42,9 @@ class LocalBackend:
 
     Where the store is a bucket, it may also hold jobs that another home keeps. They are seen by
     their lease, which a supervisor renews three times in *lease_seconds*, and which may be missing
-    for *starting* seconds after the job's record was written. *verify* raises `SignatureError` where
-    an object was not written by who has our key.
+    for *starting* seconds after the job's record was written. Where the store is a folder, another
+    home on this machine is asked like this one; a job of any other is seen by what the store has of it.
+    *verify* raises `SignatureError` where an object was not written by who has our key.
     """
 
     name = "local"
@@ -74,6 +77,18 @@ class LocalBackend:
             from kinetic.local.elsewhere import Elsewhere
 
             self._elsewhere = Elsewhere(store, starting=starting)
+
+    def kept(self, record: JobRecord) -> JobRecord:
+        """Return *record* with this home in it, by which it can be asked or told apart.
+
+        Raises:
+            SubmitError: The home cannot be made.
+        """
+        from kinetic.local.keepers import keeper_of
+
+        with self._refused(record):
+            os.makedirs(self._home.path, mode=0o700, exist_ok=True)  # noqa: PTH103
+        return replace(record, keeper=keeper_of(self._home))
 
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[None]:
@@ -139,11 +154,14 @@ class LocalBackend:
         from kinetic.local.liveness import is_alive, is_announced
         from kinetic.local.state import read_state
 
-        folder = self._folder(record)
+        home = self._home_of(record)
+        if not isinstance(home, Home):
+            return home.observe(record)
+        folder = home.job(record.job_id)
         alive = is_alive(folder)  # Asked first: what it wrote before it died is read after.
         state = read_state(folder.state)
         if not alive and not _is_there(folder):
-            if is_announced(self._home, record.job_id):
+            if is_announced(home, record.job_id):
                 return Observation(JobStatus.PENDING, "It is about to start.")
             if _is_there(folder):  # It started between the two looks.
                 return self.observe(record)
@@ -176,8 +194,8 @@ class LocalBackend:
         from kinetic.local.liveness import wait_for_death
 
         folder = self._folder(record)
-        if self._elsewhere is not None and not _is_there(folder):
-            self._elsewhere.wait(record, timeout)
+        if not isinstance(folder, JobFolder):
+            folder.wait(record, timeout)
             return
         outcome = JobObjects(record.job_id).outcome
         wait = self._waits.setdefault(record.job_id, _Wait())
@@ -206,11 +224,10 @@ class LocalBackend:
         from kinetic.local.stored_logs import stored_lines
 
         folder = self._folder(record)
-        if not _is_there(folder):
-            if self._elsewhere is not None:
-                yield from self._elsewhere.log_lines(record, follow=follow, tail=tail)
-            else:
-                yield from stored_lines(self._store, record.job_id, tail=tail)
+        if not isinstance(folder, JobFolder):
+            yield from folder.log_lines(record, follow=follow, tail=tail)
+        elif not _is_there(folder):
+            yield from stored_lines(self._store, record.job_id, tail=tail)
         elif not follow:
             yield from read_lines(folder, record.hosts, tail=tail)
         else:
@@ -234,33 +251,33 @@ class LocalBackend:
         Another home's job ends because its outcome says so: that has to be written before.
 
         Raises:
-            JobError: It is still there after *timeout* seconds.
+            JobError: It is still there after *timeout* seconds, or nothing here can stop it.
         """
-        from kinetic.local.liveness import request_cancel
-
-        if self._elsewhere is not None and not _is_there(self._folder(record)):
-            self._elsewhere.await_end(record, timeout=timeout, poll_interval=poll_interval)
-            return
-        self._await_end(record, timeout, poll_interval, before=request_cancel)
+        folder = self._folder(record)
+        if isinstance(folder, JobFolder):
+            self._await_end(record, folder, timeout, poll_interval)
+        else:
+            folder.await_end(record, timeout=timeout, poll_interval=poll_interval)
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
         """Remove the job's folder; a job that still runs is stopped before.
 
         Of another home's job there is nothing to remove here, but its end is waited for.
         """
-        from kinetic.local.liveness import request_cancel, wait_for_death
+        from kinetic.local.liveness import wait_for_death
         from kinetic.local.removal import remove_tree
         from kinetic.notices import warn_caller
 
         folder = self._folder(record)
-        if self._elsewhere is not None and not _is_there(folder):
-            self._elsewhere.await_end(record, timeout=timeout, poll_interval=poll_interval)
+        if not isinstance(folder, JobFolder):
+            folder.await_end(record, timeout=timeout, poll_interval=poll_interval)
             return
         if self._store.stat(JobObjects(record.job_id).outcome) is not None:
             # It is over, and its supervisor tidies up: that takes a moment, and no cancelling.
             wait_for_death(folder, min(timeout, _TIDYING))
-        self._await_end(record, timeout, poll_interval, before=request_cancel)
-        gone = f"{self._home.jobs}/.{record.job_id}.{os.urandom(4).hex()}"
+        self._await_end(record, folder, timeout, poll_interval)
+        parent = os.path.dirname(folder.path)  # noqa: PTH120
+        gone = f"{parent}/.{record.job_id}.{os.urandom(4).hex()}"
         try:
             os.rename(folder.path, gone)  # noqa: PTH104 - it disappears as a whole
         except FileNotFoundError:
@@ -289,25 +306,38 @@ class LocalBackend:
             self._store, record, observation, now=time.time(), verify=self._verify
         )
 
-    def _folder(self, record: JobRecord) -> JobFolder:
-        return self._home.job(record.job_id)
+    def _home_of(self, record: JobRecord) -> Home | Elsewhere | Afar:
+        """Return the home in which to look for the job's folder, or what sees the job without it."""
+        from kinetic.local.keepers import Unreachable, home_of, is_near
+
+        if self._elsewhere is not None:  # Of other homes the lease tells.
+            return self._home if is_near(record.keeper) else self._elsewhere
+        found = home_of(record.keeper, record.job_id, self._home)
+        if not isinstance(found, Unreachable):
+            return found
+        from kinetic.local.afar import Afar
+
+        assert record.keeper is not None
+        return Afar(self._store, record.keeper, found, kill=self._kill_orphans)
+
+    def _folder(self, record: JobRecord) -> JobFolder | Elsewhere | Afar:
+        """Return the job's folder, which may not be there, or what sees the job without it."""
+        home = self._home_of(record)
+        if not isinstance(home, Home):
+            return home
+        folder = home.job(record.job_id)
+        return folder if self._elsewhere is None or _is_there(folder) else self._elsewhere
 
     def _await_end(
-        self,
-        record: JobRecord,
-        timeout: float,
-        poll_interval: float,
-        *,
-        before: Callable[[JobFolder], None],
+        self, record: JobRecord, folder: JobFolder, timeout: float, poll_interval: float
     ) -> None:
         from kinetic.local.launcher import reap_supervisors
-        from kinetic.local.liveness import is_alive, wait_for_death
+        from kinetic.local.liveness import is_alive, request_cancel, wait_for_death
         from kinetic.local.state import read_state
 
-        folder = self._folder(record)
         deadline = Deadline(timeout)
         while is_alive(folder):
-            before(folder)  # Again and again: it may not have listened yet.
+            request_cancel(folder)  # Again and again: it may not have listened yet.
             wait_for_death(folder, deadline.at_most(poll_interval))
             if deadline.passed and is_alive(folder):
                 error = JobError(

@@ -1,0 +1,107 @@
+"""Jobs over a folder whose home cannot be asked from here: seen by what lies in the store.
+
+Nobody here knows whether they run, so nobody here says how they ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from kinetic.backends import LogLine, Observation
+from kinetic.errors import JobError
+from kinetic.job_status import JobStatus
+from kinetic.local.keepers import Unreachable
+from kinetic.local.stored_logs import follow_stored, stored_lines
+from kinetic.waiting import Deadline, poll_interval, sleep
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import JobRecord, Keeper
+from kinetic_payload.store import Store
+
+_LEAST: Final = 0.05
+
+
+class Afar:
+    """Looks at a job of *keeper*, whose folder cannot be asked because of *why*.
+
+    *kill* ends what can be found of a job on this machine.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        keeper: Keeper,
+        why: Unreachable,
+        *,
+        kill: Callable[[JobRecord], None],
+    ) -> None:
+        self._store = store
+        self._keeper = keeper
+        self._why = why
+        self._kill = kill
+
+    def observe(self, record: JobRecord) -> Observation:
+        """Return what the store supports: it is pending until a host of it began.
+
+        Of a home that is gone its jobs are most likely gone as well; a supervisor that lives on all the
+        same may still say how its job ended.
+        """
+        keeper = self._keeper
+        if self._why is Unreachable.GONE:
+            return Observation(
+                JobStatus.FAILED,
+                f"It was kept by {keeper.home} on this machine ({keeper.machine}), which was removed "
+                "or replaced since.",
+                lost=True,
+            )
+        begun = self._store.stat(JobObjects(record.job_id).claim(1, 0)) is not None
+        return Observation(
+            JobStatus.RUNNING if begun else JobStatus.PENDING,
+            f"It is kept by {keeper.home} on {keeper.machine}, which cannot be asked from here: "
+            f"{self._why.value}.",
+            unreachable=True,
+        )
+
+    def wait(self, record: JobRecord, timeout: float | None) -> None:
+        """Return when the job has an outcome or has begun, or after *timeout* seconds."""
+        names = JobObjects(record.job_id)
+        deadline, began = Deadline(timeout), time.monotonic()
+        had_begun = self._store.stat(names.claim(1, 0)) is not None
+        while not deadline.passed:
+            if self._store.stat(names.outcome) is not None:
+                return
+            if not had_begun and self._store.stat(names.claim(1, 0)) is not None:
+                return
+            sleep(deadline.at_most(max(_LEAST, poll_interval(time.monotonic() - began))))
+
+    def log_lines(self, record: JobRecord, *, follow: bool, tail: int | None) -> Iterator[LogLine]:
+        """Iterate over the durable log; with *follow* as it is written, until there is an outcome."""
+        if not follow or self._why is Unreachable.GONE:
+            return stored_lines(self._store, record.job_id, tail=tail)
+        outcome = JobObjects(record.job_id).outcome
+        began = time.monotonic()
+        return follow_stored(
+            self._store,
+            record,
+            tail=tail,
+            ended=lambda: self._store.stat(outcome) is not None,
+            pause=lambda: sleep(max(_LEAST, poll_interval(time.monotonic() - began))),
+        )
+
+    def await_end(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
+        """Return if nothing of the job runs any more, as far as can be told.
+
+        Raises:
+            JobError: It may run, and nothing here can stop it.
+        """
+        if self._why is Unreachable.GONE:
+            self._kill(record)
+        elif self._store.stat(JobObjects(record.job_id).outcome) is None:
+            error = JobError(
+                f"Job {record.job_id} cannot be stopped from here. {self.observe(record).reason}",
+                hint="Cancel it there. If that machine or home is gone for good, remove "
+                f"{self._store.location}/{record.job_id} to be rid of the job.",
+            )
+            error.job_id = record.job_id
+            raise error
