@@ -12,7 +12,7 @@ from figures import Budget, Figure
 from inputs import MB, write_random
 from measuring import Bench, in_turns
 
-from kinetic_payload.digests import content_hash, cores
+from kinetic_payload.hashing import content_hash, cores
 
 
 def figures(bench: Bench) -> Iterator[Figure]:

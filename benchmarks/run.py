@@ -25,7 +25,7 @@ import submitting
 from figures import Figure, table
 from measuring import Bench, scratch
 
-from kinetic_payload.digests import cores
+from kinetic_payload.hashing import cores
 
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "starting": starting.figures,

@@ -82,6 +82,7 @@ TESTED_AS = {
     "kinetic_k8s.accelerators.tpus": "kinetic_k8s/test_accelerators.py",
     "kinetic_k8s.accelerators.types": "kinetic_k8s/test_accelerators.py",
     "kinetic_k8s.errors": "architecture/test_public_api.py",
+    "kinetic_payload.hashing": "kinetic_payload/test_digests.py",
     "kinetic_payload.data_sending": "kinetic_payload/test_data_upload.py",
     "kinetic_payload.decoding": "architecture/test_records.py",
     "kinetic_payload.distributions": "architecture/test_distributions.py",

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.digests import FileCheck, TreeEntry, file_digest
+from kinetic_payload.digests import TreeEntry, file_digest
+from kinetic_payload.hashing import FileCheck
 from kinetic_payload.store import Store
 from kinetic_payload.stores.folder import FolderStore
 from kinetic_payload.testing import MemoryStore, StoreContract

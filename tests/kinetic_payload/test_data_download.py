@@ -236,6 +236,65 @@ def test_a_full_disk_is_told_with_the_data_and_the_place(tmp_path: Path) -> None
     assert data_pack(digest, 0) in store.names(), "the object is not to blame"
 
 
+@pytest.mark.parametrize("name", ["packs/00001.zip", "large/00000"])
+def test_what_arrives_damaged_stays_in_the_store(tmp_path: Path, name: str) -> None:
+    class Short(MemoryStore):
+        def download(self, name_: str, path: Path, *, progress: Advance | None = None) -> None:
+            super().download(name_, path, progress=progress)
+            if name_.endswith(name):
+                os.truncate(path, path.stat().st_size - 1)
+
+    store = Short()
+    folder = a_tree(tmp_path / "dataset")
+    digest = ensure_data(store, folder, sizes=SMALL)
+    before = store.names()
+
+    with pytest.raises(IntegrityError, match="dataset") as caught:
+        download_data(store, ref_to(folder, digest), tmp_path / "x" / "d")
+
+    assert "disk" in str(caught.value.hint)
+    assert store.names() == before
+
+
+def test_a_marker_that_was_replaced_by_a_good_one_stays(tmp_path: Path) -> None:
+    class Healing(MemoryStore):
+        good = b""
+
+        def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
+            data = super().read(name, start=start, end=end)
+            if self.good and name.startswith("data-markers/"):
+                self.write(name, self.good)
+            return data
+
+    store = Healing()
+    folder = a_tree(tmp_path / "dataset")
+    digest = ensure_data(store, folder, sizes=SMALL)
+    good = store.read(data_marker(digest))
+    store.write(data_marker(digest), b"nonsense")
+    store.good = good
+    before = store.names()
+
+    with pytest.raises(IntegrityError, match="dataset"):
+        download_data(store, ref_to(folder, digest), tmp_path / "x" / "d")
+
+    assert store.names() == before
+
+
+def test_a_pack_forged_to_collide_with_a_file_is_removed(tmp_path: Path) -> None:
+    store = MemoryStore()
+    folder = a_tree(tmp_path / "dataset")
+    digest = ensure_data(store, folder, sizes=SMALL)
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("sub/large ü\n", "evil")
+    store.write(data_pack(digest, 0), stream.getvalue())
+
+    with pytest.raises(IntegrityError, match="there twice"):
+        download_data(store, ref_to(folder, digest), tmp_path / "x" / "d")
+
+    assert data_pack(digest, 0) not in store.names()
+
+
 def test_who_may_not_delete_what_is_damaged_is_told_to_have_it_deleted(tmp_path: Path) -> None:
     class ReadOnly(MemoryStore):
         def delete(self, name: str, *, if_generation: int | None = None) -> bool:

@@ -8,19 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload import digests
+from kinetic_payload import hashing
 from kinetic_payload.digests import (
     FileHasher,
     TreeEntry,
-    content_hash,
     digest_of,
     file_digest,
-    hash_file,
-    hash_files,
     tree_digest,
 )
 from kinetic_payload.errors import DataError
 from kinetic_payload.file_times import FileTimes
+from kinetic_payload.hashing import content_hash, hash_file, hash_files
 from kinetic_payload.snapshot import tree_of
 from kinetic_payload.stat_cache import StatCache
 
@@ -88,7 +86,7 @@ def test_whoever_is_interrupted_does_not_wait_for_the_files_to_come(
             raise KeyboardInterrupt
         assert noticed.wait(60)
 
-    monkeypatch.setattr(digests, "cores", lambda: 2)
+    monkeypatch.setattr(hashing, "cores", lambda: 2)
     monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor", Pool)
     with pytest.raises(KeyboardInterrupt):
         list(

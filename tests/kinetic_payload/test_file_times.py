@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.digests import hash_file
 from kinetic_payload.file_times import FileTimes, linux_type
+from kinetic_payload.hashing import hash_file
 from kinetic_payload.snapshot import tree_of
 from kinetic_payload.stat_cache import StatCache
 

@@ -229,6 +229,57 @@ def test_a_failed_download_leaves_what_was_there(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
 
 
+_LIMITED = """
+import resource, signal, sys
+from pathlib import Path
+from kinetic_payload.errors import StoreError
+from kinetic_payload.stores.folder import FolderStore
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
+try:
+    FolderStore(Path(sys.argv[1])).download("o", Path(sys.argv[2]))
+except StoreError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("limit", [500_000, 1_500_000, 1_700_000])
+def test_a_download_that_does_not_fit_is_an_error_that_names_the_place(
+    tmp_path: Path, limit: int
+) -> None:
+    # A limit on files' sizes cuts a write short as a full disk does, also where we are not root.
+    FolderStore(tmp_path / "store").write("o", os.urandom(1_800_000))
+    target = tmp_path / "out" / "target"
+    target.parent.mkdir()
+
+    done = subprocess.run(
+        [sys.executable, "-c", _LIMITED, str(tmp_path / "store"), str(target), str(limit)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert f"'o' to {target}" in done.stdout
+    assert "Make room on that disk" in done.stdout
+    assert list(target.parent.iterdir()) == []
+
+
+def test_a_download_to_a_full_disk_names_the_disk(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=2560k", "none", str(small)]
+    if os.geteuid() or subprocess.run(["mount", *options], capture_output=True).returncode:
+        pytest.skip("may not mount")
+    try:
+        FolderStore(tmp_path / "store").write("o", os.urandom(3_000_000))
+        with pytest.raises(StoreError, match=f"'o' to {small}/target.*No space left") as caught:
+            FolderStore(tmp_path / "store").download("o", small / "target")
+        assert list(small.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+    assert "Make room on that disk" in str(caught.value.hint)
+
+
 def test_a_child_forked_while_a_thread_writes_can_write(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     stop = threading.Event()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload import digests
 from kinetic_payload.archive import extract_archive
 from kinetic_payload.errors import DataError, PackagingError
+from kinetic_payload.hashing import hash_file
 from kinetic_payload.snapshot import Snapshot, take_snapshot, tree_of
 from kinetic_payload.stat_cache import Hashed, StatCache
 
@@ -240,7 +240,7 @@ def test_an_unchanged_tree_costs_no_reads(root: Path, tmp_path: Path) -> None:
     plant(root, "a", "b/c")
     first = StatCache(tmp_path / "cache")
     for path in (root / "a", root / "b" / "c"):
-        hashed = digests.hash_file(path, str(path.relative_to(root)))
+        hashed = hash_file(path, str(path.relative_to(root)))
         first.put(Hashed(hashed.relpath, "ab" * 32, 1, hashed.status, True, 1 << 62))
     first.get("a", (root / "a").stat())
     first.save()

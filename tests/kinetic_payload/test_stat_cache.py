@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.digests import hash_file
 from kinetic_payload.file_times import FileTimes
+from kinetic_payload.hashing import hash_file
 from kinetic_payload.stat_cache import StatCache
 
 MINUTE = 60 * 10**9

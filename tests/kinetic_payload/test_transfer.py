@@ -1,16 +1,25 @@
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from kinetic_payload.archive import extract_archive
-from kinetic_payload.errors import ObjectNotFoundError
+from kinetic_payload.errors import IntegrityError, ObjectNotFoundError, StorePermissionError
 from kinetic_payload.layout import context_object
+from kinetic_payload.progress import Advance
 from kinetic_payload.snapshot import take_snapshot
 from kinetic_payload.stores.folder import FolderStore
 from kinetic_payload.testing import MemoryStore
-from kinetic_payload.transfer import REFRESH_AGE, ensure_context, fetch_context
+from kinetic_payload.transfer import (
+    REFRESH_AGE,
+    discarded_if_damaged,
+    ensure_context,
+    fetch_context,
+)
 
 
 def a_tree(folder: Path) -> Path:
@@ -57,3 +66,108 @@ def test_an_old_context_that_is_used_again_becomes_young(tmp_path: Path) -> None
     assert info is not None
     assert info.updated > old + 60
     assert not ensure_context(store, NoUpload(snapshot.digest))
+
+
+def a_context(tmp_path: Path, store: MemoryStore) -> str:
+    snapshot = take_snapshot(a_tree(tmp_path / "project"))
+    ensure_context(store, snapshot)
+    return snapshot.digest
+
+
+def bring(store: MemoryStore, digest: str, tmp_path: Path) -> None:
+    """Fetch and extract a context, as a runner does."""
+    archive = tmp_path / "context.zip"
+    fetch_context(store, digest, archive)
+    with discarded_if_damaged(store, context_object(digest)):
+        extract_archive(archive, tmp_path / "out", expected_digest=digest)
+
+
+def damaged(data: bytes) -> bytes:
+    """Change the contents of a file in an archive."""
+    at = data.index(b"a.txt") + 5
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("damage", [damaged, lambda data: data[:-5], lambda data: b"nonsense"])
+def test_a_context_that_is_damaged_in_the_store_is_removed(tmp_path: Path, damage) -> None:
+    store = MemoryStore()
+    digest = a_context(tmp_path, store)
+    store.write(context_object(digest), damage(store.read(context_object(digest))))
+
+    with pytest.raises(IntegrityError) as caught:
+        bring(store, digest, tmp_path)
+
+    assert "removed there. Submit the job again" in str(caught.value.hint)
+    assert store.names() == []
+
+
+@pytest.mark.parametrize("damage", [damaged, lambda data: data[:-5]])
+def test_a_context_that_arrives_damaged_stays_in_the_store(tmp_path: Path, damage) -> None:
+    class Damaging(MemoryStore):
+        def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
+            path.write_bytes(damage(self.read(name)))
+
+    store = Damaging()
+    digest = a_context(tmp_path, store)
+
+    with pytest.raises(IntegrityError) as caught:
+        bring(store, digest, tmp_path)
+
+    assert "disk" in str(caught.value.hint)
+    assert store.names() == [context_object(digest)]
+
+
+def test_a_damaged_context_that_was_replaced_meanwhile_stays(tmp_path: Path) -> None:
+    class Healing(MemoryStore):
+        whole = b""
+
+        @contextmanager
+        def reader(self, name: str) -> Iterator[BinaryIO]:
+            with super().reader(name) as stream:
+                self.write(name, self.whole)  # By somebody else, who submits.
+                yield stream
+
+    store = Healing()
+    digest = a_context(tmp_path, store)
+    name = context_object(digest)
+    store.whole = store.read(name)
+    store.write(name, damaged(store.whole))
+
+    with pytest.raises(IntegrityError):
+        bring(store, digest, tmp_path)
+
+    assert store.read(name) == store.whole
+
+
+@pytest.mark.parametrize("problem", [IntegrityError("changed on its way"), OSError(5, "no")])
+def test_a_context_that_cannot_be_read_again_stays(tmp_path: Path, problem: Exception) -> None:
+    class Broken(MemoryStore):
+        @contextmanager
+        def reader(self, name: str) -> Iterator[BinaryIO]:
+            raise problem
+            yield
+
+    store = Broken()
+    digest = a_context(tmp_path, store)
+    store.write(context_object(digest), damaged(store.read(context_object(digest))))
+
+    with pytest.raises(IntegrityError, match="damaged") as caught:
+        bring(store, digest, tmp_path)
+
+    assert "could not be read again" in str(caught.value.hint)
+    assert store.names() == [context_object(digest)]
+
+
+def test_who_may_not_delete_a_damaged_context_is_told_its_name(tmp_path: Path) -> None:
+    class ReadOnly(MemoryStore):
+        def delete(self, name: str, *, if_generation: int | None = None) -> bool:
+            raise StorePermissionError("no")
+
+    store = ReadOnly()
+    digest = a_context(tmp_path, store)
+    store.write(context_object(digest), b"nonsense")
+
+    with pytest.raises(IntegrityError) as caught:
+        bring(store, digest, tmp_path)
+
+    assert f"Delete {context_object(digest)}" in str(caught.value.hint)

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.digests import FileCheck, TreeEntry, file_digest
+from kinetic_payload.digests import TreeEntry, file_digest
 from kinetic_payload.errors import IntegrityError, ObjectNotFoundError, StoreError
+from kinetic_payload.hashing import FileCheck
 from kinetic_payload.store import ABSENT
 from kinetic_payload.stores.gcs import GcsStore, Patience, Service
 from kinetic_payload.testing.gcs import GcsServer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ from typing import Final
 from kinetic_payload.appearing import appear, prepared_beside
 from kinetic_payload.concurrently import each
 from kinetic_payload.data_marker import MAX_PACK, Listed, Marker, parse_marker
-from kinetic_payload.digests import TreeEntry, file_digest
+from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, file_digest, tree_digest
 from kinetic_payload.errors import (
     DataError,
     FutureRecordError,
@@ -26,7 +26,7 @@ from kinetic_payload.layout import data_marker, data_prefix
 from kinetic_payload.progress import Advance, Reports, silent
 from kinetic_payload.references import DataRef
 from kinetic_payload.store import Store
-from kinetic_payload.transfer import discarded_if_damaged
+from kinetic_payload.transfer import discarding
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _STREAMS: Final = 8
@@ -64,28 +64,62 @@ class _Download:
         self._folder = folder
         self._advance = advance
         self._extraction = Extraction(folder / "tree")
+        self._suspects: list[Listed] = []
 
     def run(self) -> Path:
         """Bring all of them, and return the folder of the verified tree."""
         # The longest first, so that none is left to run alone in the end.
         longest = sorted(self._marker.objects, key=lambda one: one.size, reverse=True)
-        each(self._fetch, longest, threads=min(self._store.concurrency, _STREAMS))
-        everything = [data_marker(self._marker.digest)]
-        everything += (self._prefix + one.name for one in longest)
-        # Every file is what its archive or the marker says; but only the tree's own digest is
-        # trusted, and it covers what they say.
-        with discarded_if_damaged(self._store, *everything):
+        with discarding(self._store, self._damaged):
+            each(self._fetch, longest, threads=min(self._store.concurrency, _STREAMS))
+            # Every file is what its archive or the marker says; but only the tree's own digest is
+            # trusted, and it covers what they say.
             expected_tree(self._extraction.entries, self._marker.digest)
             self._extraction.finish()
         return self._folder / "tree"
 
     def _fetch(self, one: Listed) -> None:
         name = self._prefix + one.name
-        with discarded_if_damaged(self._store, name):
+        try:
             if one.digest:
                 self._fetch_file(name, one)
             else:
                 self._fetch_pack(name)
+        except IntegrityError:
+            self._suspects.append(one)
+            raise
+
+    def _damaged(self) -> Mapping[str, int]:
+        """Read again what is in the store; return the generations of what is damaged there."""
+        for one in self._suspects:
+            name = self._prefix + one.name
+            if (found := self._store.stat(name)) and self._entries_of(one) is None:
+                return {name: found.generation}
+        # Each by itself is what it says: then together they are not the tree.
+        marker = data_marker(self._marker.digest)
+        names = [marker, *(self._prefix + one.name for one in self._marker.objects)]
+        there = {name: found.generation for name in names if (found := self._store.stat(name))}
+        entries: list[TreeEntry] = []
+        for one in _parsed_marker(self._store, self._marker.digest).objects:
+            entries += self._entries_of(one) or ()
+        return there if tree_digest(entries) != self._marker.digest else {}
+
+    def _entries_of(self, one: Listed) -> Sequence[TreeEntry] | None:
+        """Return what one object adds to the tree; None if it is damaged in the store."""
+        with self._store.reader(self._prefix + one.name) as stream:
+            # Not around the reader: what is damaged on the way says nothing of the object.
+            if one.digest:
+                hasher = FileHasher(one.path)
+                while data := stream.read(CHUNK):
+                    hasher.update(data)
+                entry = TreeEntry(one.path, "file", one.mode, one.size, one.digest)
+                return [entry] if hasher.hexdigest() == one.digest else None
+            try:
+                contents = Contents(stream, max_size=MAX_PACK)
+                contents.check()
+            except IntegrityError:
+                return None
+            return contents.entries
 
     def _fetch_pack(self, name: str) -> None:
         file = self._folder / name.rpartition("/")[2]
@@ -103,14 +137,29 @@ class _Download:
 
 
 def _read_marker(store: Store, digest: str) -> Marker:
-    name = data_marker(digest)
+    with discarding(store, lambda: _damaged_marker(store, digest)):
+        return _parsed_marker(store, digest)
+
+
+def _parsed_marker(store: Store, digest: str) -> Marker:
+    data = store.read(data_marker(digest))
     try:
-        return parse_marker(store.read(name), digest=digest)
+        return parse_marker(data, digest=digest)
     except FutureRecordError:
         raise
     except RecordError as error:
-        with discarded_if_damaged(store, name):
-            raise IntegrityError(error.message) from error
+        raise IntegrityError(error.message) from error
+
+
+def _damaged_marker(store: Store, digest: str) -> Mapping[str, int]:
+    name = data_marker(digest)
+    found = store.stat(name)
+    data = store.read(name)
+    try:
+        parse_marker(data, digest=digest)
+    except RecordError:
+        return {name: found.generation} if found else {}
+    return {}
 
 
 @contextmanager

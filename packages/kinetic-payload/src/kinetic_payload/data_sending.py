@@ -11,7 +11,7 @@ from typing import Final
 
 from kinetic_payload.concurrently import each
 from kinetic_payload.data_marker import Part, Sizes
-from kinetic_payload.digests import FileCheck, FileHasher, TreeEntry, open_regular
+from kinetic_payload.digests import FileHasher, TreeEntry, open_regular
 from kinetic_payload.errors import (
     DataError,
     IntegrityError,
@@ -19,6 +19,7 @@ from kinetic_payload.errors import (
     StoreError,
     TreeChangedError,
 )
+from kinetic_payload.hashing import FileCheck
 from kinetic_payload.packing import pack
 from kinetic_payload.progress import Advance, Reports, Scaled
 from kinetic_payload.snapshot import Snapshot

@@ -88,6 +88,11 @@ def context_object(digest: str) -> str:
     return f"contexts/{digest}.zip"
 
 
+def context_digest(name: str) -> str:
+    """Return the digest of the snapshot that is the object *name*."""
+    return name.removeprefix("contexts/").removesuffix(".zip")
+
+
 def data_prefix(digest: str) -> str:
     """Return the prefix of the objects of one uploaded `Data`."""
     return f"data/{digest}/"

@@ -11,16 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kinetic_payload.archive import write_archive
-from kinetic_payload.digests import (
-    UNREADABLE_HINT,
-    TreeEntry,
-    hash_files,
-    saving,
-    tree_digest,
-    unreadable,
-)
+from kinetic_payload.digests import TreeEntry, tree_digest
 from kinetic_payload.errors import DataError, KineticError, PackagingError
 from kinetic_payload.file_times import FileTimes
+from kinetic_payload.hashing import UNREADABLE_HINT, hash_files, saving, unreadable
 from kinetic_payload.ignore import OWN_FILE, ignore_line
 from kinetic_payload.ignore_files import top_scope
 from kinetic_payload.progress import Advance, Reports, silent

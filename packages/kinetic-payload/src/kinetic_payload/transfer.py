@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
-from kinetic_payload.errors import IntegrityError, PreconditionFailedError, StoreError
-from kinetic_payload.layout import context_object
+from kinetic_payload.errors import (
+    IntegrityError,
+    KineticError,
+    PreconditionFailedError,
+    StoreError,
+)
+from kinetic_payload.layout import context_digest, context_object
 from kinetic_payload.progress import Reports, Scaled, silent
 from kinetic_payload.store import ABSENT, Store
 
@@ -61,24 +66,73 @@ def fetch_context(store: Store, digest: str, dest: Path) -> None:
 
 
 @contextmanager
-def discarded_if_damaged(store: Store, *names: str) -> Iterator[None]:
-    """Remove the objects *names* from the store if their bytes turn out not to be their own.
-
-    They are named by what they should hold: every later job would find them and take them for it.
+def discarded_if_damaged(store: Store, context: str) -> Iterator[None]:
+    """Remove the snapshot *context* from the store if its bytes turn out not to be its own.
 
     Raises:
-        IntegrityError: They were damaged.
+        IntegrityError: They are not, there or only here.
+    """
+    with discarding(store, lambda: _damaged_context(store, context)):
+        yield
+
+
+@contextmanager
+def discarding(store: Store, damaged: Callable[[], Mapping[str, int]]) -> Iterator[None]:
+    """Remove objects that turn out to be damaged from the store.
+
+    They are named by what they should hold: every later job would find them and take them for it.
+    But what arrived damaged may be whole where it came from (a full disk, a broken line).
+
+    Args:
+        damaged: Reads what is in the store once more, and returns the generations of those objects
+            that are damaged there.
+
+    Raises:
+        IntegrityError: Something was damaged, in the store or only here.
     """
     try:
         yield
     except IntegrityError as error:
-        hint = "It was damaged in the store, and removed there. Submit the job again."
+        raise type(error)(error.message, hint=_discard(store, damaged)) from error
+
+
+def _discard(store: Store, damaged: Callable[[], Mapping[str, int]]) -> str:
+    """Remove what is damaged; return what to do next."""
+    try:
+        found = damaged()
+    except (KineticError, OSError) as error:
+        return f"It could not be read again from {store.location} ({error}). Submit the job again."
+    if not found:
+        return (
+            f"It is whole in {store.location}, and arrived damaged: look whether the disk of the "
+            "machine that read it is full or failing. Submit the job again."
+        )
+    for name, generation in found.items():
         try:
-            for name in names:
-                store.delete(name)
+            store.delete(name, if_generation=generation)
+        except PreconditionFailedError:
+            continue  # Somebody replaced it: that is another object.
         except StoreError:
-            hint = f"It is damaged in {store.location}. Delete {names[0]} there; submit again."
-        raise type(error)(error.message, hint=hint) from error
+            return f"It is damaged in {store.location}. Delete {name} there; submit again."
+    return "It was damaged in the store, and removed there. Submit the job again."
+
+
+def _damaged_context(store: Store, name: str) -> dict[str, int]:
+    from kinetic_payload.extraction import Contents, checked_links, expected_tree
+
+    found = store.stat(name)
+    if found is None:
+        return {}
+    with store.reader(name) as stream:
+        # Not around the reader: what is damaged on the way says nothing of the object.
+        try:
+            contents = Contents(stream)
+            checked_links(contents.entries)
+            expected_tree(contents.entries, context_digest(name))
+            contents.check()
+        except IntegrityError:
+            return {name: found.generation}
+    return {}
 
 
 def _create(store: Store, name: str, tree: Tree, reports: Reports) -> bool:

@@ -32,6 +32,7 @@ _CLIENTS: Final = (
     "distributions",
     "dumping",
     "file_times",
+    "hashing",
     "ignore",
     "ignore_files",
     "ownership",

@@ -121,7 +121,7 @@ class Data:
                 hint="Only local data has a content_hash().",
             )
         self.check()
-        from kinetic_payload.digests import content_hash
+        from kinetic_payload.hashing import content_hash
 
         path = Path(self.path)
         return content_hash(path, _cache(path))

@@ -118,11 +118,14 @@ class FolderStore:
     def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
         """Write the object into the file *path*, complete or not at all."""
         part = path.with_name(f".{path.name[:100]}.{os.urandom(6).hex()}.part")
-        with self.reader(name) as source, _translated("download", name):
+        with self.reader(name) as source, _translated("download", name, path):
             fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
-                with open(fd, "wb", buffering=0) as target:  # noqa: PTH123 - a descriptor
-                    _copy(source, target, progress)
+                with open(fd, "wb") as target:  # noqa: PTH123 - a descriptor
+                    copied = _copy(source, target, progress)
+                    target.flush()
+                    if os.fstat(fd).st_size != copied:
+                        raise OSError(errno.EIO, "not all of it was written", str(path))
                 part.replace(path)
             except BaseException:
                 part.unlink(missing_ok=True)
@@ -326,20 +329,24 @@ def _copy(
     target: BinaryIO,
     progress: Advance | None = None,
     check: Check | None = None,
-) -> None:
+) -> int:
+    """Copy all of *source* and return how many bytes it had; *target* is buffered: it takes all."""
+    copied = 0
     buffer = memoryview(bytearray(_BLOCK))
     readinto = source.readinto  # type: ignore[attr-defined]
     while count := readinto(buffer):
         target.write(buffer[:count])
+        copied += count
         if check is not None:
             check.update(buffer[:count])
         if progress is not None:
             progress(count)
+    return copied
 
 
 @contextmanager
-def _translated(verb: str, name: str) -> Iterator[None]:
-    """Turn what the system says into our errors, naming the object."""
+def _translated(verb: str, name: str, place: Path | None = None) -> Iterator[None]:
+    """Turn what the system says into our errors, naming the object, and the *place* it goes to."""
     try:
         yield
     except StoreError:
@@ -353,6 +360,7 @@ def _translated(verb: str, name: str) -> Iterator[None]:
         hint = None
         if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY):
             hint = "A folder store cannot hold both an object 'a' and an object 'a/b'."
-        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
-            hint = f"Make room on that disk. {_ELSEWHERE}"
-        raise StoreError(f"Could not {verb} {name!r}: {error}.", hint=hint) from error
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            hint = "Make room on that disk." if place else f"Make room on that disk. {_ELSEWHERE}"
+        to = f" to {place}" if place else ""
+        raise StoreError(f"Could not {verb} {name!r}{to}: {error}.", hint=hint) from error

@@ -1,0 +1,245 @@
+"""Hash many files, on all cores, but for those that the stat cache knows."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kinetic_payload.digests import CHUNK, TreeEntry, encoded, open_regular
+from kinetic_payload.errors import DataError
+from kinetic_payload.file_times import FileTimes
+from kinetic_payload.stat_cache import Hashed, StatCache
+
+if TYPE_CHECKING:
+    from kinetic_payload.progress import Advance
+
+_BATCH_BYTES: Final = 4 << 20
+_BATCH_FILES: Final = 128
+
+
+def hash_file(
+    path: Path | str,
+    relpath: str,
+    advance: Advance | None = None,
+    times: FileTimes | None = None,
+) -> Hashed:
+    """Read the file *path* once and return its digest under the name *relpath*.
+
+    Without *times*, nothing is promised of how long the digest holds.
+    """
+    started = time.time_ns()
+    descriptor = open_regular(path)
+    try:
+        reliable = times is not None and times.settle(descriptor, path)
+        before = os.fstat(descriptor)
+        # Small files, the most of them, are one read and one update.
+        sha = hashlib.sha256(encoded(relpath) + b"\0")
+        size = 0
+        length = min(before.st_size + 1, CHUNK)
+        while data := os.read(descriptor, length):
+            sha.update(data)
+            size += len(data)
+            if advance is not None:
+                advance(len(data))
+        after = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    settled = size == after.st_size and (before.st_mtime_ns, before.st_ctime_ns) == (
+        after.st_mtime_ns,
+        after.st_ctime_ns,
+    )
+    return Hashed(relpath, sha.hexdigest(), size, before, settled and reliable, started)
+
+
+class FileCheck:
+    """Holds the contents of a file against its digest: the `Check` of an upload.
+
+    `finish` raises *otherwise* if they are not what *entry* says.
+    """
+
+    def __init__(self, entry: TreeEntry, otherwise: Exception) -> None:
+        self._digest = entry.digest
+        self._otherwise = otherwise
+        self._sha = hashlib.sha256(encoded(entry.path) + b"\0")
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        """Take the next piece."""
+        self._sha.update(data)
+
+    def copy(self) -> FileCheck:
+        """Return a check that has seen the same bytes."""
+        other = copy(self)
+        other._sha = self._sha.copy()
+        return other
+
+    def finish(self) -> None:
+        """Raise unless the bytes were those of the entry."""
+        if self._sha.hexdigest() != self._digest:
+            raise self._otherwise
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
+
+
+def hash_files(
+    files: Sequence[tuple[str, str, int]],
+    *,
+    failed: Callable[[str, OSError], None],
+    advance: Advance | None = None,
+    times: FileTimes | None = None,
+) -> Iterator[Hashed]:
+    """Hash many files on all cores; yields in no particular order.
+
+    Args:
+        files: Path, relative path and expected size of each; the size only balances the work.
+        failed: Told of every file that could not be read; the others go on.
+        advance: Told of every piece that was read.
+        times: Made before, if the digests are to be cached.
+
+    Whoever stops iterating stops the reading as well.
+    """
+    stopped = threading.Event()
+
+    def count(size: int) -> None:
+        if stopped.is_set():
+            from concurrent.futures import CancelledError
+
+            raise CancelledError
+        if advance is not None:
+            advance(size)
+
+    def run(batch: Sequence[tuple[str, str, int]]) -> list[Hashed]:
+        done = []
+        for path, relpath, _ in batch:
+            try:
+                done.append(hash_file(path, relpath, count, times))
+            except OSError as error:
+                failed(relpath, error)
+        return done
+
+    batches = list(_batches(files))
+    if len(batches) < 2 or cores() < 2:
+        for batch in batches:
+            yield from run(batch)
+        return
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
+    pool = ThreadPoolExecutor(cores(), thread_name_prefix="kinetic-hash")
+    try:
+        for future in as_completed([pool.submit(run, batch) for batch in batches]):
+            yield from future.result()
+    finally:
+        stopped.set()
+        pool.shutdown(cancel_futures=True)
+
+
+def _batches(files: Sequence[tuple[str, str, int]]) -> Iterator[list[tuple[str, str, int]]]:
+    """Split *files* into pieces of work, the largest first, so that no core ends up alone."""
+    batch: list[tuple[str, str, int]] = []
+    total = 0
+    for file in sorted(files, key=lambda file: file[2], reverse=True):
+        batch.append(file)
+        total += file[2]
+        if total >= _BATCH_BYTES or len(batch) >= _BATCH_FILES:
+            yield batch
+            batch, total = [], 0
+    if batch:
+        yield batch
+
+
+def content_hash(path: Path, cache: StatCache | None = None) -> str:
+    """Return the SHA-256 of all file contents below *path*, in sorted-walk order.
+
+    Every file's digest covers its relative path and its contents; a file given itself is called
+    by its name. Symlinked directories are not entered; symlinked files count with what they lead
+    to. What cannot be read as data (dangling links, sockets, pipes) is left out.
+
+    Raises:
+        DataError: Files cannot be read; the message names them.
+    """
+    if path.is_dir():
+        prefix = b"dir:"
+        files = [(name, os.path.relpath(name, path), size) for name, size in _walk(str(path))]
+    else:
+        prefix = b"file:"
+        files = [(str(path), path.name, 0)]
+    digests, problems = digests_of(files, cache)
+    if problems:
+        raise DataError(unreadable("data", path, problems), hint=UNREADABLE_HINT)
+    sha = hashlib.sha256(prefix)
+    for _, relpath, _ in files:
+        sha.update(bytes.fromhex(digests[relpath]))
+    return sha.hexdigest()
+
+
+def digests_of(
+    files: Sequence[tuple[str, str, int]], cache: StatCache | None
+) -> tuple[dict[str, str], dict[str, OSError]]:
+    """Return the digest of each relative path, and what went wrong with the others."""
+    digests: dict[str, str] = {}
+    problems: dict[str, OSError] = {}
+    unknown = []
+    for file in files:
+        known = None
+        if cache is not None:
+            try:
+                known = cache.get(file[1], os.stat(file[0]))  # noqa: PTH116
+            except OSError as error:
+                problems[file[1]] = error
+                continue
+        if known is None:
+            unknown.append(file)
+        else:
+            digests[file[1]] = known
+    with saving(cache):
+        times = FileTimes() if cache is not None and unknown else None
+        for hashed in hash_files(unknown, failed=problems.__setitem__, times=times):
+            digests[hashed.relpath] = hashed.digest
+            if cache is not None:
+                cache.put(hashed)
+    return digests, problems
+
+
+@contextmanager
+def saving(cache: StatCache | None) -> Iterator[None]:
+    """Save what *cache* learns, also if reading fails or is interrupted: it took long enough."""
+    try:
+        yield
+    finally:
+        if cache is not None:
+            cache.save()
+
+
+UNREADABLE_HINT: Final = "Make them readable, or leave them out."
+
+
+def unreadable(what: str, path: Path, problems: dict[str, OSError]) -> str:
+    """Return a message that names every one of *problems*."""
+    lines = [f"  {name!r}: {error.strerror or error}" for name, error in sorted(problems.items())]
+    first = f"{len(lines)} of the files of the {what} in {path} cannot be read:"
+    return "\n".join([first, *lines])
+
+
+def _walk(top: str) -> Iterator[tuple[str, int]]:
+    """Yield the files below *top* as `os.walk` orders them: a folder's files, then its folders."""
+    folders = []
+    found = []
+    for entry in os.scandir(top):
+        if entry.is_dir(follow_symlinks=False):
+            folders.append(entry.path)
+        elif entry.is_file():
+            found.append((entry.path, entry.stat().st_size))
+    yield from sorted(found)
+    for folder in sorted(folders):
+        yield from _walk(folder)
