@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kinetic_payload.store import ObjectInfo
-from kinetic_payload.stores.names import MORE, OWN_FOLDER, entry_to_part, part_to_path
+from kinetic_payload.stores.names import MAX_NAME, MORE, part_to_path, path_to_part
 
 
 class _Entry(NamedTuple):
@@ -65,27 +65,32 @@ def _entries(folder: str, base: str) -> list[_Entry]:
     return sorted(_scan(folder, base), key=lambda entry: entry.name)
 
 
-def _scan(folder: str, base: str) -> Iterator[_Entry]:
+def _scan(folder: str, base: str, begun: str = "") -> Iterator[_Entry]:
+    """Iterate over what *folder* holds; *begun* is the path of the folders of a part that is long."""
     try:
         with os.scandir(folder) as found:
             children = list(found)
     except (FileNotFoundError, NotADirectoryError):
         return  # Deleted meanwhile.
     for child in children:
-        if not base and child.name == OWN_FOLDER:
-            continue
-        more = child.name.endswith(MORE)
-        part = entry_to_part(child.name.removesuffix(MORE))
-        if part is None:
-            continue
         try:
+            if child.name.endswith(MORE):
+                if child.is_dir():
+                    yield from _scan(child.path, base, f"{begun}{child.name}/")
+                continue
+            # Files of others may have names that no object's name is spelled as.
+            part = path_to_part(begun + child.name)
+            if part is None or not _fits(base + part):
+                continue
             if not child.is_dir():
                 # A dangling link, a socket or a pipe of somebody's outputs is no object.
                 if child.is_file():
                     yield _Entry(base + part, child.path, child.stat())
-            elif more:
-                yield from _scan(child.path, base + part)
             elif not child.is_symlink():
                 yield _Entry(f"{base}{part}/", child.path, None)
         except FileNotFoundError:
             continue
+
+
+def _fits(name: str) -> bool:
+    return len(name) <= MAX_NAME // 4 or len(name.encode()) <= MAX_NAME

@@ -2,7 +2,8 @@
 
 An ordinary name is spelled as itself, so that a folder store can be read with `ls`. What differs:
 NUL, `%` where it would look like one of our escapes, parts that begin like our own folder, and
-parts longer than a file system allows, which are cut into several folders ending in `%~`.
+parts longer than a file system allows, which are cut into several folders ending in `%~`. No two names
+are spelled alike.
 """
 
 from __future__ import annotations
@@ -63,18 +64,21 @@ def part_to_path(part: str) -> str:
         piece = piece[:cut] if cut > 0 else piece
         pieces.append(piece + MORE)
         text = text[len(piece) :]
+    if text in (".", ".."):
+        text = "%2E" + text[1:]  # What is left of a long part must not lead elsewhere.
     return "/".join([*pieces, text])
 
 
-def entry_to_part(entry: str) -> str | None:
-    """Return what a file's or folder's name (without `%~`) spells, or None if it is not ours."""
+def path_to_part(path: str) -> str | None:
+    """Return the part of a name that `part_to_path` spells as *path*; None if there is none."""
     try:
-        entry.encode()
+        path.encode()
     except UnicodeEncodeError:
         return None
-    if "%" not in entry:
-        return entry
-    return re.sub(r"%(00|25|2E)", lambda match: chr(int(match[1], 16)), entry)
+    text = path.replace(f"{MORE}/", "")
+    if "%" in text:
+        text = re.sub(r"%(00|25|2E)", lambda match: chr(int(match[1], 16)), text)
+    return text if text not in ("", ".", "..") and part_to_path(text) == path else None
 
 
 def name_to_path(name: str) -> str:

@@ -1,0 +1,126 @@
+"""How a folder store spells names: no two alike, none that leads elsewhere."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.names import check_name, name_to_path, part_to_path, path_to_part
+
+LONG = "a" * 200
+
+
+PARTS = (
+    st.lists(
+        st.one_of(
+            st.sampled_from(
+                [
+                    "%", "%2", "%25", "%2E", "%2e", "%00", "%~", "~", "\0", ".", "..", "25", "E", "0",
+                    ".kinetic-store", ".KINETIC-store", "a", "é", "😀", "a" * 190, "a" * 198, "a" * 199,
+                    LONG, "é" * 100,
+                ]
+            ),
+            st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), max_size=4),
+        ),
+        min_size=1,
+        max_size=6,
+    )
+    .map("".join)
+    .filter(lambda part: part not in ("", ".", "..") and len(part.encode()) <= 1024)
+)  # fmt: skip
+
+
+@given(PARTS)
+@example(LONG + ".")
+@example(LONG + "..")
+def test_every_part_is_spelled_so_that_it_can_be_read_back(part: str) -> None:
+    path = part_to_path(part)
+
+    # No two parts can then be spelled alike.
+    assert path_to_part(path) == part
+    pieces = path.split("/")
+    assert not {"", ".", ".."} & set(pieces)
+    assert not pieces[0].lower().startswith(".kinetic-store")
+    assert all(len(piece.encode()) <= 255 and "\0" not in piece for piece in pieces)
+    # Or a folder of one name would be an object of another.
+    assert all(piece.endswith("%~") for piece in pieces[:-1])
+    assert not pieces[-1].endswith("%~")
+
+
+@given(PARTS)
+def test_whatever_is_read_as_a_part_is_spelled_so(path: str) -> None:
+    part = path_to_part(path)
+
+    assert part is None or part_to_path(part) == path
+
+
+@pytest.mark.parametrize("end", [".", "..", "...", "./", "../"])
+def test_no_name_leads_to_another(tmp_path: Path, end: str) -> None:
+    store = FolderStore(tmp_path / "store")
+    store.write("jobs/outcome.json", b"outcome")
+    store.write("outcome.json", b"other")
+    name = f"jobs/{LONG}{end.rstrip('/')}/outcome.json"
+
+    store.write(name, b"forged")
+
+    assert store.read("jobs/outcome.json") == b"outcome"
+    assert store.read(name) == b"forged"
+    assert [info.name for info in store.list()] == sorted(
+        [name, "jobs/outcome.json", "outcome.json"]
+    )
+    assert list(store.folders("jobs/")) == [f"jobs/{LONG}{end.rstrip('/')}/"]
+    assert store.delete(name)
+    assert store.read("jobs/outcome.json") == b"outcome"
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("jobs/outcome.json", "jobs/outcome.json"),
+        ("contexts/" + "0" * 64 + ".zip", "contexts/" + "0" * 64 + ".zip"),
+        ("a%b", "a%b"),
+        ("100%25", "100%2525"),
+        (".kinetic-store/x", "%2Ekinetic-store/x"),
+        ("a" * 250, LONG + "%~/" + "a" * 50),
+        (LONG + "..a", LONG + "%~/..a"),
+        ("...", "..."),
+    ],
+)
+def test_names_keep_the_paths_that_they_have_in_existing_stores(name: str, path: str) -> None:
+    assert name_to_path(check_name(name)) == path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "%2E", "%2E.", "%2Ea", "a%~", "a%~/b", "a%~b%~/c", ".kinetic-STORE/x", "b" * 201,
+        "%2E/inner", "a%00%~", "/".join(["d" * 150] * 7), LONG + "%~/.%~/x",
+    ],
+)  # fmt: skip
+def test_files_that_no_object_is_spelled_as_are_not_listed(tmp_path: Path, path: str) -> None:
+    store = FolderStore(tmp_path)
+    store.write("object", b"")
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).touch()
+
+    assert [info.name for info in store.list()] == ["object"]
+    assert list(store.folders()) == []
+
+
+@given(paths=st.lists(PARTS.filter(lambda part: "\0" not in part), max_size=20))
+def test_everything_that_is_listed_can_be_read(
+    paths: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("store")
+    store = FolderStore(root)
+    for path in paths:
+        with suppress(OSError):  # Too long for a file system.
+            (root / path).write_bytes(path.encode())
+
+    for info in store.list():
+        assert store.read(info.name) == name_to_path(info.name).encode()
