@@ -77,6 +77,23 @@ store.upload("o", Path(source), if_generation=0)
 """
 
 
+FULL = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+"""
+
+
+def test_an_upload_that_cannot_be_remembered_is_done_all_the_same(
+    gcs: GcsServer, source: Path, tmp_path: Path
+) -> None:
+    # No file can grow, as on a full disk.
+    arguments = [gcs.endpoint, str(source), str(tmp_path / "uploads")]
+    subprocess.run([sys.executable, "-c", FULL + UPLOAD, *arguments], check=True)
+
+    assert gcs.read("bucket", "o") == LARGE
+
+
 def begin_upload(gcs: GcsServer, folder: Path) -> subprocess.Popen[bytes]:
     arguments = [gcs.endpoint, str(folder / "source"), str(folder / "uploads")]
     return subprocess.Popen([sys.executable, "-c", UPLOAD, *arguments])

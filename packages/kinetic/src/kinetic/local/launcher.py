@@ -152,16 +152,36 @@ def start_supervisor(
 
 
 def ensure_bundle(home: Home, bundle: bytes) -> str:
-    """Return the path of the runner, written there once for all jobs that use the same one."""
+    """Return the path of the runner, written there once for all jobs that use the same one.
+
+    What is there is compared: a machine that lost its power may leave an empty file.
+    """
     folder = Path(home.bundle(hashlib.sha256(bundle).hexdigest()))
     path = folder / RUNNER_NAME
     if not keep(home, folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not path.exists():
+    if not _holds(path, bundle):
         part = folder / f".{os.urandom(6).hex()}"
-        _write(str(part), bundle)
-        part.replace(path)
+        try:
+            with open(part, "xb", opener=_private) as stream:
+                stream.write(bundle)
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
     return str(path)
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() == data
+    except OSError:
+        return False
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def spec_of(

@@ -62,9 +62,10 @@ class Entry:
 
     def remember(self, session: Session | None) -> None:
         """Note what was begun; None: what was begun is over."""
-        os.ftruncate(self._fd, 0)
-        if session is not None:
-            os.pwrite(self._fd, json.dumps(asdict(session)).encode(), 0)
+        with suppress(OSError):  # A full disk: the upload itself may still do.
+            os.ftruncate(self._fd, 0)
+            if session is not None:
+                os.pwrite(self._fd, json.dumps(asdict(session)).encode(), 0)
 
     def forget(self) -> None:
         """It is done, or will never be."""

@@ -1,0 +1,67 @@
+"""What a launch finds in `KINETIC_HOME`, and what it makes of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kinetic.local.launcher import ensure_bundle
+from kinetic.local.paths import Home
+
+BUNDLE = b"a runner" * 10_000
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:-1],
+        lambda data: data[:-1] + b"?",
+        lambda data: data + b"?",
+    ],
+)
+def test_a_bundle_that_is_not_what_its_name_says_is_replaced(tmp_path: Path, damage) -> None:
+    home = Home(str(tmp_path))
+    path = Path(ensure_bundle(home, BUNDLE))
+    path.write_bytes(damage(BUNDLE))
+
+    assert ensure_bundle(home, BUNDLE) == str(path)
+
+    assert path.read_bytes() == BUNDLE
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_bundle_that_is_whole_is_left_alone(tmp_path: Path) -> None:
+    home = Home(str(tmp_path))
+    path = Path(ensure_bundle(home, BUNDLE))
+    before = path.stat()
+
+    ensure_bundle(home, BUNDLE)
+
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+_FULL = """
+import resource, signal, sys
+from kinetic.local.launcher import ensure_bundle
+from kinetic.local.paths import Home
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+try:
+    ensure_bundle(Home(sys.argv[1]), b"a runner" * 10_000)
+except OSError as error:
+    print(error)
+"""
+
+
+def test_a_bundle_for_which_there_is_no_room_does_not_appear(tmp_path: Path) -> None:
+    # A limit on files' sizes cuts a write short as a full disk does.
+    said = subprocess.run(
+        [sys.executable, "-c", _FULL, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+
+    assert "File too large" in said.stdout
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size] == []
