@@ -39,6 +39,7 @@ def test_it_is_nothing_a_mode_or_an_address(given: str | None, meant: ContainerI
         ("https://registry.example/image", "Use None"),
         ("registry.example/UPPER:tag", "Use None"),
         ("image:tag:tag", "Use None"),
+        ("registry.example:４４３/image", "Use None"),
         (7, "Use None"),
     ],
 )

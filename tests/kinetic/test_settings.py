@@ -102,7 +102,7 @@ def test_home_and_profiles_file_can_be_moved(home: Path, tmp_path: Path) -> None
     "variable",
     ["KINETIC_CONTEXT_SIZE_WARN_MB", "KINETIC_PAYLOAD_SIZE_WARN_MB"],
 )
-@pytest.mark.parametrize("text", ["many", "-1", "nan", "inf"])
+@pytest.mark.parametrize("text", ["many", "-1", "nan", "inf", "1e999", "1_000", "١٠", "１"])
 def test_a_bad_number_names_its_variable(home: Path, variable: str, text: str) -> None:
     with pytest.raises(ConfigurationError, match=variable):
         resolved(home, {variable: text})

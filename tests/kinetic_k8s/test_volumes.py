@@ -148,6 +148,12 @@ def test_amounts_and_times_that_are_none_are_refused() -> None:
     for settings in ({"file_cache": "much"}, {"memory_limit": "-1"}, {"metadata_ttl": -2}):
         with pytest.raises(InvalidRequestError):
             FuseSettings(**settings)
+    for text in ("500K", "٢٠Gi", "20 Gi", "mi", "20mi"):
+        with pytest.raises(InvalidRequestError, match="memory_limit="):
+            FuseSettings(memory_limit=text)
+    with pytest.raises(InvalidRequestError, match="'500k' or '500Ki'"):
+        FuseSettings(file_cache="500K")
+    assert FuseSettings(file_cache="1e9", cpu_request=".5", memory_limit="1Pi").file_cache == "1e9"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ PARSED = Arguments(store="/store", job="j", payload_digest="d", workspace="/w")
         ([], {}),
         ([Flag.ATTEMPT, "2", f"{Flag.HOSTS}=4"], {"attempt": 2, "hosts": 4}),
         ([Flag.TIMEOUT, "1.5", Flag.GRACE, "0"], {"timeout": 1.5, "grace": 0.0}),
+        ([Flag.TIMEOUT, "1e-05"], {"timeout": 1e-05}),
         ([Flag.PRIVATE_MOUNTS], {"private_mounts": True}),
         ([Flag.DEBUG_PORT, "0"], {"debug_port": 0}),  # any free one
     ],
@@ -36,6 +37,8 @@ def test_flags_are_read_with_a_space_or_an_equals_sign(more: list[str], said: di
         ([*LEAST, Flag.HOSTS, "two"], "'two'"),
         ([*LEAST, Flag.TIMEOUT, "soon"], "seconds"),
         ([*LEAST, Flag.TIMEOUT, "inf"], "seconds"),
+        ([*LEAST, Flag.TIMEOUT, "1_0"], "seconds"),
+        ([*LEAST, Flag.TIMEOUT, "١"], "seconds"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_its_flag(argv: list[str], said: str) -> None:

@@ -112,6 +112,16 @@ def test_each_run_takes_the_next_free_attempt(runner):
     assert sorted(p.name for p in (runner.store / "job/attempts").iterdir()) == ["1", "2", "3"]
 
 
+def test_what_is_no_attempt_among_them_is_no_matter(runner):
+    for name in ("1", "²", "٧", "x"):
+        (runner.store / "job" / "attempts" / name).mkdir(parents=True)
+        (runner.store / "job" / "attempts" / name / "host-0.claim").write_bytes(b"{}")
+
+    runner.run("raise ValueError")
+
+    assert (runner.store / "job" / "attempts" / "2" / "host-0.json").exists()
+
+
 def test_a_job_that_has_ended_does_not_run_again(runner):
     runner.run("print('first')")
 

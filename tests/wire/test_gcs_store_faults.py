@@ -244,6 +244,15 @@ def test_a_service_that_asks_for_more_time_than_there_is_is_asked_once_more(
     assert len(gcs.requests) == 2
 
 
+def test_a_time_that_is_no_number_is_none(gcs: GcsServer) -> None:
+    gcs.faults.add(status=503, times=1, retry_after=float("nan"))
+    steps, asked = Steps(), list[float]()
+
+    open_it(gcs, replace(steps.patience(100), pause=asked.append)).stat("o")
+
+    assert [seconds < 1 for seconds in asked] == [True]
+
+
 def test_looking_whose_object_is_there_is_part_of_the_same_patience(gcs: GcsServer) -> None:
     gcs.faults.add(operation="objects.insert", times=1, reset="after")
     gcs.faults.add(operation="objects.get", status=503)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -17,6 +18,30 @@ _TARGET: Final = {
     "cluster": "GKE cluster.",
     "namespace": "Kubernetes namespace.",
 }
+
+
+class Seconds(click.FloatRange):
+    """A finite number, in digits of ASCII."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return *value* as a number, or refuse it."""
+        from kinetic.quantities import parse_number
+
+        if isinstance(value, str) and parse_number(value) is None:
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Count(click.IntRange):
+    """A whole number, in digits of ASCII."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return *value* as a number, or refuse it."""
+        if isinstance(value, str) and not re.fullmatch("-?[0-9]{1,18}", value):
+            self.fail(f"{value!r} is not a whole number.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 @dataclass
@@ -87,7 +112,7 @@ def deletion_options(function: F) -> F:
     """Add how long and how often to look whether a resource is really gone."""
     function = click.option(
         "--cleanup-poll-interval",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Seconds(min=0, min_open=True),
         default=2.0,
         show_default=True,
         metavar="SECONDS",
@@ -95,7 +120,7 @@ def deletion_options(function: F) -> F:
     )(function)
     return click.option(
         "--cleanup-timeout",
-        type=click.FloatRange(min=0),
+        type=Seconds(min=0),
         default=180.0,
         show_default=True,
         metavar="SECONDS",

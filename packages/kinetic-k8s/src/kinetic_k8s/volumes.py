@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kinetic_k8s.quantity import near_quantities, parse_quantity
 from kinetic_payload.errors import InvalidRequestError
 from kinetic_payload.layout import data_files_prefix
 from kinetic_payload.references import DataRef
@@ -34,7 +35,6 @@ OUR_OPTIONS: Final = frozenset(
 """Mount options that come from a volume's own fields."""
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_QUANTITY: Final = re.compile(r"\d+(\.\d+)?([KMGTPE]i?|k|m)?")
 _NEVER: Final = -1
 
 
@@ -87,11 +87,20 @@ class FuseSettings:
             )
         for option in self.options:
             _check_option(option)
-        for quantity in (self.file_cache, *(value for _, value in _resources(self))):
-            if quantity is not None and not _QUANTITY.fullmatch(quantity):
-                raise InvalidRequestError(
-                    f"{quantity!r} is no amount.", hint="Write it as Kubernetes does: 500m, 20Gi."
-                )
+        for name, quantity in (("file-cache", self.file_cache), *_resources(self)):
+            if quantity is not None:
+                _check_quantity(name.replace("-", "_"), quantity)
+
+
+def _check_quantity(name: str, text: str) -> None:
+    amount = parse_quantity(text)
+    if amount is None or amount < 0:
+        near = near_quantities(text)
+        raise InvalidRequestError(
+            f"{name}={text!r} is no amount.",
+            hint="Write it as Kubernetes does: 500m, 20Gi."
+            + f" Did you mean {' or '.join(map(repr, near))}?" * bool(near),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

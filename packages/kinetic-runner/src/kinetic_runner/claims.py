@@ -75,7 +75,7 @@ def _attempts(store: Store, job: JobObjects) -> list[int]:
     names = (
         info.name.removeprefix(job.attempts).partition("/")[0] for info in store.list(job.attempts)
     )
-    return [0, 0, *(int(name) for name in names if name.isdigit())]
+    return [0, 0, *(int(name) for name in names if name.isascii() and name.isdigit())]
 
 
 def _holder(store: Store, name: str) -> str:

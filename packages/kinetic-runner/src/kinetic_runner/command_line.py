@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -36,6 +37,7 @@ _TEXTS: Final = {
     Flag.CONTEXT_DIGEST: "context_digest",
     Flag.WORKSPACE: "workspace",
 }
+_NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NUMBERS: Final = {
     Flag.ATTEMPT: ("attempt", 1),
     Flag.HOSTS: ("hosts", 1),
@@ -91,10 +93,8 @@ def _parsed(flag: str, text: str) -> tuple[str, Any]:
 
 
 def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    # float() alone would take "1_0", " 1" and the digits of every script.
+    return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def _usage() -> str:

@@ -24,7 +24,7 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, encode
 from kinetic_payload.store import ABSENT, Store
 
-_REPORT = re.compile(r"/host-\d+\.json$")
+_REPORT = re.compile(r"/host-[0-9]+\.json$")
 
 
 R = TypeVar("R", JobRecord, Outcome, HostOutcome)

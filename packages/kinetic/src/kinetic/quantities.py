@@ -4,72 +4,92 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from datetime import timedelta
 from typing import Final
 
 from kinetic.errors import InvalidRequestError
 
-_MEMORY: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(k|Ki|M|Mi|G|Gi|T|Ti)?")
-_FACTOR: Final = {
-    None: 1,
-    "k": 1000,
-    "Ki": 1024,
-    "M": 1000**2,
-    "Mi": 1024**2,
-    "G": 1000**3,
-    "Gi": 1024**3,
-    "T": 1000**4,
-    "Ti": 1024**4,
-}
+_MI: Final = 1024**2
+_MOST: Final = 2**63 - 1
+"""Bytes, or thousandths of a core, that Kubernetes can count."""
+_MOST_CORES: Final = 100_000
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def parse_memory(name: str, amount: object) -> int | None:
-    """Return *amount*, the argument *name*, in bytes.
+    """Return *amount*, the argument *name*, in bytes; parts of a byte are rounded up.
+
+    A text is read as Kubernetes reads quantities: `16Gi`, `500M`, `1.5e9`.
 
     Raises:
-        InvalidRequestError: It is no amount of memory.
+        InvalidRequestError: It is no amount of memory, or one in which nothing can run.
     """
     if amount is None:
         return None
     found = None
     if isinstance(amount, int) and not isinstance(amount, bool):
         found = amount
-    elif isinstance(amount, str) and (match := _MEMORY.fullmatch(amount.strip())):
-        found = math.ceil(float(match[1]) * _FACTOR[match[2]])
-    if found is None or found <= 0:
+    elif isinstance(amount, str):
+        found = _rounded_up(amount)
+    if found is None or not 0 < found <= _MOST:
         raise InvalidRequestError(
             f"{name}={amount!r} is no amount of memory.",
-            hint="Give bytes as a number, or a text such as '16Gi' or '500M'.",
+            hint="Give bytes as a number, or a text such as '16Gi' or '500M', as Kubernetes writes it."
+            + _meant(amount),
         )
-    if found < _FACTOR["Mi"]:
+    if found < _MI:
         raise InvalidRequestError(
             f"{name}={amount!r} is {found} bytes, in which nothing can run.",
-            hint=f"A number is taken for bytes; with a unit: {name}='16Gi'.",
+            hint=f"A number is taken for bytes; with a unit: {name}='16Gi'." + _meant(amount),
         )
     return found
 
 
 def parse_cpu(amount: object) -> float | None:
-    """Return the argument `cpu` in cores.
+    """Return the argument `cpu` in cores, rounded up to thousandths of one.
+
+    A text is read as Kubernetes reads quantities: `4`, `0.5`, `500m`.
 
     Raises:
-        InvalidRequestError: It is no number of cores.
+        InvalidRequestError: It is no number of cores, or more than any machine has.
     """
     if amount is None:
         return None
     found = None
     if isinstance(amount, int | float) and not isinstance(amount, bool):
-        found = float(amount)
-    elif isinstance(amount, str) and (
-        match := re.fullmatch(r"(\d+(?:\.\d+)?)(m?)", amount.strip())
-    ):
-        found = float(match[1]) / (1000 if match[2] else 1)
-    if found is None or not 0 < found < math.inf:
+        # By its digits: 0.069 is 69 thousandths, though 1000 times 0.069 is more than 69.
+        found = _rounded_up(repr(float(amount)), 1000) if 0 < amount <= _MOST else None
+    elif isinstance(amount, str):
+        found = _rounded_up(amount, 1000)
+    if found is None or not 0 < found <= _MOST:
         raise InvalidRequestError(
             f"cpu={amount!r} is no number of cores.",
-            hint="Give a number such as 4 or 0.5, or a text such as '500m'.",
+            hint="Give a number such as 4 or 0.5, or a text such as '500m', as Kubernetes writes it."
+            + _meant(amount),
         )
-    return found
+    if found > 1000 * _MOST_CORES:
+        raise InvalidRequestError(
+            f"cpu={amount!r} is {found // 1000:,} cores, which no machine has.",
+            hint="The thousandth of a core is m: cpu='500m' is half a core.",
+        )
+    return found / 1000
+
+
+def _rounded_up(text: str, parts: int = 1) -> int | None:
+    """Return how many *parts* of a whole the quantity *text* is, or None if it is none."""
+    from kinetic_k8s.quantity import parse_quantity
+
+    amount = parse_quantity(text)
+    return None if amount is None else math.ceil(amount * parts)
+
+
+def _meant(amount: object) -> str:
+    """Return what to add to a hint about *amount*, which was refused."""
+    from kinetic_k8s.quantity import near_quantities
+
+    near = near_quantities(amount) if isinstance(amount, str) else []
+    return f" Did you mean {' or '.join(map(repr, near))}?" * bool(near)
 
 
 def parse_timeout(amount: object) -> float | None:
@@ -84,7 +104,7 @@ def parse_timeout(amount: object) -> float | None:
     if (
         isinstance(seconds, bool)
         or not isinstance(seconds, int | float)
-        or not 0 < seconds < math.inf
+        or not 0 < seconds <= sys.float_info.max
     ):
         raise InvalidRequestError(
             f"timeout={amount!r} is no length of time.",
@@ -100,14 +120,18 @@ def parse_wait(amount: object) -> float | None:
         InvalidRequestError: It is no length of time.
     """
     seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
-    if seconds is None or seconds == math.inf:
+    if seconds is None:
         return None
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+        or (isinstance(seconds, float) and math.isnan(seconds))
+    ):
         raise InvalidRequestError(
             f"timeout={amount!r} is no length of time.",
             hint="Give seconds or a timedelta; None waits for ever.",
         )
-    return max(0.0, float(seconds))
+    return None if seconds > sys.float_info.max else max(0.0, float(seconds))
 
 
 def parse_count(name: str, amount: object) -> int:
@@ -121,3 +145,12 @@ def parse_count(name: str, amount: object) -> int:
             f"{name}={amount!r} is not a number of times.", hint="Give 0, 1, 2, …"
         )
     return amount
+
+
+def parse_number(text: str) -> float | None:
+    """Return the finite number that *text* is, or None.
+
+    Unlike `float` it takes neither `nan` nor `1_000`, nor spaces, nor the digits of other scripts.
+    """
+    number = float(text) if _NUMBER.fullmatch(text) else math.inf
+    return number if math.isfinite(number) else None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kinetic.errors import ConfigurationError
+from kinetic.quantities import parse_number
 
 if TYPE_CHECKING:
     from kinetic.profiles import Profile
@@ -195,15 +196,12 @@ class _Sources:
         found = _variable(self._environ, variable)
         if found is None:
             return Setting(default, "default")
-        try:
-            number = float(found.value)
-            if not 0 <= number < float("inf"):
-                raise ValueError
-        except ValueError:
+        number = parse_number(found.value.strip())
+        if number is None or number < 0:
             raise ConfigurationError(
                 f"{variable} is {found.value!r}, which is not a number of megabytes.",
                 hint=f"Set {variable}={default:g}, or unset it.",
-            ) from None
+            )
         return Setting(number, variable)
 
     def _from_profile(self, name: str) -> Setting[str] | None:

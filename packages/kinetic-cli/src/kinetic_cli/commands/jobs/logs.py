@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.options import job_id_argument, json_option, target_options
+from kinetic_cli.options import Count, job_id_argument, json_option, target_options
 
 if TYPE_CHECKING:
     from kinetic.backends import LogLine
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option(
     "-n",
     "--tail",
-    type=click.IntRange(min=0),
+    type=Count(min=0),
     metavar="LINES",
     help="Begin so many lines from the end.",
 )

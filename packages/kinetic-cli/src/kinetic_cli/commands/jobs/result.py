@@ -9,6 +9,7 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.options import (
+    Seconds,
     deletion_options,
     job_id_argument,
     json_option,
@@ -26,7 +27,7 @@ _REPR_LIMIT: Final = 1_000_000
 @job_id_argument
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     metavar="SECONDS",
     help="Give up waiting after so long; the job runs on.  [default: wait for ever]",
 )

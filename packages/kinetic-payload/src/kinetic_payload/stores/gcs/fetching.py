@@ -18,7 +18,9 @@ from kinetic_payload.stores.gcs.patience import BrokenAnswerError
 from kinetic_payload.stores.gcs.translation import is_no_bucket
 
 BLOCK: Final = 256 << 10
-_CONTENT_RANGE: Final = re.compile(r"bytes (?:\d+-\d+|\*)/(\d+)")
+# `isdigit` is also true of "²", of which `int` knows nothing.
+_WHOLE: Final = re.compile(r"[0-9]+")
+_CONTENT_RANGE: Final = re.compile(r"bytes (?:[0-9]+-[0-9]+|\*)/([0-9]+)")
 
 
 class ReplacedError(Exception):
@@ -41,11 +43,11 @@ class Head:
         match = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
         size = match[1] if match else headers.get("Content-Length", "")
         generation = headers.get("X-Goog-Generation", "")
-        if not size.isdigit():
+        if not _WHOLE.fullmatch(size):
             raise BrokenAnswerError("an answer without a size")
         return cls(
             int(size),
-            int(generation) if generation.isdigit() else None,
+            int(generation) if _WHOLE.fullmatch(generation) else None,
             of_header(headers.get("X-Goog-Hash")),
         )
 

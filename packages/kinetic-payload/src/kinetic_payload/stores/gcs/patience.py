@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import random
+import re
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from kinetic_payload.concurrently import check_wanted, pause
 _T = TypeVar("_T")
 
 _PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
+_SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]+)?")
 _TOO_FAST: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 
 
@@ -124,10 +126,9 @@ def _asked(error: Exception) -> float:
     """Return how many seconds the service asks to be left alone."""
     if not isinstance(error, GoogleAPICallError) or error.response is None:
         return 0.0
-    try:
-        return max(float(error.response.headers.get("Retry-After", "0")), 0.0)
-    except ValueError:
-        return 0.0  # A date, perhaps.
+    asked = error.response.headers.get("Retry-After", "")
+    # What is no number may be a date.
+    return float(asked) if _SECONDS.fullmatch(asked) else 0.0
 
 
 def _is_untrusted(error: BaseException) -> bool:

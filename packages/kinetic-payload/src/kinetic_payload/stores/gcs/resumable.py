@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _TAIL: Final = 8 << 20
 """The last request carries up to so much, and the checksum of everything, known by then."""
-_RANGE: Final = re.compile(r"bytes=0-(\d+)")
+_RANGE: Final = re.compile(r"bytes=0-([0-9]+)")
 _MOST_SESSIONS: Final = 5
 
 

@@ -1,0 +1,54 @@
+"""Quantities as Kubernetes writes them: `16Gi`, `500m`, `1.5e3`."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from fractions import Fraction
+from typing import Final
+
+_SCALE: Final = {
+    **{unit: Fraction(10) ** power for unit, power in zip("num", (-9, -6, -3), strict=True)},
+    "": Fraction(1),
+    **{unit: Fraction(1000) ** power for power, unit in enumerate("kMGTPE", start=1)},
+    **{f"{unit}i": Fraction(1024) ** power for power, unit in enumerate("KMGTPE", start=1)},
+}
+_QUANTITY: Final = re.compile(
+    r"(?P<sign>[+-]?)(?=\.?[0-9])(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
+    r"(?:[eE](?P<exponent>[+-]?[0-9]+)|(?P<unit>[numkMGTPE]?|[KMGTPE]i))"
+)
+_NEARLY: Final = re.compile(r"([0-9.]+)([kmgtpe]?)(i?)(?:b|bytes)?", re.IGNORECASE)
+_LONGEST: Final = 1000
+"""Characters; Python refuses to read much longer numbers."""
+_FARTHEST: Final = 2 * _LONGEST
+"""Powers of ten; what lies farther off is as good as infinite, or nothing."""
+
+
+def parse_quantity(text: str) -> Fraction | None:
+    """Return the exact amount that *text* is to Kubernetes, or None if it is no quantity.
+
+    The grammar is that of `resource.ParseQuantity`, but for a text without any digit, which is zero
+    there. Kubernetes rounds up: bytes to whole ones, cores to thousandths.
+    """
+    if len(text) > _LONGEST or not (found := _QUANTITY.fullmatch(text)):
+        return None
+    part = found["part"] or ""
+    amount = Fraction(int(found["whole"] + part), 10 ** len(part))
+    if exponent := found["exponent"]:
+        amount *= Fraction(10) ** max(-_FARTHEST, min(int(exponent), _FARTHEST))
+    else:
+        amount *= _SCALE[found["unit"]]
+    return -amount if found["sign"] == "-" else amount
+
+
+def near_quantities(text: str) -> list[str]:
+    """Return what who wrote *text* may have meant: `500K` → `500k`, `500Ki`."""
+    plain = unicodedata.normalize("NFKC", text[:_LONGEST]).replace("_", "")
+    plain = "".join(str(unicodedata.decimal(each, each)) for each in "".join(plain.split()))
+    near = [plain]
+    if found := _NEARLY.fullmatch(plain):
+        number, unit, binary = found[1], found[2].upper(), found[3]
+        near = [number] if not unit else [f"{number}{unit}i"]
+        if unit and not binary:
+            near.insert(0, f"{number}{'k' if unit == 'K' else unit}")
+    return [each for each in near if each != text and parse_quantity(each) is not None]

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from kinetic_k8s.quantity import near_quantities, parse_quantity
+
+
+# What `resource.ParseQuantity` of k8s.io/apimachinery makes of the text: its Value and MilliValue.
+@pytest.mark.parametrize(
+    ("text", "whole", "thousandths"),
+    [
+        ("0", 0, 0),
+        ("1", 1, 1000),
+        ("01", 1, 1000),
+        ("+1", 1, 1000),
+        ("-1.5", -1, -1500),
+        (".5", 1, 500),
+        ("5.", 5, 5000),
+        ("5.Gi", 5 * 2**30, 5000 * 2**30),
+        ("0.1m", 1, 1),
+        ("1n", 1, 1),
+        ("1500u", 1, 2),
+        ("2k", 2000, 2_000_000),
+        ("1.5M", 1_500_000, 1_500_000_000),
+        ("1G", 10**9, 10**12),
+        ("1T", 10**12, 10**15),
+        ("1P", 10**15, 10**18),
+        ("1Ki", 1024, 1_024_000),
+        ("1.1Mi", 1_153_434, 1_153_433_600),
+        ("1Ti", 2**40, 1000 * 2**40),
+        ("1Pi", 2**50, 1000 * 2**50),
+        ("1e3", 1000, 1_000_000),
+        ("1E3", 1000, 1_000_000),
+        ("1e+3", 1000, 1_000_000),
+        ("1.5e-1", 1, 150),
+        ("12E-0", 12, 12_000),
+        ("1e-400", 1, 1),
+    ],
+)
+def test_it_is_what_it_is_to_kubernetes(text: str, whole: int, thousandths: int) -> None:
+    amount = parse_quantity(text)
+
+    assert amount is not None
+    assert math.ceil(amount) == whole
+    assert math.ceil(amount * 1000) == thousandths
+
+
+def test_exa_and_exponents_are_told_apart() -> None:
+    assert parse_quantity("1E") == 10**18
+    assert parse_quantity("1Ei") == 2**60
+    assert parse_quantity("1E1") == 10
+    assert parse_quantity("1.000000000000000000001E") == Fraction(10**18) + Fraction(1, 1000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "K", "500K", "1ki", "1mi", "1gi", "1g", "1t", "1GB", "1Gib", "1B", "1ni", "1Km", "1mm",
+        "1e", "1e+", "1E-", "1e3Ki", "1Ki3", "1k3", "1ee3", "1e1.5", "1e 3", "1.2.3", "1,5", "--1", "+-1",
+        " 1", "1 ", "1 Gi", "1\n", "\t1", "1_000", "0x10", "nan", "inf", "Infinity", "٤", "４", "1٤", "²", "1Ｇ",
+        # Zero to Kubernetes, and to nobody else.
+        ".", "+", "-", "e3", ".Gi",
+        "1" * 5000,
+    ],
+)  # fmt: skip
+def test_what_is_none_to_kubernetes_is_none(text: str) -> None:
+    assert parse_quantity(text) is None
+
+
+def test_an_exponent_of_any_size_is_read_at_once() -> None:
+    large, small = parse_quantity("1e999999999"), parse_quantity("1e-99999999999999999999")
+
+    assert large is not None
+    assert small is not None
+    assert large > 2**63
+    assert 0 < small < Fraction(1, 10**9)
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("500K", ["500k", "500Ki"]),
+        ("16gb", ["16G", "16Gi"]),
+        ("16 GiB", ["16Gi"]),
+        ("1_000", ["1000"]),
+        ("٢٠Gi", ["20Gi"]),
+        ("many", []),
+        ("", []),
+    ],
+)
+def test_what_comes_near_is_found(text: str, near: list[str]) -> None:
+    assert near_quantities(text) == near
