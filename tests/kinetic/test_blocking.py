@@ -21,8 +21,9 @@ class Handle:
     job_id = JOB_ID
     debug = False
 
-    def __init__(self, end: Callable[[], Any]) -> None:
+    def __init__(self, end: Callable[[], Any], *, ended: JobStatus | None = None) -> None:
         self._end = end
+        self._ended = ended
         self.cancelled = False
 
     def _collect(self, *, on_line: Any, on_status_change: Any, reports: Any, warn: Any) -> Any:
@@ -30,6 +31,8 @@ class Handle:
         on_status_change(JobStatus.RUNNING)
         on_line(LogLine("working"))
         warn("a note")
+        if self._ended is not None:
+            on_status_change(self._ended)
         return self._end()
 
     def cancel(self) -> None:
@@ -117,6 +120,32 @@ def test_a_second_ctrl_c_is_no_answer(second: type[BaseException]) -> None:
     assert value is KeyboardInterrupt
     assert not handle.cancelled
     assert "Kept" in err
+
+
+def test_a_terminal_that_is_gone_is_no_answer() -> None:
+    handle = Handle(interrupt)
+
+    def ask(question: str) -> str:
+        raise OSError(5, "Input/output error")
+
+    value, _, err = blocking(handle, ask=ask)
+
+    assert value is KeyboardInterrupt
+    assert not handle.cancelled
+    assert "Kept" in err
+
+
+@pytest.mark.parametrize("ended", [JobStatus.SUCCEEDED, JobStatus.FAILED])
+def test_ctrl_c_after_the_job_has_ended_does_not_say_that_it_goes_on(ended: JobStatus) -> None:
+    handle = Handle(interrupt, ended=ended)
+
+    value, _, err = blocking(handle, ask=lambda question: "y")
+
+    assert value is KeyboardInterrupt
+    assert not handle.cancelled
+    assert "goes on" not in err
+    assert f"has ended: {JOB_ID}" in err
+    assert f"kinetic jobs result {JOB_ID}" in err
 
 
 def test_ctrl_c_while_submitting_says_that_nothing_runs() -> None:

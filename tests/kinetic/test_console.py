@@ -98,6 +98,37 @@ def test_a_character_that_the_stream_cannot_encode_does_not_end_the_log() -> Non
     assert raw.getvalue() == b"na\\xefve \\udcff\n"
 
 
+class Gone(Terminal):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    def flush(self) -> None:
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("interactive", [False, True])
+def test_what_cannot_be_said_on_stderr_is_not_raised(interactive: bool) -> None:
+    out, clock = io.StringIO(), Clock()
+
+    with Console(out, Gone(), interactive=interactive, clock=clock) as console:
+        console.phase("packaging")
+        console.note("a note")
+        with console.progress("uploading data", 100) as advance:
+            clock.now += 10
+            advance(50)
+        console.line(LogLine("hello"))
+        console.text("to be copied")
+
+    assert out.getvalue() == "hello\n"
+
+
+def test_a_log_that_nobody_reads_is_raised_to_whoever_follows_it() -> None:
+    console = Console(Gone(), io.StringIO(), interactive=False)
+
+    with pytest.raises(BrokenPipeError):
+        console.line(LogLine("hello"))
+
+
 def test_lines_of_several_threads_do_not_mix() -> None:
     console, out, _ = a_console()
 

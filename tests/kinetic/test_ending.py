@@ -200,6 +200,20 @@ def test_a_running_job_is_cancelled_before_it_is_cleaned_up(
     assert look(job, services).status is JobStatus.NOT_FOUND
 
 
+def test_a_job_that_starts_while_it_is_cleaned_up_is_cleaned_up_all_the_same(
+    services: FakeServices, job: JobRecord
+) -> None:
+    launch = services.backend.launch_of(job.job_id)
+    services.backend.loses(job.job_id)
+    services.journal.after("remove *", lambda: services.backend.start(launch))
+
+    with services.backend.announced(job):
+        clean(job, services)
+
+    assert services.backend.job_ids() == []
+    assert objects(job, services) == []
+
+
 @pytest.mark.parametrize("runs", [True, False])
 def test_a_job_that_has_not_ended_keeps_the_objects_it_needs(
     services: FakeServices, job: JobRecord, runs: bool

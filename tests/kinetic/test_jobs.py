@@ -3,13 +3,14 @@ from __future__ import annotations
 import json
 import pickle
 import threading
+import warnings
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from kinetic.collect import WaitStopped
+from kinetic.collect import WaitStopped, collect
 from kinetic.discovery import handle_of
 from kinetic.errors import (
     InvalidRequestError,
@@ -17,9 +18,10 @@ from kinetic.errors import (
     JobNotFoundError,
     RecordError,
 )
-from kinetic.fakes import FakeServices, a_record, report_value
+from kinetic.fakes import FakeServices, a_record, raising, report_value
 from kinetic.job_status import JobStatus
 from kinetic.jobs import JobHandle, connected
+from kinetic.observing import find_record
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records import encode
 from kinetic_payload.stores.folder import FolderStore
@@ -166,18 +168,64 @@ def test_a_failed_job_is_kept_until_somebody_cleans_up(
     assert services.journal.of("delete *") == []
 
 
+@pytest.mark.parametrize(
+    "error",
+    [JobError("The cluster is away."), OSError(5, "The cluster is away."), ValueError("is away.")],
+)
+@pytest.mark.parametrize("pattern", ["remove *", "delete */handle.json", "delete */outcome.json"])
 def test_a_clean_up_that_fails_costs_no_value_and_is_tried_again(
+    services: FakeServices, job: JobHandle, pattern: str, error: Exception
+) -> None:
+    services.backend.returns(job.job_id, 42)
+    services.journal.refuse(pattern, error)
+
+    with pytest.warns(UserWarning, match="is away."):
+        assert job.result() == 42
+    assert services.store.names() != []
+
+    assert job.result() == 42
+    assert services.store.names() == services.backend.job_ids() == []
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_clean_up_that_fails_costs_no_value_where_warnings_are_errors(
     services: FakeServices, job: JobHandle
 ) -> None:
     services.backend.returns(job.job_id, 42)
     services.journal.refuse("remove *", JobError("The cluster is away."))
 
-    with pytest.warns(UserWarning, match="The cluster is away."):
-        assert job.result() == 42
-    assert services.backend.job_ids() == [job.job_id]
-
     assert job.result() == 42
-    assert services.backend.job_ids() == []
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "remove *", "delete */handle.json", "delete */payload.pkl", "delete */host-0.pkl",
+        "delete */host-0.json", "delete */outcome.json",
+    ],
+)  # fmt: skip
+def test_ctrl_c_during_the_clean_up_loses_no_value(
+    services: FakeServices, job: JobHandle, moment: str, pattern: str
+) -> None:
+    value = bytes(2 * INLINE_LIMIT)
+    services.backend.returns(job.job_id, value)
+    getattr(services.journal, moment)(pattern, raising(KeyboardInterrupt()))
+
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            got = job.result()
+    except KeyboardInterrupt:
+        # Another process, which knows the job by its id, collects it.
+        found = find_record(services.store, job.job_id)
+        assert found is not None
+        assert collect(found.record, services).get() == value
+    else:
+        assert got == value
+        assert "which has finished" in str(said[0].message)
+    assert job.result() == value
+    assert services.store.names() == services.backend.job_ids() == []
 
 
 @pytest.mark.parametrize("moment", ["outcome.json", "host-0.json", "host-0.pkl"])

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import io
+import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import pytest
 
 import kinetic
 from kinetic.console import Console
+from kinetic.ending import cancel, clean_up
 from kinetic.errors import (
     ConfigurationError,
+    JobCancelledError,
     KineticError,
     PayloadError,
     StoreError,
@@ -230,6 +234,122 @@ def test_a_job_that_may_still_run_keeps_the_record_by_which_it_is_found(
 
     [job_id] = services.backend.job_ids()
     assert find_record(services.store, job_id) is not None
+
+
+def by_another_process(services: FakeServices, act: Callable[..., object]) -> Callable[[], None]:
+    """Return what does *act*, `cancel` or `clean_up`, to the job that is being submitted."""
+
+    def do() -> None:
+        [name] = [name for name in services.store.names() if name.endswith("/handle.json")]
+        found = find_record(services.store, name.partition("/")[0])
+        assert found is not None
+        act(found.record, services, timeout=60, poll_interval=0.01)
+
+    return do
+
+
+@pytest.mark.parametrize(
+    ("moment", "pattern"),
+    [("after", "write */handle.json"), ("before", "start *"), ("after", "start *")],
+)
+def test_a_job_that_is_cleaned_up_while_it_starts_leaves_nothing_and_that_is_said(
+    services: FakeServices, ask: Ask, work: Any, moment: str, pattern: str
+) -> None:
+    clean = partial(clean_up, resource=True, artifacts=True)
+    getattr(services.journal, moment)(pattern, by_another_process(services, clean))
+
+    with pytest.raises(SubmitError, match="cleaned up by another process while it was started"):
+        started(services, ask(), work)
+
+    assert of_jobs(services) == []
+    assert services.backend.job_ids() == []
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_job_that_is_cancelled_while_it_starts_does_not_run(
+    services: FakeServices, ask: Ask, work: Any, moment: str
+) -> None:
+    getattr(services.journal, moment)("start *", by_another_process(services, cancel))
+
+    handle = started(services, ask(), work)
+
+    assert services.backend.observe(find_record(services.store, handle.job_id).record).status is (
+        JobStatus.FAILED
+    )
+    with pytest.raises(JobCancelledError):
+        handle.result(timeout=60)
+
+
+class Broken(io.StringIO):
+    """A stream whose reader is gone, or whose disk is full."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    def flush(self) -> None:
+        raise OSError(28, "No space left on device")
+
+
+class Poor(io.StringIO):
+    """A stream that cannot say what it is told, whatever it is."""
+
+    def write(self, text: str) -> int:
+        raise UnicodeEncodeError("latin-1", text, 0, 1, "ordinal not in range(256)")
+
+
+@pytest.mark.parametrize("stream", [Broken, Poor])
+@pytest.mark.parametrize("interactive", [False, True])
+def test_progress_that_nobody_can_read_costs_no_job(
+    services: FakeServices,
+    ask: Ask,
+    work: Any,
+    project,
+    stream: type[io.StringIO],
+    interactive: bool,
+) -> None:
+    project.write(".env", "SECRET=1")
+    console = Console(io.StringIO(), stream(), interactive=interactive)
+
+    with console:
+        handle = submit(ask(), work, (1,), {}, services=services, console=console)
+
+    assert services.backend.job_ids() == [handle.job_id]
+
+
+def test_a_logger_that_fails_costs_no_job_that_has_started(
+    services: FakeServices, ask: Ask, work: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "submitted" in record.getMessage():
+                raise ValueError("theirs")
+
+    logger, failing = logging.getLogger("kinetic"), Failing()
+    caplog.set_level(logging.INFO, "kinetic")
+    logger.addHandler(failing)
+    try:
+        handle = started(services, ask(), work)
+    finally:
+        logger.removeHandler(failing)
+
+    assert services.backend.job_ids() == [handle.job_id]
+
+
+def test_ctrl_c_in_the_last_moment_of_a_submit_takes_it_back(
+    services: FakeServices, ask: Ask, work: Any
+) -> None:
+    class Interrupted(Console):
+        def phase(self, text: str) -> None:
+            if text.startswith("submitted"):
+                raise KeyboardInterrupt
+
+    console = Interrupted(io.StringIO(), io.StringIO(), interactive=False)
+
+    with pytest.raises(KeyboardInterrupt):
+        submit(ask(), work, (1,), {}, services=services, console=console)
+
+    assert of_jobs(services) == []
+    assert services.backend.job_ids() == []
 
 
 def test_a_call_that_does_not_pickle_is_refused_before_anything_is_stored(

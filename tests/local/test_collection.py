@@ -208,3 +208,14 @@ def test_a_later_submit_collects_in_the_background(tmp_path: Path) -> None:
     backend.start(launch)
     await_outcome(backend, store, launch.record)
     eventually(lambda: not unused.exists())
+
+
+def test_a_collection_that_cannot_be_started_costs_no_job(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "store")
+    (tmp_path / ".collected").symlink_to(".collected")
+    backend = LocalBackend(tmp_path, store)
+    launch = a_launch(store, "pass")
+
+    backend.start(launch)
+
+    assert await_outcome(backend, store, launch.record).status == "succeeded"

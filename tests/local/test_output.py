@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from kinetic.testing import eventually
 
@@ -196,3 +200,47 @@ def pool():
     assert all(end["value"] > 0 for end in said.values()), said
     assert not any("exit handlers took more than" in end["log"] for end in said.values())
     eventually(lambda: not any(psutil.pid_exists(end["value"]) for end in said.values()))
+
+
+BLOCKING = """
+import kinetic, pathlib, sys
+
+@kinetic.run(accelerator="cpu")
+def work():
+    for number in range(2000):
+        print("line", number)
+    return 42
+
+if __name__ == "__main__":
+    value = work()
+    pathlib.Path("value").write_text(str(value))
+"""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize(
+    ("streams", "encoding"),
+    [
+        ("2> /dev/full", "utf-8"),
+        ("> /dev/full", "utf-8"),
+        ("> /dev/full 2>&1", "utf-8"),
+        (">&-", "utf-8"),
+        ("2>&-", "utf-8"),
+        ("2>&1 | true", "utf-8"),
+        ("2>&1", "latin-1:strict"),
+    ],
+)
+def test_a_value_comes_home_also_where_nobody_hears_of_the_job(
+    project, streams: str, encoding: str
+) -> None:
+    project.write("wörk.py", BLOCKING)
+
+    subprocess.run(
+        ["sh", "-c", f"{sys.executable} wörk.py {streams}"],
+        cwd=project.root,
+        env={**project.environment, "PYTHONIOENCODING": encoding},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    assert (project.root / "value").read_text() == "42"

@@ -44,7 +44,7 @@ def call(
     """Run *function* as *request* says, and return its value or raise its exception.
 
     Ctrl-C before the job started undoes the submit. Afterwards it says how to come back, asks on a
-    terminal (with *ask*) whether to cancel, and is raised again.
+    terminal (with *ask*) whether to cancel, and is raised again. Of a job that has ended it says so.
     """
     if submit is None:
         from kinetic.submit import submit as start
@@ -55,6 +55,13 @@ def call(
         if console.interactive and is_terminal(sys.stdin):
             ask = ask or input
     handle: JobHandle | None = None
+    seen: JobStatus | None = None
+
+    def tell(status: JobStatus) -> None:
+        nonlocal seen
+        seen = status
+        _say(console, status)
+
     with console:
         try:
             handle = submit(request, function, args, kwargs, console=console)
@@ -63,7 +70,7 @@ def call(
                 console.note(handle.job_id)
             return handle._collect(
                 on_line=_shown(handle, console),
-                on_status_change=lambda status: _say(console, status),
+                on_status_change=tell,
                 reports=console.progress,
                 warn=console.note,
             )
@@ -72,6 +79,12 @@ def call(
             if handle is None:
                 console.note(
                     "The job was not started. What was sent of its data need not be sent again."
+                )
+            elif seen is not None and seen.terminal:
+                console.note(
+                    f"The job has ended: {handle.job_id}\n"
+                    f"  its result: kinetic jobs result {handle.job_id}\n"
+                    f"  its log:    kinetic jobs logs {handle.job_id}"
                 )
             else:
                 _interrupted(handle, console, ask)
@@ -117,8 +130,8 @@ def _interrupted(handle: JobHandle, console: Console, ask: Callable[[str], str] 
         return
     try:
         answer = ask("Cancel it now? [y/N] ")
-    except (KeyboardInterrupt, EOFError):
-        # A second Ctrl-C is no answer: the job is kept, as the note says.
+    except (KeyboardInterrupt, EOFError, OSError, RuntimeError, ValueError):
+        # A second Ctrl-C is no answer, nor is a terminal that is gone: the job is kept, as the note says.
         answer = ""
     if answer.strip().lower() in ("y", "yes"):
         console.phase("cancelling")

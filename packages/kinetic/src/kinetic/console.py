@@ -6,9 +6,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TextIO
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO, cast
 
 from kinetic_payload.progress import Progress, size_text
 
@@ -27,6 +27,9 @@ _TURN: Final = 2.0
 class Console:
     """Says what a blocking call does. May be used from any thread.
 
+    Nothing that goes wrong with stderr is raised: whoever says something is about more important
+    things. That stdout cannot be written is raised by `line` alone.
+
     On a terminal the running phase is shown with the time it has taken, until the log begins;
     elsewhere every phase is a line. Moving bytes for long is shown in its place with how far it is;
     elsewhere it is a line, once. Text is never read as markup.
@@ -43,7 +46,7 @@ class Console:
     ) -> None:
         self.interactive = interactive
         self._stdout = stdout
-        self._stderr = stderr
+        self._stderr = _Harmless(stderr)
         self._color = color
         self._clock = clock
         self._lock = threading.RLock()
@@ -70,7 +73,7 @@ class Console:
             if self.interactive:
                 self._show()
             else:
-                write_line(self._stderr, f"kinetic: {text}")
+                self._say(f"kinetic: {text}")
 
     def note(self, text: str) -> None:
         """Say something that stays readable."""
@@ -78,7 +81,7 @@ class Console:
             shown, lent = self._live is not None, self._lent
             self._hide()
             for line in text.splitlines() or [""]:
-                write_line(self._stderr, f"kinetic: {line}")
+                self._say(f"kinetic: {line}")
             if shown:
                 self._show()
                 self._lent = lent
@@ -109,10 +112,14 @@ class Console:
         """Say something to be copied: as it is."""
         with self._lock:
             self._hide()
-            write_line(self._stderr, text)
+            self._say(text)
 
     def line(self, line: LogLine) -> None:
-        """Print a line of the job's log on stdout. On a terminal the log takes over from progress."""
+        """Print a line of the job's log on stdout. On a terminal the log takes over from progress.
+
+        Raises:
+            OSError: Nobody reads stdout any more, or its disk is full.
+        """
         with self._lock:
             self._hide()
             write_line(self._stdout, line.shown)
@@ -134,6 +141,10 @@ class Console:
     ) -> None:
         self.done()
 
+    def _say(self, line: str) -> None:
+        self._stderr.write(f"{line}\n")
+        self._stderr.flush()
+
     def _show_work(self, work: Progress) -> None:
         with self._lock:
             if work not in self._works:
@@ -145,7 +156,7 @@ class Console:
             elif work.doing not in self._told:
                 self._told.add(work.doing)
                 amount = "" if work.total is None else f" ({size_text(work.total)})"
-                write_line(self._stderr, f"kinetic: {work.doing}{amount}")
+                self._say(f"kinetic: {work.doing}{amount}")
 
     def _show(self) -> None:
         if self._live is not None:
@@ -154,7 +165,7 @@ class Console:
         from rich.live import Live
 
         terminal = RichConsole(
-            file=self._stderr,
+            file=cast("TextIO", self._stderr),
             no_color=not self._color,
             markup=False,
             highlight=False,
@@ -265,10 +276,38 @@ def write_line(stream: TextIO | None, text: str) -> None:
     """Write *text* as a line, at once, with escapes for what *stream* cannot encode."""
     if stream is None:  # pythonw and some daemons have no streams
         return
+    _write(stream, f"{text}\n")
+    stream.flush()
+
+
+def _write(stream: TextIO, text: str) -> None:
     try:
-        stream.write(f"{text}\n")
+        stream.write(text)
     except UnicodeEncodeError:
         # A log may hold what this terminal's encoding has not.
         encoding = getattr(stream, "encoding", None) or "ascii"
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-    stream.flush()
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+class _Harmless:
+    """A stream whose failures end nothing: what is said about a job must not cost the job.
+
+    Whoever reads it may be gone, its disk full, its encoding poor.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(Exception):
+            if self._stream is not None:
+                _write(self._stream, text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(Exception):
+            if self._stream is not None:
+                self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

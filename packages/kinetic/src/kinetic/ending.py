@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from kinetic.errors import JobError, JobNotFoundError, RecordError
@@ -61,10 +62,12 @@ def clean_up(
     timeout: float,
     poll_interval: float,
     status: JobStatus | None = None,
+    forgetting: Callable[[], object] = lambda: None,
 ) -> None:
     """Remove the job's resource and its objects. Logs, outputs and what jobs share stay.
 
-    *status* spares a look at a job that is known to have ended.
+    *status* spares a look at a job that is known to have ended. *forgetting* is called before the
+    first object goes: until then any process can collect the job.
 
     Raises:
         JobError: The artifacts of a job that still runs were to go, and the resource was not.
@@ -81,6 +84,10 @@ def clean_up(
                 cancel(record, services, timeout=timeout, poll_interval=poll_interval)
         services.backend.remove(record, timeout=timeout, poll_interval=poll_interval)
     if artifacts:
+        remove_objects(record.job_id, services.store, forgetting=forgetting)
+    if resource and artifacts and not status.terminal:
+        # Whoever submits it may have started it meanwhile, and seen the record before it went.
+        services.backend.remove(record, timeout=timeout, poll_interval=poll_interval)
         remove_objects(record.job_id, services.store)
 
 
@@ -111,15 +118,19 @@ def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
         return services.backend.observe(record).status
 
 
-def remove_objects(job_id: str, store: Store) -> None:
+def remove_objects(
+    job_id: str, store: Store, *, forgetting: Callable[[], object] = lambda: None
+) -> None:
     """Remove the job's own objects, and nothing that somebody put beside them.
 
     The record goes first: whoever misses a part beside it takes the rest for damaged. The outcome goes
     last: a clean-up that is interrupted must not make a job that succeeded look like one that vanished.
+    *forgetting* is called before the record goes: afterwards no other process finds the value.
     """
     names = JobObjects(job_id)
     listed = [info.name for info in store.list(names.prefix)]
     found = [name for name in listed if is_job_object(name, job_id)]
+    forgetting()
     if names.handle in found:
         store.delete(names.handle)
     rest = [name for name in found if name not in (names.handle, names.outcome)]

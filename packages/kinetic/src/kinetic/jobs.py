@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import subprocess
-    import threading
 
     from kinetic.backends import LogLine
     from kinetic.job_status import JobStatus
@@ -265,13 +265,12 @@ class JobHandle:
     def _clean_up_after_success(
         self, timeout: float, poll_interval: float, warn: Callable[[str], None]
     ) -> None:
-        from kinetic.errors import KineticError
+        from kinetic.ending import clean_up
         from kinetic.job_status import JobStatus
 
         if self.__dict__.get("_cleaned"):
             return
-        from kinetic.ending import clean_up
-
+        forgotten = threading.Event()
         try:
             clean_up(
                 self._record,
@@ -281,11 +280,22 @@ class JobHandle:
                 timeout=timeout,
                 poll_interval=poll_interval,
                 status=JobStatus.SUCCEEDED,
+                forgetting=forgotten.set,
             )
             self.__dict__["_cleaned"] = True
-        except KineticError as error:
-            # The value is here; losing it to a clean-up that failed would help nobody.
-            warn(f"The result of {self.job_id} is here, but cleaning up failed: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the value is here
+            _say_for_sure(
+                f"The result of {self.job_id} is here, but cleaning up failed: {error}", warn
+            )
+        except KeyboardInterrupt:
+            if not forgotten.is_set():
+                raise
+            # Nobody could collect the job any more: the value would be lost.
+            _say_for_sure(
+                f"Interrupted while cleaning up {self.job_id}, which has finished: its result is "
+                "returned, and what is left of it is removed another day.",
+                warn,
+            )
 
     @property
     def _record(self) -> JobRecord:
@@ -337,6 +347,16 @@ def known(handle: JobHandle, record: JobRecord, *, read_from: bytes | None) -> J
     handle.__dict__["_read"] = record
     handle.__dict__["_read_from"] = read_from
     return handle
+
+
+def _say_for_sure(text: str, warn: Callable[[str], None]) -> None:
+    """Warn, also where warnings are errors: this one comes with a value that must not be lost."""
+    try:
+        warn(text)
+    except Warning:
+        import logging
+
+        logging.getLogger("kinetic").warning(text)
 
 
 def _progress() -> Reports:

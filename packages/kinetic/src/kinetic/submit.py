@@ -7,7 +7,7 @@ import platform
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from kinetic.data_checks import Worker, check_data
 from kinetic.errors import (
     BucketNotFoundError,
     CredentialsError,
+    JobNotFoundError,
     KineticError,
     PreconditionFailedError,
     StorePermissionError,
@@ -28,6 +29,7 @@ from kinetic.errors import (
 from kinetic.jobs import JobHandle, connected
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.notices import warn_caller
+from kinetic.observing import find_outcome
 from kinetic.packing import Call, Packed, PackingOptions, pack, plan_of, upload
 from kinetic.services import Services, connect, jobs_location
 from kinetic.settings import working_folder
@@ -114,9 +116,8 @@ def submit(
         send = partial(
             upload, packed, options=options, say=say, warn=partial(_once, warn), reports=reports
         )
-        record = _start(request, handle, services, send=send, launch=launch)
+        record = _start(request, handle, services, send=send, launch=launch, say=say)
     handle.__dict__["_project"] = str(plan.root)  # For the path mappings of a debugger.
-    say(f"submitted {handle.job_id}")
     return connected(handle, services, record=record)
 
 
@@ -127,8 +128,9 @@ def _start(
     *,
     send: Callable[..., tuple[str, str]],
     launch: Callable[..., Launch],
+    say: Callable[[str], None],
 ) -> JobRecord:
-    """Upload, record and start what was packaged; return the record."""
+    """Upload, record and start what was packaged, and say so; return the record."""
     names, store = JobObjects(handle.job_id), services.store
     written: list[str] = []
     started: JobRecord | None = None
@@ -143,10 +145,45 @@ def _start(
                 store.write(names.handle, data, if_generation=ABSENT)
             started = record  # Ctrl-C may come when it has just started.
             services.backend.start(launch(record=record))
+            _heed_others(record, services)
+        with suppress(Exception):  # A logger that fails must not cost a job that runs.
+            say(f"submitted {handle.job_id}")
     except BaseException as error:
-        _withdraw(handle.job_id, written, started, services, reason=error)
-        raise
+        reason = error
+        if started is not None and isinstance(error, Exception) and _is_forgotten(started, store):
+            # Whatever failed, it failed because of that.
+            reason = SubmitError(
+                f"The job {handle.job_id} was cleaned up by another process while it was started.",
+                hint="Nothing of it is left. Submit it again.",
+            )
+        _withdraw(handle.job_id, written, started, services, reason=reason)
+        if reason is error:
+            raise
+        raise reason from error
     return record
+
+
+def _heed_others(record: JobRecord, services: Services) -> None:
+    """Do what another process wanted of the job while it was started: it found nothing to stop.
+
+    Whoever cancels or cleans up writes or removes first and looks for what runs second; so this looks
+    after the start.
+
+    Raises:
+        JobNotFoundError: The job was cleaned up.
+    """
+    store = services.store
+    if _is_forgotten(record, store):
+        raise JobNotFoundError(f"The record of {record.job_id} is gone.")
+    if store.concurrency == 1 and store.stat(JobObjects(record.job_id).outcome) is not None:
+        found = find_outcome(store, record.job_id)
+        if found is not None and found.record.status == "cancelled":
+            services.backend.stop(record, timeout=GRACE, poll_interval=0.1)
+
+
+def _is_forgotten(record: JobRecord, store: Store) -> bool:
+    # Not asked over a network: that would cost every submit a request, for what hardly ever happens.
+    return store.concurrency == 1 and store.stat(JobObjects(record.job_id).handle) is None
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from kinetic.local.afar import Afar
     from kinetic.local.elsewhere import Elsewhere
     from kinetic.local.launcher import Staged
+
+log = logging.getLogger("kinetic")
 
 _NOTHING: Final[Mapping[str, str]] = {}
 _TIDYING: Final = 5.0
@@ -146,8 +149,12 @@ class LocalBackend:
         from kinetic.local.collection import is_due
         from kinetic.local.launcher import start_collection
 
-        if is_due(self._home, time.time()):
-            start_collection(self._home, self._store, environment)
+        try:
+            if is_due(self._home, time.time()):
+                start_collection(self._home, self._store, environment)
+        except OSError as error:
+            # The job runs, and what is old may grow older.
+            log.info("What is old could not be collected today: %s", error)
 
     def observe(self, record: JobRecord) -> Observation:
         """Look once at the job's supervisor and what it wrote."""
