@@ -157,12 +157,23 @@ def _unneeded_strings(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def _bytecode(name: str, source: bytes) -> bytes:
-    code = compile(source, f"remote_runner.py/{name}", "exec", dont_inherit=True, optimize=0)
+    tree = _parsed(source.decode())
+    _drop_annotations(tree)
+    code = compile(tree, f"remote_runner.py/{name}", "exec", dont_inherit=True, optimize=0)
     # PEP 552: hash-based, never checked against the source. Version 2 of marshal knows no
     # back-references: where later versions put those depends on what else is in memory.
     flags = (1).to_bytes(4, "little")
     digest = importlib.util.source_hash(source)
     return importlib.util.MAGIC_NUMBER + flags + digest + marshal.dumps(code, 2)
+
+
+def _drop_annotations(tree: ast.Module) -> None:
+    """Remove annotations of functions, which nothing reads here. Those of dataclasses stay."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
