@@ -104,6 +104,69 @@ def test_the_child_hears_signals_that_our_parent_ignored(runner):
     assert done.log == b"default_int_handler\n"
 
 
+SHARED_MEMORY = """
+from multiprocessing import resource_tracker
+from multiprocessing.shared_memory import SharedMemory
+memory = SharedMemory(create=True, size=100)
+print(memory.name, flush=True)
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="shared memory is nowhere to be seen")
+@pytest.mark.parametrize(
+    "end",
+    [
+        "pass",
+        "raise ValueError",
+        "os._exit(3)",
+        "os.kill(os.getpid(), signal.SIGKILL)",
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); tell({'phase': 'call'}); time.sleep(600)",
+        "subprocess.Popen(['sleep', '600'], pass_fds=[resource_tracker.getfd()])",
+        "os.setpgid(0, 0); os.fork() or time.sleep(600)",
+    ],
+)
+def test_shared_memory_that_was_left_is_removed_however_the_function_ends(runner, end):
+    limits = ("--timeout", "0.2", "--grace", "0")
+    done = runner.run(f"{SHARED_MEMORY}{end}", *limits, phase="data")
+
+    name = done.log.split()[0].decode()
+    assert not os.path.exists(f"/dev/shm/{name}")
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="shared memory is nowhere to be seen")
+def test_shared_memory_of_a_grandchild_is_removed_too(runner):
+    script = f"{SHARED_MEMORY}\nimport time; time.sleep(600)"
+    done = runner.run(
+        f"""
+        worker = subprocess.Popen([sys.executable, "-c", {script!r}], stdout=subprocess.PIPE)
+        print(worker.stdout.readline().decode())
+        """
+    )
+
+    name = done.log.split()[0].decode()
+    assert not os.path.exists(f"/dev/shm/{name}")
+
+
+@pytest.mark.parametrize("end", ["os._exit(3)", "raise ValueError"])
+def test_folders_of_joblib_are_removed_however_the_function_ends(runner, tmp_path, end):
+    pytest.importorskip("joblib")
+    pytest.importorskip("numpy")
+    folder = tmp_path / "joblib"
+    folder.mkdir()
+    body = f"""
+        import joblib, numpy
+        array = numpy.zeros(1000)
+        with joblib.Parallel(2, temp_folder={str(folder)!r}, max_nbytes=1) as parallel:
+            parallel(joblib.delayed(numpy.sum)(array) for _ in range(2))
+            print(os.listdir({str(folder)!r}) != [], flush=True)
+            {end}
+    """
+    done = runner.run(body)
+
+    assert done.log.startswith(b"True\n")
+    assert os.listdir(folder) == []
+
+
 def test_exit_handlers_that_never_end_are_cut_off(runner):
     done = runner.run("import atexit; atexit.register(time.sleep, 600)", linger=0.2)
 

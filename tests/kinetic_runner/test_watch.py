@@ -49,8 +49,8 @@ class Beside:
     def signal(self, number: int) -> None:
         self.signals.append(number)
 
-    def kill(self) -> None:
-        return
+    def kill_all_but_trackers(self) -> bool:
+        return True
 
     def kill_descendants(self) -> bool:
         self.generations -= 1

@@ -81,6 +81,32 @@ class Child:
             except PermissionError:
                 return  # macOS says this of a group of zombies.
 
+    def kill_all_but_trackers(self) -> bool:
+        """Kill what resource trackers wait for; one round. Return whether no tracker was left.
+
+        `multiprocessing` and `loky` start a process that removes shared memory, semaphores and
+        folders which their users left, once nobody holds its pipe any more. It ends by itself.
+        """
+        self.signal(signal.SIGKILL)
+        self.reap()
+        if self.reaper and self._childless:
+            return True
+        found = _descendants_of_this() if self.reaper else self._marked_group()
+        trackers = _trackers_among(found)
+        if trackers:
+            for pid in set(found) - trackers:
+                _kill(pid)
+        return not trackers
+
+    def _marked_group(self) -> list[int]:
+        try:
+            os.killpg(self.pid, 0)
+        except ProcessLookupError:
+            return []  # Looking at all processes takes a while.
+        except PermissionError:
+            pass  # macOS says this of a group of zombies.
+        return _marked(self.mark)
+
     def kill_descendants(self) -> bool:
         """Kill what left the group as well; one round. Return whether nothing was left.
 
@@ -92,10 +118,7 @@ class Child:
             return True
         found = _children_of_this() if self.reaper else _marked(self.mark)
         for pid in found:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue
+            _kill(pid)
         self.reap()
         return not found and self.status is not None
 
@@ -167,6 +190,47 @@ def _become_subreaper() -> bool:
         return bool(ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0) == 0)
     except (ImportError, OSError, AttributeError):
         return False
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _descendants_of_this() -> list[int]:
+    children: dict[int | None, list[int]] = {}
+    for pid in _processes():
+        children.setdefault(_parent_of(pid), []).append(pid)
+    found: list[int] = []
+    todo = [os.getpid()]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def _trackers_among(pids: Sequence[int]) -> set[int]:
+    """Tell resource trackers by the code that Python was started with (`-c`).
+
+    What has no command line is just being started, and may become one.
+    """
+    if not pids:
+        return set()
+    import re
+
+    starts = re.compile(rb"-c[\0 ]from [\w.]*\bresource_tracker import main; *main\(")
+    if sys.platform == "linux":
+        lines = {pid: _read(f"/proc/{pid}/cmdline") for pid in pids}
+        return {pid for pid, line in lines.items() if not line or starts.search(line)}
+    else:  # noqa: RET505  # mypy looks at one system at a time
+        import subprocess
+
+        command = ["/bin/ps", "-ww", "-o", "pid=,command=", "-p", ",".join(map(str, pids))]
+        listed = subprocess.run(command, capture_output=True, check=False).stdout
+        return {int(line.split(None, 1)[0]) for line in listed.splitlines() if starts.search(line)}
 
 
 def _children_of_this() -> list[int]:

@@ -37,6 +37,8 @@ class Limits:
     """Between a reported outcome and the end of the process: for exit handlers."""
     linger_after_failure: float = 10.0
     """The same after a failure, for whose news others wait."""
+    trackers: float = 2.0
+    """For resource trackers of `multiprocessing` to remove what was left to them."""
     remains: float = SECONDS
     """For what is killed to be gone."""
 
@@ -83,7 +85,6 @@ class Watch:
             self._wait()
         memory = out_of_memory()
         self._take_the_rest()
-        self._child.kill()
         self._clear_remains()
         self._take_the_rest()
         if self._unread:
@@ -148,8 +149,9 @@ class Watch:
             if self._reported is None:
                 self._stop("terminated")
             else:
-                # All is said and done; only the exit handlers are cut short.
-                self._kill_at = min(self._kill_at or now, now)
+                # The outcome is known; threads and exit handlers have the grace, and no more.
+                until = now + self._limits.grace
+                self._kill_at = min(self._kill_at or until, until)
         if self._call_until is not None and now >= self._call_until:
             self._call_until = None
             if self._cause is None and self._reported is None:
@@ -163,7 +165,7 @@ class Watch:
                     f"The function has ended, but its exit handlers took more than "
                     f"{self._linger:g} s: the process is killed."
                 )
-            self._child.kill()
+            self._child.signal(signal.SIGKILL)  # Its group later, when all is over.
             self._give_up_at = now + self._limits.remains
 
     def _gave_up(self) -> bool:
@@ -211,7 +213,9 @@ class Watch:
             # Rung by SIGCHLD; the time limit is for those that only the next round can see.
             select.select([self._bell.fd], [], [], 0.02)
             self._bell.listen()
+            self._drain(self._child.output)  # Nobody must wait for us to read what it says.
 
+        sweep(self._child.kill_all_but_trackers, pause=pause, seconds=self._limits.trackers)
         sweep(self._child.kill_descendants, pause=pause, seconds=self._limits.remains)
 
     # Reports.
