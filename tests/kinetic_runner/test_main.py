@@ -233,16 +233,70 @@ def test_exit_handlers_run(runner):
     assert (done.code, done.log) == (0, b"put away\n")
 
 
-def test_a_process_forked_by_user_code_that_returns_reports_nothing(runner):
+@pytest.mark.parametrize(
+    ("end", "code"), [("return", 0), ("sys.exit(7)", 7), ("sys.exit('no')", 1)]
+)
+def test_a_process_forked_by_user_code_that_comes_back_reports_nothing(runner, end, code):
     done = runner.run(
-        """
+        f"""
+        import atexit
+        atexit.register(print, "cleaned up")
         if os.fork() == 0:
-            raise ValueError("in the fork")
-        os.wait()
+            {end}
+        print(os.waitstatus_to_exitcode(os.wait()[1]))
+        """,
+    )
+
+    assert done.outcome["succeeded"]
+    assert done.log.splitlines()[-2:] == [b"%d" % code, b"cleaned up"]
+    assert done.log.count(b"cleaned up") == 1
+
+
+# What user code closes.
+
+
+@pytest.mark.parametrize("end", ["pass", "raise ValueError", "os.fork() or time.sleep(600)"])
+@pytest.mark.parametrize(
+    "close", ["closerange(3, 65536)", "closerange(0, 65536)", "close(0)", "close(1)", "close(2)"]
+)
+def test_descriptors_that_user_code_closes_keep_nothing_from_being_reported(runner, close, end):
+    done = runner.run(f"os.{close}\n{end}")
+
+    succeeded = end != "raise ValueError"
+    assert (done.code, done.outcome["succeeded"]) == (0 if succeeded else 1, succeeded)
+    assert done.outcome["reason"] == ("returned" if succeeded else "exception")
+
+
+def test_reports_never_get_into_a_file_that_has_the_number_of_their_pipe(runner):
+    path = runner.folder / "mine"
+    done = runner.run(
+        f"""
+        os.closerange(3, 65536)
+        fd = os.open({str(path)!r}, os.O_CREAT | os.O_WRONLY)
+        for number in range(fd + 1, 64):
+            os.dup2(fd, number)
+        tell({{"warning": "heard"}})
         """
     )
 
     assert done.outcome["succeeded"]
+    assert done.log == b"[kinetic] Warning: heard\n"
+    assert path.read_bytes() == b""
+
+
+def test_what_is_reported_without_a_pipe_is_heard_at_once(runner):
+    done = runner.run(
+        """
+        os.closerange(3, 65536)
+        import atexit
+        atexit.register(time.sleep, 600)
+        """,
+        *("--timeout", "600"),
+        linger=0.2,
+    )
+
+    assert (done.code, done.outcome["succeeded"]) == (0, True)
+    assert b"exit handlers" in done.log
 
 
 # Time limits and signals.
@@ -287,7 +341,7 @@ def test_sigterm_ends_every_phase_with_a_word_but_never_the_job(runner, phase):
     mark = runner.folder / "there"
     process = runner.start(
         f"open({str(mark)!r}, 'w').write('.'); time.sleep(600)",
-        *("--last-attempt", "1"),
+        *("--last-attempt", "1", "--grace", "0.2"),
         phase=phase,
     )
     runner.wait_for(mark)
@@ -298,6 +352,47 @@ def test_sigterm_ends_every_phase_with_a_word_but_never_the_job(runner, phase):
     assert done.code == 143
     assert (done.outcome["reason"], done.outcome["phase"]) == ("terminated", phase)
     assert done.final is None
+
+
+@pytest.mark.parametrize("reports", ["pass", "raise ValueError"])
+def test_what_a_function_ended_with_counts_if_sigterm_comes_while_it_is_reported(runner, reports):
+    done = runner.run(
+        f"""
+        tell({{"phase": "report"}})
+        os.kill(os.getppid(), signal.SIGTERM)
+        time.sleep(0.5)  # A signal that is passed on would kill this process.
+        {reports}
+        """,
+    )
+
+    succeeded = reports == "pass"
+    assert (done.code, done.outcome["succeeded"]) == (0 if succeeded else 1, succeeded)
+    assert done.outcome["reason"] == ("returned" if succeeded else "exception")
+    assert (done.final is not None) == succeeded
+
+
+def test_the_time_limit_is_none_for_reporting(runner):
+    done = runner.run(
+        "tell({'phase': 'report'}); time.sleep(0.5)", *("--timeout", "0.1"), phase="data"
+    )
+
+    assert done.outcome["succeeded"]
+
+
+def test_sigterm_leaves_exit_handlers_the_grace(runner):
+    done = runner.run(
+        """
+        import atexit
+        def put_away():
+            os.kill(os.getppid(), signal.SIGTERM)
+            time.sleep(0.5)
+            print("put away")
+        atexit.register(put_away)
+        """,
+        linger=600,
+    )
+
+    assert (done.code, done.log) == (0, b"put away\n")
 
 
 def test_sigterm_at_any_early_moment_leaves_no_process_and_no_lie(runner, is_alive, wait_until):

@@ -413,17 +413,57 @@ def test_sigterm_lets_the_function_tidy_up_and_is_reported(job: Job) -> None:
     assert "line 4, in train" in run.outcome["error"]["traceback"]
 
 
-def test_a_forked_process_that_returns_does_not_report_twice(job: Job) -> None:
+@pytest.mark.parametrize("fails", ["", "1 / 0", "raise ValueError(b'c' * 1_000_000)"])
+def test_a_forked_process_that_comes_back_writes_nothing(job: Job, fails: str) -> None:
     job.code = (
-        "import os\ndef train():\n    pid = os.fork()\n    if pid: os.waitpid(pid, 0)\n"
-        "    return (b'p' if pid else b'c') * 1_000_000\n"
+        "import os\ndef train():\n    pid = os.fork()\n"
+        "    if pid: print('exit code', os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+        f"    else: return (b'c' * 1_000_000 {'if not ' + repr(fails) + ' else fail()'})\n"
+        "    return b'p' * 1_000_000\n"
+        f"def fail():\n    {fails or 'pass'}\n"
     )
-    process = job.start()
-    process.communicate(timeout=300)
 
-    lines = [json.loads(line) for line in job.told.read_text().splitlines()]
-    name = lines[-1]["value"]["name"]
-    assert pickle.loads(job.store.read(name)) == b"p" * 1_000_000
+    run = job.run()
+
+    assert pickle.loads(job.store.read(run.outcome["value"]["name"])) == b"p" * 1_000_000
+    assert run.phases.count("report") == 1
+    assert ("Error" in run.output) == bool(fails)
+    assert run.output.endswith(f"exit code {int(bool(fails))}\n")
+
+
+def test_a_process_that_is_forked_while_modules_are_imported_does_not_run_the_job(job: Job) -> None:
+    job.code = (
+        "import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\n"
+        "def train(): print('once'); return pid\n"
+    )
+
+    run = job.run()
+
+    assert run.outcome["succeeded"]
+    assert run.output == "once\n"
+
+
+def test_a_process_that_is_forked_while_the_value_is_pickled_writes_nothing(job: Job) -> None:
+    job.code = (
+        "import os\n"
+        "class Value:\n"
+        "    def __reduce__(self):\n"
+        "        pid = os.fork()\n"
+        "        if pid: os.waitpid(pid, 0)\n"
+        "        return bytes, (b'p' * 1_000_000 if pid else b'c' * 1_000_000,)\n"
+        "def train(): return Value()\n"
+    )
+
+    value = job.run().outcome["value"]
+
+    assert pickle.loads(job.store.read(value["name"])) == b"p" * 1_000_000
+
+
+@pytest.mark.parametrize("end", ["sys.exit(3)", "1 / 0"])
+def test_how_a_function_failed_is_on_its_way_once_it_has_failed(job: Job, end: str) -> None:
+    job.code = f"import sys\ndef train(): {end}\n"
+
+    assert job.run().phases[-2:] == ["call", "report"]
 
 
 def test_a_missing_debugger_fails_the_environment_with_advice(job: Job) -> None:

@@ -89,10 +89,18 @@ def beside() -> Iterator[Beside]:
     made.close()
 
 
-def run(beside: Beside, limits: Limits) -> Seen:
+def run(beside: Beside, limits: Limits, lifeline: int | None = None) -> Seen:
     with open(os.devnull, "wb") as nowhere:
         mirror = Mirror(nowhere.fileno())
-        return Watch(beside, beside, mirror=mirror, journal=beside, limits=limits).run()  # type: ignore[arg-type]
+        watch = Watch(
+            beside,  # type: ignore[arg-type]
+            beside,  # type: ignore[arg-type]
+            mirror=mirror,
+            journal=beside,  # type: ignore[arg-type]
+            limits=limits,
+            lifeline=lifeline,
+        )
+        return watch.run()
 
 
 @pytest.mark.parametrize("told", [False, True])
@@ -107,6 +115,36 @@ def test_an_end_that_is_heard_late_is_neither_a_timeout_nor_cut_short(
     assert (seen.cause, seen.reported_in_time, beside.signals) == (None, True, [])
     assert seen.reported is not None
     assert seen.reported.succeeded
+
+
+@pytest.mark.parametrize(("phase", "in_time"), [("call", False), ("report", True)])
+def test_what_is_reported_after_a_stop_counts_if_the_function_had_ended_before(
+    beside: Beside, phase: str, in_time: bool
+) -> None:
+    beside.says(b'{"phase": "%s"}' % phase.encode())
+    beside.stop_asked = True
+
+    seen = run(beside, Limits())
+
+    assert seen.cause == "terminated"
+    assert bool(beside.signals) != in_time
+    assert (seen.reported is not None, seen.reported_in_time) == (True, in_time)
+
+
+@pytest.mark.parametrize(("phase", "in_time"), [("call", False), ("report", True)])
+def test_a_value_that_is_reported_when_the_supervisor_dies_counts(
+    beside: Beside, phase: str, in_time: bool
+) -> None:
+    beside.says(b'{"phase": "%s"}' % phase.encode())
+    lifeline, end = os.pipe()
+    os.close(end)
+
+    seen = run(beside, Limits(orphan=600), lifeline)
+
+    os.close(lifeline)
+    assert seen.cause == "orphaned"
+    assert seen.reported_in_time == in_time
+    assert not in_time or seen.reported is not None
 
 
 def test_a_warning_that_is_heard_first_stands_behind_what_was_written_before_it(

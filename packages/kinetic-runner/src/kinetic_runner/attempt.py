@@ -83,7 +83,9 @@ def attend(
         sys.stderr.write(f"[kinetic] {error}\n")
         return EXIT_NOT_PREPARED
     child.keep_orphans()  # Before there can be any: nobody would find them.
-    child.send_task(_task(arguments, attempt, host).encode())
+    report_file = f"{arguments.workspace}/.report-{child.mark}"
+    task = _task(arguments, attempt, host, report_file=report_file)
+    child.send_task(task.encode())
     claimed = monotonic() - began
     journal = Journal(store, partial(job.log_chunk, attempt, host.index))
     limits = Limits(
@@ -93,7 +95,16 @@ def attend(
         linger_after_failure=linger or _LINGER,
     )
     patience = _JOURNAL_SECONDS_AFAR if store.concurrency > 1 else _JOURNAL_SECONDS
-    seen, warnings = _watch(child, bell, journal, limits, arguments.lifeline, patience=patience)
+    watch = Watch(
+        child,
+        bell,
+        mirror=Mirror(sys.stdout.fileno()),
+        journal=journal,
+        limits=limits,
+        lifeline=arguments.lifeline,
+        report_file=report_file,
+    )
+    seen, warnings = _seen_through(watch, journal, patience=patience)
     blank = HostOutcome(
         job_id=job.job_id,
         attempt=attempt,
@@ -142,23 +153,15 @@ def _signing_key(environment: Mapping[str, str]) -> bytes | None:
         ) from None
 
 
-def _watch(
-    child: Child,
-    bell: Bell,
-    journal: Journal,
-    limits: Limits,
-    lifeline: int | None,
-    *,
-    patience: float,
+def _seen_through(
+    watch: Watch, journal: Journal, *, patience: float
 ) -> tuple[Seen, tuple[str, ...]]:
     """Watch the child to its end and bring its log home; return what was seen, and warnings."""
-    mirror = Mirror(sys.stdout.fileno())
-    watch = Watch(child, bell, mirror=mirror, journal=journal, limits=limits, lifeline=lifeline)
     kills = kills_for_memory()
     seen = watch.run(lambda: _more_kills(kills))
     if seen.cause == "orphaned":
-        return seen, _close(watch, journal, mirror, patience=_ORPHAN_SECONDS, reader=0.0)
-    return seen, _close(watch, journal, mirror, patience=patience, reader=_READER_SECONDS)
+        return seen, _close(watch, journal, patience=_ORPHAN_SECONDS, reader=0.0)
+    return seen, _close(watch, journal, patience=patience, reader=_READER_SECONDS)
 
 
 def _report(finish: Finish, outcome: HostOutcome) -> int:
@@ -180,7 +183,7 @@ def _claim(job_id: str, host: Host, hostname: str, now: float, attempt: int) -> 
     )
 
 
-def _task(arguments: Arguments, attempt: int, host: Host) -> Task:
+def _task(arguments: Arguments, attempt: int, host: Host, *, report_file: str) -> Task:
     return Task(
         store=arguments.store,
         job_id=arguments.job,
@@ -190,14 +193,13 @@ def _task(arguments: Arguments, attempt: int, host: Host) -> Task:
         payload_digest=arguments.payload_digest,
         context_digest=arguments.context_digest,
         workspace=arguments.workspace,
+        report_file=report_file,
         debug_port=arguments.debug_port,
         private_mounts=arguments.private_mounts,
     )
 
 
-def _close(
-    watch: Watch, journal: Journal, mirror: Mirror, *, patience: float, reader: float
-) -> tuple[str, ...]:
+def _close(watch: Watch, journal: Journal, *, patience: float, reader: float) -> tuple[str, ...]:
     """Bring the log to its two places; return what to say about what did not get there."""
     journal.close(patience)
     warnings: tuple[str, ...] = ()
@@ -206,7 +208,7 @@ def _close(
         text = f"{journal.lost} bytes of the log could not be stored: {why}"
         watch.say(text)
         warnings = (text,)
-    mirror.finish(reader)
+    watch.mirror.finish(reader)
     return warnings
 
 

@@ -6,12 +6,14 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, Env
 from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, encode
 from kinetic_runner import WARM
-from kinetic_runner.streams import write_whole
+from kinetic_runner.forks import leave_if_forked
+from kinetic_runner.streams import flush, write_whole
 from kinetic_runner.task import Task
 
 Tell = Callable[[dict[str, Any]], None]
@@ -49,7 +51,7 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     task = Task.decode(line)
     _die_with_parent(task_fd)
     _say_who_we_are(task)
-    report = _Report(report_fd)
+    report = _Report(report_fd, task.report_file)
     me = os.getpid()
     try:
         if pipeline is None:
@@ -57,16 +59,17 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
         else:
             outcome = pipeline(task, report.tell)
     except BaseException as error:  # noqa: BLE001  # nothing may leave without a word
+        leave_if_forked(me, error)
         outcome = _unprepared(task, report.phase, error)
-    _flush()
-    if os.getpid() == me:  # A process that user code forked may come back here, too.
-        report.send(b'{"outcome": ' + encode(outcome) + b"}\n")
-        if task.hosts > 1 and not outcome.succeeded:
-            from kinetic_runner import distributed
+    leave_if_forked(me)
+    flush()
+    report.send(b'{"outcome": ' + encode(outcome) + b"}\n")
+    if task.hosts > 1 and not outcome.succeeded:
+        from kinetic_runner import distributed
 
-            distributed.forsake()
-        _run_exit_handlers()
-        _flush()
+        distributed.forsake()
+    _run_exit_handlers()
+    flush()
     # Not sys.exit: threads that user code left behind would keep the process alive.
     os._exit(outcome.exit_code)
 
@@ -80,9 +83,13 @@ def _import_client() -> None:
 
 
 class _Report:
-    def __init__(self, fd: int) -> None:
+    """The way to the parent: a pipe, and a file for when user code has closed that."""
+
+    def __init__(self, fd: int, file: str) -> None:
         self.phase: Phase = "fetch"
         self._fd = fd
+        self._file = file
+        self._pipe = _identity(fd)
         self._pid = os.getpid()
 
     def tell(self, message: dict[str, Any]) -> None:
@@ -93,12 +100,35 @@ class _Report:
             self.send(json.dumps(message).encode() + b"\n")
 
     def send(self, line: bytes) -> None:
-        view = memoryview(line)
         try:
-            while view:
-                view = view[os.write(self._fd, view) :]
+            # The number may be that of a file of the user's by now.
+            if self._pipe is not None and _identity(self._fd) == self._pipe:
+                _write(self._fd, line)
+                return
         except OSError:
-            return  # User code closed what is not its own; the exit code has to do.
+            pass
+        self._pipe = None  # Once something went the other way, all the rest follows it.
+        with suppress(OSError):  # Then the exit code has to do.
+            os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
+            fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                _write(fd, line)
+            finally:
+                os.close(fd)
+
+
+def _identity(fd: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
 
 
 def _read_line(fd: int) -> str:
@@ -146,8 +176,11 @@ def _wait_for_end(fd: int) -> None:
     import signal
 
     me = os.getpid()
-    while os.read(fd, 1):
-        continue
+    try:
+        while os.read(fd, 1):
+            continue
+    except OSError:
+        return  # User code closed what is not its own.
     if os.getpid() == me:
         os.killpg(0, signal.SIGKILL)
 
@@ -164,7 +197,8 @@ def _unprepared(task: Task, phase: Phase, error: BaseException | None) -> HostOu
             "Kinetic needs it to load the call: add cloudpickle to the environment or image."
         )
     text = "".join(traceback.format_exception(error)) if error is not None else ""
-    sys.stderr.write(f"[kinetic] {message}\n")
+    with suppress(Exception):  # User code may have put anything there, or closed it.
+        sys.stderr.write(f"[kinetic] {message}\n")
     called = phase in ("call", "report")
     return HostOutcome(
         job_id=task.job_id,
@@ -197,19 +231,3 @@ def _run_exit_handlers() -> None:
     for handler in getattr(threading, "_threading_atexits", ()):
         atexit.register(handler)
     atexit._run_exitfuncs()
-
-
-def _flush() -> None:
-    """Empty what Python and C hold back, because `os._exit` does not."""
-    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        try:
-            if stream is not None:
-                stream.flush()
-        except Exception:  # noqa: BLE001, S112  # user code may have put anything there
-            continue
-    try:
-        import ctypes
-
-        ctypes.CDLL(None).fflush(None)
-    except (ImportError, OSError, AttributeError):
-        return

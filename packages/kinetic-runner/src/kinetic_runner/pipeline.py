@@ -26,6 +26,7 @@ from kinetic_payload.stores import open_store
 from kinetic_runner import inputs, report
 from kinetic_runner.call import Exited, Raised, Returned, Stopped, Stopping, Terminated, invoke
 from kinetic_runner.facade import with_facade
+from kinetic_runner.forks import leave_if_forked
 from kinetic_runner.skew import Fingerprint, Skew, leading, skews_of
 from kinetic_runner.task import Task
 from kinetic_runner.tracebacks import message_of, type_name
@@ -117,7 +118,11 @@ class _Host:
         began = self.tools.clock()
         try:
             yield
+        except BaseException as error:
+            leave_if_forked(self.pid, error)
+            raise
         finally:
+            leave_if_forked(self.pid)
             self.phases[phase] = round(self.tools.clock() - began, 6)
 
     def run(self) -> HostOutcome:
@@ -150,6 +155,7 @@ class _Host:
                 debugger.wait_for_client(lambda: self.stopping.asked)
         with self.during("call"):
             ending = invoke(call.function, call.args, call.kwargs, self.stopping)
+            leave_if_forked(self.pid, None if isinstance(ending, Returned) else ending.error)
         return self.ended(ending, store)
 
     def prepare(self, stream: BinaryIO) -> tuple[CallHeader, inputs.Plan]:
@@ -190,13 +196,15 @@ class _Host:
             case Returned(value):
                 with self.during("report"):
                     return self.returned(value, store)
+            case Stopped(error):
+                return self.stopped(self.info(error))
             case Exited(error):
+                self.tell({"phase": "report"})  # From now on a stop takes nothing away from it.
                 return self.outcome(
                     "exited", layout.EXIT_FUNCTION_FAILED, ending.message, self.info(error)
                 )
-            case Stopped(error):
-                return self.stopped(self.info(error))
             case Raised(error):
+                self.tell({"phase": "report"})
                 message = f"{type_name(error)}: {message_of(error)}"
                 return self.outcome(
                     "exception", layout.EXIT_FUNCTION_FAILED, message, self.info(error)
@@ -204,8 +212,7 @@ class _Host:
 
     def returned(self, value: Any, store: Store) -> HostOutcome:
         """Keep the leader's value; the others' is not asked for."""
-        # A process that user code forked may return from the function as well.
-        if self.task.host != 0 or os.getpid() != self.pid:
+        if self.task.host != 0:
             return self.outcome("returned", layout.EXIT_SUCCESS)
         try:
             kept = report.keep(value, store, self.value_name)

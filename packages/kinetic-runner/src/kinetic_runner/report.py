@@ -6,6 +6,7 @@ import binascii
 import copyreg
 import hashlib
 import io
+import os
 import pickle
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
@@ -17,6 +18,7 @@ from kinetic_payload.layout import INLINE_LIMIT
 from kinetic_payload.pickling import Sink, ValuePickler
 from kinetic_payload.reports import ErrorInfo, Pickled
 from kinetic_payload.store import ABSENT, Store
+from kinetic_runner.forks import leave_if_forked
 from kinetic_runner.persistence import AWAY, WAIT, persist
 from kinetic_runner.tracebacks import bounded, message_of, notes_of, text_of, type_name
 
@@ -48,6 +50,7 @@ def keep(
 
 
 def _pickled(value: Any, store: Store, name: str) -> Pickled:
+    pid = os.getpid()
     with ExitStack() as stack:
         sink = _Sink(
             lambda: stack.enter_context(store.writer(name, if_generation=ABSENT)),
@@ -55,9 +58,11 @@ def _pickled(value: Any, store: Store, name: str) -> Pickled:
         try:
             ValuePickler(sink).dump(value)
         except BaseException as error:
+            leave_if_forked(pid, error)
             if sink.failure is not None:
                 raise sink.failure from None
             raise _unpicklable(value, error) from error
+        leave_if_forked(pid)  # Pickling runs code of the user's.
         kept = sink.kept(name)
         try:
             stack.close()
@@ -76,13 +81,17 @@ def error_info(error: BaseException, store: Store | None, name: str) -> ErrorInf
     # The text first: pickling runs code of the user's that may change the exception.
     kind, message, notes = type_name(error), message_of(error), notes_of(error)
     text = text_of(error)
+    pid = os.getpid()
     pickled, why = None, None
     if isinstance(error, SystemExit):
         why = "SystemExit is not raised again: it would end the process that asks for the result"
     else:
         try:
-            pickled = _keep_bytes(dump_error(error), store, name)
+            data = dump_error(error)
+            leave_if_forked(pid)
+            pickled = _keep_bytes(data, store, name)
         except BaseException as failure:  # noqa: BLE001 - the text is what must get home
+            leave_if_forked(pid, failure)
             why = f"{type_name(failure)}: {bounded(message_of(failure), REPR_LIMIT)}"
     return ErrorInfo(kind, message, text, notes, pickled, why)
 

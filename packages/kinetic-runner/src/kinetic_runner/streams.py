@@ -1,4 +1,4 @@
-"""(child) Standard output and error that write all they are given."""
+"""(child) Standard output and error: all that is written to them gets out."""
 
 from __future__ import annotations
 
@@ -45,3 +45,19 @@ def write_whole() -> None:
         whole.mode = "w"  # type: ignore[misc]
         setattr(sys, name, whole)
         setattr(sys, f"__{name}__", whole)
+
+
+def flush() -> None:
+    """Empty what Python and C hold back of output, because `os._exit` does not."""
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        try:
+            if stream is not None:
+                stream.flush()
+        except Exception:  # noqa: BLE001, S112  # user code may have put anything there
+            continue
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).fflush(None)
+    except (ImportError, OSError, AttributeError):
+        return

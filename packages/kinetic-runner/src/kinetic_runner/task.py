@@ -21,6 +21,8 @@ class Task:
     context_digest: str | None
     workspace: str
     """A folder of this host of this attempt; made if missing."""
+    report_file: str = "/dev/null"
+    """Where to report if the pipe for that is closed."""
     debug_port: int | None = None
     private_mounts: bool = False
     """Put volumes into a mount namespace of the child's own instead of the machine's file system."""

@@ -37,6 +37,8 @@ class Limits:
     """Between a reported outcome and the end of the process: for exit handlers."""
     linger_after_failure: float = 10.0
     """The same after a failure, for whose news others wait."""
+    orphan: float = 2.0
+    """Between the supervisor's death and SIGKILL, for a value that is being reported."""
     trackers: float = 2.0
     """For resource trackers of `multiprocessing` to remove what was left to them."""
     remains: float = SECONDS
@@ -55,20 +57,24 @@ class Watch:
         journal: Journal,
         limits: Limits,
         lifeline: int | None = None,
+        report_file: str = os.devnull,
     ) -> None:
+        self.mirror = mirror
         self._child = child
         self._bell = bell
-        self._mirror = mirror
         self._journal = journal
         self._limits = limits
         self._lifeline = lifeline
+        self._report_file = report_file
+        self._report_read = 0
         self._phase: Phase = "fetch"
         self._phase_began = monotonic()
         self._phases: dict[str, float] = {}
         self._cause: Cause | None = None
         self._killed = False
         self._reported: HostOutcome | None = None
-        self._reported_in_time = True
+        self._interrupted = False
+        """Whether the function was told to stop before it had ended."""
         self._warnings: list[str] = []
         self._unread = b""
         self._at_line_start = True
@@ -80,7 +86,7 @@ class Watch:
 
     def run(self, out_of_memory: Callable[[], bool | None] = lambda: None) -> Seen:
         """Watch until the end; *out_of_memory* is asked once the child is dead."""
-        while not self._child.reap() and self._cause != "orphaned" and not self._gave_up():
+        while not (self._child.reap() or self._is_abandoned() or self._gave_up()):
             self._keep_time()
             self._wait()
         memory = out_of_memory()
@@ -94,7 +100,7 @@ class Watch:
             phase=self._phase,
             status=self._child.status,
             reported=self._reported,
-            reported_in_time=self._reported_in_time,
+            reported_in_time=not self._interrupted,
             cause=self._cause,
             killed_by_us=self._killed,
             timeout=self._limits.timeout,
@@ -112,23 +118,24 @@ class Watch:
     # What may happen next.
 
     def _wait(self) -> None:
-        held_back = self._mirror.full or self._journal.full
+        held_back = self.mirror.full or self._journal.full
         readers = [fd for fd in self._open if not (held_back and fd == self._child.output)]
         readers.append(self._bell.fd)
         if self._lifeline is not None:
             readers.append(self._lifeline)
-        writers = [self._mirror.fd] if self._mirror.waiting else []
+        writers = [self.mirror.fd] if self.mirror.waiting else []
         ready, writable, _ = select.select(readers, writers, [], self._patience(held_back))
         if writable:
-            self._mirror.pump()
+            self.mirror.pump()
         for fd in ready:
             if fd in self._open:
                 self._open[fd]()
         if self._bell.fd in ready:
             self._bell.listen()
         if self._lifeline in ready and not os.read(self._lifeline or 0, 512):
-            self._cause = "orphaned"
-            self._reported_in_time = self._reported is not None and self._reported_in_time
+            self._lifeline = None
+            self._drain(self._child.report)
+            self._abandon()
         self._journal.tick()
 
     def _patience(self, held_back: bool) -> float:
@@ -141,6 +148,7 @@ class Watch:
         )
 
     def _keep_time(self) -> None:
+        self._take_report_file()
         now = monotonic()
         if self._bell.stop_asked or (self._call_until is not None and now >= self._call_until):
             # What the child has said by now counts, also if we were too slow to hear it in time.
@@ -174,9 +182,26 @@ class Watch:
 
     def _stop(self, cause: Cause) -> None:
         self._cause = cause
+        self._kill_at = monotonic() + self._limits.grace
+        if self._phase == "report":
+            return  # The function has ended: nothing is left to stop, and its value is on its way.
+        self._interrupted = True
         # The child alone: its own workers die when it lets go of them, not while it saves its state.
         self._child.signal(signal.SIGTERM)
-        self._kill_at = monotonic() + self._limits.grace
+
+    def _abandon(self) -> None:
+        """End it at once, because its supervisor died; a value on its way gets a moment to arrive."""
+        if self._reported is None and self._phase == "report" and not self._interrupted:
+            until = monotonic() + self._limits.orphan
+            self._kill_at = min(self._kill_at or until, until)
+        elif self._reported is None:
+            self._interrupted = True
+        self._cause = "orphaned"
+
+    def _is_abandoned(self) -> bool:
+        if self._cause != "orphaned":
+            return False
+        return self._reported is not None or self._interrupted or self._killed
 
     # Output.
 
@@ -191,7 +216,7 @@ class Watch:
 
     def _keep(self, data: bytes) -> None:
         self._journal.append(data)
-        self._mirror.write(data)
+        self.mirror.write(data)
         self._at_line_start = data.endswith(b"\n")
 
     def _take_the_rest(self) -> None:
@@ -202,6 +227,7 @@ class Watch:
         """
         for fd in list(self._open):
             self._drain(fd)
+        self._take_report_file()
 
     def _drain(self, fd: int) -> None:
         left = pipe_capacity(fd)
@@ -226,12 +252,29 @@ class Watch:
             del self._open[self._child.report]
         if not data:
             return 0
+        self._hear_lines(data)
+        return len(data)
+
+    def _take_report_file(self) -> None:
+        """Read on in the file to which the child reports once user code has closed its pipe."""
+        try:
+            with open(self._report_file, "rb") as stream:  # noqa: PTH123  # most often it is not there
+                stream.seek(self._report_read)
+                data = stream.read()
+        except OSError:
+            return
+        if data and not self._report_read:
+            self._drain(self._child.report)  # It was written before.
+            self._unread = b""
+        self._report_read += len(data)
+        self._hear_lines(data)
+
+    def _hear_lines(self, data: bytes) -> None:
         *lines, self._unread = (self._unread + data).split(b"\n")
         if len(self._unread) > _MOST_REPORT:
             self._unread = b""
         for line in lines:
             self._hear(line)
-        return len(data)
 
     def _hear(self, line: bytes) -> None:
         try:
@@ -269,7 +312,6 @@ class Watch:
         except TypeError as error:
             self._warnings.append(f"The child's report cannot be read: {error}.")
             return
-        self._reported_in_time = self._cause is None
         self._call_until = None
         limits = self._limits
         self._linger = limits.linger if self._reported.succeeded else limits.linger_after_failure
