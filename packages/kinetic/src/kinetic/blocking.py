@@ -26,8 +26,9 @@ class Submit(Protocol):
         kwargs: Mapping[str, Any],
         *,
         console: Console | None,
+        started: list[JobHandle],
     ) -> JobHandle:
-        """Start the job."""
+        """Start the job; the handle is in *started* from when it can no longer be taken back."""
         ...
 
 
@@ -47,14 +48,14 @@ def call(
     terminal (with *ask*) whether to cancel, and is raised again. Of a job that has ended it says so.
     """
     if submit is None:
-        from kinetic.submit import submit as start
+        from kinetic.submit import submit as start_job
 
-        submit = start
+        submit = start_job
     if console is None:
         console = Console.of_this_process(color=not request.settings.no_color.value)
         if console.interactive and is_terminal(sys.stdin):
             ask = ask or input
-    handle: JobHandle | None = None
+    started: list[JobHandle] = []
     seen: JobStatus | None = None
 
     def tell(status: JobStatus) -> None:
@@ -64,7 +65,8 @@ def call(
 
     with console:
         try:
-            handle = submit(request, function, args, kwargs, console=console)
+            handle = submit(request, function, args, kwargs, console=console, started=started)
+            started[:] = [handle]
             if console.interactive:
                 # Phases vanish from a terminal, and whoever closes it needs the id to come back.
                 console.note(handle.job_id)
@@ -76,18 +78,18 @@ def call(
             )
         except KeyboardInterrupt as stop:
             console.done()
-            if handle is None:
+            if not started:
                 console.note(
                     "The job was not started. What was sent of its data need not be sent again."
                 )
             elif seen is not None and seen.terminal:
                 console.note(
-                    f"The job has ended: {handle.job_id}\n"
-                    f"  its result: kinetic jobs result {handle.job_id}\n"
-                    f"  its log:    kinetic jobs logs {handle.job_id}"
+                    f"The job has ended: {started[0].job_id}\n"
+                    f"  its result: kinetic jobs result {started[0].job_id}\n"
+                    f"  its log:    kinetic jobs logs {started[0].job_id}"
                 )
             else:
-                _interrupted(handle, console, ask)
+                _interrupted(started[0], console, ask)
             # Without the frames in which we waited, and without what we were handling just then: they
             # would push what was said off the screen.
             raise stop.with_traceback(None) from None

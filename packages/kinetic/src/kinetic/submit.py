@@ -63,12 +63,39 @@ def submit(
     *,
     services: Services | None = None,
     console: Console | None = None,
+    started: list[JobHandle] | None = None,
 ) -> JobHandle:
     """Start *request* and return a handle to it, at once.
 
+    The handle is appended to *started* in the moment from which on the job goes on, whatever is raised
+    here. Without that list, what is raised then has a note that names the job.
+
     Raises:
         KineticError: It could not be packaged or started; nothing of this job stays behind.
+        KeyboardInterrupt: Ctrl-C came; nothing of the job stays behind unless a note says so.
     """
+    begun: list[JobHandle] = [] if started is None else started
+    try:
+        return _submit(request, function, (args, kwargs), services, console, begun)
+    except BaseException as error:
+        if begun and started is None:
+            job_id = begun[0].job_id
+            error.add_note(
+                f"The job was started, and goes on: {job_id}\n"
+                f'Come back with kinetic.attach("{job_id}"), or stop it: kinetic jobs cancel {job_id}'
+            )
+        raise
+
+
+def _submit(
+    request: JobRequest,
+    function: Callable[..., Any],
+    arguments: tuple[Sequence[Any], Mapping[str, Any]],
+    services: Services | None,
+    console: Console | None,
+    begun: list[JobHandle],
+) -> JobHandle:
+    args, kwargs = arguments
     say, warn, reports = _voices(console)
     for note in request.notes:
         warn(note)
@@ -116,9 +143,11 @@ def submit(
         send = partial(
             upload, packed, options=options, say=say, warn=partial(_once, warn), reports=reports
         )
-        record = _start(request, handle, services, send=send, launch=launch, say=say)
-    handle.__dict__["_project"] = str(plan.root)  # For the path mappings of a debugger.
-    return connected(handle, services, record=record)
+        handle.__dict__["_project"] = str(plan.root)  # For the path mappings of a debugger.
+        _start(request, handle, services, send=send, launch=launch, begun=begun)
+    with suppress(Exception):  # A logger that fails must not cost a job that runs.
+        say(f"submitted {handle.job_id}")
+    return handle
 
 
 def _start(
@@ -128,12 +157,13 @@ def _start(
     *,
     send: Callable[..., tuple[str, str]],
     launch: Callable[..., Launch],
-    say: Callable[[str], None],
-) -> JobRecord:
-    """Upload, record and start what was packaged, and say so; return the record."""
+    begun: list[JobHandle],
+) -> None:
+    """Upload, record and start what was packaged, and put the handle into *begun*."""
     names, store = JobObjects(handle.job_id), services.store
     written: list[str] = []
-    started: JobRecord | None = None
+    record: JobRecord | None = None
+    saved = False
     try:
         payload_digest, context_digest = send(
             store=store, job_id=handle.job_id, writing=partial(_writing, written)
@@ -143,24 +173,25 @@ def _start(
             with _writing(written, names.handle):
                 data = services.sealed(encode(record), names.handle)
                 store.write(names.handle, data, if_generation=ABSENT)
-            started = record  # Ctrl-C may come when it has just started.
+            saved = True
             services.backend.start(launch(record=record))
             _heed_others(record, services)
-        with suppress(Exception):  # A logger that fails must not cost a job that runs.
-            say(f"submitted {handle.job_id}")
+        connected(handle, services, record=record)
+        begun.append(handle)
     except BaseException as error:
+        if begun:
+            raise
         reason = error
-        if started is not None and isinstance(error, Exception) and _is_forgotten(started, store):
+        if saved and isinstance(error, Exception) and _is_forgotten(handle.job_id, store):
             # Whatever failed, it failed because of that.
             reason = SubmitError(
                 f"The job {handle.job_id} was cleaned up by another process while it was started.",
                 hint="Nothing of it is left. Submit it again.",
             )
-        _withdraw(handle.job_id, written, started, services, reason=reason)
+        _withdraw(handle.job_id, written, record, services, reason=reason)
         if reason is error:
             raise
         raise reason from error
-    return record
 
 
 def _heed_others(record: JobRecord, services: Services) -> None:
@@ -173,17 +204,17 @@ def _heed_others(record: JobRecord, services: Services) -> None:
         JobNotFoundError: The job was cleaned up.
     """
     store = services.store
-    if _is_forgotten(record, store):
+    if _is_forgotten(record.job_id, store):
         raise JobNotFoundError(f"The record of {record.job_id} is gone.")
-    if store.concurrency == 1 and store.stat(JobObjects(record.job_id).outcome) is not None:
+    if store.location.kind != "gs" and store.stat(JobObjects(record.job_id).outcome) is not None:
         found = find_outcome(store, record.job_id)
         if found is not None and found.record.status == "cancelled":
             services.backend.stop(record, timeout=GRACE, poll_interval=0.1)
 
 
-def _is_forgotten(record: JobRecord, store: Store) -> bool:
+def _is_forgotten(job_id: str, store: Store) -> bool:
     # Not asked over a network: that would cost every submit a request, for what hardly ever happens.
-    return store.concurrency == 1 and store.stat(JobObjects(record.job_id).handle) is None
+    return store.location.kind != "gs" and store.stat(JobObjects(job_id).handle) is None
 
 
 @contextmanager
@@ -205,19 +236,24 @@ def _writing(written: list[str], name: str) -> Iterator[None]:
 def _withdraw(
     job_id: str,
     written: Sequence[str],
-    started: JobRecord | None,
+    record: JobRecord | None,
     services: Services,
     *,
     reason: BaseException,
 ) -> None:
-    """Remove what a submit made, newest first. Nothing here may hide the *reason*; notes add to it."""
+    """Remove what a submit made, newest first. Nothing here may hide the *reason*; notes add to it.
+
+    With a *record* the job may have been announced, and started.
+    """
     from kinetic.ending import remove_objects
 
     deadline = Deadline(_TAKING_BACK)
+    recorded = JobObjects(job_id).handle in written
     try:
         with stoppable(lambda: deadline.passed):
-            if started is not None:
-                services.backend.remove(started, timeout=GRACE, poll_interval=0.1)
+            if record is not None:
+                services.backend.remove(record, timeout=GRACE, poll_interval=0.1)
+            if recorded:
                 # Not where it may still run: without its objects nobody would find it again.
                 remove_objects(job_id, services.store)
             else:
@@ -227,7 +263,7 @@ def _withdraw(
         left = ", ".join(f"{services.store.location}/{name}" for name in written)
         why = str(error) or "taking it back was given up."
         # What has no record is found by nothing but its name.
-        todo = f"Remove it with: kinetic jobs cleanup {job_id}" if started else f"Remove: {left}"
+        todo = f"Remove it with: kinetic jobs cleanup {job_id}" if recorded else f"Remove: {left}"
         interrupted = not isinstance(error, Exception)
         (error if interrupted else reason).add_note(
             f"The job {job_id} did not start, and something of it stays behind: {why}\n{todo}"

@@ -75,6 +75,7 @@ class LocalBackend:
         self._verify = verify
         self._waits: dict[str, _Wait] = {}
         self._announced: dict[str, Staged] = {}
+        """Until the job is started, or removed."""
         self._elsewhere: Elsewhere | None = None
         if store.location.kind == "gs":
             from kinetic.local.elsewhere import Elsewhere
@@ -95,15 +96,21 @@ class LocalBackend:
 
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[None]:
-        """Let the job be seen as pending, for as long as this process lives to start it."""
-        from kinetic.local.launcher import staged
+        """Let the job be seen as pending, for as long as this process lives to start it.
 
-        with ExitStack() as stack:
+        Who is interrupted on the way in or out lets `remove` take it back.
+        """
+        from kinetic.local.launcher import Staged
+
+        place = self._announced[record.job_id] = Staged(self._home, record.job_id)
+        try:
             with self._refused(record):
-                place = stack.enter_context(staged(self._home, record.job_id))
-            self._announced[record.job_id] = place
-            stack.callback(self._announced.pop, record.job_id)
+                place.open()
             yield
+        finally:
+            place.close()
+            if place.started:
+                del self._announced[record.job_id]
 
     def start(self, launch: Launch) -> None:
         """Start the job's supervisor, detached from this process and its terminal.
@@ -111,7 +118,7 @@ class LocalBackend:
         Raises:
             SubmitError: It could not be started; nothing of it stays behind.
         """
-        from kinetic.local.launcher import base_environment, staged, start_supervisor
+        from kinetic.local.launcher import Staged, base_environment, start_supervisor
 
         if not os.access(launch.interpreter, os.X_OK):
             raise SubmitError(f"{launch.interpreter} is not a Python that could be started.")
@@ -127,9 +134,12 @@ class LocalBackend:
 
             environment |= bucket_environment(inherited)
         with ExitStack() as stack, self._refused(launch.record):
-            job_id = launch.record.job_id
-            place = self._announced.get(job_id) or stack.enter_context(staged(self._home, job_id))
-            seconds = self._lease_seconds
+            job_id, seconds = launch.record.job_id, self._lease_seconds
+            place = self._announced.get(job_id)
+            if place is None:
+                place = Staged(self._home, job_id)
+                stack.callback(place.close)
+                place.open()
             start_supervisor(
                 launch, self._store, self._home, environment, place, lease_seconds=seconds
             )
@@ -275,6 +285,11 @@ class LocalBackend:
         from kinetic.local.removal import remove_tree
         from kinetic.notices import warn_caller
 
+        place = self._announced.pop(record.job_id, None)
+        if place is not None:
+            place.close()
+            if not place.started:
+                return  # Nor by anybody else: this process was to do it.
         folder = self._folder(record)
         if not isinstance(folder, JobFolder):
             folder.await_end(record, timeout=timeout, poll_interval=poll_interval)

@@ -8,15 +8,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import kinetic
 import kinetic_payload
 from kinetic.backends import Launch
+from kinetic.interrupts import Uninterrupted
 from kinetic.local.collection import keep
 from kinetic.local.liveness import Pipes
 from kinetic.local.paths import Home, JobFolder
@@ -87,34 +86,35 @@ def reap_supervisors() -> None:
     _started[:] = [process for process in _started if process.poll() is None]
 
 
-@dataclass(frozen=True)
 class Staged:
-    """What is to become a job's folder, and the living FIFOs in it."""
+    """What is to become a job's folder, and the living FIFOs in it.
 
-    folder: JobFolder
-    pipes: Pipes
-
-
-@contextmanager
-def staged(home: Home, job_id: str) -> Iterator[Staged]:
-    """Let whoever looks at the job see that it is about to start, unless this process dies.
-
-    Within the block `start_supervisor` takes what is yielded; otherwise nothing of it stays.
-
-    Raises:
-        OSError: The system did not let us.
+    Who looks at the job sees that it is about to start, from `open` to `close`, unless this process
+    dies. `start_supervisor` takes it; otherwise nothing of it stays.
     """
-    os.makedirs(home.jobs, mode=0o700, exist_ok=True)  # noqa: PTH103
-    folder = JobFolder(f"{home.jobs}/.{job_id}.{os.urandom(4).hex()}")
-    os.mkdir(folder.path, 0o700)  # noqa: PTH102
-    pipes = None
-    try:
-        pipes = Pipes(folder)
-        yield Staged(folder, pipes)
-    finally:
-        if pipes is not None:
-            pipes.close()
-        shutil.rmtree(folder.path, ignore_errors=True)
+
+    def __init__(self, home: Home, job_id: str) -> None:
+        self._home = home
+        self.folder = JobFolder(f"{home.jobs}/.{job_id}.{os.urandom(4).hex()}")
+        self.pipes: Pipes | None = None
+        self.started = False
+        """Whether there may be a supervisor."""
+
+    def open(self) -> None:
+        """Make the folder and the FIFOs; whatever this raises, `close` takes them back.
+
+        Raises:
+            OSError: The system did not let us.
+        """
+        os.makedirs(self._home.jobs, mode=0o700, exist_ok=True)  # noqa: PTH103
+        os.mkdir(self.folder.path, 0o700)  # noqa: PTH102
+        self.pipes = Pipes(self.folder)
+
+    def close(self) -> None:
+        """Let go of it; what was not started is removed."""
+        if self.pipes is not None:
+            self.pipes.close()
+        shutil.rmtree(self.folder.path, ignore_errors=True)
 
 
 def start_supervisor(
@@ -128,6 +128,8 @@ def start_supervisor(
 ) -> None:
     """Start the job of *launch* in *place*; *environment* is what its processes get besides their own.
 
+    Who is interrupted meanwhile finds it not started, or as a whole: `place.started` tells.
+
     Raises:
         FileExistsError: The job was started before.
         OSError: The system did not let us.
@@ -137,18 +139,21 @@ def start_supervisor(
     bundle = ensure_bundle(home, launch.bundle)
     spec = spec_of(launch, store, home, bundle, environment, lease_seconds=lease_seconds)
     _write(place.folder.uses, json.dumps(_uses(launch, bundle, home, store)).encode())
-    try:
-        # The job's folder appears with a living FIFO in it: whoever sees it can tell what it is.
-        os.rename(place.folder.path, folder.path)  # noqa: PTH104
-    except OSError as error:
-        if os.path.exists(folder.path):  # noqa: PTH110
-            raise FileExistsError(f"Job {record.job_id} was started before.") from error
-        raise
-    try:
-        _spawn(spec, folder, place.pipes)
-    except BaseException:
-        shutil.rmtree(folder.path, ignore_errors=True)
-        raise
+    assert place.pipes is not None
+    with Uninterrupted():
+        try:
+            # The job's folder appears with a living FIFO in it: whoever sees it can tell what it is.
+            os.rename(place.folder.path, folder.path)  # noqa: PTH104
+        except OSError as error:
+            if os.path.exists(folder.path):  # noqa: PTH110
+                raise FileExistsError(f"Job {record.job_id} was started before.") from error
+            raise
+        try:
+            _spawn(spec, folder, place.pipes)
+        except BaseException:
+            shutil.rmtree(folder.path, ignore_errors=True)
+            raise
+        place.started = True
 
 
 def ensure_bundle(home: Home, bundle: bytes) -> str:
