@@ -38,7 +38,7 @@ def refuse_foreign_folder(location: Location) -> None:
     except NotADirectoryError as error:
         raise StoreError(
             f"{location.path} cannot be a store: it is no folder.",
-            hint="Name a folder with KINETIC_STORE, or with KINETIC_HOME.",
+            hint="Name another folder with KINETIC_HOME or KINETIC_STORE.",
         ) from error
     except PermissionError as error:
         raise StorePermissionError(
