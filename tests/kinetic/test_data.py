@@ -1,4 +1,5 @@
 import copy
+import errno
 import hashlib
 import os
 import pickle
@@ -9,12 +10,18 @@ from pathlib import Path
 
 import pytest
 
+import kinetic
 from kinetic.caches import stat_cache
 from kinetic.data import Data, to_ref
 from kinetic.errors import DataError, InvalidRequestError
 from kinetic_payload import references
 from kinetic_payload.file_times import FileTimes
 from kinetic_payload.hashing import hash_file
+
+
+@kinetic.run(accelerator="cpu", backend="local")
+def work(values):
+    return values
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +124,41 @@ def test_missing_data_is_refused_when_checked_with_names_that_are_near(tmp_path)
 
     assert f"there is no 'digit' in {tmp_path}" in str(raised.value)
     assert f"Did you mean '{tmp_path}/digits'?" in str(raised.value)
+
+
+def link_to_nothing(folder: Path) -> Path:
+    (folder / "link").symlink_to("absent")
+    return folder / "link"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda folder: folder / "absent",
+        lambda folder: folder / "deep" / "absent",
+        lambda folder: Path(__file__) / "below-a-file",
+        link_to_nothing,
+    ],
+)
+def test_a_missing_local_path_is_a_file_not_found_also_in_another_process(tmp_path, make):
+    path = make(tmp_path)
+    data = Data(str(path))
+
+    for use in (data.check, data.content_hash, lambda: work.run_async([data])):
+        with pytest.raises(FileNotFoundError) as raised:
+            use()
+        for error in (
+            raised.value,
+            pickle.loads(pickle.dumps(raised.value)),
+            copy.copy(raised.value),
+        ):
+            assert isinstance(error, DataError)
+            assert type(error).__name__ == "DataNotFoundError"
+            assert (error.errno, error.filename) == (errno.ENOENT, str(path))
+            assert error.strerror == os.strerror(errno.ENOENT)
+            assert error.message.startswith(f"Data('{path}') does not exist: ")
+            assert str(error) == f"{error.message}\n{error.hint}"
+            assert error.hint
 
 
 def test_a_missing_parent_is_what_is_said_to_be_missing(tmp_path):

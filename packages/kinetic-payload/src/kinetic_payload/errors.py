@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 
@@ -45,6 +46,22 @@ class PayloadError(KineticError, TypeError):
 
 class DataError(KineticError):
     """A `Data` cannot be hashed, shipped or brought to where it is used."""
+
+
+class DataNotFoundError(DataError, FileNotFoundError):
+    """A local `Data` is not there; `filename` is its path."""
+
+    def __init__(self, message: str, *, filename: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.errno = errno.ENOENT
+        self.strerror = "No such file or directory"
+        self.filename = filename
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What `OSError` keeps is not in the dictionary.
+        rebuild, args, state = super().__reduce__()
+        kept = {name: getattr(self, name) for name in ("errno", "strerror", "filename")}
+        return (rebuild, args, {**state, **kept})
 
 
 class IntegrityError(KineticError):

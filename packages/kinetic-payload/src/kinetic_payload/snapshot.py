@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kinetic_payload.archive import write_archive
 from kinetic_payload.digests import TreeEntry, tree_digest
-from kinetic_payload.errors import DataError, KineticError, PackagingError
+from kinetic_payload.errors import DataError, DataNotFoundError, KineticError, PackagingError
 from kinetic_payload.file_times import FileTimes
 from kinetic_payload.hashing import UNREADABLE_HINT, hash_files, saving, unreadable
 from kinetic_payload.ignore import OWN_FILE, ignore_line
@@ -170,6 +170,7 @@ def tree_of(
     A single file is a tree of one entry. Of a folder, the paths of *exclude* do not travel.
 
     Raises:
+        DataNotFoundError: It is not there.
         DataError: Something cannot be read; the message names all of it.
     """
     path = Path(os.path.abspath(path))  # noqa: PTH100
@@ -179,7 +180,10 @@ def tree_of(
     try:
         status = path.stat()
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+        message = f"{path} cannot be read: {error.strerror}."
+        if isinstance(error, FileNotFoundError):
+            raise DataNotFoundError(message, filename=str(path)) from error
+        raise DataError(message) from error
     tree = Tree(files=[FoundFile(path.name, status.st_mode & 0o777, status)])
     return _finished(path.parent, tree, cache, reports, DataError, "data")
 

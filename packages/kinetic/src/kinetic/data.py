@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kinetic_payload import references
-from kinetic_payload.errors import DataError, InvalidRequestError
+from kinetic_payload.errors import DataError, DataNotFoundError, InvalidRequestError
 from kinetic_payload.references import DataKind, DataRef
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ class Data:
         to files are read.
 
         Raises:
-            DataError: It is not local, not there, or cannot be read.
+            DataNotFoundError: It is not there.
+            DataError: It is not local, or cannot be read.
         """
         if self.is_gcs or self.is_hf:
             raise DataError(
@@ -130,7 +132,8 @@ class Data:
         """Look whether local data is there and can be read; called when a job is submitted.
 
         Raises:
-            DataError: It is not; the message names what lies near.
+            DataNotFoundError: It is not there; the message names what lies near.
+            DataError: It cannot be read.
         """
         if self.is_gcs or self.is_hf:
             return
@@ -274,15 +277,16 @@ def _resolved(given: str) -> str:
         ) from error
 
 
-def _missing(data: Data, path: Path) -> DataError:
+def _missing(data: Data, path: Path) -> DataNotFoundError:
     """Say what of *path* is not there, and what lies near."""
     from difflib import get_close_matches
 
+    missing = partial(DataNotFoundError, filename=str(path))
     parent = path.parent
     while not os.path.exists(parent) and parent != parent.parent:  # noqa: PTH110 - raises nothing
         path, parent = parent, parent.parent
     if path.is_symlink():
-        return DataError(
+        return missing(
             f"{data!r} does not exist: {path} is a link to nothing.",
             hint=f"It leads to {str(path.readlink())!r}.",
         )
@@ -290,12 +294,12 @@ def _missing(data: Data, path: Path) -> DataError:
     try:
         names = sorted(os.listdir(parent))  # noqa: PTH208 - names are what is compared
     except OSError:
-        return DataError(message, hint="Check the path.")
+        return missing(message, hint="Check the path.")
     close = get_close_matches(path.name, names, n=3, cutoff=0.5)
     if close:
         meant = " or ".join(repr(str(parent / name)) for name in close)
-        return DataError(message, hint=f"Did you mean {meant}?")
-    return DataError(
+        return missing(message, hint=f"Did you mean {meant}?")
+    return missing(
         message,
         hint="Relative paths begin at the working directory of the process that made the Data.",
     )
