@@ -166,12 +166,14 @@ def _end_of_directory(source: BinaryIO) -> tuple[int, int, int]:
     tail_start = max(0, size - _END.size - _LIMIT16 - _LOCATOR64.size)
     source.seek(tail_start)
     tail = source.read()
-    at = tail.rfind(b"PK\5\6")
-    if at < 0 or at + _END.size > len(tail):
+    at = _end_record(tail)
+    if at is None:
         raise IntegrityError("The archive has no end: it is cut off, or is not a zip file.")
     _, _, _, _, count, length, start, _ = _END.unpack_from(tail, at)
     locator = at - _LOCATOR64.size
-    if locator >= 0 and tail[locator : locator + 4] == b"PK\6\7":
+    # What ends the directory may look like a locator; one is needed only where a number has no room.
+    wide = count == _LIMIT16 or length == _LIMIT32 or start == _LIMIT32
+    if wide and locator >= 0 and tail[locator : locator + 4] == b"PK\6\7":
         _, _, where, _ = _LOCATOR64.unpack_from(tail, locator)
         source.seek(where)
         record = source.read(_END64.size)
@@ -181,6 +183,20 @@ def _end_of_directory(source: BinaryIO) -> tuple[int, int, int]:
     if start + length > size:
         raise IntegrityError("The archive's directory lies outside of it: it is cut off.")
     return count, start, length
+
+
+def _end_record(tail: bytes) -> int | None:
+    """Return where in *tail* the record that ends a zip file begins.
+
+    Its numbers, and the comment of an archive that Kinetic did not write, may hold the same four bytes.
+    """
+    at = len(tail) - _END.size
+    while (at := tail.rfind(b"PK\5\6", 0, at + 4)) >= 0:
+        comment = int.from_bytes(tail[at + _END.size - 2 : at + _END.size], "little")
+        if at + _END.size + comment == len(tail):
+            return at
+        at -= 1
+    return None
 
 
 def read_directory(source: BinaryIO, *, max_entries: int) -> Iterator[Member]:

@@ -1,0 +1,136 @@
+"""The ends of archives, whose numbers may look like the marker that begins them."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from kinetic_payload.archive import write_archive
+from kinetic_payload.digests import TreeEntry
+from kinetic_payload.errors import IntegrityError
+from kinetic_payload.zipformat import Member, central_header, end_records, read_directory
+
+MARKER = int.from_bytes(b"PK\5\6", "little")
+LOCATOR = b"PK\6\7"
+MOST = 1_000_000
+
+
+def an_archive(path: Path, count: int, *, start: int = 0, length: int = 0) -> list[str]:
+    """Write an archive of *count* folders whose directory has this start and length; return them."""
+    names = [f"{number:06d}" for number in range(count)]
+    left = length - count * (46 + 7) if length else 0
+    assert left >= 0
+    for number in range(count):
+        more = min(left, 60_000 if count < 10_000 else 3_000)  # As much as unzip takes.
+        names[number] += "x" * more
+        left -= more
+    assert not left
+    directory = b"".join(central_header(Member(name, "dir", 0o755)) for name in names)
+    with path.open("wb") as stream:
+        stream.seek(start)  # Nothing but zeros: only the directory is read.
+        stream.write(directory + end_records(count, start, len(directory)))
+    return names
+
+
+def read(path: Path) -> list[str]:
+    with path.open("rb") as stream:
+        return [member.path for member in read_directory(stream, max_entries=MOST)]
+
+
+@pytest.mark.parametrize(
+    ("count", "start", "length"),
+    [
+        (0, 0, 0),
+        (1, 0, 0),
+        (5, MARKER, 0),  # The marker is where the directory starts.
+        (2000, 0, MARKER),  # The marker is how long the directory is.
+        (0x4B50, 0, 0x0010_0605),  # The marker runs from the count into the length …
+        (0x4B50, 0x100, 0x0020_0605),
+        (0x5000, 0, 0x0206_054B),  # … also at an odd place,
+        (20_000, 0x1006, 0x0150_0000 | 0x054B),
+        (2000, 0x0006_054B, 0x0500_0000 | 0x50),
+        (65_534, 0, 0),
+        (65_535, 0, 0),  # zip64.
+        (70_000, MARKER, 0),
+        (70_000, MARKER - 4_000_000, 4_000_000),  # The marker is in the locator.
+        (1, 0xFFFF_FFFF, 0),
+        (1, 5 << 30, 0),
+        (1, 0x1_0000_0000 | MARKER, 0),
+    ],
+)
+def test_an_archive_is_read_whatever_its_numbers_are(
+    tmp_path: Path, count: int, start: int, length: int
+) -> None:
+    path = tmp_path / "a.zip"
+    names = an_archive(path, count, start=start, length=length)
+
+    assert read(path) == names
+    with zipfile.ZipFile(path) as archive:
+        assert archive.namelist() == [f"{name}/" for name in names]
+
+
+@pytest.mark.skipif(shutil.which("unzip") is None, reason="no unzip here")
+@pytest.mark.parametrize(
+    ("count", "start", "length"),
+    [(0x4B50, 0, 0x0010_0605), (0x4B50, 0x100, 0x0020_0605), (5, MARKER, 0), (65_535, 0, 0)],
+)
+def test_unzip_reads_the_same(tmp_path: Path, count: int, start: int, length: int) -> None:
+    path = tmp_path / "a.zip"
+    names = an_archive(path, count, start=start, length=length)
+    assert read(path) == names
+
+    said = subprocess.run(["unzip", "-Z1", str(path)], capture_output=True, text=True, check=False)
+
+    assert said.stdout.splitlines() == [f"{name}/" for name in names]
+
+
+def test_a_project_of_19280_folders_is_packed_and_read(tmp_path: Path) -> None:
+    # The marker: its count, 0x4B50, and the directory's length, which ends in 0x0605.
+    short = 0x4B50 * (46 + 7)
+    more = (0x0605 - short) % 0x1_0000
+    entries = [TreeEntry(f"{number:06d}", "dir") for number in range(1, 0x4B50)]
+    entries.insert(0, TreeEntry("0" * (6 + more % 200), "dir"))
+    for number in range(1, 1 + more // 200):
+        entries[number] = TreeEntry(entries[number].path + "x" * 200, "dir")
+    path = tmp_path / "a.zip"
+    with path.open("wb") as stream:
+        write_archive(stream, tmp_path, entries)
+
+    assert b"PK\5\6" in path.read_bytes()[-18:]
+    assert sorted(read(path)) == sorted(entry.path for entry in entries)
+
+
+@pytest.mark.parametrize("comment", [b"c", b"PK\5\6", b"PK\5\6" + b"x" * 60_000])
+def test_an_archive_with_a_comment_is_read(tmp_path: Path, comment: bytes) -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("a/", "")
+        archive.comment = comment
+
+    assert [member.path for member in read_directory(stream, max_entries=MOST)] == ["a"]
+
+
+def test_a_directory_that_ends_like_a_locator_is_none(tmp_path: Path) -> None:
+    # The digest of the last entry: 20 bytes before the end there is what looks like a locator.
+    digest = bytes(12) + LOCATOR + bytes(16)
+    directory = central_header(Member("a", "file", 0o644, digest=digest.hex()))
+    stream = io.BytesIO(directory + end_records(1, 0, len(directory)))
+
+    [member] = read_directory(stream, max_entries=MOST)
+
+    assert member.digest == digest.hex()
+
+
+@pytest.mark.parametrize("cut", [1, 4, 21, 22, 30])
+def test_an_archive_that_is_cut_off_has_no_end(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "a.zip"
+    an_archive(path, 0x4B50, length=0x0010_0605)
+    path.write_bytes(path.read_bytes()[:-cut])
+
+    with pytest.raises(IntegrityError, match="has no end"):
+        read(path)
