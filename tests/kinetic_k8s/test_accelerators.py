@@ -212,6 +212,11 @@ def test_names_are_nobody_elses() -> None:
         ("tpu:3", "No TPU slice has 3 chips", "v6e-4"),
         ("gpu:3", "No machine has 3 GPUs", "1, 2, 4, 8, 16"),
         ("cpu:0", "no core", "cpu:N"),
+        ("tpu-v5litepod-٤", "not a size", "v5litepod-CHIPS or v5litepod-TOPOLOGY"),
+        ("v5e-2x４", "not a size", "v5litepod-CHIPS or v5litepod-TOPOLOGY"),
+        ("gpu-l4x１", "l4x１", "Did you mean l4"),
+        ("cpu:٤", "cpu:٤", "Did you mean cpu"),
+        ("cpu:1_0", "cpu:1_0", "Did you mean cpu"),
         ("", "''", "kinetic accelerators"),
     ],
 )

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from kinetic_payload.errors import PackagingError
 from kinetic_payload.ignore import RuleSet, Scope, ignore_line
 from kinetic_payload.shipping import Shipping
 from kinetic_payload.snapshot import take_snapshot
@@ -316,3 +318,16 @@ def test_a_line_with_many_stars_takes_no_time() -> None:
     for depth in range(40):
         assert rules.leaves_out("a" * 250, is_folder=False) is None, depth
         rules = rules.inner("x")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("place", ["", "project", "project/sub"])
+def test_an_ignore_file_that_may_not_be_read_is_an_error(tmp_path: Path, place: str) -> None:
+    plant(tmp_path, ".git/", "project/sub/secret")
+    (tmp_path / ".kineticignore").write_text(".gitignore\n")
+    file = tmp_path / place / ".gitignore"
+    file.write_text("secret\n")
+    file.chmod(0)
+
+    with pytest.raises(PackagingError, match=rf"{file} may not be read[\s\S]*readable"):
+        take_snapshot(tmp_path / "project")

@@ -44,3 +44,24 @@ def test_it_says_what_a_snapshot_will_say(tmp_path: Path) -> None:
     }
     assert ships(root / "alias" / "b.py")
     assert not ships(root / "pkg" / "gen" / "c.py")
+
+
+def test_links_that_the_snapshot_keeps_or_leaves_out_do_not_ship_what_they_lead_to(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "project"
+    for name in ("project/a.py", "beside/b.py", "shared/lib/c.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (root / "all").symlink_to("..")
+    (root / "shared").symlink_to("../shared")
+    (tmp_path / "shared" / "back").symlink_to("lib")
+    (tmp_path / "shared" / "c.py").symlink_to("lib/c.py")
+
+    snapshot = take_snapshot(root)
+    ships = Shipping(root)
+
+    for name in ("all/beside/b.py", "shared/back/c.py", "shared/c.py"):
+        assert not snapshot.contains(root / name)
+        assert not ships(root / name)
+    assert ships(root / "shared" / "lib" / "c.py")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kinetic_payload.digests import open_regular
+from kinetic_payload.errors import PackagingError
 from kinetic_payload.ignore import GIT_FILE, OWN_FILE, RuleSet, Scope
 
 _REPOSITORY: Final = ".git"
@@ -43,24 +44,43 @@ def scope_in(scope: Scope, folder: str, prefix: str, names: set[str]) -> Scope:
 
     Args:
         prefix: What to call *folder* where a rule is named: empty, or ending in `/`.
+
+    Raises:
+        PackagingError: One of them may not be read: what it names would travel.
     """
     if _REPOSITORY in names:
         scope = scope.reading(git=_excluded_here(folder, prefix, scope.ignore_case))
     rules = {
-        name: read_rules(f"{folder}/{name}", prefix + name, ignore_case=scope.ignore_case)
+        name: _rules_here(f"{folder}/{name}", prefix + name, scope.ignore_case)
         for name in (GIT_FILE, OWN_FILE)
         if name in names
     }
     return scope.reading(own=rules.get(OWN_FILE), git=rules.get(GIT_FILE))
 
 
-def read_rules(file: str, source: str, *, ignore_case: bool = False) -> RuleSet | None:
+def _read_rules(file: str, source: str, *, ignore_case: bool) -> RuleSet | None:
     """Read an ignore file, or return None where none can be read."""
     try:
-        with os.fdopen(open_regular(file), "rb") as opened:
-            return RuleSet.parse(opened.read(), source, ignore_case=ignore_case)
+        return _rules_of(file, source, ignore_case)
     except OSError:
-        return None  # Of a file that may not be read the walk will say so itself.
+        return None
+
+
+def _rules_here(file: str, source: str, ignore_case: bool) -> RuleSet | None:
+    try:
+        return _rules_of(file, source, ignore_case)
+    except PermissionError as error:
+        raise PackagingError(
+            f"{file} may not be read, and what it names would travel.",
+            hint="Make it readable, or remove it.",
+        ) from error
+    except OSError:
+        return None  # It is not there, or no regular file.
+
+
+def _rules_of(file: str, source: str, ignore_case: bool) -> RuleSet:
+    with os.fdopen(open_regular(file), "rb") as opened:
+        return RuleSet.parse(opened.read(), source, ignore_case=ignore_case)
 
 
 def _excluded_here(folder: str, prefix: str, ignore_case: bool) -> RuleSet | None:
@@ -72,7 +92,7 @@ def _excluded_here(folder: str, prefix: str, ignore_case: bool) -> RuleSet | Non
         git = os.path.join(folder, place.removeprefix("gitdir:").strip())  # noqa: PTH118
         git = os.path.join(git, (_text(f"{git}/commondir") or "").strip())  # noqa: PTH118
         source = os.path.normpath(f"{git}/info/exclude")
-    return read_rules(f"{git}/info/exclude", source, ignore_case=ignore_case)
+    return _read_rules(f"{git}/info/exclude", source, ignore_case=ignore_case)
 
 
 def _text(file: str) -> str | None:
@@ -104,5 +124,5 @@ def _scope_of_repository(folder: str) -> Scope:
         config = os.path.expanduser("~/.config")  # noqa: PTH111
     file = values.get("core.excludesfile", f"{config}/git/ignore")
     file = os.path.join(folder, file)  # noqa: PTH118
-    rules = read_rules(file, file, ignore_case=ignore_case)
+    rules = _read_rules(file, file, ignore_case=ignore_case)
     return Scope(None, ignore_case=ignore_case).reading(git=rules)

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from kinetic_payload.archive import unsafe_path
 from kinetic_payload.ignore import ENVIRONMENT_MARKERS, Scope
 from kinetic_payload.ignore_files import scope_in, top_scope
 from kinetic_payload.treewalk import Place, within
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder that a snapshot holds: what decides inside of it, and the places on the way to it."""
+
+    scope: Scope
+    places: tuple[Place, ...]
+    """The root, and the folders outside of it that links led to."""
 
 
 class Shipping:
@@ -19,9 +29,10 @@ class Shipping:
         self, root: Path, *, exclude: Iterable[Path] = (), no_defaults: bool = False
     ) -> None:
         self._root = os.path.abspath(root)  # noqa: PTH100
+        self._top = Place(os.path.realpath(self._root), "")
         self._exclude = frozenset(os.path.realpath(path) for path in exclude)
-        self._scopes: dict[str, Scope | None] = {}
-        self._top = top_scope(Path(self._root), no_defaults=no_defaults)
+        self._folders: dict[str, _Folder | None] = {}
+        self._scope = top_scope(Path(self._root), no_defaults=no_defaults)
 
     def __call__(self, path: Path) -> bool:
         """Tell whether the very file *path* will be in it."""
@@ -30,48 +41,58 @@ class Shipping:
         if not os.path.isfile(real):  # noqa: PTH113
             return False
         lexical = within(plain, Place(self._root, ""))
-        actual = within(real, Place(os.path.realpath(self._root), ""))
+        actual = within(real, self._top)
         return any(place and self._holds(place) for place in (lexical, actual))
 
     def _holds(self, path: str) -> bool:
-        folder, _, name = path.rpartition("/")
-        scope = self._scope(folder)
-        if scope is None or unsafe_path(path) is not None:
+        above, _, name = path.rpartition("/")
+        folder = self._folder(above)
+        if folder is None or unsafe_path(path) is not None:
             return False
         full = f"{self._root}/{path}"
-        if os.path.realpath(full) in self._exclude or self._stays_a_link(full):
+        real = os.path.realpath(full)
+        # Of a link that stays one the snapshot holds the file under its real name.
+        if real in self._exclude or (os.path.islink(full) and _leads_inside(real, folder)):  # noqa: PTH114
             return False
-        return scope.leaves_out(name, is_folder=False) is None
+        return folder.scope.leaves_out(name, is_folder=False) is None
 
-    def _stays_a_link(self, full: str) -> bool:
-        # Then the snapshot holds a link, and the file under its real name.
-        top = Place(os.path.realpath(self._root), "")
-        return os.path.islink(full) and within(os.path.realpath(full), top) is not None  # noqa: PTH114
+    def _folder(self, path: str) -> _Folder | None:
+        """Return the folder at *path*, or None if it is left out."""
+        if path not in self._folders:
+            self._folders[path] = self._judged(path)
+        return self._folders[path]
 
-    def _scope(self, folder: str) -> Scope | None:
-        """Return what decides inside *folder*, with its own ignore files; None if it is left out."""
-        if folder not in self._scopes:
-            self._scopes[folder] = self._judged(folder)
-        return self._scopes[folder]
-
-    def _judged(self, folder: str) -> Scope | None:
-        real = f"{self._root}/{folder}"
+    def _judged(self, path: str) -> _Folder | None:
+        full = f"{self._root}/{path}"
         try:
-            names = set(os.listdir(real))  # noqa: PTH208
+            names = set(os.listdir(full))  # noqa: PTH208
         except OSError:
             return None
-        if folder == "":
-            return scope_in(self._top, real, "", names)
-        above, _, name = folder.rpartition("/")
-        scope = self._scope(above)
+        if path == "":
+            return _Folder(scope_in(self._scope, full, "", names), (self._top,))
+        above, _, name = path.rpartition("/")
+        folder = self._folder(above)
+        real = os.path.realpath(full)
         if (
-            scope is None
-            or os.path.realpath(real) in self._exclude
-            or self._stays_a_link(real)
-            # A link is a file to git, and a folder where what it leads to travels in its place.
-            or (os.path.islink(real) and scope.leaves_out(name, is_folder=False))  # noqa: PTH114
-            or scope.leaves_out(name, is_folder=True)
+            folder is None
+            or unsafe_path(path) is not None
+            or real in self._exclude
+            or folder.scope.leaves_out(name, is_folder=True)
             or not ENVIRONMENT_MARKERS.isdisjoint(names)
         ):
             return None
-        return scope_in(scope.inner(name), real, f"{folder}/", names)
+        places = folder.places
+        if os.path.islink(full):  # noqa: PTH114
+            # A link is a file to git, and a folder where what it leads to travels in its place.
+            if (
+                folder.scope.leaves_out(name, is_folder=False)
+                or _leads_inside(real, folder)
+                or any(within(place.real, Place(real, "")) is not None for place in places)
+            ):
+                return None
+            places = (*places, Place(real, path))
+        return _Folder(scope_in(folder.scope.inner(name), full, f"{path}/", names), places)
+
+
+def _leads_inside(real: str, folder: _Folder) -> bool:
+    return any(within(real, place) is not None for place in folder.places)
