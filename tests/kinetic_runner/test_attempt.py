@@ -17,6 +17,7 @@ class BeginsError(Exception):
 class Told:
     """A child that is as quick as can be."""
 
+    mark = "mark"
     reaper = False
 
     def keep_orphans(self) -> None:

@@ -209,7 +209,7 @@ def test_a_sigkill_from_nowhere_mentions_memory(runner):
 
 
 def test_threads_left_behind_do_not_keep_the_process(runner):
-    done = runner.run("threading.Thread(target=time.sleep, args=(600,)).start()")
+    done = runner.run("threading.Thread(target=time.sleep, args=(600,)).start()", linger=0.2)
 
     assert (done.code, done.outcome["succeeded"]) == (0, True)
 

@@ -84,7 +84,7 @@ def attend(
         return EXIT_NOT_PREPARED
     child.keep_orphans()  # Before there can be any: nobody would find them.
     report_file = f"{arguments.workspace}/.report-{child.mark}"
-    task = _task(arguments, attempt, host, report_file=report_file)
+    task = _task(arguments, attempt, host, report_file=report_file, linger=linger or _LINGER)
     child.send_task(task.encode())
     claimed = monotonic() - began
     journal = Journal(store, partial(job.log_chunk, attempt, host.index))
@@ -183,7 +183,9 @@ def _claim(job_id: str, host: Host, hostname: str, now: float, attempt: int) -> 
     )
 
 
-def _task(arguments: Arguments, attempt: int, host: Host, *, report_file: str) -> Task:
+def _task(
+    arguments: Arguments, attempt: int, host: Host, *, report_file: str, linger: float
+) -> Task:
     return Task(
         store=arguments.store,
         job_id=arguments.job,
@@ -194,6 +196,7 @@ def _task(arguments: Arguments, attempt: int, host: Host, *, report_file: str) -
         context_digest=arguments.context_digest,
         workspace=arguments.workspace,
         report_file=report_file,
+        linger=linger,
         debug_port=arguments.debug_port,
         private_mounts=arguments.private_mounts,
     )

@@ -68,10 +68,13 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
         from kinetic_runner import distributed
 
         distributed.forsake()
-    _run_exit_handlers()
-    flush()
-    # Not sys.exit: threads that user code left behind would keep the process alive.
-    os._exit(outcome.exit_code)
+    try:
+        from kinetic_runner.shutdown import shut_down
+
+        shut_down(task.linger)
+    finally:
+        # Not sys.exit: threads that user code left behind would keep the process alive.
+        os._exit(outcome.exit_code)
 
 
 def _import_client() -> None:
@@ -216,18 +219,3 @@ def _unprepared(task: Task, phase: Phase, error: BaseException | None) -> HostOu
 
 def _name_of(error: BaseException | None) -> str:
     return f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
-
-
-def _run_exit_handlers() -> None:
-    """Let user code put its things away: log files, temporary folders, uploads, `jax.distributed`.
-
-    The outcome is told by now, and the parent waits only so long.
-    """
-    import atexit
-    import threading
-
-    # Like Python, executors first: `multiprocessing` would wait for workers that nobody told to end.
-    # Unlike Python, no waiting for other threads. What is registered last runs first.
-    for handler in getattr(threading, "_threading_atexits", ()):
-        atexit.register(handler)
-    atexit._run_exitfuncs()

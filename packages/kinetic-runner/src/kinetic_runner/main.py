@@ -35,7 +35,7 @@ def run_with(
 ) -> NoReturn:
     """Run *command* as the child of a runner with the arguments *argv*. Ends the process.
 
-    *linger* is how many seconds exit handlers may take, once the outcome is known.
+    *linger* is how many seconds threads and exit handlers may take, once the outcome is known.
     """
     bell = Bell()
     _keep_descriptors_to_ourselves()

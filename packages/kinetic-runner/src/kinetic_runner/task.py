@@ -23,6 +23,8 @@ class Task:
     """A folder of this host of this attempt; made if missing."""
     report_file: str = "/dev/null"
     """Where to report if the pipe for that is closed."""
+    linger: float = 10.0
+    """Seconds that threads may go on, and exit handlers may take, after the outcome is reported."""
     debug_port: int | None = None
     private_mounts: bool = False
     """Put volumes into a mount namespace of the child's own instead of the machine's file system."""

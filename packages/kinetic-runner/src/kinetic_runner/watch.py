@@ -34,7 +34,7 @@ class Limits:
     grace: float = 30.0
     """Between SIGTERM and SIGKILL."""
     linger: float = 10.0
-    """Between a reported outcome and the end of the process: for exit handlers."""
+    """Between a reported outcome and the end of the process: for threads and exit handlers."""
     linger_after_failure: float = 10.0
     """The same after a failure, for whose news others wait."""
     orphan: float = 2.0
@@ -170,7 +170,7 @@ class Watch:
             self._killed = True
             if self._reported is not None and self._cause is None and not self._bell.stop_asked:
                 self.say(
-                    f"The function has ended, but its exit handlers took more than "
+                    f"The function has ended, but its threads and exit handlers took more than "
                     f"{self._linger:g} s: the process is killed."
                 )
             self._child.signal(signal.SIGKILL)  # Its group later, when all is over.
