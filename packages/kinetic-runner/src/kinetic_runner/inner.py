@@ -13,6 +13,7 @@ from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, Env
 from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, encode
 from kinetic_runner import WARM
 from kinetic_runner.forks import leave_if_forked
+from kinetic_runner.shutdown import shut_down
 from kinetic_runner.streams import flush, write_whole
 from kinetic_runner.task import Task
 
@@ -69,8 +70,6 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
 
         distributed.forsake()
     try:
-        from kinetic_runner.shutdown import shut_down
-
         shut_down(task.linger)
     finally:
         # Not sys.exit: threads that user code left behind would keep the process alive.
