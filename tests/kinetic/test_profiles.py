@@ -4,6 +4,7 @@ import json
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,18 @@ def test_profiles_made_at_once_by_several_processes_are_all_there(tmp_path: Path
 
     assert [writer.wait() for writer in writers] == [0, 0, 0]
     assert len(read_profiles(path).profiles) == 15
+
+
+def test_profiles_made_at_once_by_several_threads_are_all_there(tmp_path: Path) -> None:
+    # Two names of one file are one file.
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+
+    def create(number: int) -> None:
+        folder = tmp_path / ("real" if number % 2 else "link")
+        create_profile(folder / "profiles.json", Profile(name=f"p{number}", backend="local"))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(create, range(40)))
+
+    assert len(read_profiles(tmp_path / "real" / "profiles.json").profiles) == 40

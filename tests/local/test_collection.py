@@ -1,17 +1,24 @@
 import hashlib
 import json
 import os
+import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from kinetic.backends.local import LocalBackend
 from kinetic.local.collection import MAX_AGE, collect, is_due, keep
+from kinetic.local.environments import LAST_USED, failure_file
 from kinetic.local.launcher import ensure_bundle
 from kinetic.local.paths import Home
 from kinetic.testing import a_launch, await_outcome, eventually
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records import JobRecord, encode
 from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.locks import locked
 from kinetic_payload.testing import MemoryStore
 
 NOW = time.time()
@@ -179,6 +186,35 @@ def test_what_cannot_be_looked_at_keeps_nothing_else(tmp_path: Path) -> None:
     collect(home, store, NOW)
 
     assert store.stat(left) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the system who waits for a lock")
+def test_an_environment_that_is_used_while_it_is_collected_stays(tmp_path: Path) -> None:
+    home = Home(str(tmp_path))
+    unused, used = (Path(home.environment(a_digest(name))) for name in ("unused", "used"))
+    for folder in (unused, used):
+        folder.mkdir(parents=True)
+        (folder / LAST_USED).touch()
+        age(folder / LAST_USED)
+        age(folder)
+    failure_file(unused).touch()
+    age(failure_file(unused))
+    collector = (
+        "import sys; from kinetic.local.collection import collect; from pathlib import Path\n"
+        "from kinetic.local.paths import Home; from kinetic_payload.stores.folder import FolderStore\n"
+        "collect(Home(sys.argv[1]), FolderStore(Path(sys.argv[1], 'store')), float(sys.argv[2]))"
+    )
+    with locked(f"{used}.lock"):
+        process = subprocess.Popen([sys.executable, "-c", collector, str(tmp_path), str(NOW)])
+        # The collector found it old, and waits for who is about to use it.
+        waits = re.compile(rf"-> POSIX +ADVISORY +WRITE {process.pid} ")
+        eventually(lambda: waits.search(Path("/proc/locks").read_text()))
+        (used / LAST_USED).touch()
+    assert process.wait() == 0
+
+    assert used.exists()
+    assert not unused.exists()
+    assert not failure_file(unused).exists()
 
 
 def test_a_home_is_collected_once_a_day_and_not_on_its_first(tmp_path: Path) -> None:

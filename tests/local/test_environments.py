@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -210,6 +211,79 @@ def test_a_failure_of_a_dependency_leads_to_the_line_that_wants_it(project: Proj
     with pytest.raises(InstallError) as caught:
         project.ensure()
     assert caught.value.places == (f"{project.root}/requirements.txt:4",)
+
+
+def test_who_waits_for_an_attempt_that_fails_shares_its_failure_and_who_comes_later_tries_again(
+    project: Project,
+) -> None:
+    project.require("alpha>=99")
+    started, released = project.folder / "started", project.folder / "released"
+    os.mkfifo(started)
+    os.mkfifo(released)
+    slow = project.folder / "slow" / "uv"
+    slow.parent.mkdir()
+    slow.write_text(
+        f'#!/bin/sh\n[ "$2" = pip ] && {{ echo > {started}; read x < {released} ; }}\n'
+        f'exec {project.folder}/bin/uv "$@"\n'
+    )
+    slow.chmod(0o755)
+    code = textwrap.dedent(
+        """
+        import os, sys, threading
+        from pathlib import Path
+        from kinetic.local.environments import ensure_environment
+        from kinetic_images.errors import InstallError
+        root, home, path = sys.argv[1:]
+
+        def say(*words):
+            os.write(1, (" ".join(map(str, words)) + chr(10)).encode())
+
+        def ensure():
+            try:
+                ensure_environment(
+                    Path(root), home=Path(home), interpreter=sys.executable,
+                    environ={"PATH": path, "HOME": home, "UV_OFFLINE": "1"},
+                    say=say,
+                )
+            except InstallError as error:
+                say("places", *error.places, "alpha>=99" in error.message)
+
+        threads = [threading.Thread(target=ensure) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        """
+    )
+
+    def start(root: Path) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", code, str(root), str(project.home), str(slow.parent)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def lines(process: subprocess.Popen[str], count: int) -> list[str]:
+        assert process.stdout is not None
+        return sorted(process.stdout.readline().partition(" ")[0] for _ in range(count))
+
+    copy = project.folder / "copy"
+    shutil.copytree(project.root, copy)
+    first = start(project.root)
+    assert started.read_text() == "\n"
+    assert lines(first, 2) == ["Making", "The"]
+    others = [start(project.root), start(copy)]
+    assert [lines(other, 2) for other in others] == [["The", "The"]] * 2
+    released.write_text("\n")
+
+    for process, root in ((first, project.root), *zip(others, (project.root, copy), strict=True)):
+        line = f"places {root}/requirements.txt:3 True\n"
+        assert process.communicate()[0] == 2 * line
+    assert project.runs().count("pip install") == 1
+
+    with pytest.raises(InstallError):
+        project.ensure()
+    assert project.runs().count("pip install") == 2
+    project.wheel("alpha", version="99")
+    project.ensure()
+    assert not [path for path in (project.home / "environments").iterdir() if ".f" in path.name]
 
 
 def test_a_ruin_is_cleared_away(project: Project) -> None:

@@ -6,8 +6,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -242,28 +241,20 @@ def _broken(path: Path, line: int, what: str) -> ConfigurationError:
 
 
 def _edit(path: Path, change: Callable[[dict[str, Any]], None]) -> Profiles:
+    try:
+        from kinetic_payload.stores.locks import locked
+    except ImportError as error:
+        raise ConfigurationError("Kinetic runs on Linux and macOS, not on Windows.") from error
     # A link to a file kept elsewhere stays a link.
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path.with_name(path.name + ".lock")):
+    with locked(f"{path}.lock"):
         document, text = _read(path)
         _parsed(path, document, text)
         document.setdefault("current", None)
         change(document)
         _write(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     return read_profiles(path)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    try:
-        import fcntl
-    except ImportError as error:
-        raise ConfigurationError("Kinetic runs on Linux and macOS, not on Windows.") from error
-
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as lock:
-        fcntl.lockf(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _write(path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _guard = threading.Lock()
@@ -28,23 +28,33 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextmanager
-def locked(path: str) -> Iterator[int]:
-    """Hold the lock file *path*, made if missing; yields its descriptor."""
+def locked(path: str, *, waiting: Callable[[], object] = lambda: None) -> Iterator[int]:
+    """Hold the lock file *path*, made if missing; yields its descriptor.
+
+    *waiting* is called, once, if another thread or process holds it just then.
+    """
+    # However it is called: with two locks for one file, a thread would drop what another one holds.
+    path = os.path.realpath(path)
     with _guard:
         lock = _locks.setdefault(path, threading.Lock())
+    busy = lock.locked()
+    if busy:
+        waiting()
     with lock:
-        fd = _open_locked(path)
+        fd = _open_locked(path, (lambda: None) if busy else waiting)
         try:
             yield fd
         finally:
             os.close(fd)
 
 
-def _open_locked(path: str) -> int:
+def _open_locked(path: str, waiting: Callable[[], object]) -> int:
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.lockf(fd, fcntl.LOCK_EX)
+            if not try_lock(fd):
+                waiting()
+                fcntl.lockf(fd, fcntl.LOCK_EX)
             if os.fstat(fd).st_nlink:
                 return fd
         except BaseException:

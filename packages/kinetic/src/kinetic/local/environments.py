@@ -3,7 +3,8 @@
 `{home}/environments/{digest}/` holds a virtual environment, `complete`, which is written last and
 names it, and `last-used`, touched at every use. Environments cannot be moved, so one is made where
 it stays, under a name of its own: when its maker is killed, the uv that lives on spoils nothing of
-the next one. `{digest}.lock` beside the folder is held while it is made or removed.
+the next one. `{digest}.lock` beside the folder is held while it is made or removed; `{digest}.failed`
+says why that failed, to those who waited for it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import secrets
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -34,11 +34,14 @@ from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
 from kinetic_images.uv import Uv, find_uv
 from kinetic_images.wheels import copied_wheel, installed_own_names, own_closure, own_wheels
+from kinetic_payload.stores.locks import locked
 
 ENVIRONMENTS: Final = "environments"
 """The folder of all environments in `KINETIC_HOME`."""
 COMPLETE: Final = "complete"
 LAST_USED: Final = "last-used"
+FAILED: Final = ".failed"
+"""What follows the folder's name in that of the file that says why it could not be made."""
 
 _LAYOUT: Final = 1
 _WHEELS: Final = ("cache", "wheels")
@@ -111,13 +114,22 @@ def _made(
 ) -> Environment:
     """Make the environment, or wait for the one that somebody else makes."""
     folder.parent.mkdir(parents=True, exist_ok=True)
+    before = _last_failure(folder)
     with _locked(folder, tell):
         ready = _ready(folder, plan)
         if ready is not None:  # Somebody else made it while we waited.
             return ready
+        failed = _last_failure(folder)
+        if failed is not None and failed != before:  # Somebody else could not, while we waited.
+            raise _error_of(failed, plan)
+        failure_file(folder).unlink(missing_ok=True)
         source = plan.dependencies.source
         tell(f"Making an isolated environment {f'from {source} ' if source else ''}with uv.")
-        _make(folder, plan, home, find_uv(environ))
+        try:
+            _make(folder, plan, home, find_uv(environ))
+        except InstallError as error:
+            _keep_failure(folder, error)
+            raise
         tell("The environment is ready, and is reused from now on.")
         ready = _ready(folder, plan)
     if ready is None:
@@ -126,6 +138,48 @@ def _made(
             hint=f"Look at {plan.interpreter}: was it removed?",
         )
     return ready
+
+
+def failure_file(folder: Path) -> Path:
+    """Return where the failure of the last attempt to make the environment in *folder* is kept.
+
+    It is for those who wait for that very attempt; whoever comes later tries again.
+    """
+    return folder.with_name(f"{folder.name}{FAILED}")
+
+
+def _last_failure(folder: Path) -> dict[str, str | None] | None:
+    try:
+        failure = json.loads(failure_file(folder).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return failure if isinstance(failure, dict) else None
+
+
+def _keep_failure(folder: Path, error: InstallError) -> None:
+    # Explained again by whoever reads it: the lines are those of another copy of the project.
+    explained = isinstance(error.__cause__, InstallError)
+    failure = {
+        "attempt": secrets.token_hex(8),
+        "output": error.output,
+        "message": None if explained else error.message,
+        "hint": error.hint,
+    }
+    part = failure_file(folder).with_suffix(f".{secrets.token_hex(4)}")
+    with suppress(OSError):  # Then those who wait try for themselves.
+        try:
+            part.touch(mode=0o600)
+            part.write_text(json.dumps(failure))
+            part.replace(failure_file(folder))
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _error_of(failure: Mapping[str, str | None], plan: _Plan) -> InstallError:
+    message = failure.get("message")
+    error = InstallError(message or "", hint=failure.get("hint"))
+    error.output = failure.get("output") or ""
+    return error if message else _explained(error, plan.dependencies)
 
 
 def remove_environment(home: Path, digest: str, *, unused_since: float | None = None) -> bool:
@@ -349,22 +403,12 @@ def _clear(folder: Path) -> None:
     remove_tree(str(folder))
 
 
-_threads: dict[str, threading.Lock] = {}
-_threads_guard: Final = threading.Lock()
-
-
 @contextmanager
 def _locked(folder: Path, say: Say) -> Iterator[None]:
     """Hold the environment's lock, against other processes and other threads of this one."""
-    import fcntl
 
-    with _threads_guard:
-        thread_lock = _threads.setdefault(str(folder), threading.Lock())
-    # lockf belongs to the process (and dies with it, however it dies): threads need their own.
-    with thread_lock, folder.with_name(f"{folder.name}.lock").open("a") as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            say("Another process is making the same environment; waiting for it.")
-            fcntl.lockf(file, fcntl.LOCK_EX)
+    def waiting() -> None:
+        say("The same environment is being made already; waiting for it.")
+
+    with locked(f"{folder}.lock", waiting=waiting):
         yield
