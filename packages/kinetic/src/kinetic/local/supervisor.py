@@ -1,7 +1,8 @@
 """The supervisor: keeps one local job from its first attempt to its outcome.
 
-It is the parent of the job's runners and lives in a session of its own. Everything that is not
-needed to start them is imported afterwards, while they start: those milliseconds are the user's.
+It is the parent of the job's runners and lives in a session of its own. What is not needed to start
+them is imported afterwards: those milliseconds are the user's. But all of it soon, as Kinetic may be
+upgraded or removed while the job runs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _AWAY = 3600.0
 """Seconds to go on trying to say how a job ended, in a bucket that does not answer."""
 _PAUSE = 5.0
+_ALL_LOADED = 0.3
+"""Seconds after the start by which a short job has ended, and the cores have time for imports."""
 _NOT_PREPARED = 2
 _SAYS = "[kinetic] "
 _WORDS = 2000
@@ -101,6 +104,19 @@ def _open(spec: SupervisorSpec) -> Store:
     return open_store(parse_location(spec.store))
 
 
+def _load(spec: SupervisorSpec) -> None:
+    """Import what the end of an attempt needs."""
+    import kinetic.local.reporting  # noqa: F401
+    import kinetic_payload.sweeping  # noqa: F401
+
+    if spec.lease_seconds is None:
+        _open(spec)  # A bucket is opened, and written to, by who keeps the lease.
+    if spec.signing_key:
+        import hmac  # noqa: F401
+    if not os.path.isdir("/proc/self"):  # noqa: PTH112 - light
+        import psutil  # noqa: F401
+
+
 def _lock(path: str) -> None:
     import fcntl
 
@@ -118,6 +134,7 @@ class _Job:
         self._events = events
         self._adopting = adopting
         self._attempts: list[AttemptState] = []
+        self._load_at: float | None = time.monotonic() + _ALL_LOADED
 
     def see_through(self, attempt: Attempt, started_at: float) -> Verdict:
         """Wait for the end of *attempt*, and say what follows."""
@@ -137,7 +154,7 @@ class _Job:
             attempt.advance()  # A runner may have ended before its signal could be heard.
             if not attempt.running:
                 break
-            self._events.wait(attempt.patience)
+            self._events.wait(self._load_in_time(attempt.patience))
         attempt.close()
         verdict = self._settle(attempt, started_at)
         self._attempts[-1]["state"] = "succeeded" if verdict.succeeded else "failed"
@@ -145,6 +162,20 @@ class _Job:
         if verdict.retry:
             self._write("running", "")
         return verdict
+
+    def _load_in_time(self, patience: float | None) -> float | None:
+        """Import what will be needed, once it is time; return for how long to wait, at most *patience*."""
+        if self._load_at is None:
+            return patience
+        left = self._load_at - time.monotonic()
+        if left > 0:
+            return left if patience is None else min(patience, left)
+        self._load_at = None
+        try:
+            _load(self._spec)
+        except ImportError as error:
+            self._say(f"Kinetic was removed or replaced while the job started: {error}")
+        return 0.0
 
     def _settle(self, attempt: Attempt, started_at: float) -> Verdict:
         spec = self._spec
