@@ -245,6 +245,47 @@ def test_a_host_hears_sigterm_and_is_killed_only_when_somebody_looks_after_its_g
     assert attempt.runners[0].status == signal.SIGKILL
 
 
+def test_what_is_left_of_a_hosts_group_dies_with_it(machine: Machine) -> None:
+    sleeper = "import time; time.sleep(600)"
+    code = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {sleeper!r}])"
+    spec, folder = machine.prepared(code)
+    attempt = Attempt(spec, folder, 1)
+    eventually(lambda: attempt.advance() or not attempt.running)
+    assert attempt.runners[0].status == 0
+    eventually(lambda: not machine.processes(machine.records[-1]))
+    attempt.close()
+
+
+def test_who_gets_the_number_of_a_host_that_ended_is_left_alone(machine: Machine) -> None:
+    spec, folder = machine.prepared("pass")
+    attempt = Attempt(spec, folder, 1)
+    eventually(lambda: attempt.advance() or not attempt.running)
+    stranger = with_pid(attempt.runners[0].pid)
+    try:
+        attempt.close()
+        stranger.terminate()  # Of this it dies, if of nothing before.
+        assert stranger.wait() == -signal.SIGTERM
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def with_pid(wanted: int) -> "subprocess.Popen[bytes]":
+    """Return a process with that pid, in a group of its own; a skip where pids are not for us to choose."""
+    last = Path("/proc/sys/kernel/ns_last_pid")
+    for _ in range(300):
+        try:
+            last.write_text(str(wanted - 1))
+        except OSError as error:
+            pytest.skip(f"pids cannot be chosen here: {error}")
+        process = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        if process.pid == wanted:
+            return process
+        process.kill()
+        process.wait()
+    pytest.skip("this machine starts too many processes to choose a pid")
+
+
 def test_stop_that_takes_too_long_says_so_and_the_job_is_still_watched(
     machine: Machine, tmp_path: Path
 ) -> None:

@@ -150,7 +150,7 @@ class Attempt:
                 runner.kill()
 
     def close(self) -> None:
-        """Kill what is left of the hosts' process groups and let go of what they shared."""
+        """Kill the hosts that still run, and let go of what they shared."""
         for runner in self.runners:
             runner.kill()
         os.close(self._lifeline)

@@ -129,21 +129,26 @@ class _Watch:
     interval = 0.2
 
     def __init__(self, limit: int) -> None:
-        self._pid = 0
+        self._runner: psutil.Process | None = None  # type: ignore[name-defined]  # noqa: F821
         self._limit = limit
         self._exceeded = False
 
     def start(self, spawn: Callable[[], int]) -> int:
-        self._pid = spawn()
-        return self._pid
+        import psutil
+
+        pid = spawn()
+        with suppress(psutil.Error):
+            # Now that it is not reaped, the number is its own; it is told by its start time later.
+            self._runner = psutil.Process(pid)
+        return pid
 
     def exceeded(self) -> bool:
         import psutil
 
-        if self._exceeded:
-            return True
+        runner = self._runner
+        if self._exceeded or runner is None:
+            return self._exceeded
         try:
-            runner = psutil.Process(self._pid)
             children = runner.children(recursive=True)
         except psutil.Error:
             return False

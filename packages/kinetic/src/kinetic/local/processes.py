@@ -49,11 +49,15 @@ class Runner:
         """Kill it and its process group."""
         if self.status is None:
             self._sent.add(_SIGKILL)
-        try:
-            # A number stays taken while its group has members: this cannot hit a stranger.
-            os.killpg(self.pid, _SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            return
+            self.kill_group()
+
+    def kill_group(self) -> None:
+        """Kill its process group. Once it was reaped, its number may be a stranger's: nothing happens."""
+        if self.status is None:
+            try:
+                os.killpg(self.pid, _SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                return  # macOS says the latter of a group of zombies.
 
 
 def start_runner(
@@ -118,13 +122,28 @@ def reap(runners: Sequence[Runner]) -> bool:
     by_pid = {runner.pid: runner for runner in runners}
     while True:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            ended = _first_ended()
+            if ended == 0:
+                return True
+            if ended in by_pid:
+                by_pid[ended].kill_group()  # As long as it is not reaped, its number is its own.
+            pid, status = os.waitpid(ended, os.WNOHANG)
         except ChildProcessError:
             return False
         if pid == 0:
             return True
         if pid in by_pid:
             by_pid[pid].status = status
+
+
+def _first_ended() -> int:
+    """Return the pid of a child that ended and is not reaped yet, 0 if there is none; -1: not known."""
+    if not hasattr(
+        os, "waitid"
+    ):  # macOS before Python 3.13; what a group leaves is swept a bit later.
+        return -1
+    found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return found.si_pid if found is not None else 0
 
 
 def adopt_orphans() -> bool:
@@ -145,15 +164,17 @@ def kill_remains(marker: str, *, adopting: bool) -> bool:
 
     *marker* is the `NAME=value` in their environment.
     """
-    if adopting:
-        if not reap(()):
-            return True
-        found = [pid for pid in _all_pids() if _parent_of(pid) == os.getpid()]
-    else:
+    if not adopting:
         found = marked(marker)
+        for pid in found:
+            _kill_marked(pid, marker)
+        return not found
+    if not reap(()):
+        return True
+    found = [pid for pid in _all_pids() if _parent_of(pid) == os.getpid()]
     for pid in found:
         try:
-            os.kill(pid, _SIGKILL)
+            os.kill(pid, _SIGKILL)  # Our children keep their numbers until we reap them.
         except (ProcessLookupError, PermissionError):
             continue
     return not found
@@ -179,6 +200,32 @@ def marked(marker: str) -> list[int]:
         except (psutil.Error, OSError):
             continue
     return found
+
+
+def _kill_marked(pid: int, marker: str) -> None:
+    """Kill process *pid* if it still is the one with *marker* in its environment."""
+    import signal
+
+    try:
+        if hasattr(os, "pidfd_open"):
+            fd = os.pidfd_open(pid)
+            try:
+                if marker.encode() in _proc(pid, "environ").split(b"\0"):
+                    signal.pidfd_send_signal(fd, _SIGKILL)
+            finally:
+                os.close(fd)
+            return
+    except OSError:
+        pass  # It is gone, or the kernel is old.
+    import psutil
+
+    name, _, value = marker.partition("=")
+    try:
+        process = psutil.Process(pid)
+        if process.environ().get(name) == value:
+            process.kill()  # It looks at the start time.
+    except (psutil.Error, OSError):
+        return
 
 
 def _all_pids() -> list[int]:
