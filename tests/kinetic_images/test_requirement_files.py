@@ -14,8 +14,11 @@ from kinetic_images.requirement_files import RequirementSet, joined_lines, read_
 HEAD = "requirements.txt"
 
 
+ENVIRON = {"SUB": "sub", "TOKEN": "t0ken", "lower": "x", "EMPTY": ""}
+
+
 def said(text: str | bytes, **others: str) -> RequirementSet:
-    """Read *text*; a keyword `sub__more` is the file `sub/more.txt`."""
+    """Read *text* with ENVIRON; a keyword `sub__more` is the file `sub/more.txt`."""
     files: Mapping[str, bytes] = {
         HEAD: text.encode() if isinstance(text, str) else text,
         **{f"{name.replace('__', '/')}.txt": one.encode() for name, one in others.items()},
@@ -26,7 +29,7 @@ def said(text: str | bytes, **others: str) -> RequirementSet:
             raise FileNotFoundError(2, "No such file or directory", name)
         return files[name]
 
-    return read_requirements(HEAD, read)
+    return read_requirements(HEAD, read, ENVIRON)
 
 
 def lines(read: RequirementSet) -> list[str]:
@@ -105,6 +108,53 @@ def test_index_options_keep_their_order_and_hide_their_credentials() -> None:
         "--no-index",
     ]
     assert read.options[1].value == "https://me:pw@a/simple"
+
+
+def test_variables_in_capitals_are_put_in_everywhere_and_others_stay() -> None:
+    read = said(
+        "-r ${SUB}/more.txt\n-f ${SUB}/links\n-i https://${TOKEN}@h/${lower}/${UNSET}\n"
+        "x @ https://h/${SUB}.zip # ${SUB}\n${EMPTY}y\n-c ${SUB}/limits.txt",
+        sub__more="six",
+        sub__limits="x<2",
+    )
+    assert lines(read) == ["six", "x @ https://h/sub.zip", "y"]
+    assert [one.line for one in read.options] == [
+        "--find-links sub/links",
+        "--index-url https://t0ken@h/${lower}/${UNSET}",
+    ]
+    assert [one.canonical for one in read.constraints] == ["x<2"]
+
+
+def test_of_several_indexes_the_last_one_counts_also_from_included_files() -> None:
+    assert [one.line for one in said("-i A\n-i B\n--extra-index-url E\n-i A").options] == [
+        "--extra-index-url E",
+        "--index-url A",
+    ]
+    read = said("-i A\n-r more.txt", more="-i B")
+    assert [one.line for one in read.options] == ["--index-url B"]
+
+
+def test_rules_of_binary_packages_keep_their_order() -> None:
+    read = said("--only-binary :all:\n--only-binary=:none:,x\n--only-binary :all:")
+    assert [one.line for one in read.options] == [
+        "--only-binary :all:",
+        "--only-binary :none:",
+        "--only-binary x",
+        "--only-binary :all:",
+    ]
+
+
+@pytest.mark.parametrize("line", ["-e .", "./x.whl", "x @ file:///x.whl"])
+def test_a_path_in_a_constraints_file_is_refused_and_does_not_become_a_requirement(
+    line: str,
+) -> None:
+    with pytest.raises(DependencyError, match=r"^limits\.txt:1: "):
+        said("-c limits.txt\nsix", limits=line)
+
+
+def test_a_path_in_an_included_file_is_relative_to_the_first_one() -> None:
+    (local,) = said("-r sub/more.txt", sub__more="-e ./lib").local
+    assert local.path == "lib"
 
 
 def test_local_lines_are_told_apart_with_their_place() -> None:

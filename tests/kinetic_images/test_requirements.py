@@ -78,6 +78,12 @@ def test_a_path_of_this_machine_is_recognised(text: str, path: str) -> None:
     assert local.path == path
 
 
+@pytest.mark.parametrize("text", ["six @", "six@ ; python_version > '3'", "x @ file:", "[extra]"])
+def test_an_address_that_is_missing_is_refused_and_is_not_the_project_itself(text: str) -> None:
+    with pytest.raises(DependencyError, match=r"^requirements\.txt:7: "):
+        parse_local(text, HERE, editable=text.startswith("["))
+
+
 @pytest.mark.parametrize(
     "text",
     ["six", "six>=1 ; sys_platform=='a/b'", "a[b]", "git+https://h/x", "a @ https://h/a.zip"],
@@ -109,6 +115,10 @@ def test_credentials_are_cut_out_of_every_url(text: str, shown: str) -> None:
         ("platform_machine == 'aarch64'", "linux-aarch64", "3.12.1", True),
         ("python_full_version >= '3.11.7'", "linux-x86_64", "3.11.7", True),
         ("extra == 'dev'", "linux-x86_64", "3.11", False),
+        ("python_full_version >= '3.11.9'", "linux-x86_64", "3.11", True),
+        ("python_full_version < '3.11.1'", "linux-x86_64", "3.11", True),
+        ("python_full_version < '3.11'", "linux-x86_64", "3.11", False),
+        ("platform_release >= '1'", "linux-x86_64", "3.11.7", True),
     ],
 )
 def test_markers_are_judged_for_the_target(

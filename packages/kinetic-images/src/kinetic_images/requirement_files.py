@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +15,7 @@ from kinetic_images.requirements import (
     LocalRequirement,
     Place,
     Requirement,
+    expanded,
     parse_local,
     parse_requirement,
     without_credentials,
@@ -83,18 +84,22 @@ _INCLUDES: Final = {
 }
 _EDITABLE: Final = re.compile(r"(?:-e|--editable)(?:\s+|=|(?=[^\s=-]))(.*)")
 _JOINED: Final = re.compile(r"-[ircf](?=[^\s=-])")  # -rother.txt
+_OF_PACKAGES: Final = frozenset({"--no-binary", "--only-binary"})
 _COMMENT: Final = re.compile(r"(?:^|\s+)#(.*)$")
 
 
-def read_requirements(file: str, read: Read) -> RequirementSet:
+def read_requirements(
+    file: str, read: Read, environ: Mapping[str, str] | None = None
+) -> RequirementSet:
     """Read the requirements file *file* and all it includes.
 
-    Names of included files are given to *read* as joined to the name of the including one.
+    Names of included files are given to *read* as joined to the name of the including one. As in
+    pip, `${NAME}` in capital letters is replaced by that variable of *environ*, if it is set.
 
     Raises:
         DependencyError: A line cannot be understood, or a file cannot be read.
     """
-    reader = _Reader(read)
+    reader = _Reader(read, environ or {})
     reader.file(file, constraint=False, via=None)
     return reader.said()
 
@@ -132,6 +137,7 @@ class _Reader:
     """Collects what one file and its includes say."""
 
     read: Read
+    environ: Mapping[str, str]
     requirements: list[Requirement] = field(default_factory=list)
     constraints: list[Requirement] = field(default_factory=list)
     options: list[Option] = field(default_factory=list)
@@ -143,7 +149,7 @@ class _Reader:
         return RequirementSet(
             requirements=tuple(dict.fromkeys(self.requirements)),
             constraints=tuple(dict.fromkeys(self.constraints)),
-            options=tuple(dict.fromkeys(self.options)),
+            options=tuple(_effective(self.options)),
             local=tuple(dict.fromkeys(self.local)),
             notes=tuple(self.notes),
             files=tuple(dict.fromkeys(file for file, _ in self.seen)),
@@ -168,20 +174,29 @@ class _Reader:
             raise DependencyError(
                 f"{file} is not UTF-8 text (byte {error.start}).", hint="Save it as UTF-8."
             ) from error
-        for number, line, comment in joined_lines(text):
+        for number, written, comment in joined_lines(text):
             place = Place(file, number)
+            line = expanded(written, self.environ)
             if line.startswith("-"):
                 self.option_line(line, place, constraint=constraint)
             elif (local := parse_local(line, place)) is not None:
-                self.local.append(local)
+                self.take_local(local, constraint=constraint)
             else:
                 keep = KEEP_MARK in comment.split()
                 target = self.constraints if constraint else self.requirements
                 target.append(parse_requirement(line, place, keep=keep))
 
+    def take_local(self, local: LocalRequirement, *, constraint: bool) -> None:
+        if constraint:
+            raise DependencyError(
+                f"{local.place}: {local.text!r} is a path, which cannot be a constraint.",
+                hint="Write NAME==VERSION or NAME @ URL.",
+            )
+        self.local.append(local)
+
     def option_line(self, line: str, place: Place, *, constraint: bool) -> None:
         if editable := _EDITABLE.fullmatch(line):
-            self.editable(editable[1].strip(), place, line)
+            self.editable(editable[1].strip(), place, line, constraint=constraint)
             return
         for name, value in _options_of(line, place):
             if name in _INCLUDES:
@@ -189,10 +204,7 @@ class _Reader:
             elif name in _FLAGS:
                 self.options.append(Option(name, "", place))
             elif name in _OPTIONS:
-                long = _OPTIONS[name]
-                if long == "--find-links" and "://" not in value:
-                    value = _beside(place, value)
-                self.options.append(Option(long, _given(name, value, place), place))
+                self.option(_OPTIONS[name], _given(name, value, place), place)
             elif name in _UNREAD:
                 self.notes.append(f"{place}: {name} is not read: {_UNREAD[name]}.")
             else:
@@ -200,6 +212,12 @@ class _Reader:
                     f"{place}: the option {name} is not known here.",
                     hint="Remove the line; index options, -r, -c, -e and hashes are read.",
                 )
+
+    def option(self, name: str, value: str, place: Place) -> None:
+        if name == "--find-links" and not _is_url(value):
+            value = _beside(place, value)
+        values = value.split(",") if name in _OF_PACKAGES else [value]
+        self.options += [Option(name, one.strip(), place) for one in values if one.strip()]
 
     def include(self, name: str, value: str, place: Place, *, constraint: bool) -> None:
         if "://" in _given(name, value, place):
@@ -211,15 +229,33 @@ class _Reader:
         is_constraint = constraint or _INCLUDES[name] == "-c"
         self.file(_beside(place, value), constraint=is_constraint, via=place)
 
-    def editable(self, value: str, place: Place, line: str) -> None:
+    def editable(self, value: str, place: Place, line: str, *, constraint: bool) -> None:
         # shlex only for the quotes that a path with blanks needs.
         unquoted = " ".join(shlex.split(value)) if value[:1] in ("'", '"') else value
         local = parse_local(_given("-e", unquoted, place), place, editable=True, line=line)
         if local is not None:
-            self.local.append(local)
+            self.take_local(local, constraint=constraint)
         else:
             # Where nobody edits it, an editable checkout is a checkout.
-            self.requirements.append(parse_requirement(value, place))
+            target = self.constraints if constraint else self.requirements
+            target.append(parse_requirement(unquoted, place))
+
+
+def _effective(options: list[Option]) -> Iterator[Option]:
+    """Iterate over *options* without those that another one overrules or repeats.
+
+    Of several `--index-url` the last one counts. The order of the others decides, so of equal ones
+    the first stays; but `--no-binary` and `--only-binary` are rules that later ones change.
+    """
+    index = next((one for one in reversed(options) if one.name == "--index-url"), None)
+    seen: set[Option] = set()
+    for option in options:
+        if option.name == "--index-url":
+            if option is index:
+                yield option
+        elif option.name in _OF_PACKAGES or option not in seen:
+            seen.add(option)
+            yield option
 
 
 def _options_of(line: str, place: Place) -> Iterator[tuple[str, str]]:
@@ -251,6 +287,10 @@ def _given(name: str, value: str, place: Place) -> str:
     if not value:
         raise DependencyError(f"{place}: {name} needs a value.", hint=f"Write {name} VALUE.")
     return value
+
+
+def _is_url(value: str) -> bool:
+    return "://" in value or value.startswith("file:")
 
 
 def _beside(place: Place, value: str) -> str:

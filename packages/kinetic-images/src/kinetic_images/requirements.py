@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -45,14 +45,16 @@ class Requirement:
     marker: str | None = None
     hashes: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
-    """Options of this requirement other than hashes (`--config-settings=…`), which uv refuses."""
+    """Options of this requirement other than hashes (`--config-settings=…`), which are pip's own."""
+    source: str | None = None
+    """Its entry of `[tool.uv.sources]` as TOML, where that is not simply an address."""
     keep: bool = False
     """Marked `# kn:keep`."""
     place: Place = field(compare=False)
 
     @property
     def line(self) -> str:
-        """The requirement as one line for an installer, credentials included."""
+        """The requirement as one line for an installer, credentials included, without *source*."""
         head = self.name
         if self.extras:
             head += f"[{','.join(self.extras)}]"
@@ -67,7 +69,8 @@ class Requirement:
     @property
     def canonical(self) -> str:
         """The line that is shown and digested: without credentials, with the keep mark."""
-        line = without_credentials(self.line)
+        line = f"{self.line} from {self.source}" if self.source else self.line
+        line = without_credentials(line)
         return f"{line} # {KEEP_MARK}" if self.keep else line
 
     def applies(self, environment: Mapping[str, str]) -> bool:
@@ -80,7 +83,7 @@ class LocalRequirement:
     """A path of this machine in place of a requirement: `-e .`, `./wheel.whl`, `../library`."""
 
     path: str
-    """Relative to the folder of the file that was read first, or absolute."""
+    """Relative to the folder of the file that was read first (also from included files), or absolute."""
     extras: tuple[str, ...] = ()
     editable: bool = False
     marker: str | None = None
@@ -89,7 +92,14 @@ class LocalRequirement:
     place: Place = field(compare=False)
 
 
-_SETTING: Final = re.compile(r"\s--(?:hash|config-settings?|global-option|install-option)\b")
+_SETTING: Final = re.compile(
+    r"\s(?:--(?:hash|config-settings?|global-option|install-option)\b|-C(?=[\s=]))"
+)
+_VARIABLE: Final = re.compile(r"\$\{([A-Z0-9_]+)\}")
+_OF_THE_SYSTEM: Final = ("platform_release", "platform_version")
+_OF_A_PATCH: Final = ("python_full_version", "implementation_version")
+_PATCHES: Final = 64
+"""More patch versions than any minor version of Python has had."""
 _USERINFO: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*://)[^/\s'\"`<>]*@")
 _LOCAL_SCHEME: Final = re.compile(r"(?:[a-z]+\+)?file:", re.IGNORECASE)
 _NAMED: Final = re.compile(r"\s*[\w.-]+\s*(?:\[([^\]]*)\])?\s*")
@@ -101,14 +111,49 @@ def without_credentials(text: str) -> str:
     return _USERINFO.sub(r"\1", text)
 
 
+def expanded(text: str, environ: Mapping[str, str]) -> str:
+    """Return *text* with the values of the variables in it that are set, as pip and uv do.
+
+    Only `${NAME}` in capital letters is a variable.
+    """
+    return _VARIABLE.sub(lambda found: environ.get(found[1], found[0]), text)
+
+
 def marker_holds(marker: str | None, environment: Mapping[str, str]) -> bool:
-    """Say whether *marker* holds in *environment*; none and one that cannot be judged do."""
+    """Say whether *marker* may hold in *environment*; none and one that cannot be judged do.
+
+    Where *environment* knows only the minor version of Python, the marker may hold if it holds for
+    some patch version.
+    """
     if marker is None:
         return True
+    known: Mapping[str, str] = {**environment, "extra": ""}
+    if any(name in marker and name not in known for name in _OF_THE_SYSTEM):
+        return True
+    parsed = Marker(marker)
+    versions: Iterable[Mapping[str, str]] = [{}]
+    if _OF_A_PATCH[0] not in known:
+        patches = range(_PATCHES if any(name in marker for name in _OF_A_PATCH) else 1)
+        fulls = (f"{known['python_version']}.{patch}" for patch in patches)
+        versions = (dict.fromkeys(_OF_A_PATCH, full) for full in fulls)
     try:
-        return Marker(marker).evaluate({**environment, "extra": ""})
+        return any(parsed.evaluate({**known, **version}) for version in versions)
     except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion):
         return True
+
+
+def is_marker(text: str) -> bool:
+    """Say whether *text* is an environment marker."""
+    try:
+        Marker(text)
+    except InvalidMarker:
+        return False
+    return True
+
+
+def both(first: str | None, second: str | None) -> str | None:
+    """Return the marker that holds where both hold; None always holds."""
+    return f"({first}) and ({second})" if first and second else first or second
 
 
 def parse_requirement(text: str, place: Place, *, keep: bool = False) -> Requirement:
@@ -150,6 +195,9 @@ def parse_local(
     """Return the path of this machine that *text* names; None where it is a name or an address.
 
     What follows `-e` is a path unless it is an address.
+
+    Raises:
+        DependencyError: There should be a path or an address, and there is none (`six @`).
     """
     body, _ = _split_settings(text)
     body, _, marker = body.partition(";")
@@ -164,8 +212,14 @@ def parse_local(
         path = unquote(urlsplit(path.partition("+")[2] or path).path)
     elif "://" in path or not (certainly or _looks_like_path(path)):
         return None
+    if not path:
+        raise DependencyError(
+            f"{place}: {(line or text)!r} names no path or address.",
+            hint="Write NAME, NAME==VERSION, NAME @ URL or a path.",
+        )
     return LocalRequirement(
-        path=posixpath.normpath(posixpath.join(posixpath.dirname(place.file), path)),
+        # As pip and uv have it: relative to where they run, not to the file that says so.
+        path=posixpath.normpath(path),
         extras=_extras(extras),
         editable=editable,
         marker=_marker(marker, place),
@@ -186,7 +240,7 @@ def _split_settings(text: str) -> tuple[str, list[str]]:
         return text.strip(), []
     settings: list[str] = []
     for word in text[found.start() :].split():
-        if word.startswith("--"):
+        if word.startswith(("--", "-C")):
             settings.append(word)
         elif "=" not in settings[-1]:  # --hash sha256:…
             settings[-1] += f"={word}"

@@ -15,7 +15,8 @@ def target_environment(platform: str, python: str) -> Mapping[str, str]:
 
     *platform* names system and machine as Python does (`linux-x86_64`, `darwin-arm64`,
     `macosx-14.0-arm64`) or as uv does (`x86_64-manylinux_2_36`, `aarch64-apple-darwin`).
-    What a platform's name does not tell (releases of the system) is empty.
+    Variables that these do not determine are left out: the system's release and version, and the full
+    version of Python where *python* is only a minor version.
     """
     lowered = platform.lower()
     darwin = bool(_DARWIN.search(lowered))
@@ -25,17 +26,16 @@ def target_environment(platform: str, python: str) -> Mapping[str, str]:
     if darwin and machine == "aarch64":
         machine = "arm64"
     minor = ".".join(python.split(".")[:2])
-    full = python if python.count(".") >= 2 else f"{python}.0"
+    full = {}
+    if python.count(".") >= 2:
+        full = {"implementation_version": python, "python_full_version": python}
     return {
+        **full,
         "implementation_name": "cpython",
-        "implementation_version": full,
         "os_name": "posix",
         "platform_machine": _MACHINES.get(machine, machine),
         "platform_python_implementation": "CPython",
-        "platform_release": "",
         "platform_system": "Darwin" if darwin else "Linux",
-        "platform_version": "",
-        "python_full_version": full,
         "python_version": minor,
         "sys_platform": "darwin" if darwin else "linux",
     }
