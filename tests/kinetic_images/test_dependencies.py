@@ -28,7 +28,8 @@ def project(folder: Path, **files: str) -> Path:
 
 
 def dependencies(folder: Path, text: str, **files: str) -> Dependencies:
-    return read_dependencies(project(folder, requirements=text, **files) / "requirements.txt")
+    source = project(folder, requirements=text, **files) / "requirements.txt"
+    return read_dependencies(source, environ={})
 
 
 def digest(folder: Path, text: str, platform: str = LINUX, python: str = "3.11") -> str:
@@ -38,7 +39,7 @@ def digest(folder: Path, text: str, platform: str = LINUX, python: str = "3.11")
 def test_requirements_come_before_pyproject_and_that_is_said(tmp_path: Path) -> None:
     text = '[project]\nname = "a"\ndependencies = ["iniconfig"]\n'
     root = project(tmp_path / "p", requirements="six", pyproject=text)
-    found = find_dependencies(root, home=tmp_path)
+    found = find_dependencies(root, home=tmp_path, environ={})
     assert found.source == root / "requirements.txt"
     assert found.notes == (
         "requirements.txt was read, and the dependencies in pyproject.toml beside it were not.",
@@ -49,7 +50,10 @@ def test_the_search_goes_up_from_the_entry_file_past_a_pyproject_of_tools(tmp_pa
     top = project(tmp_path / "p", requirements="six")
     inner = project(top / "src" / "app", pyproject="[tool.ruff]\n")
     (inner / "main.py").touch()
-    assert find_dependencies(inner / "main.py", home=tmp_path).source == top / "requirements.txt"
+    assert (
+        find_dependencies(inner / "main.py", home=tmp_path, environ={}).source
+        == top / "requirements.txt"
+    )
 
 
 def test_the_search_ends_at_the_root_of_the_repository(tmp_path: Path) -> None:
@@ -69,7 +73,7 @@ def test_the_search_ends_before_the_home_folder(tmp_path: Path) -> None:
 def test_a_project_without_declarations_says_so(tmp_path: Path) -> None:
     root = project(tmp_path / "p")
     (root / ".git").mkdir()
-    found = find_dependencies(root, home=tmp_path)
+    found = find_dependencies(root, home=tmp_path, environ={})
     assert found.source is None
     assert str(root) in found.notes[0]
     assert found.digest(LINUX, "3.11") == Dependencies().digest(LINUX, "3.11")
@@ -109,6 +113,7 @@ def test_an_include_has_the_digest_of_its_lines(tmp_path: Path) -> None:
         "a\nb\n--pre",
         "a\nb\nkinetic",
         "a\nb\n-c limits.txt",
+        "a\nb\n-i ${HOST}",
     ],
 )
 def test_every_ingredient_changes_the_digest(tmp_path: Path, text: str) -> None:
@@ -194,3 +199,159 @@ def test_lines_for_the_installer_find_local_folders_and_flags(tmp_path: Path) ->
         "six",
     ]
     assert found.installer_arguments() == ["--prerelease=allow", "--allow-insecure-host=h"]
+
+
+PROJECT = '[project]\nname = "My_App"\nversion = "1"\n'
+
+
+def test_an_extra_of_the_project_within_its_extras_keeps_its_marker(tmp_path: Path) -> None:
+    text = PROJECT + (
+        "[project.optional-dependencies]\n"
+        "all = [\"my-app[gpu] ; python_version < '3'\", 'six']\n"
+        "gpu = [\"cupy ; sys_platform == 'linux'\", 'my.app[all]']\n"
+    )
+    found = dependencies(tmp_path, "-e .[all] ; os_name == 'posix'", pyproject=text)
+    assert [one.canonical for one in found.requirements] == [
+        'cupy ; ((sys_platform == "linux") and (python_version < "3")) and (os_name == "posix")',
+        'six ; os_name == "posix"',
+    ]
+
+
+def test_an_extra_that_does_not_exist_is_noted(tmp_path: Path) -> None:
+    found = dependencies(tmp_path, "-e .[gpux]", pyproject=PROJECT)
+    assert "'gpux'" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("files", "named"),
+    [
+        ({"setup.py": "from setuptools import setup; setup(install_requires=['six'])"}, "setup.py"),
+        ({"setup.cfg": "[options]\ninstall_requires = six\n"}, "setup.cfg"),
+        ({"setup.py": "", "pyproject.toml": "[build-system]\nrequires = ['setuptools']\n"}, "setup.py"),
+        ({"pyproject.toml": PROJECT + "dynamic = ['dependencies']\n"}, "pyproject.toml"),
+        ({"pyproject.toml": "[tool.poetry.dependencies]\nsix = '*'\n"}, "pyproject.toml"),
+        ({"pyproject.toml": PROJECT + "dynamic = ['optional-dependencies']\n"}, "pyproject.toml"),
+    ],
+)  # fmt: skip
+def test_a_project_whose_dependencies_only_its_build_can_tell_is_refused(
+    tmp_path: Path, files: dict[str, str], named: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(DependencyError) as caught:
+        dependencies(tmp_path, "six\n-e .[all]\n")
+    assert caught.value.message.startswith("requirements.txt:2: '-e .[all]'")
+    assert named in caught.value.message
+    assert caught.value.hint
+
+
+def test_the_project_itself_without_dependencies_is_left_out(tmp_path: Path) -> None:
+    assert dependencies(tmp_path / "1", "-e .").requirements == ()
+    assert dependencies(tmp_path / "2", "-e .", pyproject=PROJECT).requirements == ()
+
+
+def test_the_project_itself_is_named_from_where_pip_runs_also_in_an_included_file(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "deps").mkdir()
+    (tmp_path / "deps" / "dev.txt").write_text("-e .\n")
+    text = PROJECT + "dependencies = ['six']\n"
+    found = dependencies(tmp_path, "-r deps/dev.txt", pyproject=text)
+    assert [one.name for one in found.requirements] == ["six"]
+    assert found.local == ()
+
+
+def test_settings_of_two_projects_are_refused_as_uv_would_use_one_of_them(tmp_path: Path) -> None:
+    inner = project(tmp_path / "top" / "app")
+    for folder in (inner.parent, inner):
+        text = PROJECT + "[[tool.uv.index]]\nurl = 'https://h'\n"
+        project(folder, pyproject=text, requirements="-e ./app")
+    with pytest.raises(DependencyError) as caught:
+        read_dependencies(inner.parent / "requirements.txt", project=inner, environ={})
+    assert str(inner / "pyproject.toml") in caught.value.message
+    (inner.parent / "pyproject.toml").unlink()
+    found = read_dependencies(inner.parent / "requirements.txt", project=inner, environ={})
+    assert found.settings.passed == {"index": [{"url": "https://h"}]}
+
+
+def test_settings_are_digested(tmp_path: Path) -> None:
+    plain = digest(tmp_path / "1", "a")
+    for number, setting in enumerate(
+        ("index-url = 'https://h'", "override-dependencies = ['a<1']", "prerelease = 'allow'"), 2
+    ):
+        text = f"[tool.uv]\n{setting}\n"
+        found = dependencies(tmp_path / str(number), "a", pyproject=text)
+        assert found.digest(LINUX, "3.11") != plain
+    found = read_dependencies(
+        tmp_path / "1" / "requirements.txt", environ={"UV_INDEX": "https://me:secret@h"}
+    )
+    assert found.digest(LINUX, "3.11") != plain
+
+
+def test_uv_toml_takes_the_place_of_settings_in_pyproject_and_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "uv.toml").write_text("index-url = 'https://h'\n")
+    found = dependencies(tmp_path, "a", pyproject="[tool.uv]\nprerelease = 'allow'\n")
+    assert found.settings.passed == {"index-url": "https://h"}
+    assert found.notes == (
+        f"{tmp_path}/pyproject.toml: [tool.uv] was not read, as uv reads uv.toml in its place.",
+    )
+
+
+def test_variables_that_choose_and_those_of_pip_are_said_not_to_be_read(tmp_path: Path) -> None:
+    source = project(tmp_path, requirements="a") / "requirements.txt"
+    found = read_dependencies(
+        source, environ={"UV_PRERELEASE": "allow", "PIP_INDEX_URL": "https://h", "PIP_CERT": "/c"}
+    )
+    first, second = found.notes
+    assert "UV_PRERELEASE was not read" in first
+    assert "PIP_INDEX_URL was not read" in second
+    assert "UV_DEFAULT_INDEX" in second
+
+
+def test_a_file_of_settings_named_by_a_variable_takes_the_place_of_all(tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text("no-index = true\nfind-links = ['x']\n")
+    text = "[tool.uv]\nprerelease = 'allow'\n"
+    source = project(tmp_path / "p", requirements="a", pyproject=text) / "requirements.txt"
+    other = {"UV_CONFIG_FILE": str(tmp_path / "other.toml")}
+    found = read_dependencies(source, environ=other)
+    assert found.settings.passed == {"no-index": True, "find-links": [f"{tmp_path}/x"]}
+    assert read_dependencies(source, environ={"UV_NO_CONFIG": "1"}).settings.passed == {}
+
+
+def test_an_index_that_comes_before_that_of_the_file_is_said(tmp_path: Path) -> None:
+    found = dependencies(
+        tmp_path, "a\n-i https://h", pyproject="[tool.uv]\nindex-url = 'https://o'"
+    )
+    assert found.notes == (
+        "requirements.txt:2: --index-url has no effect: as in uv, index-url among the settings of "
+        "uv comes before it.",
+    )
+
+
+def test_overrides_and_constraints_of_ours_and_paths_are_handled_as_in_requirements(
+    tmp_path: Path,
+) -> None:
+    text = "[tool.uv]\noverride-dependencies = ['Kinetic==9', 'six==1']\nconstraint-dependencies = ['kinetic<1', 'x @ ./x.whl']\n"
+    found = dependencies(tmp_path, "six", pyproject=text)
+    assert [one.name for one in found.overrides] == ["six"]
+    assert found.constraints == ()
+    assert "the override of kinetic was not read" in found.notes[0]
+    with pytest.raises(DependencyError, match=r"pyproject\.toml:3: 'x @ \./x\.whl'"):
+        found.refuse_local()
+
+
+def test_a_marker_about_the_patch_version_stays_where_only_the_minor_is_known(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        "a ; python_full_version >= '3.11.4'",
+        "b ; python_full_version < '3.11'",
+        "c ; implementation_version == '3.11.2' and sys_platform == 'win32'",
+        "d ; platform_release >= '5'",
+    ]
+    found = dependencies(tmp_path, "\n".join(lines))
+    assert [one.name for one in found.for_target(LINUX, "3.11").requirements] == ["a", "d"]
+    assert [one.name for one in found.for_target(LINUX, "3.11.3").requirements] == ["d"]
+    assert found.for_target(LINUX, "3.11").installer_lines()[0] == (
+        'a ; python_full_version >= "3.11.4"'
+    )

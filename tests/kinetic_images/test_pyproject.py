@@ -82,15 +82,12 @@ def test_a_source_in_another_form_is_refused_rather_than_guessed(source: str) ->
         parsed(with_source(source))
 
 
-def test_indexes_for_everything_are_taken_and_explicit_ones_are_not() -> None:
-    pyproject = parsed(
-        '[project]\nname = "a"\n[[tool.uv.index]]\nurl = "https://a"\ndefault = true\n'
-        '[[tool.uv.index]]\nurl = "https://b"\n[[tool.uv.index]]\nurl = "https://c"\nexplicit = true\n'
-    )
-    assert [one.line for one in pyproject.said.options] == [
-        "--index-url https://a",
-        "--extra-index-url https://b",
-    ]
+def test_a_named_index_is_kept_with_the_requirement_that_must_come_from_it() -> None:
+    text = with_source('{ index = "private" }')
+    text += '[[tool.uv.index]]\nname = "private"\nurl = "../simple"\nexplicit = true\n'
+    pyproject = parse_pyproject(text.encode(), FILE, folder="/srv/project")
+    assert lines(pyproject) == ['mine>=1 from {"index" = "private"}']
+    assert pyproject.indexes == ({"name": "private", "url": "/srv/simple", "explicit": True},)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -143,6 +144,44 @@ def test_a_client_of_buckets_that_the_project_asks_for_is_its_own(project: Proje
     environment = project.ensure(bucket=True)
     assert environment == project.ensure()
     assert run(environment, "import google_cloud_storage as g; print(g.version)") == "2.9"
+
+
+def test_settings_of_uv_are_obeyed_and_are_part_of_what_is_asked_for(project: Project) -> None:
+    project.require("alpha")
+    before = project.ensure()
+    (project.root / "pyproject.toml").write_text(
+        "[tool.uv]\nconstraint-dependencies = ['alpha<2']\n"
+    )
+    made = project.ensure()
+    assert made.digest != before.digest
+    assert run(made, "import alpha; print(alpha.version)") == "1.0"
+
+
+def test_a_setting_of_uv_that_is_not_supported_is_refused_before_uv_runs(project: Project) -> None:
+    project.require("alpha")
+    (project.root / "uv.toml").write_text("[pip]\nno-deps = true\n")
+    with pytest.raises(DependencyError, match=r"uv\.toml:2: .*no-deps"):
+        project.ensure()
+    assert project.runs() == []
+
+
+def hashed(project: Project, name: str, version: str) -> str:
+    path = project.wheels / f"{name}-{version}-py3-none-any.whl"
+    return f"{name}=={version} --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+def test_with_hashes_what_kinetic_adds_comes_from_where_the_project_says(project: Project) -> None:
+    project.wheel("google_cloud_storage", version="3.4")
+    project.require("--require-hashes", hashed(project, "alpha", "1.0"))
+    made = project.ensure(bucket=True)
+    assert run(made, "import google_cloud_storage as g; print(g.version)") == "3.4"
+
+
+def test_with_hashes_constraints_hold(project: Project) -> None:
+    (project.root / "limits.txt").write_text("alpha<2\n")
+    project.require("--require-hashes", "-c limits.txt", hashed(project, "alpha", "2.0"))
+    with pytest.raises(InstallError):
+        project.ensure()
 
 
 def test_ten_processes_at_once_make_it_once(project: Project) -> None:

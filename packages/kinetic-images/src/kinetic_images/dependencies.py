@@ -5,27 +5,30 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from packaging.utils import canonicalize_name
 
 from kinetic_images.errors import DependencyError
-from kinetic_images.pyproject import Pyproject, parse_pyproject
-from kinetic_images.requirement_files import Option, RequirementSet, read_requirements
+from kinetic_images.projects import Project, read_pyproject, without_project
+from kinetic_images.requirement_files import Option, read_requirements
 from kinetic_images.requirements import LocalRequirement, Place, Requirement, marker_holds
 from kinetic_images.targets import target_environment
+from kinetic_images.toml_text import parsed_toml, toml_text
+from kinetic_images.uv import inherited
+from kinetic_images.uv_files import PYPROJECT, find_settings
+from kinetic_images.uv_settings import Settings, absolute_address, parse_settings
 from kinetic_payload.distributions import DISTRIBUTIONS
 
 REQUIREMENTS: Final = "requirements.txt"
-PYPROJECT: Final = "pyproject.toml"
 OWN_NAMES: Final = frozenset(str(canonicalize_name(name)) for name in DISTRIBUTIONS.values())
 """The normalised names of our distributions; on an index they may be a stranger's."""
 
 _VCS: Final = (".git", ".hg", ".svn", ".jj")
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +42,13 @@ class Dependencies:
     own: tuple[Requirement, ...] = ()
     """Lines that name our own packages: the client's copies go in instead."""
     constraints: tuple[Requirement, ...] = ()
+    overrides: tuple[Requirement, ...] = ()
+    """What takes the place of every requirement of the same name, as in uv."""
     options: tuple[Option, ...] = ()
+    settings: Settings = field(default_factory=Settings)
+    """Settings of uv that hold for these."""
+    indexes: tuple[Mapping[str, Any], ...] = ()
+    """Tables of the named indexes from which some requirements must come."""
     local: tuple[LocalRequirement, ...] = ()
     """Paths of this machine, other than the project itself."""
     requires_python: str | None = None
@@ -50,7 +59,7 @@ class Dependencies:
         """Return the digest of what is asked for on this target.
 
         Comments, order, blank lines, line ends and spellings of a name change nothing, every
-        requirement, constraint, hash, option and marker does. What an index answers and what lies
+        requirement, constraint, hash, option, setting and marker does. What an index answers and what lies
         in a local `--find-links` folder is not part of it; credentials never are.
         """
         chosen = self.for_target(platform, python)
@@ -61,6 +70,9 @@ class Dependencies:
             "requirements": sorted({one.canonical for one in chosen.requirements}),
             "own": sorted({f"{one.name}[{','.join(one.extras)}]" for one in chosen.own}),
             "constraints": sorted({one.canonical for one in chosen.constraints}),
+            "overrides": sorted({one.canonical for one in chosen.overrides}),
+            "settings": chosen.settings.digested,
+            "indexes": Settings(passed={"index": chosen.indexes}).digested,
             "local": sorted({f"{one.path}[{','.join(one.extras)}]" for one in chosen.local}),
             # The first index that has a package wins, so their order is an ingredient.
             "options": [one.canonical for one in chosen.options],
@@ -95,11 +107,41 @@ class Dependencies:
 
     def installer_lines(self) -> list[str]:
         """Return the lines of a requirements file for uv, credentials included."""
-        return [*self._index_lines(), *(one.line for one in self.requirements)]
+        return [*self.option_lines(), *(one.line for one in self.requirements if not one.source)]
+
+    def option_lines(self) -> list[str]:
+        """Return those of the lines for uv that are options: where packages come from."""
+        return list(self._option_lines())
 
     def constraint_lines(self) -> list[str]:
         """Return the lines of a constraints file for uv."""
         return [one.line for one in self.constraints]
+
+    def installer_project(self) -> str | None:
+        """Return the text of a `pyproject.toml` for uv: requirements whose index is named.
+
+        A requirements file cannot say from which index a package comes.
+        """
+        named = [one for one in self.requirements if one.source]
+        if not named:
+            return None
+        sources = {
+            one.name: parsed_toml(f"source = {one.source}", "source")["source"] for one in named
+        }
+        project = {
+            "name": "kinetic-dependencies",
+            "version": "0",
+            "dependencies": [one.line for one in named],
+        }
+        uv = {"index": self.indexes, "sources": sources}
+        return toml_text({"project": project, "tool": {"uv": uv}})
+
+    def installer_settings(self) -> str:
+        """Return the text of a `uv.toml`: the settings that hold, overrides included."""
+        passed = dict(self.settings.passed)
+        if self.overrides:
+            passed["override-dependencies"] = [one.line for one in self.overrides]
+        return toml_text(passed)
 
     def installer_arguments(self) -> list[str]:
         """Return the options that uv takes on its command line only."""
@@ -127,27 +169,36 @@ class Dependencies:
         """Return *place* so that a terminal finds the file."""
         return f"{self.source.parent / place.file}:{place.line}" if self.source else str(place)
 
-    def _index_lines(self) -> Iterator[str]:
-        folder = self.source.parent if self.source else Path()
+    def _option_lines(self) -> Iterator[str]:
+        folder = str(self.source.parent.absolute()) if self.source else ""
         for option in self.options:
-            if option.name == "--find-links" and "://" not in option.value:
-                yield f"--find-links {(folder / option.value).absolute()}"
+            if option.name in _ADDRESSED:
+                yield f"{option.name} {absolute_address(option.value, folder)}"
             elif option.name not in ("--pre", "--require-hashes", "--trusted-host"):
                 yield option.line
 
 
-def find_dependencies(start: Path, *, home: Path | None = None) -> Dependencies:
+_ADDRESSED: Final = frozenset({"--index-url", "--extra-index-url", "--find-links"})
+
+
+def find_dependencies(
+    start: Path, *, home: Path | None = None, environ: Mapping[str, str] | None = None
+) -> Dependencies:
     """Find and read what the project around *start* (its root or entry file) depends on.
 
+    *environ* holds the variables that files may name and that configure uv (the process's own
+    environment).
+
     Raises:
-        DependencyError: A line cannot be understood, or an included file cannot be read.
+        DependencyError: A line or a setting cannot be used, or a file cannot be read.
     """
     folder = start.absolute() if start.is_dir() else start.absolute().parent
     source = find_source(folder, home=home or Path.home())
     if source is None:
         note = f"No {REQUIREMENTS} or {PYPROJECT} declares dependencies for {folder}."
-        return Dependencies(notes=(note,))
-    return read_dependencies(source, project=folder)
+        settings = find_settings(folder, inherited(environ)).settings
+        return _with_settings(Dependencies(notes=(note,)), settings)
+    return read_dependencies(source, project=folder, environ=environ)
 
 
 def find_source(folder: Path, *, home: Path) -> Path | None:
@@ -161,44 +212,115 @@ def find_source(folder: Path, *, home: Path) -> Path | None:
             return None
         if (place / REQUIREMENTS).is_file():
             return place / REQUIREMENTS
-        if (place / PYPROJECT).is_file() and _pyproject(place / PYPROJECT).declares:
+        if (place / PYPROJECT).is_file() and read_pyproject(place / PYPROJECT).declares:
             return place / PYPROJECT
         if any((place / mark).exists() for mark in _VCS):
             return None
     return None
 
 
-def read_dependencies(source: Path, *, project: Path | None = None) -> Dependencies:
+def read_dependencies(
+    source: Path, *, project: Path | None = None, environ: Mapping[str, str] | None = None
+) -> Dependencies:
     """Read the requirements file or `pyproject.toml` *source*; *project* is the project's root.
 
+    *environ* as in `find_dependencies`.
+
     Raises:
-        DependencyError: A line cannot be understood, or an included file cannot be read.
+        DependencyError: A line or a setting cannot be used, or a file cannot be read.
     """
+    source = source.absolute()
     folder = source.parent
     roots = {folder.resolve(), (project or folder).resolve()}
-    requires_python = None
+    environment = inherited(environ)
+    variables = {"PROJECT_ROOT": str(folder), **environment}
+    read: list[Project] = []
     if source.name == PYPROJECT:
-        pyproject = _pyproject(source)
-        said, requires_python = pyproject.said, pyproject.requires_python
+        pyproject = read_pyproject(source, environ=variables)
+        read.append(Project(source, pyproject))
+        said = pyproject.said
     else:
-        said = read_requirements(source.name, lambda name: (folder / name).read_bytes())
+        said = read_requirements(source.name, lambda name: (folder / name).read_bytes(), variables)
         beside = folder / PYPROJECT
-        if beside.is_file() and not said.local and _pyproject(beside).said.requirements:
+        if beside.is_file() and not said.local and read_pyproject(beside).said.requirements:
             note = (
                 f"{source.name} was read, and the dependencies in {PYPROJECT} beside it were not."
             )
             said = replace(said, notes=(*said.notes, note))
-    said = _without_project(said, folder, roots)
+    said, inner = without_project(said, folder, roots, variables)
+    read += inner
     own = [one for one in said.requirements if one.name in OWN_NAMES]
-    return Dependencies(
+    found = Dependencies(
         source=source,
         requirements=tuple(one for one in said.requirements if one.name not in OWN_NAMES),
         own=tuple(own),
-        constraints=tuple(one for one in said.constraints if one.name not in OWN_NAMES),
+        constraints=said.constraints,
         options=said.options,
+        indexes=_by_name(index for one in read for index in one.pyproject.indexes),
         local=said.local,
-        requires_python=requires_python,
+        requires_python=read[0].pyproject.requires_python if source.name == PYPROJECT else None,
         notes=(*said.notes, *_settings_notes(said.requirements), *_own_notes(own)),
+    )
+    settings = _settings_for(folder, environment, read)
+    return _with_settings(found, settings)
+
+
+def _by_name(indexes: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    named: dict[str, Mapping[str, Any]] = {}
+    for one in indexes:
+        named.setdefault(one["name"], one)
+    return tuple(named.values())
+
+
+def _settings_for(folder: Path, environ: Mapping[str, str], read: Iterable[Project]) -> Settings:
+    """Return the settings for dependencies in *folder*, some of which were *read* elsewhere.
+
+    Raises:
+        DependencyError: Two projects have settings, of which uv would silently use one.
+    """
+    outside = [one for one in read if one.path.parent.resolve() != folder.resolve()]
+    found = find_settings(folder, environ, otherwise=outside[0].path if outside else None)
+    for one in outside:
+        path, uv = one.path, one.pyproject.uv
+        if uv is None or found.file is None or found.file.resolve() == path.resolve():
+            continue
+        inner = parse_settings(uv, one.pyproject.lines, str(path.parent))
+        if inner.digested or inner.constraints or inner.overrides:
+            raise DependencyError(
+                f"{path}: its [tool.uv] has settings, and so has {found.file}, which uv would use alone.",
+                hint=f"Move all of them to {found.file}.",
+            )
+    return found.settings
+
+
+def _with_settings(found: Dependencies, settings: Settings) -> Dependencies:
+    """Add *settings* to what was *found*, without what is about our own packages."""
+    flag = "--require-hashes"
+    options = found.options
+    if settings.require_hashes and not found.requires_hashes:
+        options = (*options, Option(flag, "", settings.require_hashes))
+    constraints = (*found.constraints, *settings.constraints)
+    overrides = settings.overrides
+    notes = [
+        f"{one.place}: the override of {one.name} was not read: the copy of Kinetic's own packages "
+        "that you are using goes in."
+        for one in overrides
+        if one.name in OWN_NAMES
+    ]
+    index = next((one for one in found.options if one.name == "--index-url"), None)
+    if index is not None and settings.default_index:
+        notes.append(
+            f"{index.place}: --index-url has no effect: as in uv, {settings.default_index} among the "
+            "settings of uv comes before it."
+        )
+    return replace(
+        found,
+        constraints=tuple(one for one in constraints if one.name not in OWN_NAMES),
+        overrides=tuple(one for one in overrides if one.name not in OWN_NAMES),
+        options=options,
+        settings=settings,
+        local=(*found.local, *settings.local),
+        notes=(*found.notes, *settings.notes, *notes),
     )
 
 
@@ -215,53 +337,6 @@ def _own_notes(own: Iterable[Requirement]) -> Iterator[str]:
             f"{one.place}: {one.canonical} is Kinetic's own and is not taken from an index: "
             "the copy that you are using goes in."
         )
-
-
-def _without_project(said: RequirementSet, folder: Path, roots: set[Path]) -> RequirementSet:
-    """Drop the project itself (`-e .`), which travels as the snapshot, for what it depends on."""
-    local, notes = [], list(said.notes)
-    requirements = list(said.requirements)
-    for one in said.local:
-        target = (folder / one.path).resolve()
-        if target not in roots:
-            local.append(one)
-            continue
-        pyproject = target / PYPROJECT
-        if folder / one.place.file == pyproject or not pyproject.is_file():
-            words = "was left out"
-        else:
-            inner = _pyproject(pyproject, one.extras).said
-            names = f"../{PYPROJECT}" if target != folder.resolve() else PYPROJECT
-            requirements += [
-                replace(r, marker=_both(r.marker, one.marker)) for r in inner.requirements
-            ]
-            local += [each for each in inner.local if (target / each.path).resolve() not in roots]
-            notes += inner.notes
-            words = f"was replaced by the dependencies in its {names}"
-        notes.append(
-            f"{one.place}: {one.text!r} is the project itself, which travels with every call: "
-            f"the line {words}."
-        )
-    return replace(
-        said,
-        requirements=tuple(dict.fromkeys(requirements)),
-        local=tuple(local),
-        notes=tuple(notes),
-    )
-
-
-def _both(first: str | None, second: str | None) -> str | None:
-    return f"({first}) and ({second})" if first and second else first or second
-
-
-def _pyproject(path: Path, extras: tuple[str, ...] = ()) -> Pyproject:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DependencyError(
-            f"{path} cannot be read: {error.strerror}.", hint="Check its permissions."
-        ) from error
-    return parse_pyproject(data, path.name, extras=extras)
 
 
 def _speaks_of(words: str, requirement: Requirement) -> bool:

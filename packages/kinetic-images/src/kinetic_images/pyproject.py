@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from packaging.utils import canonicalize_name
 
 from kinetic_images.errors import DependencyError
-from kinetic_images.requirement_files import Option, RequirementSet, decoded
+from kinetic_images.requirement_files import RequirementSet, decoded
 from kinetic_images.requirements import (
     LocalRequirement,
     Place,
     Requirement,
+    both,
+    expanded,
+    is_marker,
     parse_local,
     parse_requirement,
 )
+from kinetic_images.toml_text import Lines, parsed_toml, table, toml_value
+from kinetic_images.uv_settings import parse_indexes
 
 _EXPORT: Final = "write a requirements.txt beside it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where a project takes single packages from: `[tool.uv.sources]` and the indexes named there."""
+
+    of: Mapping[str, Any] = field(default_factory=dict)
+    """Canonical name of a package → its entry."""
+    indexes: tuple[Mapping[str, Any], ...] = ()
+    """Tables of `[[tool.uv.index]]` that have a name."""
+
+    def over(self, others: Sources) -> Sources:
+        """Return these with those of the workspace that they leave as they are."""
+        return Sources(of={**others.of, **self.of}, indexes=(*self.indexes, *others.indexes))
+
+    def index(self, name: object) -> Mapping[str, Any] | None:
+        """Return the index called *name*."""
+        return next((one for one in self.indexes if one["name"] == name), None)
 
 
 @dataclass(frozen=True)
@@ -32,99 +54,208 @@ class Pyproject:
     name: str | None
     requires_python: str | None
     said: RequirementSet
+    lists_dependencies: bool
+    """`[project]` says what they are (maybe that there are none), and leaves none to a build backend."""
+    uv: Mapping[str, Any] | None
+    """The table `[tool.uv]`."""
+    lines: Lines
+    indexes: tuple[Mapping[str, Any], ...] = ()
+    """The named indexes that the requirements' sources use."""
 
 
-def parse_pyproject(data: bytes, file: str, *, extras: tuple[str, ...] = ()) -> Pyproject:
+def parse_pyproject(
+    data: bytes,
+    file: str,
+    *,
+    extras: tuple[str, ...] = (),
+    folder: str = "",
+    workspace: Sources | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Pyproject:
     """Read the `[project]` dependencies, with those of the optional sets *extras*.
+
+    Variables of *environ* are put in for `${NAME}`. Relative addresses of indexes are relative to *folder*. Of a member of a *workspace* that one's
+    sources hold as well.
 
     Raises:
         DependencyError: The file or one of its dependencies cannot be understood.
     """
-    try:
-        text = decoded(data)
-        document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DependencyError(
-            f"{file} cannot be read: {error}.", hint="Correct it; it is not TOML as it stands."
-        ) from None
-    lines = _Lines(text, file)
-    project = _table(document.get("project"))
-    tools = _table(document.get("tool"))
+    text = _text(data, file)
+    document = parsed_toml(text, file)
+    lines = Lines(text, file)
+    project = table(document.get("project"))
+    tools = table(document.get("tool"))
+    uv = table(tools.get("uv"))
     name = project.get("name")
     requires = project.get("requires-python")
+    dynamic = _dynamic(project)
+    sources = _sources(uv, lines, folder)
+    if workspace is not None:
+        sources = sources.over(workspace)
+    said = _said(document, project, tools, lines, extras, sources, environ or {})
     return Pyproject(
         declares=bool(project) or "poetry" in tools,
         name=canonicalize_name(name) if isinstance(name, str) else None,
         requires_python=requires if isinstance(requires, str) else None,
-        said=_said(document, project, tools, lines, extras),
+        said=said,
+        lists_dependencies=bool(project)
+        and not (
+            set(dynamic)
+            & ({"dependencies", "optional-dependencies"} if extras else {"dependencies"})
+        )
+        and ("dependencies" in project or "poetry" not in tools),
+        uv=tools["uv"] if isinstance(tools.get("uv"), dict) else None,
+        lines=lines,
+        indexes=sources.indexes if any(one.source for one in said.requirements) else (),
     )
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A workspace of uv: which folders are its members, and what it says for all of them."""
+
+    members: tuple[str, ...]
+    excluded: tuple[str, ...]
+    sources: Sources
+
+    def has(self, folder: str) -> bool:
+        """Say whether *folder*, relative to the workspace's, is a member."""
+        parts = folder.split("/")
+        return any(_fits(parts, one.split("/")) for one in self.members) and not any(
+            _fits(parts, one.split("/")) for one in self.excluded
+        )
+
+
+def parse_workspace(data: bytes, file: str, folder: str) -> Workspace | None:
+    """Read `[tool.uv.workspace]` of a `pyproject.toml` in *folder*; None where there is none.
+
+    Raises:
+        DependencyError: The file cannot be understood.
+    """
+    text = _text(data, file)
+    uv = table(table(parsed_toml(text, file).get("tool")).get("uv"))
+    if "workspace" not in uv:
+        return None
+    workspace = table(uv["workspace"])
+    members, excluded = (
+        tuple(one.strip("/") for one in workspace.get(key, ()) if isinstance(one, str))
+        for key in ("members", "exclude")
+    )
+    return Workspace(members, excluded, _sources(uv, Lines(text, file), folder))
+
+
+def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern:
+        return not parts
+    if pattern[0] in (".", ""):
+        return _fits(parts, pattern[1:])
+    if pattern[0] == "**":
+        return any(_fits(parts[start:], pattern[1:]) for start in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:])
+
+
+def _sources(uv: Mapping[str, Any], lines: Lines, folder: str) -> Sources:
+    indexes = parse_indexes(uv.get("index"), lines, folder)
+    return Sources(
+        of=_canonical(uv.get("sources")),
+        indexes=tuple(one for one in indexes if isinstance(one.get("name"), str)),
+    )
+
+
+def _text(data: bytes, file: str) -> str:
+    try:
+        return decoded(data)
+    except UnicodeDecodeError as error:
+        raise DependencyError(
+            f"{file} cannot be read: {error}.", hint="Correct it; it is not TOML as it stands."
+        ) from None
 
 
 def _said(
     document: Mapping[str, Any],
     project: Mapping[str, Any],
     tools: Mapping[str, Any],
-    lines: _Lines,
+    lines: Lines,
     extras: tuple[str, ...],
+    sources: Sources,
+    environ: Mapping[str, str],
 ) -> RequirementSet:
     optional = _canonical(project.get("optional-dependencies"))
-    uv = _table(tools.get("uv"))
-    sources = _canonical(uv.get("sources"))
     own_name = canonicalize_name(str(project.get("name", "")))
     requirements: list[Requirement] = []
     local: list[LocalRequirement] = []
-    wanted, taken = list(extras), set[str]()
-    texts = _texts(project.get("dependencies", []), lines.key("dependencies"))
-    while texts or wanted:
-        if not texts:
-            extra = wanted.pop()
-            if extra in optional and extra not in taken:
-                texts = _texts(optional[extra], lines.key(extra))
+    taken = set[str]()
+    unknown = dict[str, Place]()
+
+    def take(texts: list[str], marker: str | None, within: frozenset[str]) -> None:
+        for written in texts:
+            place = lines.text(written)
+            text = expanded(written, environ)
+            path = parse_local(text, place)
+            if path is not None:
+                local.append(replace(path, marker=both(path.marker, marker)))
+                continue
+            parsed = parse_requirement(text, place)
+            requirement = replace(parsed, marker=both(parsed.marker, marker))
+            source = sources.of.get(requirement.name)
+            if requirement.name == own_name:  # `project[all]` within the project itself
+                for extra in requirement.extras:
+                    take_extra(extra, requirement.marker, within, place)
+            elif source is None:
+                requirements.append(requirement)
+            else:
+                _from_source(requirement, source, text, sources, requirements, local)
+
+    def take_extra(
+        extra: str, marker: str | None, within: frozenset[str], place: Place | None
+    ) -> None:
+        # Within itself an extra adds nothing: its marker would only be narrower.
+        if extra in optional and extra not in within:
             taken.add(extra)
-            continue
-        text = texts.pop(0)
-        place = lines.dependency(text)
-        path = parse_local(text, place)
-        if path is not None:
-            local.append(path)
-            continue
-        requirement = parse_requirement(text, place)
-        source = sources.get(requirement.name)
-        if requirement.name == own_name:  # `project[all]` within the project itself
-            wanted += requirement.extras
-        elif source is None:
-            requirements.append(requirement)
-        else:
-            _from_source(requirement, source, text, requirements, local)
+            take(_texts(optional[extra], lines.key(extra)), marker, within | {extra})
+        elif extra not in optional:
+            unknown.setdefault(extra, place or lines.key("optional-dependencies"))
+
+    take(_texts(project.get("dependencies", []), lines.key("dependencies")), None, frozenset())
+    for extra in extras:
+        take_extra(extra, None, frozenset(), None)
+    notes = _notes(document, project, tools, lines, optional.keys() - taken)
+    notes += [
+        f"{place}: there is no extra {name!r} in [project.optional-dependencies]."
+        for name, place in unknown.items()
+    ]
     return RequirementSet(
         requirements=tuple(dict.fromkeys(requirements)),
-        options=tuple(_indexes(uv.get("index"), lines)),
         local=tuple(dict.fromkeys(local)),
-        notes=tuple(_notes(document, project, tools, lines, optional.keys() - taken)),
+        notes=tuple(notes),
         files=(lines.file,),
     )
 
 
-def _canonical(table: object) -> dict[str, Any]:
-    return {str(canonicalize_name(key)): value for key, value in _table(table).items()}
+def _dynamic(project: Mapping[str, Any]) -> frozenset[str]:
+    dynamic = project.get("dynamic")
+    return frozenset(map(str, dynamic)) if isinstance(dynamic, list) else frozenset()
+
+
+def _canonical(value: object) -> dict[str, Any]:
+    return {str(canonicalize_name(key)): one for key, one in table(value).items()}
 
 
 def _notes(
     document: Mapping[str, Any],
     project: Mapping[str, Any],
     tools: Mapping[str, Any],
-    lines: _Lines,
+    lines: Lines,
     optional: set[str],
 ) -> list[str]:
     """Say which tables speak of dependencies and were not read."""
     notes = []
-    dynamic = project.get("dynamic")
-    if isinstance(dynamic, list) and "dependencies" in dynamic:
+    if "dependencies" in _dynamic(project):
         notes.append(
             f"{lines.key('dynamic')}: the dependencies are dynamic, which only the build backend "
             f"can tell, and were not read; {_EXPORT}."
         )
-    poetry = _table(tools.get("poetry"))
+    poetry = table(tools.get("poetry"))
     if {"dependencies", "group", "dev-dependencies"} & poetry.keys():
         advice = (
             "" if "dependencies" in project else f"; {_EXPORT}: poetry export -o requirements.txt"
@@ -133,7 +264,7 @@ def _notes(
             f"{lines.key('poetry')}: dependencies in the tables of Poetry were not read, "
             f"only those in [project]{advice}."
         )
-    groups = _table(document.get("dependency-groups"))
+    groups = table(document.get("dependency-groups"))
     if groups:
         notes.append(
             f"{lines.key('dependency-groups')}: dependency groups are for development and were "
@@ -151,54 +282,65 @@ def _from_source(
     requirement: Requirement,
     source: object,
     text: str,
+    sources: Sources,
     requirements: list[Requirement],
     local: list[LocalRequirement],
 ) -> None:
     """Obey `[tool.uv.sources]`: by its name on an index this may be a stranger's package."""
-    table = _table(source)
     place = requirement.place
-    address = _address(table)
+    entries = source if isinstance(source, list) else [source]
+    paths = [one for one in map(table, entries) if "path" in one or one.get("workspace")]
+    address = _address(table(source))
     if address is not None:
-        requirements.append(replace(requirement, url=address, specifier=""))
-    elif "path" in table or table.get("workspace"):
+        path = parse_local(f"{requirement.name} @ {address}", place)
+        if path is None:
+            requirements.append(replace(requirement, url=address, specifier=""))
+        else:
+            local.append(replace(path, marker=requirement.marker, text=text))
+    elif paths:
         local.append(
             LocalRequirement(
-                path=str(table.get("path", f"(workspace) {requirement.name}")),
+                path=str(paths[0].get("path", f"(workspace) {requirement.name}")),
                 extras=requirement.extras,
                 marker=requirement.marker,
                 text=text,
                 place=place,
             )
         )
+    elif entries and all(_is_passed_on(table(one), sources) for one in entries):
+        requirements.append(replace(requirement, source=toml_value(source)))
     else:
         raise DependencyError(
             f"{place}: where {requirement.name!r} comes from is said by [tool.uv.sources] in a form "
             "that is not read here.",
-            hint="Write a requirements.txt beside it: "
+            hint="An index must be defined by name in the same file or its workspace. Otherwise write "
+            "a requirements.txt beside it: "
             "uv export --no-emit-project --emit-index-url -o requirements.txt",
         )
 
 
+def _is_passed_on(entry: Mapping[str, Any], sources: Sources) -> bool:
+    """Say whether uv is given *entry* as it stands."""
+    marker = entry.get("marker")
+    if marker is not None and not (isinstance(marker, str) and is_marker(marker)):
+        return False
+    if "index" in entry:
+        return set(entry) <= {"index", "marker"} and sources.index(entry["index"]) is not None
+    plain = {key: value for key, value in entry.items() if key not in ("marker", "lfs")}
+    address = _address(plain)
+    return address is not None and parse_local(f"x @ {address}", Place("", 0)) is None
+
+
 def _address(source: Mapping[str, Any]) -> str | None:
-    if set(source) == {"url"}:
-        return str(source["url"])
+    if "url" in source and not set(source) - {"url", "subdirectory"}:
+        folder = source.get("subdirectory")
+        return str(source["url"]) + (f"#subdirectory={folder}" if folder else "")
     if "git" in source and not set(source) - {"git", "rev", "tag", "branch", "subdirectory"}:
         revision = next((source[key] for key in ("rev", "tag", "branch") if key in source), None)
         address = f"git+{source['git']}" + (f"@{revision}" if revision else "")
         folder = source.get("subdirectory")
         return address + (f"#subdirectory={folder}" if folder else "")
     return None
-
-
-def _indexes(indexes: object, lines: _Lines) -> list[Option]:
-    options = []
-    for index in indexes if isinstance(indexes, list) else []:
-        url = _table(index).get("url")
-        # An explicit index serves only what [tool.uv.sources] assigns to it.
-        if isinstance(url, str) and not index.get("explicit"):
-            name = "--index-url" if index.get("default") else "--extra-index-url"
-            options.append(Option(name, url, lines.dependency(url)))
-    return options
 
 
 def _texts(value: object, place: Place) -> list[str]:
@@ -208,33 +350,3 @@ def _texts(value: object, place: Place) -> list[str]:
             hint='Write: dependencies = ["numpy>=2"]',
         )
     return list(value)
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-class _Lines:
-    """Finds where something was written, which a TOML reader does not tell."""
-
-    def __init__(self, text: str, file: str) -> None:
-        self.file = file
-        self._lines = re.split(r"\r\n|\r|\n", text)
-
-    def dependency(self, text: str) -> Place:
-        """Return where the dependency *text* is written."""
-        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-        return self._first(lambda line: f'"{escaped}"' in line or f"'{text}'" in line)
-
-    def key(self, name: str) -> Place:
-        """Return where the key or the table *name* begins."""
-        begins = re.compile(
-            rf"\s*(?:\[+[^\]]*\b{re.escape(name)}|[\"']?{re.escape(name)}[\"']?\s*=)"
-        )
-        return self._first(lambda line: bool(begins.match(line)))
-
-    def _first(self, fits: Callable[[str], bool]) -> Place:
-        for number, line in enumerate(self._lines, 1):
-            if not line.lstrip().startswith("#") and fits(line):
-                return Place(self.file, number)
-        return Place(self.file, 1)

@@ -1,4 +1,4 @@
-"""The program uv: finding it and running it without what the surroundings would slip in."""
+"""The program uv: find it, and run it without what its environment would change."""
 
 from __future__ import annotations
 
@@ -44,6 +44,46 @@ _KEPT: Final = frozenset(
     }
 )
 """Where packages come from and how they are fetched: kept. What is chosen and built is not."""
+_ORIGINS: Final = (
+    "UV_DEFAULT_INDEX",
+    "UV_EXTRA_INDEX_URL",
+    "UV_FIND_LINKS",
+    "UV_INDEX",
+    "UV_INDEX_STRATEGY",
+    "UV_INDEX_URL",
+    "UV_NO_INDEX",
+)
+"""Those of them that say where packages come from."""
+_CHOICE: Final = (
+    "UV_BUILD_CONSTRAINT",
+    "UV_CONSTRAINT",
+    "UV_EXCLUDE",
+    "UV_EXCLUDE_NEWER",
+    "UV_EXCLUDE_NEWER_PACKAGE",
+    "UV_FORK_STRATEGY",
+    "UV_NO_BINARY",
+    "UV_NO_BINARY_PACKAGE",
+    "UV_NO_BUILD",
+    "UV_NO_BUILD_ISOLATION",
+    "UV_NO_BUILD_PACKAGE",
+    "UV_NO_SOURCES",
+    "UV_NO_VERIFY_HASHES",
+    "UV_ONLY_BINARY",
+    "UV_OVERRIDE",
+    "UV_PRERELEASE",
+    "UV_REQUIRE_HASHES",
+    "UV_RESOLUTION",
+    "UV_TORCH_BACKEND",
+)
+_OF_PIP: Final = {
+    "PIP_CONSTRAINT": "-c FILE in requirements.txt",
+    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
+    "PIP_FIND_LINKS": "UV_FIND_LINKS",
+    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
+    "PIP_NO_INDEX": "UV_NO_INDEX",
+    "PIP_PRE": "--pre in requirements.txt",
+    "PIP_REQUIRE_HASHES": "--require-hashes in requirements.txt",
+}
 _KEPT_PREFIX: Final = "UV_INDEX_"  # UV_INDEX_{NAME}_USERNAME and _PASSWORD
 _DROPPED: Final = frozenset(
     {"VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"}
@@ -58,14 +98,17 @@ class Uv:
     program: str
     environment: Mapping[str, str] = field(repr=False)
 
-    def run(self, *arguments: str, folder: Path | None = None) -> str:
-        """Run `uv --no-config` with *arguments* and return what it printed, errors included.
+    def run(self, *arguments: str, folder: Path | None = None, settings: Path | None = None) -> str:
+        """Run uv with *arguments* in *folder* and return what it printed, errors included.
+
+        Of files of settings it reads only *settings*, a `uv.toml`.
 
         Raises:
             InstallError: It failed; the message and `output` hold its own words.
         """
+        config = ["--no-config"] if settings is None else ["--config-file", str(settings)]
         done = subprocess.run(
-            [self.program, "--no-config", *arguments],
+            [self.program, *config, *arguments],
             cwd=folder,
             env=dict(self.environment),
             stdin=subprocess.DEVNULL,
@@ -90,8 +133,7 @@ def find_uv(environ: Mapping[str, str] | None = None) -> Uv:
     Raises:
         UvNotFoundError: There is none, or only ones that are too old.
     """
-    # uv is configured by the environment it inherits; this edge passes that on, and reads nothing.
-    environment = uv_environment(os.environ if environ is None else environ)  # noqa: TID251
+    environment = uv_environment(inherited(environ))
     seen = []
     for program in _candidates(environment.get("PATH")):
         version = _version(program, environment)
@@ -103,6 +145,59 @@ def find_uv(environ: Mapping[str, str] | None = None) -> Uv:
         f"No uv of version {wanted} or newer was found"
         + (f"; seen: {', '.join(seen)}." if seen else "."),
         hint="Install it with: pip install uv",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """What the environment says about uv's configuration."""
+
+    disabled: bool
+    """No file of settings shall be read."""
+    file: Path | None
+    """The one file of settings to read in place of all others."""
+    ambient: tuple[Path, ...]
+    """Where the user's and the machine's files of settings may be, the user's first."""
+    origins: Mapping[str, str]
+    """Variables that say where packages come from; uv gets them."""
+    notes: tuple[str, ...]
+    """Which variables have no effect, a sentence each."""
+
+
+def inherited(environ: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return *environ*, or the process's own environment if it is None."""
+    # uv is configured by the environment it inherits; this edge passes that on.
+    return os.environ if environ is None else environ  # noqa: TID251
+
+
+def configuration(environ: Mapping[str, str]) -> Configuration:
+    """Read what *environ* says about uv's configuration."""
+    home = environ.get("HOME")
+    own = environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
+    shared = (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
+    machine = [Path(one, "uv", "uv.toml") for one in shared if one]
+    machine.append(Path("/etc/uv/uv.toml"))
+    ambient = [Path(own, "uv", "uv.toml")] if own else []
+    ambient += [one for one in machine if one.is_file()][:1]
+    named = environ.get("UV_CONFIG_FILE")
+    notes = [
+        f"The environment variable {name} was not read: which packages are chosen is a matter of "
+        "the project's own files."
+        for name in _CHOICE
+        if environ.get(name)
+    ]
+    notes += [
+        f"The environment variable {name} was not read: it is pip's, and packages are installed by "
+        f"uv. Use {instead}."
+        for name, instead in _OF_PIP.items()
+        if environ.get(name)
+    ]
+    return Configuration(
+        disabled=environ.get("UV_NO_CONFIG", "").lower() in ("1", "true", "yes", "on", "y", "t"),
+        file=Path(named) if named else None,
+        ambient=tuple(ambient),
+        origins={name: environ[name] for name in _ORIGINS if environ.get(name)},
+        notes=tuple(notes),
     )
 
 

@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,7 @@ from kinetic.local.removal import remove_tree
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
 from kinetic_images.uv import Uv, find_uv
+from kinetic_images.uv_input import UvInput, write_input
 from kinetic_images.wheels import copied_wheel, installed_own_names, own_closure, own_wheels
 from kinetic_payload.stores.locks import locked
 
@@ -94,7 +96,7 @@ def ensure_environment(
         InstallError: uv failed; its own words, and the lines they speak of.
         UvNotFoundError: There is no uv.
     """
-    plan = _plan(root, home, interpreter, bucket=bucket)
+    plan = _plan(root, home, interpreter, bucket=bucket, environ=environ)
     folder = home / ENVIRONMENTS / plan.digest
     tell = say or (lambda _: None)
     environment = _ready(folder, plan) or _made(folder, plan, home, environ, tell)
@@ -212,11 +214,18 @@ def _last_used(folder: Path) -> float:
     return 0.0
 
 
-def _plan(root: Path, home: Path, interpreter: str, *, bucket: bool = False) -> _Plan:
+def _plan(
+    root: Path,
+    home: Path,
+    interpreter: str,
+    *,
+    bucket: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> _Plan:
     version, base = _identity(interpreter)
     # Not sysconfig's name: on a Mac that may be `universal2`, which is no machine.
     platform = f"{sys.platform}-{os.uname().machine}"
-    dependencies = find_dependencies(root).for_target(platform, version)
+    dependencies = find_dependencies(root, environ=environ).for_target(platform, version)
     dependencies.refuse_local()
     own: dict[str, Path] = {}
     if dependencies.own:
@@ -324,11 +333,9 @@ def _make(folder: Path, plan: _Plan, home: Path, uv: Uv) -> None:
 def _install(venv: Path, plan: _Plan, home: Path, uv: Uv, scratch: Path) -> tuple[list[str], str]:
     """Install everything; return what to tell the user besides, and what uv printed."""
     wheels = home.joinpath(*_WHEELS)
-    asked = plan.dependencies.installer_lines()
-    constraints = plan.dependencies.constraint_lines()
     # Should another package want one of ours, it gets the copy, not a stranger's from an index.
     names = installed_own_names()
-    constraints += [
+    constraints = [
         f"{name} @ {wheel.as_uri()}"
         for name, wheel in zip(sorted(names), own_wheels(wheels, names), strict=True)
     ]
@@ -340,13 +347,13 @@ def _install(venv: Path, plan: _Plan, home: Path, uv: Uv, scratch: Path) -> tupl
         pickle = [f"{_PICKLE} @ {copied_wheel(wheels, _PICKLE, _PICKLE).as_uri()}"]
     job = _Installation(venv, plan.dependencies, uv, scratch, constraints)
     try:
-        return [], job.run(asked, [*additions, *pickle])
+        return [], job.run([*additions, *pickle])
     except InstallError as error:
         if not pickle or _PICKLE not in error.output:
             raise
     # Another package wants a cloudpickle of its own; small differences are harmless, and a
     # greater one is reported by the runner before it unpickles anything.
-    output = job.run(asked, [*additions, _PICKLE])
+    output = job.run([*additions, _PICKLE])
     return [f"A dependency asks for another {_PICKLE} than the one here; it got its own."], output
 
 
@@ -360,24 +367,22 @@ class _Installation:
     scratch: Path
     constraints: list[str]
 
-    def run(self, asked: list[str], additions: list[str]) -> str:
-        """Install what the user *asked* for and our *additions*; return what uv printed."""
-        arguments = self.dependencies.installer_arguments()
+    def run(self, additions: list[str]) -> str:
+        """Install what the user asked for and our *additions*; return what uv printed."""
+        give = partial(write_input, self.scratch, self.dependencies)
+        ours = partial(give, additions=additions, constraints=self.constraints)
         if self.dependencies.requires_hashes:
             # Nobody wrote hashes for what we add.
-            return self._uv(asked, arguments, []) + self._uv(additions, [], self.constraints)
-        return self._uv([*asked, *additions], arguments, self.constraints)
+            return self._uv(give()) + self._uv(ours(asked=False))
+        return self._uv(ours())
 
-    def _uv(self, lines: list[str], arguments: list[str], constraints: list[str]) -> str:
-        requirements = self.scratch / "requirements.txt"
-        constraint_file = self.scratch / "constraints.txt"
-        for path, content in ((requirements, lines), (constraint_file, constraints)):
-            path.write_text("".join(f"{line}\n" for line in content))
+    def _uv(self, given: UvInput) -> str:
         python = str(self.venv / "bin" / "python")
-        command = ["pip", "install", "--python", python, "--compile-bytecode", *arguments]
-        files = ["-r", str(requirements), "-c", str(constraint_file)]
+        command = ["pip", "install", "--python", python, "--compile-bytecode", *given.options]
+        command += [word for file in given.files for word in ("-r", str(file))]
         try:
-            return self.uv.run(*command, *files, folder=self.scratch) + "\n"
+            output = self.uv.run(*command, folder=self.scratch, settings=given.settings)
+            return output + "\n"
         except InstallError as error:
             raise _explained(error, self.dependencies) from error
 

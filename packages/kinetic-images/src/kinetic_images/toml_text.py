@@ -1,0 +1,83 @@
+"""TOML text: find where a key is written, and write tables."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time
+from typing import Any
+
+from kinetic_images.errors import DependencyError
+from kinetic_images.requirements import Place
+
+
+def parsed_toml(text: str, file: str) -> dict[str, Any]:
+    """Parse *text*; *file* is its name for messages.
+
+    Raises:
+        DependencyError: It is not TOML.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise DependencyError(
+            f"{file} cannot be read: {error}.", hint="Correct it; it is not TOML as it stands."
+        ) from None
+
+
+def table(value: object) -> Mapping[str, Any]:
+    """Return *value* if it is a table, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def toml_text(values: Mapping[str, Any]) -> str:
+    """Return a TOML document with *values*, one key a line."""
+    return "".join(f"{_quoted(key)} = {toml_value(value)}\n" for key, value in values.items())
+
+
+def toml_value(value: Any) -> str:
+    """Return *value* as it is written after a key, on one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_quoted(k)} = {toml_value(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    return repr(value)
+
+
+def _quoted(text: str) -> str:
+    # JSON's escapes are TOML's, but for the one control character that JSON leaves as it is.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+class Lines:
+    """Finds where something was written, which a TOML reader does not report."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.file = file
+        self._lines = re.split(r"\r\n|\r|\n", text)
+
+    def text(self, text: str) -> Place:
+        """Return where the string *text* is written."""
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+        return self._first(lambda line: f'"{escaped}"' in line or f"'{text}'" in line)
+
+    def key(self, name: str) -> Place:
+        """Return where the key or the table *name* begins."""
+        begins = re.compile(
+            rf"\s*(?:\[+[^\]]*\b{re.escape(name)}(?![\w-])|[\"']?{re.escape(name)}[\"']?\s*[=.])"
+        )
+        return self._first(lambda line: bool(begins.match(line)))
+
+    def _first(self, fits: Callable[[str], bool]) -> Place:
+        for number, line in enumerate(self._lines, 1):
+            if not line.lstrip().startswith("#") and fits(line):
+                return Place(self.file, number)
+        return Place(self.file, 1)

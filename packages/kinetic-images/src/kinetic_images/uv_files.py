@@ -1,0 +1,99 @@
+"""Files of uv's settings: which ones hold for a folder, read and combined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from kinetic_images.errors import DependencyError
+from kinetic_images.requirement_files import decoded
+from kinetic_images.toml_text import Lines, parsed_toml, table
+from kinetic_images.uv import configuration
+from kinetic_images.uv_settings import Settings, parse_settings, parse_uv_toml
+
+PYPROJECT: Final = "pyproject.toml"
+UV_TOML: Final = "uv.toml"
+
+
+@dataclass(frozen=True)
+class FoundSettings:
+    """Settings of uv for a folder, and where they were found."""
+
+    file: Path | None
+    """The project's own file of settings; None: it has none."""
+    settings: Settings
+
+
+def find_settings(
+    folder: Path, environ: Mapping[str, str], *, otherwise: Path | None = None
+) -> FoundSettings:
+    """Find and read the settings that uv would use in *folder* (absolute).
+
+    As in uv they are those of the nearest `uv.toml` or `pyproject.toml` with `[tool.uv]` from
+    *folder* upwards (of *otherwise*, a `pyproject.toml`, if there is none), over those of the user
+    and the machine. `UV_CONFIG_FILE` names one to be read in place of all, `UV_NO_CONFIG` none.
+
+    Raises:
+        DependencyError: A setting is not supported, or a file cannot be read.
+    """
+    where = configuration(environ)
+    ambient = Settings(variables=where.origins, notes=where.notes)
+    if where.disabled:
+        return FoundSettings(None, ambient)
+    if where.file is not None:
+        path = where.file
+        settings = parse_uv_toml(_text(path), str(path), str(path.absolute().parent))
+        return FoundSettings(path, settings.over(ambient))
+    found = _of_project(folder)
+    if found is None and otherwise is not None and otherwise.is_file():
+        found = _of_folder(otherwise.parent)
+    for path in where.ambient:
+        if path.is_file():
+            of_user = parse_uv_toml(_text(path), str(path), str(path.parent), of_project=False)
+            ambient = ambient.over(of_user)
+    if found is None:
+        return FoundSettings(None, ambient)
+    return replace(found, settings=found.settings.over(ambient))
+
+
+def _of_project(folder: Path) -> FoundSettings | None:
+    for place in (folder, *folder.parents):
+        found = _of_folder(place)
+        if found is not None:
+            return found
+    return None
+
+
+def _of_folder(folder: Path) -> FoundSettings | None:
+    pyproject, uv_toml = folder / PYPROJECT, folder / UV_TOML
+    inner = None
+    if pyproject.is_file():
+        text = _text(pyproject)
+        if "uv" in text:
+            inner = table(parsed_toml(text, str(pyproject)).get("tool")).get("uv")
+    if uv_toml.is_file():
+        settings = parse_uv_toml(_text(uv_toml), str(uv_toml), str(folder))
+        others = [key for key in table(inner) if key not in ("sources", "workspace")]
+        if others:
+            note = f"{pyproject}: [tool.uv] was not read, as uv reads {UV_TOML} in its place."
+            settings = replace(settings, notes=(*settings.notes, note))
+        return FoundSettings(uv_toml, settings)
+    if isinstance(inner, dict):
+        lines = Lines(_text(pyproject), str(pyproject))
+        return FoundSettings(pyproject, parse_settings(inner, lines, str(folder)))
+    return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return decoded(path.read_bytes())
+    except OSError as error:
+        raise DependencyError(
+            f"{path} cannot be read: {error.strerror}.", hint="Check its name and permissions."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DependencyError(
+            f"{path} is not UTF-8 text (byte {error.start}).", hint="Save it as UTF-8."
+        ) from error

@@ -1,0 +1,53 @@
+"""Input of uv: the files and arguments that tell it what to install."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kinetic_images.dependencies import Dependencies
+
+
+@dataclass(frozen=True)
+class UvInput:
+    """What `uv pip install` or `uv pip compile` is given."""
+
+    options: tuple[str, ...]
+    files: tuple[Path, ...]
+    """Requirements: `-r` of `uv pip install`."""
+    settings: Path | None
+    """The `uv.toml` to run it with; None: without one."""
+
+
+def write_input(
+    folder: Path,
+    dependencies: Dependencies,
+    *,
+    asked: bool = True,
+    additions: Iterable[str] = (),
+    constraints: Iterable[str] = (),
+) -> UvInput:
+    """Write files to *folder* that ask uv for *dependencies* and our *additions*.
+
+    *constraints* come in addition to those of the dependencies. Without *asked*, uv is asked for the
+    additions alone, from where the dependencies come from. Files of an earlier call are replaced; they
+    may contain credentials.
+    """
+    lines = dependencies.installer_lines() if asked else dependencies.option_lines()
+    arguments = dependencies.installer_arguments()
+    if not asked:  # There are no hashes for what we add.
+        arguments = [one for one in arguments if one != "--require-hashes"]
+    limits = _written(folder / "constraints.txt", [*dependencies.constraint_lines(), *constraints])
+    files = [_written(folder / "requirements.txt", [*lines, *additions])]
+    project = dependencies.installer_project() if asked else None
+    if project is not None:
+        files.append(_written(folder / "pyproject.toml", [project]))
+    text = dependencies.installer_settings()
+    settings = _written(folder / "uv.toml", [text]) if text else None
+    return UvInput((*arguments, "-c", str(limits)), tuple(files), settings)
+
+
+def _written(path: Path, lines: Iterable[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path

@@ -1,0 +1,411 @@
+"""Settings of uv (`[tool.uv]`, `uv.toml`): which are passed on, which have no effect here, which are refused."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kinetic_images.errors import DependencyError
+from kinetic_images.requirements import (
+    LocalRequirement,
+    Place,
+    Requirement,
+    parse_local,
+    parse_requirement,
+    without_credentials,
+)
+from kinetic_images.toml_text import Lines, parsed_toml, table
+
+_ORIGINS: Final = frozenset(
+    {"index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy"}
+)
+"""Where packages come from."""
+_TRANSPORT: Final = frozenset(
+    {
+        "allow-insecure-host",
+        "concurrent-builds",
+        "concurrent-downloads",
+        "concurrent-installs",
+        "http-proxy",
+        "https-proxy",
+        "keyring-provider",
+        "link-mode",
+        "native-tls",
+        "no-proxy",
+        "offline",
+        "system-certs",
+    }
+)
+"""How packages are fetched; passed on, and no part of what is asked for."""
+_CHOICE: Final = frozenset(
+    {
+        "build-constraint-dependencies",
+        "config-settings",
+        "config-settings-package",
+        "constraint-dependencies",
+        "dependency-metadata",
+        "exclude-dependencies",
+        "exclude-newer",
+        "exclude-newer-package",
+        "extra-build-dependencies",
+        "extra-build-variables",
+        "fork-strategy",
+        "no-binary",
+        "no-binary-package",
+        "no-build",
+        "no-build-isolation",
+        "no-build-isolation-package",
+        "no-build-package",
+        "override-dependencies",
+        "prerelease",
+        "prerelease-package",
+        "preview",
+        "preview-features",
+        "require-build-hashes",
+        "required-version",
+        "resolution",
+        "torch-backend",
+    }
+)
+"""Which versions are chosen, and how packages are built."""
+_NO_EFFECT: Final = frozenset(
+    {
+        "add-bounds",
+        "audit",
+        "build-backend",
+        "cache-dir",
+        "cache-keys",
+        "check-url",
+        "compile-bytecode",
+        "conflicts",
+        "default-groups",
+        "dependency-groups",
+        "dev-dependencies",
+        "environments",
+        "graalpy-install-mirror",
+        "managed",
+        "minimum-libc-version",
+        "no-cache",
+        "package",
+        "publish-url",
+        "pypy-install-mirror",
+        "pyodide-install-mirror",
+        "python-downloads",
+        "python-downloads-json-url",
+        "python-install-mirror",
+        "python-preference",
+        "reinstall",
+        "reinstall-package",
+        "required-environments",
+        "sources",  # Read with the dependencies that they are about.
+        "trusted-publishing",
+        "upgrade",
+        "upgrade-package",
+        "workspace",
+    }
+)
+"""About lock files, publishing, caches, development, or which Python: not read by `uv pip`, or decided here."""
+_PIP_PASSED: Final = frozenset(
+    {
+        "config-settings",
+        "config-settings-package",
+        "dependency-metadata",
+        "exclude-newer",
+        "exclude-newer-package",
+        "extra-build-dependencies",
+        "extra-build-variables",
+        "extra-index-url",
+        "find-links",
+        "fork-strategy",
+        "index-strategy",
+        "index-url",
+        "keyring-provider",
+        "link-mode",
+        "no-binary",
+        "no-build",
+        "no-build-isolation",
+        "no-build-isolation-package",
+        "no-index",
+        "only-binary",
+        "prerelease",
+        "require-build-hashes",
+        "resolution",
+        "torch-backend",
+        "verify-hashes",
+    }
+)
+_PIP_NO_EFFECT: Final = frozenset(
+    {
+        "allow-empty-requirements",
+        "annotation-style",
+        "break-system-packages",
+        "compile-bytecode",
+        "custom-compile-command",
+        "emit-build-options",
+        "emit-find-links",
+        "emit-index-annotation",
+        "emit-index-url",
+        "emit-marker-expression",
+        "generate-hashes",
+        "no-annotate",
+        "no-emit-package",
+        "no-header",
+        "no-strip-extras",
+        "no-strip-markers",
+        "output-file",
+        "prefix",
+        "python",
+        "python-platform",
+        "python-version",
+        "reinstall",
+        "reinstall-package",
+        "strict",
+        "system",
+        "target",
+        "universal",
+        "upgrade",
+        "upgrade-package",
+    }
+)
+_REFUSED: Final = {
+    "no-sources": "Remove it, and the entries of [tool.uv.sources] that shall not be used.",
+    "no-sources-package": "Remove it, and the entries of [tool.uv.sources] that shall not be used.",
+}
+_PIP_REFUSED: Final = _REFUSED | {
+    "all-extras": "Name the extras in requirements.txt: -e .[EXTRA]",
+    "extra": "Name the extras in requirements.txt: -e .[EXTRA]",
+    "group": "Write its dependencies to requirements.txt: uv export --only-group GROUP",
+    "no-deps": "Write all packages to requirements.txt with exact versions, and remove the setting.",
+    "no-extra": "Name the extras in requirements.txt: -e .[EXTRA]",
+}
+_LISTS: Final = frozenset({"extra-index-url", "find-links"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of uv that hold for an installation."""
+
+    passed: Mapping[str, Any] = field(default_factory=dict)
+    """What goes into uv's configuration file; paths are absolute."""
+    constraints: tuple[Requirement, ...] = ()
+    overrides: tuple[Requirement, ...] = ()
+    local: tuple[LocalRequirement, ...] = ()
+    """Constraints and overrides that are paths of this machine."""
+    require_hashes: Place | None = None
+    """Where every package is required to come with its hash."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the environment by which uv is told where packages come from."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def digested(self) -> dict[str, Any]:
+        """What decides on what is installed, without credentials."""
+        chosen = {key: value for key, value in self.passed.items() if key not in _TRANSPORT}
+        if self.variables:
+            chosen["variables"] = self.variables
+        if "pip" in chosen:
+            pip = {key: one for key, one in chosen["pip"].items() if key not in _TRANSPORT}
+            chosen["pip"] = pip
+        digested: dict[str, Any] = _public(chosen)
+        return digested
+
+    @property
+    def default_index(self) -> str | None:
+        """Which setting or variable names the default index; None: none does."""
+        for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL"):
+            if name in self.variables:
+                return name
+        if "index-url" in self.passed or "index-url" in self.passed.get("pip", {}):
+            return "index-url"
+        default = any(one.get("default") for one in self.passed.get("index", ()))
+        return "an index with default = true" if default else None
+
+    def over(self, others: Settings) -> Settings:
+        """Return these settings combined with those of the user or the machine, as uv does.
+
+        Lists are joined, these first; of anything else these win.
+        """
+        return replace(
+            self,
+            passed=_joined(self.passed, others.passed),
+            variables={**others.variables, **self.variables},
+            notes=(*self.notes, *others.notes),
+        )
+
+
+def parse_uv_toml(text: str, file: str, folder: str, *, of_project: bool = True) -> Settings:
+    """Read the text of a `uv.toml` in *folder*; *file* is its name for messages.
+
+    Of a file that is not *of_project* (the user's or the machine's own), only settings of where
+    packages come from and how they are fetched are taken; the rest is noted.
+
+    Raises:
+        DependencyError: A setting is not supported or malformed.
+    """
+    document = parsed_toml(text, file)
+    lines = Lines(text, file)
+    if document.get("sources"):
+        raise DependencyError(
+            f"{lines.key('sources')}: uv allows `sources` in pyproject.toml only.",
+            hint="Move the table to [tool.uv.sources] in pyproject.toml.",
+        )
+    return parse_settings(document, lines, folder, of_project=of_project)
+
+
+def parse_settings(
+    uv: Mapping[str, Any], lines: Lines, folder: str, *, of_project: bool = True
+) -> Settings:
+    """Read the table *uv*: that of `[tool.uv]`, or a whole `uv.toml`.
+
+    Raises:
+        DependencyError: A setting is not supported or malformed.
+    """
+    pip = table(uv.get("pip"))
+    _refuse(uv, _ORIGINS | _TRANSPORT | _CHOICE | _NO_EFFECT | {"pip"}, _REFUSED, lines, "")
+    pip_known = _PIP_PASSED | _PIP_NO_EFFECT | {"require-hashes"}
+    _refuse(pip, pip_known, _PIP_REFUSED, lines, "pip.")
+    taken = _ORIGINS | _TRANSPORT
+    notes: tuple[str, ...] = ()
+    if of_project:
+        taken |= _CHOICE
+    else:
+        left = [key for key in uv if key in _CHOICE]
+        left += [f"pip.{key}" for key in pip if key in pip_known - taken - _PIP_NO_EFFECT]
+        notes = tuple(
+            f"{lines.key(key.removeprefix('pip.'))}: {key} was not read: which packages are chosen "
+            "is a matter of the project's own files."
+            for key in left
+        )
+    passed = {key: value for key, value in uv.items() if key in taken}
+    constraints, overrides = (
+        _requirements(passed.pop(key, []), key, lines)
+        for key in ("constraint-dependencies", "override-dependencies")
+    )
+    pip_taken = _PIP_PASSED if of_project else _PIP_PASSED & taken
+    pip_passed = {key: value for key, value in pip.items() if key in pip_taken}
+    passed = _with_absolute_paths(passed, lines, folder)
+    if pip_passed:
+        passed["pip"] = _with_absolute_paths(pip_passed, lines, folder)
+    both = (*constraints, *overrides)
+    return Settings(
+        passed=passed,
+        constraints=tuple(one for one in constraints if isinstance(one, Requirement)),
+        overrides=tuple(one for one in overrides if isinstance(one, Requirement)),
+        local=tuple(one for one in both if isinstance(one, LocalRequirement)),
+        require_hashes=lines.key("require-hashes")
+        if of_project and pip.get("require-hashes")
+        else None,
+        notes=notes,
+    )
+
+
+def parse_indexes(value: object, lines: Lines, folder: str) -> tuple[Mapping[str, Any], ...]:
+    """Read the tables `[[tool.uv.index]]`, with relative paths made absolute from *folder*.
+
+    Raises:
+        DependencyError: It is not a list of tables with a `url`.
+    """
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(table(i).get("url"), str) for i in value):
+        raise DependencyError(
+            f"{lines.key('index')}: every index must be a table with a `url`.",
+            hint='Write: [[tool.uv.index]] and below it: url = "https://…"',
+        )
+    return tuple({**one, "url": absolute_address(one["url"], folder)} for one in value)
+
+
+def absolute_address(address: str, folder: str) -> str:
+    """Return *address*, a URL or a path that is relative to *folder*, so that it holds anywhere."""
+    if "://" in address or address.startswith("file:"):
+        return address
+    return posixpath.normpath(posixpath.join(folder, address))
+
+
+def _refuse(
+    given: Mapping[str, Any],
+    known: Iterable[str],
+    refused: Mapping[str, str],
+    lines: Lines,
+    prefix: str,
+) -> None:
+    for key, value in given.items():
+        if key in refused:
+            if value:
+                raise DependencyError(
+                    f"{lines.key(key)}: the setting {prefix}{key} of uv is not supported here.",
+                    hint=refused[key],
+                )
+        elif key not in known:
+            raise DependencyError(
+                f"{lines.key(key)}: {prefix}{key} is not a setting of uv that is known here. "
+                "It might change which packages are installed, so it is not skipped.",
+                hint="Correct or remove it, or write all packages to a requirements.txt in a "
+                "folder that has no settings of uv: uv pip compile --emit-index-url",
+            )
+
+
+def _requirements(
+    value: object, key: str, lines: Lines
+) -> tuple[Requirement | LocalRequirement, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise DependencyError(
+            f"{lines.key(key)}: {key} must be a list of texts.", hint=f'Write: {key} = ["numpy<3"]'
+        )
+    read: list[Requirement | LocalRequirement] = []
+    for text in value:
+        place = lines.text(text)
+        read.append(parse_local(text, place) or parse_requirement(text, place))
+    return tuple(read)
+
+
+def _with_absolute_paths(settings: Mapping[str, Any], lines: Lines, folder: str) -> dict[str, Any]:
+    made = dict(settings)
+    if "index" in made:
+        made["index"] = list(parse_indexes(made["index"], lines, folder))
+    if "index-url" in made:
+        made["index-url"] = absolute_address(_text(made["index-url"], "index-url", lines), folder)
+    for key in _LISTS & made.keys():
+        value = made[key]
+        if not isinstance(value, list):
+            raise DependencyError(
+                f"{lines.key(key)}: {key} must be a list of texts.", hint=f'Write: {key} = ["…"]'
+            )
+        made[key] = [absolute_address(_text(one, key, lines), folder) for one in value]
+    return made
+
+
+def _text(value: object, key: str, lines: Lines) -> str:
+    if not isinstance(value, str):
+        raise DependencyError(
+            f"{lines.key(key)}: {key} must be a text; got {value!r}.", hint=f'Write: {key} = "…"'
+        )
+    return value
+
+
+def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    joined = dict(second)
+    for key, value in first.items():
+        other = second.get(key)
+        if isinstance(value, list) and isinstance(other, list):
+            joined[key] = [*value, *other]
+        elif key == "pip":
+            joined[key] = _joined(value, table(other))
+        else:
+            joined[key] = value
+    return joined
+
+
+def _public(value: Any) -> Any:
+    """Return *value* without credentials, as JSON can write it."""
+    if isinstance(value, str):
+        return without_credentials(value)
+    if isinstance(value, Mapping):
+        return {key: _public(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_public(one) for one in value]
+    if isinstance(value, bool | int | float) or value is None:
+        return value
+    return str(value)
