@@ -4,7 +4,6 @@ import io
 import logging
 import threading
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,9 @@ import pytest
 
 import kinetic
 from kinetic.console import Console
-from kinetic.ending import cancel, clean_up
+from kinetic.ending import clean_up
 from kinetic.errors import (
     ConfigurationError,
-    JobCancelledError,
     KineticError,
     PayloadError,
     StoreError,
@@ -236,18 +234,6 @@ def test_a_job_that_may_still_run_keeps_the_record_by_which_it_is_found(
     assert find_record(services.store, job_id) is not None
 
 
-def by_another_process(services: FakeServices, act: Callable[..., object]) -> Callable[[], None]:
-    """Return what does *act*, `cancel` or `clean_up`, to the job that is being submitted."""
-
-    def do() -> None:
-        [name] = [name for name in services.store.names() if name.endswith("/handle.json")]
-        found = find_record(services.store, name.partition("/")[0])
-        assert found is not None
-        act(found.record, services, timeout=60, poll_interval=0.01)
-
-    return do
-
-
 @pytest.mark.parametrize(
     ("moment", "pattern"),
     [("after", "write */handle.json"), ("before", "start *"), ("after", "start *")],
@@ -255,29 +241,21 @@ def by_another_process(services: FakeServices, act: Callable[..., object]) -> Ca
 def test_a_job_that_is_cleaned_up_while_it_starts_leaves_nothing_and_that_is_said(
     services: FakeServices, ask: Ask, work: Any, moment: str, pattern: str
 ) -> None:
-    clean = partial(clean_up, resource=True, artifacts=True)
-    getattr(services.journal, moment)(pattern, by_another_process(services, clean))
+    def clean() -> None:
+        [name] = [name for name in services.store.names() if name.endswith("/handle.json")]
+        found = find_record(services.store, name.partition("/")[0])
+        assert found is not None
+        clean_up(
+            found.record, services, resource=True, artifacts=True, timeout=60, poll_interval=0.01
+        )
+
+    getattr(services.journal, moment)(pattern, clean)
 
     with pytest.raises(SubmitError, match="cleaned up by another process while it was started"):
         started(services, ask(), work)
 
     assert of_jobs(services) == []
     assert services.backend.job_ids() == []
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_job_that_is_cancelled_while_it_starts_does_not_run(
-    services: FakeServices, ask: Ask, work: Any, moment: str
-) -> None:
-    getattr(services.journal, moment)("start *", by_another_process(services, cancel))
-
-    handle = started(services, ask(), work)
-
-    assert services.backend.observe(find_record(services.store, handle.job_id).record).status is (
-        JobStatus.FAILED
-    )
-    with pytest.raises(JobCancelledError):
-        handle.result(timeout=60)
 
 
 class Broken(io.StringIO):

@@ -29,7 +29,6 @@ from kinetic.errors import (
 from kinetic.jobs import JobHandle, connected
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.notices import warn_caller
-from kinetic.observing import find_outcome
 from kinetic.packing import Call, Packed, PackingOptions, pack, plan_of, upload
 from kinetic.services import Services, connect, jobs_location
 from kinetic.settings import working_folder
@@ -175,7 +174,10 @@ def _start(
                 store.write(names.handle, data, if_generation=ABSENT)
             saved = True
             services.backend.start(launch(record=record))
-            _heed_others(record, services)
+            # After the start: whoever cleans up removes the record first, and looks for what runs
+            # second. Of a job that was cancelled, the runner finds the outcome.
+            if _is_forgotten(handle.job_id, store):
+                raise JobNotFoundError(f"The record of {handle.job_id} is gone.")
         connected(handle, services, record=record)
         begun.append(handle)
     except BaseException as error:
@@ -192,24 +194,6 @@ def _start(
         if reason is error:
             raise
         raise reason from error
-
-
-def _heed_others(record: JobRecord, services: Services) -> None:
-    """Do what another process wanted of the job while it was started: it found nothing to stop.
-
-    Whoever cancels or cleans up writes or removes first and looks for what runs second; so this looks
-    after the start.
-
-    Raises:
-        JobNotFoundError: The job was cleaned up.
-    """
-    store = services.store
-    if _is_forgotten(record.job_id, store):
-        raise JobNotFoundError(f"The record of {record.job_id} is gone.")
-    if store.location.kind != "gs" and store.stat(JobObjects(record.job_id).outcome) is not None:
-        found = find_outcome(store, record.job_id)
-        if found is not None and found.record.status == "cancelled":
-            services.backend.stop(record, timeout=GRACE, poll_interval=0.1)
 
 
 def _is_forgotten(job_id: str, store: Store) -> bool:
