@@ -20,6 +20,7 @@ PARSED = Arguments(store="/store", job="j", payload_digest="d", workspace="/w")
         ([Flag.TIMEOUT, "1.5", Flag.GRACE, "0"], {"timeout": 1.5, "grace": 0.0}),
         ([Flag.TIMEOUT, "1e-05"], {"timeout": 1e-05}),
         ([Flag.PRIVATE_MOUNTS], {"private_mounts": True}),
+        ([Flag.KEEP_INPUTS], {"keep_inputs": True}),
         ([Flag.DEBUG_PORT, "0"], {"debug_port": 0}),  # any free one
     ],
 )

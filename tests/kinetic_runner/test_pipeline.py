@@ -319,6 +319,51 @@ def test_data_is_where_the_function_is_told(job: Job) -> None:
     assert job.run().value == ("set", "1,2")
 
 
+SPOILS = {
+    "nothing": "",
+    "its data": "(Path(p) / 'x.csv').write_text('spoiled')",
+    "a mode of its data": "(Path(p) / 'x.csv').chmod(0o600)",
+    "more in its data": "(Path(p) / 'more').mkdir()",
+    "a link for its data": "Path(p).rename('/'.join([p, '..', 'away'])); Path(p).symlink_to('away')",
+    "its archive": "(z := Path('../context.zip')).exists() and z.write_bytes(b'PK spoiled')",
+    "its payload": "(z := Path('../payload.pkl')).exists() and z.write_bytes(b'spoiled')",
+    "rights": "Path('locked/folder').mkdir(parents=True); Path('locked').chmod(0)",
+}
+
+
+@pytest.mark.parametrize("spoils", SPOILS)
+def test_another_attempt_takes_over_what_is_unchanged_and_sees_nothing_else(
+    job: Job, spoils: str
+) -> None:
+    data = job.folder / "set"
+    data.mkdir()
+    (data / "x.csv").write_text("1,2")
+    (data / "x.csv").chmod(0o644)
+    (data / "folder").mkdir()
+    (data / "link").symlink_to("x.csv")
+    digest = ensure_data(job.store, data)
+    ref = DataRef(key="d0", kind="local", source="./set", is_dir=True, name="set", digest=digest)
+    job.header, job.task = {"data": (ref,)}, {"keep_inputs": True}
+    job.args = (By(data_path, "d0"),)
+    job.code = (
+        "import os\nfrom pathlib import Path\ndef train(p):\n"
+        "    seen = sorted(os.listdir()), sorted(os.listdir(p)), (Path(p) / 'x.csv').read_text()\n"
+        f"    Path('trace').touch(); Path('train.py').write_text('wrong'); {SPOILS[spoils]}\n"
+        "    return [list(each) for each in seen]\n"
+    )
+    task = job.submit()
+    first = job.finish(job.start(task))
+    job.told.unlink()
+    if spoils in ("nothing", "rights"):
+        for info in list(job.store.list()):
+            job.store.delete(info.name)
+
+    second = job.finish(job.start(replace(task, attempt=2, keep_inputs=False)))
+
+    assert second.value == first.value == [["train.py"], ["folder", "link", "x.csv"], list("1,2")]
+    assert sorted(path.name for path in job.space.iterdir()) == ["data", "project"]
+
+
 def test_data_that_is_gone_fails_its_phase_by_name(job: Job) -> None:
     ref = DataRef(key="d0", kind="local", source="./set", is_dir=True, name="set", digest="0" * 64)
     job.header = {"data": (ref,)}

@@ -150,6 +150,34 @@ def test_outcome_says_what_happened_without_unpickling(project) -> None:
     assert said == {"status": "FAILED", "attempts": [1, 2], "errors": ["ValueError", "ValueError"]}
 
 
+def test_a_further_attempt_begins_afresh_and_the_earlier_one_leaves_nothing_behind(project) -> None:
+    project.write("set/one.txt", "one")
+
+    printed = project.script("""
+        import kinetic, os
+        from pathlib import Path
+
+        @kinetic.run(accelerator="cpu", retries=1)
+        def work(data):
+            assert not Path("trace").exists()
+            assert Path(data, "one.txt").read_text() == "one"
+            Path("trace").touch()
+            Path(data, "one.txt").write_text("changed")
+            if os.environ["KINETIC_ATTEMPT"] == "1":
+                raise ValueError
+            return os.environ["KINETIC_ATTEMPT"]
+
+        job = work.run_async(kinetic.Data("set"))
+        print(job.result(cleanup=False))
+    """)
+
+    assert printed.splitlines()[-1] == "2"
+    (folder,) = (project.home / "jobs").iterdir()
+    assert len(list(folder.rglob("trace"))) == 1
+    assert len(list(folder.rglob("one.txt"))) == 1
+    assert (folder / "attempt-1" / "host-0.log").exists()
+
+
 def test_data_and_volumes_arrive_as_paths(project) -> None:
     project.write("set/a/one.txt", "one")
     project.write("set/two.txt", "two")

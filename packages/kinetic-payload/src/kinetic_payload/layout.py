@@ -137,6 +137,7 @@ class Flag:
     GRACE = "--grace"
     LAST_ATTEMPT = "--last-attempt"
     PRIVATE_MOUNTS = "--private-mounts"
+    KEEP_INPUTS = "--keep-inputs"
     LIFELINE = "--lifeline"
     DEBUG_PORT = "--debug-port"
 

@@ -197,6 +197,7 @@ def _task(
         workspace=arguments.workspace,
         report_file=report_file,
         linger=linger,
+        keep_inputs=arguments.keep_inputs,
         debug_port=arguments.debug_port,
         private_mounts=arguments.private_mounts,
     )

@@ -26,6 +26,7 @@ class Arguments:
     grace: float = 30.0
     last_attempt: int | None = None
     private_mounts: bool = False
+    keep_inputs: bool = False
     lifeline: int | None = None
     debug_port: int | None = None
 
@@ -46,7 +47,7 @@ _NUMBERS: Final = {
     Flag.DEBUG_PORT: ("debug_port", 0),  # 0: any free one, which the log then names
 }
 _SECONDS: Final = {Flag.TIMEOUT: "timeout", Flag.GRACE: "grace"}
-_SWITCHES: Final = {Flag.PRIVATE_MOUNTS: "private_mounts"}
+_SWITCHES: Final = {Flag.PRIVATE_MOUNTS: "private_mounts", Flag.KEEP_INPUTS: "keep_inputs"}
 _REQUIRED: Final = (Flag.STORE, Flag.JOB, Flag.PAYLOAD_DIGEST, Flag.WORKSPACE)
 
 

@@ -11,6 +11,7 @@ from kinetic_payload.errors import DataError, KineticError
 from kinetic_payload.progress import Reports
 from kinetic_payload.references import DataRef
 from kinetic_payload.store import Store
+from kinetic_runner.earlier import Earlier
 from kinetic_runner.transfers import Transfers
 from kinetic_runner.workspace import Workspace, disk_words
 
@@ -160,10 +161,11 @@ def make_mount_points(decided: Plan) -> None:
             view.stage.touch()
 
 
-def bring(decided: Plan, store: Store, download: Download) -> None:
+def bring(decided: Plan, store: Store, download: Download, earlier: Earlier | None = None) -> None:
     """Download everything of a plan, several items at a time, and look at what is mounted.
 
-    *download* serves what was uploaded to *store*; what lies elsewhere is brought from there.
+    *download* serves what was uploaded to *store*; what lies elsewhere is brought from there. What
+    an *earlier* attempt downloaded, and nobody changed since, is taken over.
 
     Raises:
         DataError: Something of it could not be brought; the message names it and its path.
@@ -174,7 +176,7 @@ def bring(decided: Plan, store: Store, download: Download) -> None:
 
     def bring_one(one: Transfer) -> None:
         uploaded = one.ref.kind == "local"
-        _bring_one(one, store, download if uploaded else download_elsewhere, transfers)
+        _bring_one(one, store, download if uploaded else download_elsewhere, transfers, earlier)
 
     _at_once(bring_one, decided.downloads)
     transfers.finish()
@@ -223,11 +225,17 @@ def _at_once(work: Callable[[Transfer], None], items: Sequence[Transfer]) -> Non
             raise error
 
 
-def _bring_one(one: Transfer, store: Store, download: Download, reports: Reports) -> None:
+def _bring_one(
+    one: Transfer, store: Store, download: Download, reports: Reports, earlier: Earlier | None
+) -> None:
     seen_at = one.ref.mount or str(one.path)
     try:
         one.path.parent.mkdir(parents=True, exist_ok=True)
-        download(store, one.ref, one.path, reports=reports)
+        was_at = one.path
+        if one.behind is not None:
+            was_at = one.behind if one.ref.is_dir else one.behind / one.path.name
+        if earlier is None or not earlier.take_data(one.ref, one.path, was_at=was_at):
+            download(store, one.ref, one.path, reports=reports)
         if one.behind is not None:
             _fill(one.behind, one.path, is_dir=one.ref.is_dir)
     except Exception as error:

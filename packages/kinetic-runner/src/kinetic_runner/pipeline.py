@@ -18,13 +18,14 @@ import cloudpickle
 from kinetic_payload import calls, layout, mainmodule, references, transfer
 from kinetic_payload.archive import extract_archive
 from kinetic_payload.calls import CallHeader, LoadedCall
-from kinetic_payload.errors import IntegrityError
+from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.layout import Env, JobObjects
 from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, Pickled, Reason
 from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
 from kinetic_runner import inputs, report
 from kinetic_runner.call import Exited, Raised, Returned, Stopped, Stopping, Terminated, invoke
+from kinetic_runner.earlier import Earlier
 from kinetic_runner.facade import with_facade
 from kinetic_runner.forks import leave_if_forked
 from kinetic_runner.skew import Fingerprint, Skew, leading, skews_of
@@ -104,6 +105,7 @@ class _Host:
         self.started_at = self.tools.now()
         self.names = JobObjects(self.task.job_id)
         self.space = Workspace(self.task.workspace)
+        self.earlier = Earlier(self.space.root)
 
     @property
     def value_name(self) -> str:
@@ -128,27 +130,31 @@ class _Host:
     def run(self) -> HostOutcome:
         task, tools, space = self.task, self.tools, self.space
         with self.during("fetch"):
+            space.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.earlier.put_aside()
             space.make()
             self.store = store = tools.open_store(task.store)
-            store.download(self.names.payload, space.payload)
-            if task.context_digest is not None:
+            if not self.earlier.take_file(space.payload, digest=task.payload_digest):
+                store.download(self.names.payload, space.payload)
+            # Its digest is that of what it holds: extracting it verifies it.
+            reused = task.context_digest is not None and self.earlier.take_file(space.context)
+            if task.context_digest is not None and not reused:
                 tools.fetch_context(store, task.context_digest, space.context)
         with self.during("verify"):
             _verify(space.payload, task.payload_digest)
         with self.during("extract"):
             if task.context_digest is not None:
-                context = layout.context_object(task.context_digest)
-                with transfer.discarded_if_damaged(store, context):
-                    tools.extract(space.context, space.project, task.context_digest)
-                space.context.unlink(missing_ok=True)
+                self.extract(store, task.context_digest, reused=reused)
         with space.payload.open("rb") as stream:
             with self.during("environment"):
                 header, decided = self.prepare(stream)
             with self.during("unpickle"):
                 call = tools.load_call(stream, header)
-        space.payload.unlink()
+        if not task.keep_inputs:
+            space.payload.unlink()
         with self.during("data"):
-            inputs.bring(decided, store, tools.download)
+            inputs.bring(decided, store, tools.download, self.earlier)
+            self.earlier.remove()
             if _is_debugged(task):
                 from kinetic_runner import debugger
 
@@ -157,6 +163,26 @@ class _Host:
             ending = invoke(call.function, call.args, call.kwargs, self.stopping)
             leave_if_forked(self.pid, None if isinstance(ending, Returned) else ending.error)
         return self.ended(ending, store)
+
+    def extract(self, store: Store, digest: str, *, reused: bool) -> None:
+        """Extract the project; an archive of an earlier attempt may have been changed since."""
+        space = self.space
+        if reused:
+            try:
+                self.tools.extract(space.context, space.project, digest)
+            except (KineticError, OSError):
+                import shutil
+
+                shutil.rmtree(space.project)
+                space.context.unlink(missing_ok=True)
+                space.make()
+                self.tools.fetch_context(store, digest, space.context)
+                reused = False
+        if not reused:
+            with transfer.discarded_if_damaged(store, layout.context_object(digest)):
+                self.tools.extract(space.context, space.project, digest)
+        if not self.task.keep_inputs:
+            space.context.unlink(missing_ok=True)
 
     def prepare(self, stream: BinaryIO) -> tuple[CallHeader, inputs.Plan]:
         """Make everything ready that unpickling, which imports user code, may look at."""

@@ -25,6 +25,8 @@ class Task:
     """Where to report if the pipe for that is closed."""
     linger: float = 10.0
     """Seconds that threads may go on, and exit handlers may take, after the outcome is reported."""
+    keep_inputs: bool = False
+    """Leave payload and project archive in the workspace: another attempt may follow in it."""
     debug_port: int | None = None
     private_mounts: bool = False
     """Put volumes into a mount namespace of the child's own instead of the machine's file system."""

@@ -1,4 +1,4 @@
-"""The folder of one host of one attempt: where its payload, project and data lie."""
+"""The folder of one host: where payload, project and data of its attempt lie."""
 
 from __future__ import annotations
 

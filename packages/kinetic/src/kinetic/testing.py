@@ -264,6 +264,7 @@ for name in ("store", "job", "payload-digest", "context-digest", "workspace", "t
 for name in ("attempt", "hosts", "lifeline", "last-attempt"):
     parser.add_argument("--" + name, type=int)
 parser.add_argument("--private-mounts", action="store_true")
+parser.add_argument("--keep-inputs", action="store_true")
 args = parser.parse_args()
 attempt, hosts = args.attempt, args.hosts
 host = int(os.environ["KINETIC_HOST_INDEX"])

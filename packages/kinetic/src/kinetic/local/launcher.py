@@ -245,6 +245,8 @@ def _command(launch: Launch, store: Store, bundle: str) -> list[str]:
     for flag, value in flags:
         if value is not None:
             command += [flag, str(value)]
+    if record.retries:
+        command.append(Flag.KEEP_INPUTS)
     return [*command, Flag.PRIVATE_MOUNTS] if launch.private_mounts else command
 
 

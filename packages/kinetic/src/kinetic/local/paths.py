@@ -54,6 +54,6 @@ class JobFolder:
         """Return the live log of one host of one attempt."""
         return f"{self.path}/attempt-{attempt}/host-{host}.log"
 
-    def workspace(self, attempt: int, host: int) -> str:
-        """Return the folder in which one host of one attempt works."""
-        return f"{self.path}/attempt-{attempt}/host-{host}"
+    def workspace(self, host: int) -> str:
+        """Return the folder in which one host works; a later attempt finds it as the earlier left it."""
+        return f"{self.path}/host-{host}"

@@ -78,7 +78,7 @@ def start_runner(
     command, environment = spec.runner(
         attempt=attempt,
         host=host,
-        workspace=folder.workspace(attempt, host),
+        workspace=folder.workspace(host),
         lifeline=lifeline,
         coordinator=coordinator,
     )

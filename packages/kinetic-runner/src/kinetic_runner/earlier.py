@@ -1,0 +1,96 @@
+"""What an earlier attempt left in the workspace: taken over where it is still what it should be."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kinetic_payload.references import DataRef
+
+_NAME = ".earlier"
+
+
+class Earlier:
+    """The remains of earlier attempts, out of the way in a folder of the workspace *root*.
+
+    Code of the user's could write to all of it, so nothing of it is believed: files and data are
+    compared with the digests that the job names. Of the project nothing is taken over; its archive
+    is, and extracting it verifies it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._folder = root / _NAME
+
+    def put_aside(self) -> None:
+        """Move all that lies in the workspace out of the way."""
+        left = [path for path in self._root.iterdir() if path != self._folder]
+        if left:
+            self.remove()
+            self._folder.mkdir(mode=0o700)
+            for path in left:
+                path.rename(self._folder / path.name)
+
+    def take_file(self, path: Path, *, digest: str | None = None) -> bool:
+        """Let the file *path* be what it was before, if it was there, with that SHA-256."""
+        found = self._before(path)
+        if found.is_symlink() or not found.is_file():
+            return False
+        if digest is not None:
+            with found.open("rb") as stream:
+                if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
+                    return False
+        found.rename(path)
+        return True
+
+    def take_data(self, ref: DataRef, path: Path, *, was_at: Path) -> bool:
+        """Let *path* be the uploaded data of *ref*, if that still lies unchanged where it was."""
+        if ref.kind != "local" or ref.digest is None or self._root not in was_at.parents:
+            return False
+        found = self._before(was_at)
+        try:
+            if not os.path.lexists(found) or _digest(found) != ref.digest:
+                return False
+            found.rename(path)
+        except OSError:
+            return False  # Something is there that was not downloaded.
+        return True
+
+    def remove(self) -> None:
+        """Remove what was not taken over; what cannot be removed stays."""
+        import shutil
+
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._folder.exists():  # Folders that nobody may write to, made by code of the user's.
+            for folder, _, _ in os.walk(self._folder):
+                os.chmod(folder, 0o700)  # noqa: PTH101
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _before(self, path: Path) -> Path:
+        return self._folder / path.relative_to(self._root)
+
+
+def _digest(path: Path) -> str:
+    from kinetic_payload.digests import TreeEntry, hash_file, tree_digest
+
+    def entries() -> Iterator[TreeEntry]:
+        for each in _below(path) if path.is_dir() and not path.is_symlink() else [path]:
+            name = each.relative_to(path if each != path else path.parent).as_posix()
+            mode = each.lstat().st_mode & 0o777
+            if each.is_symlink():
+                yield TreeEntry(name, "link", 0o777, target=os.readlink(each))  # noqa: PTH115
+            elif each.is_dir():
+                yield TreeEntry(name, "dir", mode)
+            else:
+                found = hash_file(each, name)
+                yield TreeEntry(name, "file", mode, found.size, found.digest)
+
+    return tree_digest(entries())
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for top, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            yield Path(top, name)
