@@ -233,25 +233,6 @@ def test_exit_handlers_run(runner):
     assert (done.code, done.log) == (0, b"put away\n")
 
 
-@pytest.mark.parametrize(
-    ("end", "code"), [("return", 0), ("sys.exit(7)", 7), ("sys.exit('no')", 1)]
-)
-def test_a_process_forked_by_user_code_that_comes_back_reports_nothing(runner, end, code):
-    done = runner.run(
-        f"""
-        import atexit
-        atexit.register(print, "cleaned up")
-        if os.fork() == 0:
-            {end}
-        print(os.waitstatus_to_exitcode(os.wait()[1]))
-        """,
-    )
-
-    assert done.outcome["succeeded"]
-    assert done.log.splitlines()[-2:] == [b"%d" % code, b"cleaned up"]
-    assert done.log.count(b"cleaned up") == 1
-
-
 # What user code closes.
 
 
