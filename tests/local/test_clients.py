@@ -124,6 +124,30 @@ def test_a_store_in_the_project_is_no_part_of_it(project) -> None:
     assert len(list((project.root / "kept" / "contexts").iterdir())) == 1
 
 
+@pytest.mark.parametrize("closed", ["<&- >&-", "<&- 2>&-", "<&- >&- 2>&-"])
+def test_standard_streams_may_be_closed(project, closed: str) -> None:
+    project.write(
+        "main.py",
+        """
+        import kinetic, signal
+
+        @kinetic.run(accelerator="cpu")
+        def work(x):
+            print("said")
+            return x, signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
+
+        if __name__ == "__main__":
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+            job = work.run_async(1)
+            with open("result", "w") as stream:
+                stream.write(f"{job.result(cleanup=False)} {job.logs()}")
+        """,
+    )
+    command = f'exec "{sys.executable}" main.py {closed}'
+    subprocess.run(["sh", "-c", command], cwd=project.root, env=project.environment, check=True)
+    assert (project.root / "result").read_text() == "(1, False) said\n"
+
+
 def test_a_relative_home_is_below_where_the_process_began(project) -> None:
     assert project.script(WHERE, KINETIC_HOME="beside") == "['host-0', 'project']\n"
     assert (project.root / "beside" / "store").is_dir()

@@ -487,3 +487,34 @@ def test_an_unused_signal_mask_of_the_submitter_is_not_inherited(machine: Machin
     machine.until_up(record)
     machine.backend.stop(record, timeout=60, poll_interval=0.05)
     assert machine.outcome(record).status == "cancelled"
+
+
+IGNORED = (signal.SIGCHLD, signal.SIGINT, signal.SIGUSR1, signal.SIGALRM)
+
+
+@pytest.fixture
+def ignoring() -> Iterator[None]:
+    """A submitter that ignores signals, which what it starts inherits."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in IGNORED}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("ignoring")
+def test_a_runner_that_ends_at_once_is_heard_of_whatever_the_submitter_ignores(
+    machine: Machine,
+) -> None:
+    launch = a_launch(machine.store, "pass")
+    machine.records.append(launch.record)
+    machine.backend.start(type(launch)(**{**vars(launch), "interpreter": "/bin/false"}))
+    outcome = machine.outcome(launch.record)
+    assert "exit code 1" in outcome.message
+
+
+@pytest.mark.usefixtures("ignoring")
+def test_signals_that_the_submitter_ignores_are_as_usual_in_the_job(machine: Machine) -> None:
+    code = "import signal\nfor number in {}: print(signal.getsignal(number) is signal.SIG_IGN)"
+    record = machine.start(code.format([int(number) for number in IGNORED]))
+    machine.outcome(record)
+    assert machine.texts(record) == ["False"] * len(IGNORED)

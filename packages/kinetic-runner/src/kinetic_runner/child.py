@@ -141,7 +141,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str]) -> Child:
     ]
     argv = [*command, str(task_end), str(report_end)]
     # Someone who started us may have ignored or blocked what the user's code wants to hear.
-    fresh = [signal.SIGTERM, signal.SIGINT, signal.SIGPIPE]
+    fresh = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
     try:
         try:
             pid = os.posix_spawn(

@@ -32,8 +32,8 @@ class Pipes:
             for path in (folder.alive, folder.control):
                 os.mkfifo(path, 0o600)
                 # A writer can open a FIFO without waiting only when it has a reader.
-                self.fds.append(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
-                self.fds.append(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+                self.fds.append(_open(path, os.O_RDONLY))
+                self.fds.append(_open(path, os.O_WRONLY))
         except BaseException:
             self.close()
             raise
@@ -47,6 +47,20 @@ class Pipes:
         """Let go of them."""
         while self.fds:
             os.close(self.fds.pop())
+
+
+def _open(path: str, flags: int) -> int:
+    """Open a FIFO; never as a standard descriptor, which a submitter may have closed.
+
+    They are handed to the supervisor by number, and it has files of its own there.
+    """
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    if fd > 2:
+        return fd
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(fd)
 
 
 def is_alive(folder: JobFolder) -> bool:
