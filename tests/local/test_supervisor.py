@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -236,12 +236,68 @@ def test_a_host_hears_sigterm_and_is_killed_only_when_somebody_looks_after_its_g
     log = Path(folder.log(1, 0))
     try:
         eventually(lambda: log.read_text() == "up\n")
-        attempt.stop()
+        attempt.stop(reports=False)
         eventually(lambda: log.read_text() == "up\nsaving\n")
         assert attempt.running
         eventually(lambda: attempt.advance() or not attempt.running)
     finally:
         attempt.close()
+    assert attempt.runners[0].status == signal.SIGKILL
+
+
+NO_GRACE = -5.0
+"""A grace that is over, with what a runner may take to report, when it begins."""
+LOOKS_UP = "print('up', flush=True)\n"
+
+
+@pytest.fixture
+def stubborn(machine: Machine, tmp_path: Path) -> Callable[[str], Attempt]:
+    """Return what starts a host that ignores SIGTERM and runs some code until there is a gate."""
+
+    def start(code: str) -> Attempt:
+        ignoring = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        body = f"{ignoring}{code}{LOOKS_UP}{wait_for(tmp_path / 'gate')}"
+        spec, folder = machine.prepared(body, grace=NO_GRACE)
+        attempt = Attempt(spec, folder, 1)
+        log = Path(folder.log(1, 0))
+        eventually(lambda: log.read_text() == "up\n")
+        return attempt
+
+    return start
+
+
+def test_a_stopped_runner_that_only_reports_is_left_to_it(
+    stubborn: Callable[[str], Attempt], tmp_path: Path
+) -> None:
+    attempt = stubborn("")
+    attempt.stop()
+    attempt.advance()
+    assert attempt.patience is not None
+    (tmp_path / "gate").touch()
+    eventually(lambda: attempt.advance() or not attempt.running)
+    attempt.close()
+    assert attempt.runners[0].status == 0
+
+
+def test_a_stopped_runner_whose_function_runs_on_is_killed(
+    stubborn: Callable[[str], Attempt],
+) -> None:
+    attempt = stubborn("import subprocess; subprocess.Popen(['sleep', '600'])\n")
+    attempt.stop()
+    eventually(lambda: attempt.advance() or not attempt.running)
+    attempt.close()
+    assert attempt.runners[0].status == signal.SIGKILL
+
+
+def test_nobody_waits_for_the_report_of_a_job_that_was_cancelled(
+    stubborn: Callable[[str], Attempt],
+) -> None:
+    attempt = stubborn("")
+    attempt.stop()
+    attempt.advance()
+    attempt.stop(reports=False)
+    eventually(lambda: attempt.advance() or not attempt.running)
+    attempt.close()
     assert attempt.runners[0].status == signal.SIGKILL
 
 

@@ -6,7 +6,7 @@ import os
 import time
 
 from kinetic.local.paths import Home, JobFolder
-from kinetic.local.processes import Runner, reap, start_runner
+from kinetic.local.processes import Runner, has_children, reap, start_runner
 from kinetic.local.spec import SupervisorSpec
 
 TYPE_CHECKING = False
@@ -19,7 +19,10 @@ _SETTLING = 1.0
 """Seconds that the other hosts have to fail by themselves: a program often fails on all of them, and then
 the same host should explain it every time."""
 _REPORTING = 5.0
-"""Seconds a runner has, on top of the grace of its child, to write how it ended."""
+"""Seconds a runner has, on top of the grace of its child, to end it and to write how it ended."""
+_REPORTS_AT_MOST = 8000.0
+"""Seconds after which a runner that still reports is given up: by its own limits it has given up before."""
+_LOOK_AGAIN = 1.0
 
 
 class Verdict:
@@ -49,6 +52,7 @@ class Attempt:
         self._grace = spec.grace
         self._deadline: float | None = None
         self._stopping = False
+        self._given_up_at = float("inf")
         self._limits: dict[int, MemoryLimit] = {}
         self._port: Port | None = None
         os.mkdir(folder.attempt(number), 0o700)  # noqa: PTH102 - light
@@ -110,13 +114,20 @@ class Attempt:
             waits.append(max(0.0, self._deadline - time.monotonic()))
         return min(waits, default=None)
 
-    def stop(self) -> None:
-        """Tell every host to stop; those that do not are killed when their grace is over."""
+    def stop(self, *, reports: bool = True) -> None:
+        """Tell every host to stop; those that do not are killed when their grace is over.
+
+        With *reports*, a runner whose function is over by then goes on with its log and its report,
+        which may take long where the store is far away.
+        """
         if not self._stopping:
             self._stopping = True
             self._deadline = time.monotonic() + self._grace + _REPORTING
+            self._given_up_at = self._deadline + _REPORTS_AT_MOST
             for runner in self.runners:
                 runner.signal(_SIGTERM)
+        if not reports:
+            self._given_up_at = time.monotonic()
 
     def advance(self) -> None:
         """Look at what happened, and act: one failed host stops the others."""
@@ -144,9 +155,15 @@ class Attempt:
         if not self._stopping:
             self.stop()
             return
+        now = time.monotonic()
         self._deadline = None
         for runner in self.runners:
-            if runner.status is None:
+            if runner.status is not None:
+                continue
+            # The user's processes are its children: without any, nothing but its report is left.
+            if now < self._given_up_at and not has_children(runner.pid):
+                self._deadline = now + _LOOK_AGAIN
+            else:
                 runner.kill()
 
     def close(self) -> None:

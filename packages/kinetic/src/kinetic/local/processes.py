@@ -147,6 +147,19 @@ def _first_ended() -> int:
     return found.si_pid if found is not None else 0
 
 
+def has_children(pid: int) -> bool:
+    """Return whether process *pid*, which is not reaped yet, has a child that lives."""
+    if os.path.isdir("/proc/self"):  # noqa: PTH112 - light
+        return any(_parent_of(child) == pid for child in _all_pids())
+    import psutil
+
+    try:
+        children = psutil.Process(pid).children()
+        return any(child.status() != psutil.STATUS_ZOMBIE for child in children)
+    except psutil.Error:
+        return True  # As far as is known.
+
+
 def adopt_orphans() -> bool:
     """Become the parent of descendants whose own parent dies; return whether we are."""
     if sys.platform != "linux":
@@ -236,7 +249,7 @@ def _all_pids() -> list[int]:
 def _parent_of(pid: int) -> int | None:
     # The command's name may hold anything, also parentheses: fields begin after the last.
     fields = _proc(pid, "stat").rpartition(b")")[2].split()[:2]
-    return int(fields[1]) if len(fields) > 1 else None
+    return int(fields[1]) if len(fields) > 1 and fields[0] != b"Z" else None
 
 
 def _proc(pid: int, name: str) -> bytes:

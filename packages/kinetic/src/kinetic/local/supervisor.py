@@ -154,7 +154,8 @@ class _Job:
         self._write("running", "")
         while True:
             if self._events.stop is not None:  # Also if it came before this attempt began.
-                attempt.stop()
+                # Who cancels has written the outcome before, and waits: nobody asks for reports.
+                attempt.stop(reports=self._events.stop != "cancelled")
             attempt.advance()  # A runner may have ended before its signal could be heard.
             if not attempt.running:
                 break
