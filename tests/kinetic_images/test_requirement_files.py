@@ -134,6 +134,21 @@ def test_of_several_indexes_the_last_one_counts_also_from_included_files() -> No
     assert [one.line for one in read.options] == ["--index-url B"]
 
 
+def test_options_of_a_constraints_file_come_after_those_of_requirements() -> None:
+    read = said(
+        "-c limits.txt\n--extra-index-url A\n-i I\n-r more.txt",
+        limits="-i J\n--extra-index-url B\n--extra-index-url C",
+        more="--extra-index-url B",
+    )
+    assert [one.line for one in read.options] == [
+        "--extra-index-url A",
+        "--index-url I",
+        "--extra-index-url B",
+        "--extra-index-url C",
+    ]
+    assert [one.line for one in said("-c limits.txt", limits="-i J").options] == ["--index-url J"]
+
+
 def test_rules_of_binary_packages_keep_their_order() -> None:
     read = said("--only-binary :all:\n--only-binary=:none:,x\n--only-binary :all:")
     assert [one.line for one in read.options] == [

@@ -141,6 +141,7 @@ class _Reader:
     requirements: list[Requirement] = field(default_factory=list)
     constraints: list[Requirement] = field(default_factory=list)
     options: list[Option] = field(default_factory=list)
+    constraint_options: list[Option] = field(default_factory=list)
     local: list[LocalRequirement] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     seen: dict[tuple[str, bool], None] = field(default_factory=dict)
@@ -149,7 +150,7 @@ class _Reader:
         return RequirementSet(
             requirements=tuple(dict.fromkeys(self.requirements)),
             constraints=tuple(dict.fromkeys(self.constraints)),
-            options=tuple(_effective(self.options)),
+            options=tuple(_effective(self.options, self.constraint_options)),
             local=tuple(dict.fromkeys(self.local)),
             notes=tuple(self.notes),
             files=tuple(dict.fromkeys(file for file, _ in self.seen)),
@@ -202,9 +203,10 @@ class _Reader:
             if name in _INCLUDES:
                 self.include(name, value, place, constraint=constraint)
             elif name in _FLAGS:
-                self.options.append(Option(name, "", place))
+                self.option(name, "", place, constraint=constraint)
             elif name in _OPTIONS:
-                self.option(_OPTIONS[name], _given(name, value, place), place)
+                given = _given(name, value, place)
+                self.option(_OPTIONS[name], given, place, constraint=constraint)
             elif name in _UNREAD:
                 self.notes.append(f"{place}: {name} is not read: {_UNREAD[name]}.")
             else:
@@ -213,11 +215,15 @@ class _Reader:
                     hint="Remove the line; index options, -r, -c, -e and hashes are read.",
                 )
 
-    def option(self, name: str, value: str, place: Place) -> None:
+    def option(self, name: str, value: str, place: Place, *, constraint: bool) -> None:
         if name == "--find-links" and not _is_url(value):
             value = _beside(place, value)
-        values = value.split(",") if name in _OF_PACKAGES else [value]
-        self.options += [Option(name, one.strip(), place) for one in values if one.strip()]
+        options = self.constraint_options if constraint else self.options
+        if name in _OF_PACKAGES:
+            parts = (one.strip() for one in value.split(","))
+            options += [Option(name, one, place) for one in parts if one]
+        else:
+            options.append(Option(name, value, place))
 
     def include(self, name: str, value: str, place: Place, *, constraint: bool) -> None:
         if "://" in _given(name, value, place):
@@ -241,17 +247,18 @@ class _Reader:
             target.append(parse_requirement(unquoted, place))
 
 
-def _effective(options: list[Option]) -> Iterator[Option]:
-    """Iterate over *options* without those that another one overrules or repeats.
+def _effective(options: list[Option], of_constraints: list[Option]) -> Iterator[Option]:
+    """Iterate over all options without those that another one overrules or repeats.
 
     Of several `--index-url` the last one counts. The order of the others decides, so of equal ones
-    the first stays; but `--no-binary` and `--only-binary` are rules that later ones change.
+    the first stays; but `--no-binary` and `--only-binary` are rules that later ones change. Options
+    of constraints files, which pip obeys and uv skips, come after those of requirements files.
     """
-    index = next((one for one in reversed(options) if one.name == "--index-url"), None)
+    indexes = [one for one in (*of_constraints, *options) if one.name == "--index-url"]
     seen: set[Option] = set()
-    for option in options:
+    for option in (*options, *of_constraints):
         if option.name == "--index-url":
-            if option is index:
+            if option is indexes[-1]:
                 yield option
         elif option.name in _OF_PACKAGES or option not in seen:
             seen.add(option)
