@@ -280,7 +280,7 @@ def dump_value(value: Any, stream: BinaryIO) -> None:
     Instances of classes that came with the call are instances of the client's own classes again,
     and the client's classes stay as they are.
     """
-    from kinetic_payload.pickling import ValuePickler
+    from kinetic_payload.value_pickling import ValuePickler
 
     ValuePickler(stream).dump(value)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -11,12 +10,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import cloudpickle
 
 from kinetic_payload.calls import CallHeader, DumpedCall, FoundData, python_version
+from kinetic_payload.class_parts import UnrestorableClassError
 from kinetic_payload.errors import PayloadError
 from kinetic_payload.importability import Importability
-from kinetic_payload.pickling import CallPickler, Sink
+from kinetic_payload.pickling import CallPickler
 from kinetic_payload.rebuilding import wrappings
 from kinetic_payload.references import collecting
+from kinetic_payload.roots import main_namespace
 from kinetic_payload.unpicklable import advise, describe, find_culprit
+from kinetic_payload.value_pickling import Sink
 
 if TYPE_CHECKING:
     from kinetic_payload.roots import ProjectPlan
@@ -37,19 +39,20 @@ def dump(
 ) -> DumpedCall:
     """Pickle the call into *stream*; see `calls.dump_call`."""
     where = Importability(plan.root, plan.paths, ships)
+    main = main_namespace(function)
+    pickler_to = functools.partial(CallPickler, where=where, data_type=data_type, main=main)
     parts = functools.partial(_parts, function, args, kwargs)
     title = name_of(function)
     try:
-        collector = _dump((function, args, kwargs), stream, where, data_type, volumes)
-    except MemoryError:
+        collector = _dump((function, args, kwargs), stream, pickler_to, volumes)
+    except (MemoryError, UnrestorableClassError):
         raise
     except Exception as error:
-        explained = _explain(error, title, parts(), _prober(where, data_type))
+        explained = _explain(error, title, parts(), _prober(pickler_to))
         if explained is None:
             raise
         raise explained from error
-    main = sys.modules.get("__main__")
-    spec = getattr(main, "__spec__", None)
+    spec = main.get("__spec__")
     header = CallHeader(
         python=python_version(),
         cloudpickle=cloudpickle.__version__,
@@ -69,7 +72,7 @@ def dump(
         header,
         collector.found,
         lambda: [
-            (_label(index, name), _prober(where, data_type).measure(part))
+            (_label(index, name), _prober(pickler_to).measure(part))
             for index, (name, part) in enumerate(parts())
         ],
     )
@@ -78,16 +81,13 @@ def dump(
 def _dump(
     call: tuple[Any, ...],
     stream: BinaryIO,
-    where: Importability,
-    data_type: DataType,
+    pickler_to: Callable[..., CallPickler],
     volumes: Mapping[str, Any],
 ) -> _Collector:
     names: frozenset[str] = frozenset()
     while True:
         collector = _Collector(volumes)
-        pickler = CallPickler(
-            stream, where=where, data_type=data_type, collect=collector, names=names
-        )
+        pickler = pickler_to(stream, collect=collector, names=names)
         token = collecting.set(collector)
         try:
             pickler.dump(call)
@@ -189,9 +189,8 @@ def _explain(
     return PayloadError(f"Cannot pickle the call of {title}: {type(error).__name__}: {error}.")
 
 
-def _prober(where: Importability, data_type: DataType) -> CallPickler:
-    collector = _Collector({})
-    return CallPickler(Sink(), where=where, data_type=data_type, collect=collector)  # type: ignore[arg-type]
+def _prober(pickler_to: Callable[..., CallPickler]) -> CallPickler:
+    return pickler_to(Sink(), collect=_Collector({}))
 
 
 def _label(index: int, name: str) -> str:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import dis
 import functools
+import inspect
 import io
 import pickle
 import sys
 import typing
-import weakref
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, BinaryIO, Final
 
-import cloudpickle
 from cloudpickle import cloudpickle as internals
 
 from kinetic_payload import rebuilding
+from kinetic_payload.class_parts import PARTS_OF_CLASSES
+from kinetic_payload.classes import Bare, ClassPickler
 from kinetic_payload.code_lines import lines_of
 from kinetic_payload.importability import Importability, is_main
 from kinetic_payload.references import collecting, data_path
+from kinetic_payload.value_pickling import Sink
 
 Handler = Callable[[Any], Any]
 
@@ -39,6 +42,7 @@ _OF_THE_MODULE: Final = frozenset(
 """Globals that a module on the worker has of its own; the client's would be wrong there."""
 _ALIAS: Final[type] = getattr(typing, "TypeAliasType", type(None))
 """`type X = …`, from Python 3.12 on."""
+_LOADS_OF_CLASSES: Final = frozenset({"LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _NAMED_TYPES: Final = (
     typing.ParamSpec,
     typing.TypeVar,
@@ -49,10 +53,11 @@ _NAMED_TYPES: Final = (
 _CACHED: Final = type(functools.lru_cache(lambda: None))
 
 
-class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+class CallPickler(ClassPickler):
     """Pickle a call so that a worker with the project's snapshot can load it.
 
-    *collect* takes a `Data` and returns its key. *names* are what to ship of modules that travel by
+    *collect* takes a `Data` and returns its key. *main* is what the entry script's functions have for
+    globals. *names* are what to ship of modules that travel by
     value; after `dump`, `wanted` holds what the code turned out to name.
     """
 
@@ -63,12 +68,14 @@ class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         where: Importability,
         data_type: type | tuple[type, ...],
         collect: Callable[[object], str],
+        main: dict[str, Any],
         names: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(stream)
         self._where = where
         self._data_type = data_type
         self._collect = collect
+        self._main = main
         self._names = names
         self._handlers: dict[type, Handler | None] = {}
         self._parts: list[ModuleType] = []
@@ -82,6 +89,7 @@ class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             handler = self._handlers[kind]
         except KeyError:
             handler = self._handlers[kind] = self._handler_of(kind)
+            self._first[kind] = obj
         return NotImplemented if handler is None else handler(obj)
 
     def _handler_of(self, kind: type) -> Handler | None:
@@ -93,14 +101,16 @@ class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             return self._reduce_function
         if issubclass(kind, ModuleType):
             return self._reduce_module
+        if kind is Bare:
+            return lambda bare: self.reduce_bare(bare.function)
         if kind is MethodType:
             return self._reduce_method
         if kind is CodeType:
             return self._reduce_code
         if kind in _NAMED_TYPES:
             return self._reduce_named_type
-        if kind in _PARTS_OF_CLASSES:
-            return _PARTS_OF_CLASSES[kind]
+        if kind in PARTS_OF_CLASSES:
+            return PARTS_OF_CLASSES[kind]
         if kind is io.TextIOWrapper:
             return _reduce_text_file
         # Only something that can be called can be a decorated function.
@@ -123,13 +133,35 @@ class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return module, name, sum(1 for _ in rebuilding.wrappings(obj)) - 1
 
     def _reduce_class(self, cls: type) -> Any:
-        reduced = super().reducer_override(cls)
-        if self._importable(cls.__module__):
-            if reduced is not NotImplemented and (reference := self._reference(cls)):
-                return rebuilding.resolve, reference
-        elif reduced is NotImplemented:  # cloudpickle trusts that its module can be imported
-            reduced = internals._dynamic_class_reduce(cls)
-        return by_value(cls, reduced, main_name=_name_in_main(cls))
+        if self.goes_by_value(cls):
+            return self.reduce_class_by_value(cls, main_name=self._name_in_main(cls))
+        if cls in internals._BUILTIN_TYPE_NAMES:  # of which some are in no module
+            return super().reducer_override(cls)
+        if internals._should_pickle_by_reference(cls):
+            return NotImplemented
+        return rebuilding.resolve, self._reference(cls)
+
+    def goes_by_value(self, obj: Any) -> bool:
+        """Tell whether *obj*, a class or function, is made again on the worker."""
+        if isinstance(obj, type):
+            if obj in internals._BUILTIN_TYPE_NAMES:
+                return False
+            if not self._importable(obj.__module__):
+                return True
+            if internals._should_pickle_by_reference(obj):
+                return False
+        return self._reference(obj) is None
+
+    def reduce_bare(self, function: FunctionType) -> tuple[Any, ...]:
+        """Return how to make *function* without what it refers to."""
+        home = self._home_of(function)
+        if home is None:
+            return internals._make_function, self._function_getnewargs(function)
+        cells = None if function.__closure__ is None else len(function.__code__.co_freevars)
+        return (
+            rebuilding.function_in,
+            (home, function.__code__, cells, self._name_in_main(function)),
+        )
 
     def _reduce_function(self, function: FunctionType) -> Any:
         reference = self._reference(function)
@@ -138,32 +170,43 @@ class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             if _leads_plainly_to(function, module, name):
                 return NotImplemented
             return rebuilding.resolve, reference
-        home = home_of(function)
+        home = self._home_of(function)
         if home is None:  # its globals belong to no module
-            return self._dynamic_function_reduce(function)
+            return self.bared(function, self._dynamic_function_reduce(function))
         code = function.__code__
         state, slots = internals._function_getstate(function)
         slots["__globals__"] = self.travelling_globals(function)
         if self._where.importable(home.__name__):
             slots["_cloudpickle_submodules"] = []  # the module imports them itself
         self._note_mentions(code, slots)
-        cells = None if function.__closure__ is None else len(code.co_freevars)
-        return (
-            rebuilding.function_in,
-            (home, code, cells, _name_in_main(function)),
-            (state, slots),
-            None,
-            None,
-            internals._function_setstate,
-        )
+        state_and_setter = ((state, slots), None, None, internals._function_setstate)
+        return self.bared(function, (*self.reduce_bare(function), *state_and_setter))
 
     def travelling_globals(self, function: FunctionType) -> dict[str, Any]:
         """Return the globals that have to travel with a *function* whose code goes by value."""
-        home = home_of(function)
+        home = self._home_of(function)
         if home is not None and self._where.importable(home.__name__):
             return {}
         used = internals._function_getstate(function)[1]["__globals__"]
+        for name in _names_of_classes_in(function.__code__):
+            if name in function.__globals__:
+                used[name] = function.__globals__[name]
         return {name: value for name, value in used.items() if name not in _OF_THE_MODULE}
+
+    def _home_of(self, function: FunctionType) -> ModuleType | None:
+        """Return the module whose globals *function* uses, or None if no module has them."""
+        if function.__globals__ is self._main:
+            return sys.modules["__main__"]
+        name = function.__globals__.get("__name__")
+        module = sys.modules.get(name) if isinstance(name, str) else None
+        return module if module and vars(module) is function.__globals__ else None
+
+    def _name_in_main(self, obj: Any) -> str | None:
+        name: str = obj.__qualname__
+        if not is_main(str(obj.__module__)) or not name.isidentifier():
+            return None
+        found = rebuilding.wrappings(self._main.get(name))
+        return name if any(one is obj for one in found) else None
 
     def _reduce_wrapper(self, obj: Any) -> Any:
         if not _wraps(obj):
@@ -173,6 +216,12 @@ class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             return rebuilding.resolve, reference
         if type(obj) is _CACHED:
             return rebuilding.cached_function, (obj.__wrapped__, obj.cache_parameters())
+        if _needs_what_it_wraps(type(obj)):
+            return (
+                rebuilding.bare_wrapper,
+                (type(obj),),
+                obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)[2],
+            )
         return NotImplemented
 
     def _reduce_method(self, method: MethodType) -> Any:
@@ -254,6 +303,7 @@ class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
                 where=self._where,
                 data_type=self._data_type,
                 collect=_uncollected,
+                main=self._main,
             ).dump(value)
         finally:
             collecting.reset(token)
@@ -278,55 +328,6 @@ class CallPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         )
 
 
-class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
-    """Pickle a value on its way back: a class that the client sent comes home as the client's own."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        """Reduce as cloudpickle does, but leave a class alone that is already there when loaded."""
-        handler = _PARTS_OF_CLASSES.get(type(obj))
-        if handler is not None:
-            return handler(obj)
-        reduced = super().reducer_override(obj)
-        return by_value(obj, reduced, main_name=None) if isinstance(obj, type) else reduced
-
-
-class Sink:
-    """A stream that keeps nothing but the number of bytes."""
-
-    def __init__(self) -> None:
-        self.size = 0
-
-    def write(self, data: Any) -> int:
-        """Count *data*."""
-        size = memoryview(data).nbytes  # A large array comes as `pickle.PickleBuffer`.
-        self.size += size
-        return size
-
-
-def _reduce_weak_mapping(mapping: Any) -> Any:
-    # Caches of the standard library are such, that of functools.singledispatch for one.
-    return type(mapping), (dict(mapping),)
-
-
-def _reduce_weak_set(members: Any) -> Any:
-    return type(members), (list(members),)
-
-
-def _reduce_cached_property(cached: Any) -> Any:
-    # In Python 3.11 it holds a lock.
-    state = {"attrname": cached.attrname, "__doc__": cached.__doc__}
-    return type(cached), (cached.func,), state
-
-
-_PARTS_OF_CLASSES: Final[dict[type, Handler]] = {
-    functools.cached_property: _reduce_cached_property,
-    weakref.WeakKeyDictionary: _reduce_weak_mapping,
-    weakref.WeakValueDictionary: _reduce_weak_mapping,
-    weakref.WeakSet: _reduce_weak_set,
-}
-"""What stands in classes that travel by value, and pickle cannot do by itself."""
-
-
 def _reduce_text_file(file: io.TextIOWrapper) -> Any:
     if file is sys.stdout or file is sys.stderr:
         return NotImplemented
@@ -336,44 +337,6 @@ def _reduce_text_file(file: io.TextIOWrapper) -> Any:
 
 def _uncollected(_: object) -> str:
     return "none"
-
-
-def by_value(cls: type, reduced: Any, *, main_name: str | None) -> Any:
-    """Let a *reduced* class keep the attributes of the one that the loading process may have."""
-    if reduced is NotImplemented or len(reduced) == 2:
-        return reduced
-    make, arguments, state = reduced[:3]
-    slotted = "__slots__" in vars(cls) and not issubclass(cls, tuple)
-    if make is internals._make_skeleton_class and slotted:
-        # cloudpickle sets them later, when they have no effect: instances would have another layout.
-        contents = {**arguments[3], "__slots__": vars(cls)["__slots__"]}
-        arguments = (*arguments[:3], contents, *arguments[4:])
-    return (
-        rebuilding.make_class,
-        (make, arguments, cls.__qualname__, main_name),
-        state,
-        None,
-        None,
-        rebuilding.fill_class,
-    )
-
-
-def home_of(function: FunctionType) -> ModuleType | None:
-    """Return the module whose globals *function* uses, or None if no module has them."""
-    name = function.__globals__.get("__name__")
-    if not isinstance(name, str):
-        return None
-    module = sys.modules.get("__main__" if is_main(name) else name)
-    if module is None or (not is_main(name) and vars(module) is not function.__globals__):
-        return None
-    return module
-
-
-def _name_in_main(obj: Any) -> str | None:
-    name: str = obj.__qualname__
-    if not is_main(str(obj.__module__)) or "." in name or not name.isidentifier():
-        return None
-    return name if _leads_to(obj, "__main__", name) else None
 
 
 def _leads_to(obj: Any, module: str, name: str) -> bool:
@@ -401,11 +364,34 @@ def _wraps(obj: Any) -> bool:
     return hasattr(type(obj), "__wrapped__")
 
 
+def _needs_what_it_wraps(kind: Any) -> bool:
+    """Tell whether pickle would call the `__new__` of *kind*, which wants arguments, with none."""
+    plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
+    told = hasattr(kind, "__getnewargs__") or hasattr(kind, "__getnewargs_ex__")
+    return plain and not told and isinstance(kind.__new__, FunctionType)
+
+
 def _code_within(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
             yield from _code_within(constant)
+
+
+@functools.cache
+def _names_of_classes_in(code: CodeType) -> frozenset[str]:
+    """Return the globals that the bodies of classes within *code* read; cloudpickle overlooks them."""
+    names: set[str] = set()
+    for body in _code_within(code):
+        if body.co_flags & inspect.CO_OPTIMIZED:
+            continue
+        own: set[str] = set()
+        for step in dis.get_instructions(body):
+            if step.opname == "STORE_NAME":
+                own.add(step.argval)
+            elif step.opname in _LOADS_OF_CLASSES and step.argval not in own:
+                names.add(step.argval)
+    return frozenset(names)
 
 
 def _names_in(code: CodeType) -> Iterator[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, Final
-from weakref import WeakSet
 
 from kinetic_payload.errors import PayloadError
 
@@ -16,7 +15,6 @@ _LONGEST_CHAIN: Final = 64
 
 _project: str | None = None
 _main: ModuleType | None = None
-_unfilled: WeakSet[type] = WeakSet()
 
 
 def enter(project: str, main: ModuleType) -> None:
@@ -89,34 +87,8 @@ def function_in(
     """
     closure = None if cells is None else tuple(CellType() for _ in range(cells))
     function = FunctionType(code, vars(module), code.co_name, None, closure)
-    _register(main_name, function)
+    register_in_main(main_name, function)
     return function
-
-
-def make_class(
-    make: Callable[..., type], arguments: tuple[Any, ...], qualname: str, main_name: str | None
-) -> type:
-    """Return the class of this identity, if this process has it, or make it; its state follows."""
-    from cloudpickle import cloudpickle
-
-    known: type | None = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(arguments[-2])
-    if known is not None:
-        return known
-    made = make(*arguments)
-    made.__qualname__ = qualname
-    _unfilled.add(made)
-    _register(main_name, made)
-    return made
-
-
-def fill_class(made: type, state: Any) -> None:
-    """Give a class that was just made its attributes. One that was here already keeps its own."""
-    if made not in _unfilled:
-        return
-    from cloudpickle import cloudpickle
-
-    _unfilled.discard(made)
-    cloudpickle._class_setstate(made, state)
 
 
 def cached_function(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
@@ -124,6 +96,11 @@ def cached_function(function: Callable[..., Any], parameters: dict[str, Any]) ->
     from functools import lru_cache
 
     return lru_cache(**parameters)(function)
+
+
+def bare_wrapper(kind: type) -> Any:
+    """Make an object of *kind*, such as `jax.custom_vjp`; its state, and what it wraps, follow."""
+    return object.__new__(kind)
 
 
 class ModulePart(ModuleType):
@@ -173,7 +150,15 @@ def imported(name: str) -> ModuleType:
         ) from error
 
 
-def _register(main_name: str | None, made: Any) -> None:
-    # Process pools send functions and classes by name, and look for them in `__main__`.
+def register_in_main(main_name: str | None, made: Any) -> None:
+    """Put what was *made* into `__main__`, where it is called *main_name*, unless it has none.
+
+    Process pools send functions and classes by name, and look for them there.
+    """
     if main_name is not None and _main is not None:
         vars(_main).setdefault(main_name, made)
+
+
+def main_namespace(module: str) -> dict[str, Any] | None:
+    """Return the globals of the rebuilt `__main__`, if *module* is its name."""
+    return vars(_main) if _main is not None and module == "__main__" else None

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, Literal
 
 from kinetic_payload.errors import InvalidRequestError
@@ -57,23 +56,24 @@ def entry_of(function: Any) -> Entry:
     """Find where *function* comes from, under partials, methods, wrappers and callable objects."""
     function = _unwrapped(function)
     name = getattr(function, "__module__", None)
-    main = sys.modules.get("__main__")
+    main = main_namespace(function)
     main_file = _file_of(main)
     if main_file is not None and _is_installed(main_file):
         # pytest, say, or the prompt of Python 3.13: a program around the user's code, no part of it.
-        main, main_file = None, None
+        main, main_file = {}, None
     kind = _kind_of(main)
     if name in _MAINS:
         return Entry(main_file, _module_name(main), kind, main_file)
     module = sys.modules.get(name) if isinstance(name, str) else None
-    file = _file_of(module)
+    found = {} if module is None else vars(module)
+    file = _file_of(found)
     if file is None and (code := getattr(function, "__code__", None)) is not None:
         # Loaded by something that keeps no module: the code still knows its file.
         file = _existing(code.co_filename)
     if file is None or _is_third_party(file):
         # A function of a library: the project is that of whoever calls it.
         return Entry(main_file, _module_name(main), kind, main_file)
-    return Entry(file, _module_name(module), kind, main_file)
+    return Entry(file, _module_name(found), kind, main_file)
 
 
 def _unwrapped(function: Any) -> Any:
@@ -96,11 +96,36 @@ def _unwrapped(function: Any) -> Any:
     return function
 
 
-def _file_of(module: ModuleType | None) -> Path | None:
-    file = getattr(module, "__file__", None)
-    if file is None and module is not None:
+def main_namespace(function: Any) -> dict[str, Any]:
+    """Return the globals of the entry script: those of `__main__`, nearly always.
+
+    Profilers and tracers stay `__main__` themselves, and run the script in globals that belong to no
+    module (`python -m cProfile`, before Python 3.12; `python -m trace`). *function*, or one of those
+    that are running now, has them.
+    """
+    main = vars(sys.modules["__main__"])
+    if not _is_of_program(main):
+        return main
+    candidates = [getattr(_unwrapped(function), "__globals__", {})]
+    frame = sys._getframe()
+    while frame := frame.f_back:  # type: ignore[assignment]
+        candidates.append(frame.f_globals)
+    for candidate in candidates:
+        if candidate.get("__name__") == "__main__" and not _is_of_program(candidate):
+            return candidate
+    return main
+
+
+def _is_of_program(namespace: dict[str, Any]) -> bool:
+    file = _file_of(namespace)
+    return file is not None and _is_installed(file)
+
+
+def _file_of(namespace: dict[str, Any]) -> Path | None:
+    file = namespace.get("__file__")
+    if file is None:
         # `python -m` keeps it; a namespace package has none.
-        file = getattr(getattr(module, "__spec__", None), "origin", None)
+        file = getattr(namespace.get("__spec__"), "origin", None)
     return _existing(file) if isinstance(file, str) else None
 
 
@@ -109,15 +134,15 @@ def _existing(file: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def _module_name(module: ModuleType | None) -> str | None:
+def _module_name(namespace: dict[str, Any]) -> str | None:
     """Return the dotted name that leads to the module's file; None for scripts and notebooks."""
-    spec = getattr(module, "__spec__", None)
-    name = getattr(spec, "name", None) or getattr(module, "__name__", None)
+    name = getattr(namespace.get("__spec__"), "name", None) or namespace.get("__name__")
     return name if isinstance(name, str) and name not in _MAINS else None
 
 
-def _kind_of(main: ModuleType | None) -> Kind:
-    if getattr(main, "__spec__", None) is not None:
+def _kind_of(main: dict[str, Any]) -> Kind:
+    # `coverage run`, `python -m cProfile` and a folder with a `__main__.py` have one of that name.
+    if getattr(main.get("__spec__"), "name", "__main__") not in _MAINS:
         return "module"
     if _file_of(main) is not None:
         return "script"

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO, Final
 
 from kinetic_payload.errors import KineticError, PreconditionFailedError, StoreError
 from kinetic_payload.layout import INLINE_LIMIT
-from kinetic_payload.pickling import Sink, ValuePickler
 from kinetic_payload.reports import ErrorInfo, Pickled
 from kinetic_payload.store import ABSENT, Store
+from kinetic_payload.value_pickling import Sink, ValuePickler
 from kinetic_runner.forks import leave_if_forked
 from kinetic_runner.persistence import AWAY, WAIT, persist
 from kinetic_runner.tracebacks import bounded, message_of, notes_of, text_of, type_name

@@ -1,0 +1,165 @@
+"""What a class consists of, and what of it comes from where: questions to the class alone."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from types import GetSetDescriptorType, MemberDescriptorType
+from typing import Any, Final
+
+from kinetic_payload.errors import PayloadError
+
+_MADE_WITH_IT: Final = frozenset(
+    {"__dict__", "__weakref__", "__module__", "_abc_impl", "__orig_bases__", "__slots__"}
+)
+"""Attributes that a class gets when it is made, or that it is made with."""
+_OF_DATACLASSES: Final = ("init", "repr", "eq", "order", "unsafe_hash", "frozen")
+_GENERATED: Final = (
+    "__init__",
+    "__repr__",
+    "__eq__",
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
+    "__hash__",
+    "__setattr__",
+    "__delattr__",
+    "__getstate__",
+    "__setstate__",
+    "__replace__",
+)
+_HEAP_TYPE: Final = 1 << 9
+"""A flag of types that Python code has made."""
+
+
+class UnrestorableClassError(PayloadError):
+    """A class would be another one where it is loaded."""
+
+    def __init__(self, cls: type, why: str) -> None:
+        super().__init__(
+            f"The class {cls.__qualname__} of {cls.__module__} cannot travel: {why}.",
+            hint="Move the class into a module of the project, and import it from there.",
+        )
+
+
+def own_attributes(cls: type) -> Iterator[tuple[str, Any]]:
+    """Iterate over the attributes of *cls*, without those that it gets when it is made."""
+    for name, value in vars(cls).items():
+        described = isinstance(value, MemberDescriptorType | GetSetDescriptorType)
+        if name not in _MADE_WITH_IT and not (described and value.__objclass__ is cls):
+            yield name, value
+
+
+def state_of(member: Any) -> Iterator[tuple[str, Any]]:
+    """Iterate over the attributes of a *member* of an enum, and its slots."""
+    yield from vars(member).items()
+    for base in type(member).__mro__:
+        for name, value in vars(base).items():
+            slot = isinstance(value, MemberDescriptorType) and base.__flags__ & _HEAP_TYPE
+            if slot and hasattr(member, name):
+                yield name, getattr(member, name)
+
+
+def bare_arguments(cls: type, member: Any) -> tuple[Any, ...]:
+    """Return what to make an object from that is *member* without its attributes."""
+    solid: Any = next(
+        (base for base in cls.__mro__[:-1] if not base.__flags__ & _HEAP_TYPE), object
+    )
+    if solid is object:
+        return ()
+    try:
+        if hasattr(solid, "__getnewargs__"):
+            return tuple(solid.__getnewargs__(member))
+        reduce = solid.__reduce__ if "__reduce__" in vars(solid) else solid.__reduce_ex__
+        return tuple((reduce(member) if "__reduce__" in vars(solid) else reduce(member, 2))[1])
+    except Exception as error:
+        raise UnrestorableClassError(
+            cls, f"what {solid.__name__} its members are is not known: {error}"
+        ) from error
+
+
+def virtual_subclasses(cls: type) -> tuple[type, ...]:
+    """Return what was registered with *cls*, if it is an abstract base class."""
+    if not isinstance(cls, abc.ABCMeta):
+        return ()
+    registry = abc._get_dump(cls)[0]  # type: ignore[attr-defined]
+    return tuple(one for reference in registry if (one := reference()) is not None)
+
+
+def is_of_python(cls: type) -> bool:
+    """Tell whether *cls* is of the standard library."""
+    return cls.__module__.partition(".")[0] in sys.stdlib_module_names
+
+
+def derives_from(cls: type, module: str, name: str) -> bool:
+    """Tell whether *cls* derives from the class *name* of *module*, which is not imported for it."""
+    base = getattr(sys.modules.get(module), name, None)
+    return isinstance(base, type) and base in cls.__mro__
+
+
+def is_marked_abstract(cls: type) -> bool:
+    """Tell whether an `equinox.Module` was made with `is_abstract`, which leaves no other trace."""
+    return any(
+        cls in getattr(module, "_abstract_module_registry", ())
+        for name, module in list(sys.modules.items())
+        if name.startswith("equinox.")
+    )
+
+
+def dataclass_arguments(cls: Any) -> dict[str, Any]:
+    """Return what `dataclasses.dataclass` made *cls* with."""
+    return {name: getattr(cls.__dataclass_params__, name) for name in _OF_DATACLASSES}
+
+
+def generated_by_dataclass(cls: type) -> frozenset[str]:
+    """Return which attributes `dataclasses.dataclass` has given *cls*, if it has."""
+    own = vars(cls)
+    if "__dataclass_params__" not in own:
+        return frozenset()
+    names = {"__dataclass_fields__", "__dataclass_params__", "__match_args__"}
+    for name in _GENERATED:
+        function: Any = own.get(name)
+        while hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        code = getattr(function, "__code__", None)
+        module = getattr(function, "__globals__", {}).get("__name__")
+        if code is not None and (code.co_filename == "<string>" or module == "dataclasses"):
+            names.add(name)
+    if "__eq__" in names and own.get("__hash__", 1) is None:
+        names.add("__hash__")
+    return frozenset(names)
+
+
+def _reduce_weak_mapping(mapping: Any) -> Any:
+    # Caches of the standard library are such, that of functools.singledispatch for one.
+    return type(mapping), (dict(mapping),)
+
+
+def _reduce_weak_set(members: Any) -> Any:
+    return type(members), (list(members),)
+
+
+def _reduce_cached_property(cached: Any) -> Any:
+    # In Python 3.11 it holds a lock.
+    state = {"attrname": cached.attrname, "__doc__": cached.__doc__}
+    return type(cached), (cached.func,), state
+
+
+def _global_of_dataclasses(name: str) -> tuple[type, Callable[[Any], Any]]:
+    # It is compared by identity, and a copy of it would be something else.
+    return type(getattr(dataclasses, name)), lambda _: name
+
+
+PARTS_OF_CLASSES: Final[dict[type, Callable[[Any], Any]]] = {
+    **dict(map(_global_of_dataclasses, ("MISSING", "KW_ONLY", "_HAS_DEFAULT_FACTORY"))),
+    functools.cached_property: _reduce_cached_property,
+    weakref.WeakKeyDictionary: _reduce_weak_mapping,
+    weakref.WeakValueDictionary: _reduce_weak_mapping,
+    weakref.WeakSet: _reduce_weak_set,
+}
+"""What stands in classes that travel by value, and pickle cannot do by itself."""

@@ -1,0 +1,273 @@
+"""Classes that travel by value, made again: the functions that a pickle refers to by name.
+
+The state of a class travels, with all that its decorators, its metaclass and `__init_subclass__` have
+made of it. So those that travel themselves are not run again: what they did elsewhere is in the state
+of what travels with them. Those of importable modules are, because their modules are imported anew.
+
+Like `rebuilding`, this is part of the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+from weakref import WeakSet
+
+from kinetic_payload import pytrees
+from kinetic_payload.errors import PayloadError
+from kinetic_payload.rebuilding import main_namespace, register_in_main
+
+_unfilled: WeakSet[type] = WeakSet()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blueprint:
+    """What a class is made from before anything can refer to it."""
+
+    metaclass: type
+    maker: type
+    """The metaclass itself, or the first of its bases that does not travel by value."""
+    name: str
+    bases: tuple[type, ...]
+    namespace: dict[str, Any]
+    body: dict[str, Any] | None = None
+    """For an imported metaclass or `__init_subclass__`, which may read it: the rest of the body."""
+    keywords: dict[str, Any] = field(default_factory=dict)
+    silenced: type | None = None
+    """The base whose `__init_subclass__` travels by value, and is not to run again."""
+    following: type | None = None
+    """The next base that has one, and is imported."""
+    fields: tuple[str, ...] | None = None
+    """Of a pytree that its base registers with JAX: the names that it must find."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What a class is filled with when it can be referred to."""
+
+    attributes: dict[str, Any]
+    plainly: bool = False
+    """Whether to pass its metaclass's `__setattr__` by."""
+    subclasses: tuple[type, ...] = ()
+    """Virtual ones: it is an abstract base class."""
+    abstract_bases: tuple[type, ...] = ()
+    """Imported ones, whose virtual subclass it is."""
+    globals: dict[str, Any] = field(default_factory=dict)
+    """Of `__main__`: what its annotations name."""
+    registrations: tuple[tuple[Any, ...], ...] = ()
+    """Where it is registered: the module and the name of a function, and what to pass after the class."""
+
+
+def make_class(blueprint: Blueprint, identity: str, qualname: str, main_name: str | None) -> type:
+    """Return the class of this *identity*, if this process has it, or make it; `fill_class` follows.
+
+    *main_name* is its name in `__main__`, where other processes look for it.
+    """
+    return _once(identity, qualname, main_name, lambda: _made(blueprint))
+
+
+def fill_class(made: type, contents: Contents) -> None:
+    """Give a class that was just made its attributes. One that was here already keeps its own."""
+    if made not in _unfilled:
+        return
+    _unfilled.discard(made)
+    _fill(made, contents)
+
+
+def make_enum(
+    blueprint: Blueprint,
+    members: dict[str, tuple[Any, ...]],
+    canonical: dict[str, Any],
+    identity: str,
+    qualname: str,
+    main_name: str | None,
+) -> type:
+    """Return the enum of this *identity*, or make it; `fill_enum` follows.
+
+    *members* are the arguments to make each member's bare object with. *canonical* is what tells aliases:
+    the values of flags, whose class is computed from them, and the names of other members, whose values
+    may refer to the class. Nothing of the user's is called.
+    """
+    return _once(identity, qualname, main_name, lambda: _made_enum(blueprint, members, canonical))
+
+
+def fill_enum(made: Any, state: tuple[Contents, dict[str, dict[str, Any]], dict[Any, str]]) -> None:
+    """Give an enum that was just made its attributes, and its members theirs.
+
+    The second of *state* holds the attributes of each member, `_value_` among them; the third, further
+    values and the names of the members that they lead to.
+    """
+    if made not in _unfilled:
+        return
+    _unfilled.discard(made)
+    contents, members, further = state
+    for name in ("__new__", "__init__", "__new_member__"):
+        if name not in contents.attributes and name in vars(made):
+            type.__delattr__(made, name)
+    _fill(made, contents)
+    by_value = made._value2member_map_
+    by_value.clear()
+    for name, attributes in members.items():
+        member = made._member_map_[name]
+        for key, value in attributes.items():
+            object.__setattr__(member, key, value)
+        with suppress(TypeError):  # A value without a hash is looked for among the members.
+            by_value.setdefault(member._value_, member)
+    for value, name in further.items():
+        by_value.setdefault(value, made._member_map_[name])
+
+
+def same(made: Any) -> Any:
+    """Return *made*: a function whose bare form a class was made with."""
+    return made
+
+
+def method(kind: type, *parts: Any) -> Any:
+    """Make a classmethod, staticmethod or property of bare functions."""
+    return kind(*parts)
+
+
+def dataclass_field(arguments: dict[str, Any]) -> Any:
+    """Make what stood in the class's body for a dataclass to read."""
+    import dataclasses
+
+    return dataclasses.field(**arguments)
+
+
+def struct_field(factory: Callable[[], Any]) -> Any:
+    """Make what stood in the body of a `msgspec.Struct` for a default that a function makes."""
+    import msgspec
+
+    return msgspec.field(default_factory=factory)
+
+
+def _once(identity: str, qualname: str, main_name: str | None, make: Callable[[], type]) -> type:
+    from cloudpickle import cloudpickle
+
+    known: type | None = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(identity)
+    if known is not None:
+        return known
+    made = make()
+    type.__dict__["__qualname__"].__set__(made, qualname)
+    cloudpickle._lookup_class_or_track(identity, made)
+    _unfilled.add(made)
+    register_in_main(main_name, made)
+    return made
+
+
+def _made(plan: Blueprint) -> type:
+    with _without_hook(plan):
+        if plan.body is None:
+            return _created(plan, plan.namespace)
+        try:
+            made = _created(plan, {**plan.namespace, **plan.body})
+        except Exception as error:
+            if plan.fields is not None:
+                raise _not_restored(plan, f"{type(error).__name__}: {error}") from error
+            # It will not take what it has made of another body: as cloudpickle does, give it none.
+            return _created(plan, plan.namespace)
+    if plan.fields is not None and "__dataclass_fields__" in vars(made):
+        found = tuple(vars(made)["__dataclass_fields__"])
+        if found != plan.fields:
+            raise _not_restored(plan, f"it has the fields {found} instead of {plan.fields}")
+    return made
+
+
+def _created(plan: Blueprint, namespace: dict[str, Any]) -> type:
+    keywords = plan.keywords
+    body: Any = plan.maker.__prepare__(plan.name, plan.bases, **keywords)
+    body.update(namespace)
+    if plan.maker is plan.metaclass:
+        made: type = plan.metaclass(plan.name, plan.bases, body, **keywords)
+        return made
+    made = plan.maker.__new__(plan.metaclass, plan.name, plan.bases, body, **keywords)
+    plan.maker.__init__(made, plan.name, plan.bases, body, **keywords)  # type: ignore[misc]
+    return made
+
+
+def _not_restored(plan: Blueprint, why: str) -> PayloadError:
+    return PayloadError(
+        f"The class {plan.name}, a pytree of JAX, cannot be made here as it was: {why}.",
+        hint="Move the class into a module of the project, and import it from there.",
+    )
+
+
+@contextmanager
+def _without_hook(plan: Blueprint) -> Iterator[None]:
+    """Keep `__init_subclass__` from running: `type.__new__` calls it, and has no way to leave it out."""
+    owner, following = plan.silenced, plan.following
+    if owner is None:
+        yield
+        return
+
+    def hook(cls: type, /, **keywords: Any) -> None:
+        if following is not None:
+            vars(following)["__init_subclass__"].__get__(None, cls)(**keywords)
+
+    own = vars(owner).get("__init_subclass__")
+    type.__setattr__(owner, "__init_subclass__", classmethod(hook))
+    try:
+        yield
+    finally:
+        if own is None:
+            type.__delattr__(owner, "__init_subclass__")
+        else:
+            type.__setattr__(owner, "__init_subclass__", own)
+
+
+def _made_enum(
+    plan: Blueprint, members: dict[str, tuple[Any, ...]], canonical: dict[str, Any]
+) -> type:
+    solid: Any = next(base for base in _lines(plan.bases) if not base.__flags__ & _HEAP_TYPE)
+
+    def new(cls: type, name: Any) -> Any:
+        if isinstance(name, tuple):  # the members are tuples themselves
+            (name,) = name
+        member = solid.__new__(cls, *members[name])
+        member._value_ = canonical[name]
+        return member
+
+    maker: Any = plan.maker
+    body = maker.__prepare__(plan.name, plan.bases)
+    for key, value in plan.namespace.items():
+        body[key] = value
+    body["__new__"], body["__init__"] = new, lambda *_: None
+    for name in members:
+        body[name] = (name,)
+    with _without_hook(plan):
+        made: type = maker.__new__(plan.metaclass, plan.name, plan.bases, body, **plan.keywords)
+    return made
+
+
+_HEAP_TYPE = 1 << 9
+
+
+def _lines(bases: tuple[type, ...]) -> Iterator[type]:
+    # Of the built-in types below an enum all but one are `object`.
+    found = [base for first in bases for base in first.__mro__]
+    yield from (base for base in found if base is not object)
+    yield object
+
+
+def _fill(made: type, contents: Contents) -> None:
+    put: Callable[[type, str, Any], None] = type.__setattr__ if contents.plainly else setattr
+    for name, value in contents.attributes.items():
+        put(made, name, value)
+    first_line = contents.attributes.get("__firstlineno__")
+    if first_line is not None:  # Python 3.13 forgets it when other attributes are set.
+        put(made, "__firstlineno__", first_line)
+    for subclass in contents.subclasses:
+        made.register(subclass)  # type: ignore[attr-defined]
+    for abstract in contents.abstract_bases:
+        abstract.register(made)  # type: ignore[attr-defined]
+    if contents.globals and (main := main_namespace(made.__module__)) is not None:
+        for name, value in contents.globals.items():
+            main.setdefault(name, value)
+    for module, name, *arguments in contents.registrations:
+        if module == pytrees.MODULE:
+            pytrees.register(made, name, arguments)
+        else:
+            getattr(import_module(module), name)(made, *arguments)

@@ -1,0 +1,317 @@
+"""Classes that travel by value: from what they are to what makes them again.
+
+What makes them is in `class_rebuilding`, which says what is run again and what is not.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import enum
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any, Final
+
+import cloudpickle
+from cloudpickle import cloudpickle as internals
+
+from kinetic_payload import class_rebuilding, pytrees
+from kinetic_payload.class_parts import (
+    UnrestorableClassError,
+    bare_arguments,
+    dataclass_arguments,
+    derives_from,
+    generated_by_dataclass,
+    is_marked_abstract,
+    is_of_python,
+    own_attributes,
+    state_of,
+    virtual_subclasses,
+)
+from kinetic_payload.class_rebuilding import Blueprint, Contents
+
+_OF_FIELDS: Final = ("default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
+_OF_MEMBERS: Final = frozenset({"_name_", "__objclass__", "_sort_order_"})
+"""Attributes that members of an enum get when it is made."""
+_OF_ENUMS: Final = ("_member_map_", "_member_names_", "_member_type_", "_value2member_map_")
+_ATOMS: Final = (str, bytes, int, float, complex, bool, type(None), type(...))
+
+
+class _Helper:
+    """Stands for what is made by calling a function of `class_rebuilding`."""
+
+    def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
+        self._made = make, arguments
+
+    def __reduce__(self) -> Any:
+        return self._made
+
+
+class Bare:
+    """A function that stands in the body of a class: what it is without what it refers to.
+
+    The class is made with it, before what it refers to, such as the class, can be pickled.
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+
+
+class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    """What picklers of calls and of values have in common: how they reduce a class by value."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._bare: dict[int, Bare] = {}
+        self._whole: dict[int, FunctionType] = {}
+        self._first: dict[type, Any] = {}
+        """Of each type that was met an instance."""
+
+    def goes_by_value(self, obj: Any) -> bool:
+        """Tell whether *obj*, a class or function, is made again where it is loaded."""
+        raise NotImplementedError
+
+    def reduce_bare(self, function: FunctionType) -> tuple[Any, ...]:
+        """Return how to make *function* without what it refers to."""
+        raise NotImplementedError
+
+    def globals_named_by(self, annotations: Any, namespace: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        """Return what *annotations*, as text, name in *namespace*, and is to travel with them."""
+        return {}
+
+    def bared(self, function: FunctionType, reduced: tuple[Any, ...]) -> Any:
+        """Let *function*, which is *reduced*, be the one that a class was made with, if one was."""
+        bare = self._bare.get(id(function))
+        if bare is None:
+            self._whole[id(function)] = function
+            return reduced
+        return (class_rebuilding.same, (bare,), *reduced[2:])
+
+    def reduce_class_by_value(self, cls: Any, *, main_name: str | None) -> Any:
+        """Return how to make *cls* again."""
+        identity = internals._get_or_create_tracker_id(cls)
+        named = (identity, cls.__qualname__, main_name)
+        if isinstance(cls, enum.EnumMeta) and cls is not enum.Enum:
+            blueprint, members, canonical, state = self._enum(cls)
+            make, arguments = class_rebuilding.make_enum, (blueprint, members, canonical, *named)
+            return make, arguments, state, None, None, class_rebuilding.fill_enum
+        blueprint, left_out = self._blueprint(cls)
+        contents = self._contents(cls, blueprint, left_out)
+        make_it = class_rebuilding.make_class
+        return make_it, (blueprint, *named), contents, None, None, class_rebuilding.fill_class
+
+    def _blueprint(self, cls: Any) -> tuple[Blueprint, frozenset[str]]:
+        """Return what *cls* is made from, and which attributes come from making it."""
+        metaclass = type(cls)
+        maker = next(kind for kind in metaclass.__mro__ if not self.goes_by_value(kind))
+        if metaclass.__name__ == "_TypedDictMeta":
+            maker = type  # It takes no bases but the one function that stands for them.
+        owners = [base for base in cls.__mro__[1:] if "__init_subclass__" in vars(base)]
+        silenced = following = None
+        if owners and self.goes_by_value(owners[0]):
+            silenced = owners[0]
+            following = next((one for one in owners if not self.goes_by_value(one)), None)
+        imported = [maker, *(one for one in owners if not self.goes_by_value(one))]
+        own = vars(cls)
+        namespace = {"__module__": cls.__module__}
+        of_fields = derives_from(cls, "msgspec", "Struct")  # which makes its slots of them
+        for name in ("__orig_bases__",) if of_fields else ("__orig_bases__", "__slots__"):
+            if name in own:
+                namespace[name] = own[name]
+        if isinstance(own.get("__dict__"), property):
+            namespace["__dict__"] = own["__dict__"]
+        plan: dict[str, Any] = {}
+        left_out: frozenset[str] = frozenset()
+        if not all(map(is_of_python, imported)):
+            plan, left_out = self._body(cls)
+        return (
+            Blueprint(
+                metaclass=metaclass,
+                maker=maker,
+                name=cls.__name__,
+                bases=cls.__bases__,
+                namespace=namespace,
+                silenced=silenced,
+                following=following,
+                **plan,
+            ),
+            left_out,
+        )
+
+    def _body(self, cls: Any) -> tuple[dict[str, Any], frozenset[str]]:
+        """Return what else a *cls* with an imported metaclass or hook is made from, and what comes of it."""
+        if derives_from(cls, "pydantic", "BaseModel"):
+            return {}, frozenset()  # All that makes a model is in its attributes.
+        if derives_from(cls, "msgspec", "Struct"):
+            return self._struct(cls)
+        generated = generated_by_dataclass(cls)
+        plan: dict[str, Any] = {}
+        left_out: frozenset[str] = frozenset()
+        if derives_from(cls, "equinox", "Module"):
+            left_out = generated
+            if is_marked_abstract(cls):
+                plan["keywords"] = {"is_abstract": True}
+        elif "_flax_dataclass" in vars(cls) and derives_from(cls, "flax.struct", "PyTreeNode"):
+            left_out = generated | {"_flax_dataclass", "replace"}
+            plan["keywords"] = dataclass_arguments(cls)
+        elif "_pytree__is_pytree" in vars(cls) and derives_from(cls, "flax.nnx", "Pytree"):
+            plan["keywords"] = {"pytree": cls._pytree__is_pytree}
+        if pytrees.is_registered(cls):
+            plan["fields"] = tuple(getattr(cls, "__dataclass_fields__", ()))
+        plan["body"] = self._plain_body(cls, generated | left_out)
+        return plan, left_out
+
+    def _plain_body(self, cls: Any, left_out: frozenset[str]) -> dict[str, Any]:
+        """Return what of the body can be pickled before the class is there; fields as they were."""
+        body: dict[str, Any] = {}
+        for name, value in own_attributes(cls):
+            if name not in left_out:
+                found, part = self._part(value)
+                if found:
+                    body[name] = part
+        if "__annotations__" in vars(cls):
+            # A copy for each time: pickle would refer to one that is not complete yet.
+            body["__annotations__"] = dict(cls.__annotations__)
+        own = vars(cls).get("__annotations__", {})
+        for name, one in vars(cls).get("__dataclass_fields__", {}).items():
+            if name in own and one._field_type is not dataclasses._FIELD_CLASSVAR:  # type: ignore[attr-defined]
+                body[name] = _Helper(class_rebuilding.dataclass_field, self._arguments(one))
+        return body
+
+    def _arguments(self, one: Any) -> dict[str, Any]:
+        arguments = {
+            name: self._safe(value)
+            for name in _OF_FIELDS
+            if (value := getattr(one, name)) is not dataclasses.MISSING
+        }
+        metadata = {key: self._safe(value) for key, value in one.metadata.items()}
+        return {**arguments, "metadata": metadata} if metadata else arguments
+
+    def _safe(self, value: Any) -> Any:
+        found, part = self._part(value)
+        return part if found else value
+
+    def _part(self, value: Any) -> tuple[bool, Any]:
+        """Return whether *value* can be pickled before the class is there, and as what."""
+        if isinstance(value, FunctionType):
+            if not self.goes_by_value(value) or id(value) in self._whole:
+                return True, value
+            if not isinstance(value.__globals__.get("__name__"), str):
+                return False, None
+            return True, self._bare.setdefault(id(value), Bare(value))
+        if isinstance(value, classmethod | staticmethod):
+            found, part = self._part(value.__func__)
+            return found, _Helper(class_rebuilding.method, type(value), part)
+        if type(value) is property:
+            parts = [self._part(one) for one in (value.fget, value.fset, value.fdel)]
+            made = _Helper(class_rebuilding.method, property, *(part for _, part in parts))
+            return all(found for found, _ in parts), made
+        if isinstance(value, type):
+            return not self.goes_by_value(value), value
+        if type(value) in (tuple, list, set, frozenset):
+            return all(self._part(item)[0] for item in value), value
+        if type(value) is dict:
+            return all(self._part(item)[0] for pair in value.items() for item in pair), value
+        return isinstance(value, _ATOMS), value
+
+    def _struct(self, cls: Any) -> tuple[dict[str, Any], frozenset[str]]:
+        """Return what a `msgspec.Struct` is made from: much of it is in attributes of no `vars`."""
+        import msgspec
+
+        config = cls.__struct_config__
+        keywords = {name: getattr(config, name) for name in dir(config) if name[0] != "_"}
+        parameters = inspect.signature(cls).parameters.values()
+        keyword_only = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
+        own = vars(cls).get("__annotations__", {})
+        body = self._plain_body(cls, frozenset())
+        renamed = {}
+        for one in msgspec.structs.fields(cls):
+            if one.encode_name != one.name:
+                renamed[one.name] = one.encode_name
+            if one.name not in own:
+                continue
+            if one.default is not msgspec.NODEFAULT:
+                body[one.name] = self._safe(one.default)
+            elif one.default_factory is not msgspec.NODEFAULT:
+                factory = self._safe(one.default_factory)
+                body[one.name] = _Helper(class_rebuilding.struct_field, factory)
+        if renamed:
+            keywords["rename"] = renamed
+        keywords["kw_only"] = bool(keyword_only.intersection(own))
+        return {"keywords": keywords, "body": body}, frozenset()
+
+    def _contents(self, cls: Any, blueprint: Blueprint, left_out: frozenset[str]) -> Contents:
+        attributes = {name: value for name, value in own_attributes(cls) if name not in left_out}
+        module = vars(sys.modules.get(cls.__module__, sys))
+        return Contents(
+            attributes=attributes,
+            plainly=self._has_own_setattr(cls),
+            subclasses=virtual_subclasses(cls),
+            abstract_bases=tuple(
+                one for one in self._abstract_bases.get(cls, ()) if not self.goes_by_value(one)
+            ),
+            globals=self.globals_named_by(vars(cls).get("__annotations__", {}), module),
+            registrations=tuple(self._registrations(cls, blueprint)),
+        )
+
+    @functools.cached_property
+    def _abstract_bases(self) -> dict[type, list[type]]:
+        """Of each class the abstract base classes that it was registered with."""
+        found: dict[type, list[type]] = {}
+        waiting = {one: None for one in type.__subclasses__(object) if isinstance(one, abc.ABCMeta)}
+        seen = set(waiting)
+        while waiting:
+            abstract, _ = waiting.popitem()
+            for subclass in virtual_subclasses(abstract):
+                found.setdefault(subclass, []).append(abstract)
+            below = [one for one in type.__subclasses__(abstract) if one not in seen]
+            seen.update(below)
+            waiting.update(dict.fromkeys(below))
+        return found
+
+    def _has_own_setattr(self, cls: Any) -> bool:
+        kinds = inspect.getmro(type(cls))
+        owner = next(kind for kind in kinds if "__setattr__" in vars(kind))
+        return self.goes_by_value(owner)
+
+    def _registrations(self, cls: type, blueprint: Blueprint) -> Iterator[tuple[Any, ...]]:
+        if pytrees.is_registered(cls):
+            try:
+                yield pytrees.registration_of(cls, self._first.get(cls))
+            except pytrees.UnknownRegistrationError as error:
+                if blueprint.fields is None:
+                    raise UnrestorableClassError(
+                        cls, f"it is a pytree of JAX, and {error}"
+                    ) from error
+                yield pytrees.EXPECTED  # The imported class that it derives from registers it.
+        flax = sys.modules.get("flax.serialization")
+        functions = getattr(flax, "_STATE_DICT_REGISTRY", {}).get(cls)
+        if functions is not None:
+            yield ("flax.serialization", "register_serialization_state", *functions, True)
+
+    def _enum(self, cls: Any) -> tuple[Blueprint, Any, Any, Any]:
+        plan, _ = self._blueprint(cls)
+        flag = issubclass(cls, enum.Flag)
+        keywords = {"boundary": cls._boundary_} if flag else {}
+        blueprint = dataclasses.replace(plan, body=None, keywords=keywords, fields=None)
+        members, canonical, attributes = {}, {}, {}
+        for name, member in cls._member_map_.items():
+            members[name] = bare_arguments(cls, member)
+            canonical[name] = member._value_ if flag else member._name_
+            if member._name_ == name:
+                attributes[name] = {
+                    key: value for key, value in state_of(member) if key not in _OF_MEMBERS
+                }
+        further = {
+            value: member._name_
+            for value, member in cls._value2member_map_.items()
+            if member._name_ in members and value != member._value_
+        }
+        contents = self._contents(cls, blueprint, frozenset((*members, *_OF_ENUMS)))
+        contents = dataclasses.replace(contents, plainly=True)
+        return blueprint, members, canonical, (contents, attributes, further)

@@ -1,0 +1,53 @@
+"""The pickler of values on their way home: a class that the client sent comes home as the client's own."""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+from cloudpickle import cloudpickle as internals
+
+from kinetic_payload.class_parts import PARTS_OF_CLASSES
+from kinetic_payload.classes import Bare, ClassPickler
+
+
+class ValuePickler(ClassPickler):
+    """Pickle a value on its way back: a class that the client sent comes home as the client's own."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Reduce as cloudpickle does, but leave a class alone that is already there when loaded."""
+        kind = type(obj)
+        handler = PARTS_OF_CLASSES.get(kind)
+        if handler is not None:
+            return handler(obj)
+        if isinstance(obj, type) and self.goes_by_value(obj):
+            return self.reduce_class_by_value(obj, main_name=None)
+        if kind is Bare:
+            return self.reduce_bare(obj.function)
+        reduced = super().reducer_override(obj)
+        if kind is FunctionType and reduced is not NotImplemented:
+            return self.bared(obj, reduced)
+        return reduced
+
+    def goes_by_value(self, obj: Any) -> bool:
+        """Tell whether *obj*, a class or function, is made again on the client."""
+        if isinstance(obj, type) and obj in internals._BUILTIN_TYPE_NAMES:
+            return False
+        return not internals._should_pickle_by_reference(obj)
+
+    def reduce_bare(self, function: FunctionType) -> tuple[Any, ...]:
+        """Return how to make *function* without what it refers to."""
+        return internals._make_function, self._function_getnewargs(function)
+
+
+class Sink:
+    """A stream that keeps nothing but the number of bytes."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def write(self, data: Any) -> int:
+        """Count *data*."""
+        size = memoryview(data).nbytes  # A large array comes as `pickle.PickleBuffer`.
+        self.size += size
+        return size
