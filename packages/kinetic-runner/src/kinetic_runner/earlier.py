@@ -73,19 +73,19 @@ class Earlier:
 
 
 def _digest(path: Path) -> str:
-    from kinetic_payload.digests import TreeEntry, hash_file, tree_digest
+    from kinetic_payload.digests import TreeEntry, file_digest, tree_digest
 
     def entries() -> Iterator[TreeEntry]:
         for each in _below(path) if path.is_dir() and not path.is_symlink() else [path]:
             name = each.relative_to(path if each != path else path.parent).as_posix()
-            mode = each.lstat().st_mode & 0o777
+            status = each.lstat()
+            mode = status.st_mode & 0o777
             if each.is_symlink():
                 yield TreeEntry(name, "link", 0o777, target=os.readlink(each))  # noqa: PTH115
             elif each.is_dir():
                 yield TreeEntry(name, "dir", mode)
             else:
-                found = hash_file(each, name)
-                yield TreeEntry(name, "file", mode, found.size, found.digest)
+                yield TreeEntry(name, "file", mode, status.st_size, file_digest(each, name))
 
     return tree_digest(entries())
 
