@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, Protocol
@@ -270,7 +271,11 @@ def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:  # noqa: ARG0
     """
     import pickle
 
+    from kinetic_payload.rebuilding import add_hints
+
     function, args, kwargs = pickle.load(stream)
+    with suppress(EOFError):  # Only annotations that are text need more.
+        add_hints(pickle.load(stream))
     return LoadedCall(function, args, kwargs)
 
 

@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from kinetic_payload import pytrees
 from kinetic_payload.errors import PayloadError
-from kinetic_payload.rebuilding import main_namespace, register_in_main
+from kinetic_payload.rebuilding import register_in_main
 
 _unfilled: WeakSet[type] = WeakSet()
 
@@ -55,8 +55,6 @@ class Contents:
     """Virtual ones: it is an abstract base class."""
     abstract_bases: tuple[type, ...] = ()
     """Imported ones, whose virtual subclass it is."""
-    globals: dict[str, Any] = field(default_factory=dict)
-    """Of `__main__`: what its annotations name."""
     registrations: tuple[tuple[Any, ...], ...] = ()
     """Where it is registered: the module and the name of a function, and what to pass after the class."""
 
@@ -263,9 +261,6 @@ def _fill(made: type, contents: Contents) -> None:
         made.register(subclass)  # type: ignore[attr-defined]
     for abstract in contents.abstract_bases:
         abstract.register(made)  # type: ignore[attr-defined]
-    if contents.globals and (main := main_namespace(made.__module__)) is not None:
-        for name, value in contents.globals.items():
-            main.setdefault(name, value)
     for module, name, *arguments in contents.registrations:
         if module == pytrees.MODULE:
             pytrees.register(made, name, arguments)

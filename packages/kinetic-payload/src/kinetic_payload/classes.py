@@ -80,9 +80,8 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         """Return how to make *function* without what it refers to."""
         raise NotImplementedError
 
-    def globals_named_by(self, annotations: Any, namespace: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
-        """Return what *annotations*, as text, name in *namespace*, and is to travel with them."""
-        return {}
+    def note_annotations(self, cls: type) -> None:
+        """Take note of what the annotations of *cls*, which travels by value, name."""
 
     def bared(self, function: FunctionType, reduced: tuple[Any, ...]) -> Any:
         """Let *function*, which is *reduced*, be the one that a class was made with, if one was."""
@@ -247,7 +246,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
 
     def _contents(self, cls: Any, blueprint: Blueprint, left_out: frozenset[str]) -> Contents:
         attributes = {name: value for name, value in own_attributes(cls) if name not in left_out}
-        module = vars(sys.modules.get(cls.__module__, sys))
+        self.note_annotations(cls)
         return Contents(
             attributes=attributes,
             plainly=self._has_own_setattr(cls),
@@ -255,7 +254,6 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             abstract_bases=tuple(
                 one for one in self._abstract_bases.get(cls, ()) if not self.goes_by_value(one)
             ),
-            globals=self.globals_named_by(vars(cls).get("__annotations__", {}), module),
             registrations=tuple(self._registrations(cls, blueprint)),
         )
 

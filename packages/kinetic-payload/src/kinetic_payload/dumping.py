@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -94,6 +95,8 @@ def _dump(
         finally:
             collecting.reset(token)
         if pickler.wanted <= names:
+            if hints := pickler.hints():
+                pickle.dump(hints, stream, pickle.HIGHEST_PROTOCOL)
             return collector
         # A module outside the project: only after everything was pickled is it known what of it
         # the code needs.

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dis
 import functools
-import inspect
 import io
 import pickle
 import sys
 import typing
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, BinaryIO, Final
 
 from cloudpickle import cloudpickle as internals
 
 from kinetic_payload import rebuilding
+from kinetic_payload.annotations import class_bodies_in, names_in, names_of_function
 from kinetic_payload.class_parts import PARTS_OF_CLASSES
 from kinetic_payload.classes import Bare, ClassPickler
 from kinetic_payload.code_lines import lines_of
@@ -81,6 +82,8 @@ class CallPickler(ClassPickler):
         self._parts: list[ModuleType] = []
         self._mentioned: set[str] = set()
         self._inner_code: set[CodeType] = set()
+        self._shipped: set[str] = set()
+        self._hinted: set[str] = set()
 
     def reducer_override(self, obj: Any) -> Any:
         """Decide how *obj* travels. Pickle does not ask for atoms and plain containers."""
@@ -134,7 +137,10 @@ class CallPickler(ClassPickler):
 
     def _reduce_class(self, cls: type) -> Any:
         if self.goes_by_value(cls):
-            return self.reduce_class_by_value(cls, main_name=self._name_in_main(cls))
+            main_name = self._name_in_main(cls)
+            if main_name is not None:
+                self._shipped.add(main_name)
+            return self.reduce_class_by_value(cls, main_name=main_name)
         if cls in internals._BUILTIN_TYPE_NAMES:  # of which some are in no module
             return super().reducer_override(cls)
         if internals._should_pickle_by_reference(cls):
@@ -179,6 +185,9 @@ class CallPickler(ClassPickler):
         if self._where.importable(home.__name__):
             slots["_cloudpickle_submodules"] = []  # the module imports them itself
         self._note_mentions(code, slots)
+        if function.__globals__ is self._main:
+            self._shipped.update(slots["__globals__"])
+            self._hinted.update(names_of_function(function))
         state_and_setter = ((state, slots), None, None, internals._function_setstate)
         return self.bared(function, (*self.reduce_bare(function), *state_and_setter))
 
@@ -250,7 +259,9 @@ class CallPickler(ClassPickler):
         if self._importable(named.__module__):
             return NotImplemented
         if isinstance(named, typing.NewType):
-            return typing.NewType, (named.__name__, named.__supertype__)
+            # It takes the name of its caller's module.
+            own = {name: vars(named)[name] for name in ("__module__", "__qualname__")}
+            return typing.NewType, (named.__name__, named.__supertype__), own
         if isinstance(named, typing.TypeVar):
             return internals._make_typevar, internals._decompose_typevar(named)
         if hasattr(named, "__value__"):
@@ -296,18 +307,25 @@ class CallPickler(ClassPickler):
             Exception: What pickling it raises.
         """
         sink = Sink()
+        self._another(sink).dump_uncollected(value)
+        return sink.size
+
+    def _another(self, stream: Any) -> CallPickler:
+        return CallPickler(
+            stream,
+            where=self._where,
+            data_type=self._data_type,
+            collect=_uncollected,
+            main=self._main,
+        )
+
+    def dump_uncollected(self, value: Any) -> None:
+        """Pickle *value* for a purpose in which its `Data` are not needed."""
         token = collecting.set(_uncollected)
         try:
-            CallPickler(
-                sink,  # type: ignore[arg-type]
-                where=self._where,
-                data_type=self._data_type,
-                collect=_uncollected,
-                main=self._main,
-            ).dump(value)
+            self.dump(value)
         finally:
             collecting.reset(token)
-        return sink.size
 
     def _note_mentions(self, code: CodeType, slots: dict[str, Any]) -> None:
         reachable = [*slots["__globals__"].values()]
@@ -319,6 +337,32 @@ class CallPickler(ClassPickler):
             for value in reachable
         ):
             self._mentioned.update(_names_in(code))
+
+    def note_annotations(self, cls: type) -> None:
+        """Take note of what the annotations of *cls*, which travels by value, name."""
+        if is_main(cls.__module__):
+            self._hinted.update(names_in(vars(cls).get("__annotations__", {})))
+
+    @property
+    def hinted(self) -> frozenset[str]:
+        """What only annotations name of the entry script's globals, after `dump`."""
+        return frozenset(self._hinted & self._main.keys()) - self._shipped - _OF_THE_MODULE
+
+    def hints(self) -> dict[str, bytes]:
+        """Pickle, after `dump`, what only annotations name, each by itself; leave out what will not."""
+        hints: dict[str, bytes] = {}
+        waiting = set(self.hinted)
+        seen = {*waiting, *self._shipped}
+        while waiting:
+            name = waiting.pop()
+            stream = io.BytesIO()
+            pickler = self._another(stream)
+            with suppress(Exception):  # user code raises what it likes
+                pickler.dump_uncollected(self._main[name])
+                hints[name] = stream.getvalue()
+                waiting |= pickler.hinted - seen
+                seen |= waiting
+        return hints
 
     @property
     def wanted(self) -> frozenset[str]:
@@ -382,9 +426,7 @@ def _code_within(code: CodeType) -> Iterator[CodeType]:
 def _names_of_classes_in(code: CodeType) -> frozenset[str]:
     """Return the globals that the bodies of classes within *code* read; cloudpickle overlooks them."""
     names: set[str] = set()
-    for body in _code_within(code):
-        if body.co_flags & inspect.CO_OPTIMIZED:
-            continue
+    for body in class_bodies_in(code):
         own: set[str] = set()
         for step in dis.get_instructions(body):
             if step.opname == "STORE_NAME":

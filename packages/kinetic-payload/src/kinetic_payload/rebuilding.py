@@ -159,6 +159,15 @@ def register_in_main(main_name: str | None, made: Any) -> None:
         vars(_main).setdefault(main_name, made)
 
 
-def main_namespace(module: str) -> dict[str, Any] | None:
-    """Return the globals of the rebuilt `__main__`, if *module* is its name."""
-    return vars(_main) if _main is not None and module == "__main__" else None
+def add_hints(hints: dict[str, bytes]) -> None:
+    """Put into `__main__` what only annotations name; what does not unpickle here stays away.
+
+    They are for who asks for them: a job that does not must not fail for a package that is missing.
+    """
+    import pickle
+    from contextlib import suppress
+
+    for name, pickled in hints.items():
+        if _main is not None and name not in vars(_main):
+            with suppress(Exception):
+                vars(_main)[name] = pickle.loads(pickled)

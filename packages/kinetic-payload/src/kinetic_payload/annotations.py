@@ -1,0 +1,83 @@
+"""Names in annotations: as text, they are only looked for when somebody asks for their meaning."""
+
+from __future__ import annotations
+
+import ast
+import dis
+import functools
+import inspect
+import typing
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+
+def names_of_function(function: FunctionType) -> Iterator[str]:
+    """Iterate over what the annotations of *function*, and of classes that it defines, name as text."""
+    yield from names_in(function.__annotations__)
+    for text in _texts_of_classes_in(function.__code__):
+        yield from _names_in_text(text)
+
+
+def names_in(annotations: dict[str, Any]) -> Iterator[str]:
+    """Iterate over the names in those parts of *annotations* that are text."""
+    for annotation in annotations.values():
+        yield from _names_in_part(annotation)
+
+
+def class_bodies_in(code: CodeType) -> Iterator[CodeType]:
+    """Iterate over the bodies of the classes that *code* defines."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            if not constant.co_flags & inspect.CO_OPTIMIZED:
+                yield constant
+            yield from class_bodies_in(constant)
+
+
+def _names_in_part(annotation: Any) -> Iterator[str]:
+    if isinstance(annotation, str):
+        yield from _names_in_text(annotation)
+    elif isinstance(annotation, typing.ForwardRef):
+        yield from _names_in_text(annotation.__forward_arg__)
+    elif typing.get_origin(annotation) is not typing.Literal:
+        for part in typing.get_args(annotation):
+            if not isinstance(part, list):
+                yield from _names_in_part(part)
+
+
+@functools.lru_cache(1000)
+def _names_in_text(text: str) -> frozenset[str]:
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError):
+        return frozenset()
+    return frozenset(_names_in_tree(tree.body))
+
+
+def _names_in_tree(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield from _names_in_text(node.value)
+    elif isinstance(node, ast.Subscript) and _last_name(node.value) == "Literal":
+        yield from _names_in_tree(node.value)
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _names_in_tree(child)
+
+
+def _last_name(node: ast.AST) -> str | None:
+    return getattr(node, "attr", None) or getattr(node, "id", None)
+
+
+@functools.cache
+def _texts_of_classes_in(code: CodeType) -> tuple[str, ...]:
+    texts = []
+    for body in class_bodies_in(code):
+        constant: Any = None
+        for step in dis.get_instructions(body):
+            if step.opname == "LOAD_CONST":
+                constant = step.argval
+            elif step.argval == "__annotations__" and isinstance(constant, str):
+                texts.append(constant)
+    return tuple(texts)
