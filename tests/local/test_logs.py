@@ -1,11 +1,12 @@
-import io
 import random
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kinetic.backends import LogLine
-from kinetic.local.logs import LONGEST_LINE, follow_lines, latest_attempt, read_lines, tail_offset
+from kinetic.local.logs import LONGEST_LINE, follow_lines, latest_attempt, read_lines, tail_size
 from kinetic.local.paths import JobFolder
 from kinetic.local.stored_logs import follow_stored, stored_lines
 from kinetic.testing import a_launch
@@ -44,9 +45,83 @@ def test_the_tail_is_what_splitting_everything_would_give(seed: int) -> None:
     )
     lines = text.splitlines()
     for count in range(8):
-        stream = io.BytesIO(text.encode())
-        stream.seek(tail_offset(stream, count))
-        assert stream.read().decode().splitlines() == (lines[-count:] if count else [])
+        cuts = sorted(rand.choices(range(len(text) + 1), k=rand.randrange(9)))
+        blocks = [text[a:b].encode() for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+        size, cut = tail_size(reversed(blocks), count)
+        assert text[len(text) - size :].splitlines() == (lines[-count:] if count else [])
+        assert not cut
+
+
+ENDLESS = 300
+"""MiB of a line that never ends: more than anybody wants to have in memory."""
+
+
+class Endless(MemoryStore):
+    """A store whose log is such a line, which takes no memory; it counts what is read."""
+
+    def __init__(self, end: bytes = b"") -> None:
+        super().__init__()
+        self.reads = 0
+        self.record = a_launch(self, "").record
+        chunk = JobObjects(self.record.job_id).log_chunk
+        for number in range(ENDLESS):
+            self.write(chunk(1, 0, number), b"")
+        self.write(chunk(1, 0, ENDLESS), end)
+
+    def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
+        self.reads += 1
+        return super().read(name, start=start, end=end) or b"x" * (1 << 20)
+
+
+def endless_folder(path: Path, end: bytes = b"") -> JobFolder:
+    folder = a_folder(path, b"")
+    with open(folder.log(1, 0), "wb") as stream:
+        stream.truncate(ENDLESS << 20)  # A hole, which reads as zeros.
+        stream.seek(0, 2)
+        stream.write(end)
+    return folder
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """Whatever is done in the test takes no more memory than a few of the longest lines."""
+    tracemalloc.start()
+    yield
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 << 20, f"{peak >> 20} MiB"
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("tail", [1, 100])
+def test_the_tail_of_a_line_that_never_ends_is_its_last_part(
+    tmp_path: Path, follow: bool, tail: int
+) -> None:
+    folder, store = endless_folder(tmp_path, b"end\nlast"), Endless(b"end\nlast")
+    if follow:
+        live = follow_lines(folder, 1, tail=tail, ended=lambda: True, pause=lambda _: None)
+        stored = follow_stored(
+            store, store.record, tail=tail, ended=lambda: True, pause=lambda: None
+        )
+    else:
+        live = read_lines(folder, 1, tail=tail)
+        stored = stored_lines(store, store.record.job_id, tail=tail)
+    for lines in (list(live), list(stored)):
+        assert lines[-1].text == "last"
+        assert sum(len(line.text) for line in lines) < 6 << 20
+        noted = [line.text.startswith("[kinetic] (The beginning of this") for line in lines]
+        assert noted == ([True] + [False] * (len(lines) - 1) if tail > 1 else [False])
+    assert store.reads < 10
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_a_line_that_never_ends_is_followed_piece_by_piece(tmp_path: Path) -> None:
+    folder, store = endless_folder(tmp_path), Endless()
+    live = follow_lines(folder, 1, tail=None, ended=lambda: True, pause=lambda _: None)
+    stored = follow_stored(store, store.record, tail=None, ended=lambda: True, pause=lambda: None)
+    assert sum(len(line.text) for line in live) == ENDLESS << 20
+    assert sum(len(line.text) for line in stored) == (ENDLESS + 1) << 20
 
 
 def test_hosts_speak_in_turn_and_the_tail_is_aligned_at_the_end(tmp_path: Path) -> None:

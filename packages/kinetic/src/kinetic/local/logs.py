@@ -17,6 +17,9 @@ from kinetic.waiting import poll_interval
 _BLOCK: Final = 1 << 16
 LONGEST_LINE: Final = 1 << 20
 """Bytes after which a line is cut: a progress bar may never end one."""
+_LONGEST_IN_TAIL: Final = 4 * LONGEST_LINE
+"""Bytes of a line, before which a tail does not look for its beginning: it may be anywhere."""
+_CUT: Final = "[kinetic] (The beginning of this long line, and what was before it, is left out.) "
 
 
 def latest_attempt(folder: JobFolder) -> int:
@@ -46,8 +49,9 @@ def read_lines(folder: JobFolder, hosts: int, *, tail: int | None = None) -> Ite
             return
         ends = []
         for host, stream in streams:
-            stream.seek(tail_offset(stream, tail))
-            ends.append((host, list(whole_lines(stream))[-tail:] if tail > 0 else []))
+            cut = _seek_tail(stream, tail)
+            lines = list(whole_lines(stream))[-tail:] if tail > 0 else []
+            ends.append((host, with_note(lines, cut=cut)))
         yield from last_lines(ends, attempt, tail)
 
 
@@ -88,23 +92,52 @@ def last_lines(
         yield from group
 
 
-def tail_offset(stream: BinaryIO, count: int) -> int:
-    """Return where the last *count* lines of *stream* begin, reading from its end."""
-    end = position = stream.seek(0, os.SEEK_END)
-    missing = count
-    while position > 0 and missing > 0:
+def tail_size(blocks: Iterable[bytes], count: int) -> tuple[int, bool]:
+    """Return how many of the last bytes hold the last *count* lines, and whether these lack a part.
+
+    *blocks* are what there is, from the last one back; no more of them is taken than need be. A line
+    longer than `LONGEST_LINE` is cut at its beginning, and nothing before it belongs to the tail.
+    """
+    if count <= 0:
+        return 0, False
+    size = line_end = 0  # Both are counted from the end.
+    for block in blocks:
+        # What ends the very last line begins none.
+        at = len(block) - (size == 0 and block.endswith(b"\n"))
+        while (at := block.rfind(b"\n", 0, at)) >= 0:
+            begin = size + len(block) - at - 1
+            if begin - line_end > _LONGEST_IN_TAIL:
+                break
+            count -= 1
+            if count == 0:
+                return begin, False
+            line_end = begin
+        size += len(block)
+        if at >= 0 or size - line_end > _LONGEST_IN_TAIL:
+            return line_end + _LONGEST_IN_TAIL, True
+    return size, False
+
+
+def _backwards(stream: BinaryIO) -> Iterator[bytes]:
+    position = stream.seek(0, os.SEEK_END)
+    while position > 0:
         size = min(_BLOCK, position)
         position -= size
         stream.seek(position)
-        block = stream.read(size)
-        at = len(block)
-        if position + size == end and block.endswith(b"\n"):
-            at -= 1  # It ends the last line and begins none.
-        while missing and (at := block.rfind(b"\n", 0, at)) >= 0:
-            missing -= 1
-        if missing == 0:
-            return position + at + 1
-    return position if missing else end
+        yield stream.read(size)
+
+
+def _seek_tail(stream: BinaryIO, count: int) -> bool:
+    """Let *stream* go on where its last *count* lines begin; return whether these lack a part."""
+    end = stream.seek(0, os.SEEK_END)
+    size, cut = tail_size(_backwards(stream), count)
+    stream.seek(max(0, end - size))
+    return cut
+
+
+def with_note(lines: list[str], *, cut: bool) -> list[str]:
+    """Return *lines*, the first of which says so if its beginning was *cut* off."""
+    return [f"{_CUT}{lines[0]}", *lines[1:]] if cut and lines else lines
 
 
 BAR_SECONDS: Final = 1.0
@@ -118,14 +151,19 @@ class LineSplitter:
         self._clock = clock
         self._said_at = clock()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._unfinished = ""
+        self._pieces: list[str] = []
+        """Of the line that is not at its end yet; joined once, however many there come to be."""
+        self._size = 0
 
     def feed(self, data: bytes) -> list[str]:
         """Return the lines that *data* completes."""
-        *lines, self._unfinished = (self._unfinished + self._decoder.decode(data)).split("\n")
-        if len(self._unfinished) > LONGEST_LINE:
-            lines.append(self._unfinished)
-            self._unfinished = ""
+        *lines, rest = self._decoder.decode(data).split("\n")
+        if lines:
+            lines[0] = self._taken() + lines[0]
+        self._pieces.append(rest)
+        self._size += len(rest)
+        if self._size > LONGEST_LINE:
+            lines.append(self._taken())
         if lines:
             self._said_at = self._clock()
         return [_clean(line) for line in lines]
@@ -135,18 +173,28 @@ class LineSplitter:
 
         The states before it are left out, as on a terminal; the log as it is read later has them all.
         """
-        states, carriage_return, rest = self._unfinished.rpartition("\r")
-        state = states.rpartition("\r")[2]
         now = self._clock()
-        if not (carriage_return and state) or now - self._said_at < BAR_SECONDS:
+        if now - self._said_at < BAR_SECONDS or not any("\r" in piece for piece in self._pieces):
             return []
-        self._said_at, self._unfinished = now, rest
+        unfinished = self._taken()
+        states, _, rest = unfinished.rpartition("\r")
+        state = states.rpartition("\r")[2]
+        self._pieces = [rest if state else unfinished]
+        self._size = len(self._pieces[0])
+        if not state:
+            return []
+        self._said_at = now
         return [state]
 
     def close(self) -> list[str]:
         """Return the last line if nothing ended it."""
-        rest = self._unfinished + self._decoder.decode(b"", final=True)
+        rest = self._taken() + self._decoder.decode(b"", final=True)
         return [_clean(rest)] if rest else []
+
+    def _taken(self) -> str:
+        unfinished = "".join(self._pieces)
+        self._pieces, self._size = [], 0
+        return unfinished
 
 
 class _Growing:
@@ -157,6 +205,7 @@ class _Growing:
         self._path = path
         self._tail = tail
         self._stream: BinaryIO | None = None
+        self._cut = False
         self._lines = LineSplitter(clock)
 
     def read(self) -> list[str] | None:
@@ -167,17 +216,22 @@ class _Growing:
             except FileNotFoundError:
                 return None
             if self._tail is not None:
-                self._stream.seek(tail_offset(self._stream, self._tail))
+                self._cut = _seek_tail(self._stream, self._tail)
         data = self._stream.read(_BLOCK)
         if not data:
-            return self._lines.bar() or None
-        return [*self._lines.feed(data), *self._lines.bar()]
+            return self._noted(self._lines.bar()) or None
+        return self._noted([*self._lines.feed(data), *self._lines.bar()])
+
+    def _noted(self, lines: list[str]) -> list[str]:
+        noted = with_note(lines, cut=self._cut)
+        self._cut = self._cut and not lines
+        return noted
 
     def close(self) -> list[str]:
         """Stop reading; return the last line if nothing ended it."""
         if self._stream is not None:
             self._stream.close()
-        return self._lines.close()
+        return self._noted(self._lines.close())
 
 
 def follow_lines(

@@ -10,7 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from kinetic.backends import LogLine
-from kinetic.local.logs import LineSplitter, interleaved, last_lines, whole_lines
+from kinetic.local.logs import (
+    LineSplitter,
+    interleaved,
+    last_lines,
+    tail_size,
+    whole_lines,
+    with_note,
+)
 from kinetic.local.reporting import read_end
 from kinetic.local.verdict import deciding
 from kinetic.parallel import Crew, Task
@@ -90,18 +97,21 @@ def _contents(store: Store, names: Iterable[str]) -> Iterator[bytes]:
 
 
 def _tail(store: Store, prefix: str, count: int) -> list[str]:
-    data = _end(store, [info.name for info in store.list(prefix)], count)
-    return list(whole_lines(io.BytesIO(data)))[-count:] if count > 0 else []
+    data, cut = _end(store, [info.name for info in store.list(prefix)], count)
+    return with_note(list(whole_lines(io.BytesIO(data)))[-count:] if count > 0 else [], cut=cut)
 
 
-def _end(store: Store, names: list[str], count: int) -> bytes:
-    """Return as many of the last chunks as hold *count* lines."""
-    data = b""
-    for name in reversed(names):
-        if data.count(b"\n") > count:
-            break
-        data = store.read(name) + data
-    return data
+def _end(store: Store, names: list[str], count: int) -> tuple[bytes, bool]:
+    """Return the end of the log that holds *count* lines, and whether these lack a part."""
+    chunks: deque[bytes] = deque()
+
+    def backwards() -> Iterator[bytes]:
+        for name in reversed(names):
+            chunks.appendleft(store.read(name))
+            yield chunks[0]
+
+    size, cut = tail_size(backwards(), count)
+    return (b"".join(chunks)[-size:] if size else b""), cut
 
 
 def follow_stored(
@@ -125,9 +135,9 @@ def follow_stored(
             over = over or newer
             quiet = True
             for host in hosts:
-                lines = host.read()
-                quiet = quiet and not lines
-                yield from lines
+                for line in host.read():
+                    quiet = False
+                    yield line
             if over:
                 break
             if quiet:
@@ -152,32 +162,35 @@ class _Host:
         self._host = host
         self._tail = tail
         self._last = ""
+        self._cut = False
         self._lines = LineSplitter()
 
-    def read(self) -> list[LogLine]:
-        """Return the lines that were written since the last time."""
+    def read(self) -> Iterator[LogLine]:
+        """Iterate over the lines that were written since the last time."""
         names = [info.name for info in self._store.list(self._prefix, start_after=self._last)]
         if not names:
-            return self._said(self._lines.bar())
+            yield from self._said(self._lines.bar())
+            return
         self._last = names[-1]
-        if self._tail is None:
-            chunks = _contents(self._store, names)
-            return self._said([line for data in chunks for line in self._lines.feed(data)])
         tail, self._tail = self._tail, None
-        if tail == 0:
-            return []
-        data = _end(self._store, names, tail)
+        if tail is None:
+            for data in _contents(self._store, names):
+                yield from self._said(self._lines.feed(data))
+            return
+        data, self._cut = _end(self._store, names, tail)
         whole = self._lines.feed(data)
         # A last line that is not at its end yet is one of them.
         wanted = tail if data.endswith(b"\n") else tail - 1
-        return self._said(whole[-wanted:] if wanted > 0 else [])
+        yield from self._said(whole[-wanted:] if wanted > 0 else [])
 
     def close(self) -> list[LogLine]:
         """Return the last line if nothing ended it."""
         return self._said(self._lines.close())
 
     def _said(self, lines: list[str]) -> list[LogLine]:
-        return [LogLine(text, self._host, self._attempt) for text in lines]
+        noted = with_note(lines, cut=self._cut)
+        self._cut = self._cut and not lines
+        return [LogLine(text, self._host, self._attempt) for text in noted]
 
 
 def _has_begun(store: Store, job_id: str, attempt: int) -> bool:
