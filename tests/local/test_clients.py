@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,63 @@ def test_standard_streams_may_be_closed(project, closed: str) -> None:
     command = f'exec "{sys.executable}" main.py {closed}'
     subprocess.run(["sh", "-c", command], cwd=project.root, env=project.environment, check=True)
     assert (project.root / "result").read_text() == "(1, False) said\n"
+
+
+@pytest.fixture
+def nobody(project) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return what runs `main.py` as a user of whom the system knows nothing but a number."""
+    may_go_anywhere = "+dac_override,+dac_read_search"  # Where Python is installed, for instance.
+    become = ["setpriv", "--reuid=54321", "--clear-groups"]
+    become += [f"--inh-caps={may_go_anywhere}", f"--ambient-caps={may_go_anywhere}"]
+    if os.getuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("only root can become another user, by setpriv")
+
+    def run(text: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        project.write("main.py", text)
+        return subprocess.run(
+            [*become, sys.executable, "main.py"],
+            cwd=project.root,
+            env={"PATH": os.environ["PATH"], "KINETIC_BACKEND": "local", **environment},  # noqa: TID251
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    tried = run("import kinetic")
+    if tried.returncode:
+        pytest.skip(f"Kinetic cannot be imported by another user here: {tried.stderr}")
+    return run
+
+
+SUBMITTED_BY_NOBODY = """
+    import kinetic, os
+
+    @kinetic.run(accelerator="cpu")
+    def work():
+        return os.getuid()
+
+    if __name__ == "__main__":
+        try:
+            print(work.run_async().result())
+        except kinetic.KineticError as error:
+            print(error)
+"""
+
+
+def test_a_user_without_a_home_folder_has_jobs_in_the_home_that_is_named(nobody) -> None:
+    done = nobody(SUBMITTED_BY_NOBODY, KINETIC_HOME="home")
+    assert done.stdout == "54321\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "named",
+    [{}, {"KINETIC_HOME": "~/k"}, {"KINETIC_HOME": "k", "KINETIC_STORE": "~/store"}],
+)
+def test_a_user_without_a_home_folder_is_told_what_to_set(nobody, named: dict[str, str]) -> None:
+    done = nobody(SUBMITTED_BY_NOBODY, **named)
+    assert done.stderr == ""
+    assert "home folder" in done.stdout
+    assert "Set KINETIC_HOME" in done.stdout or "without ~" in done.stdout
 
 
 def test_a_relative_home_is_below_where_the_process_began(project) -> None:

@@ -193,12 +193,19 @@ def find_dependencies(
         DependencyError: A line or a setting cannot be used, or a file cannot be read.
     """
     folder = start.absolute() if start.is_dir() else start.absolute().parent
-    source = find_source(folder, home=home or Path.home())
+    source = find_source(folder, home=home or _user_home())
     if source is None:
         note = f"No {REQUIREMENTS} or {PYPROJECT} declares dependencies for {folder}."
         settings = find_settings(folder, inherited(environ)).settings
         return _with_settings(Dependencies(notes=(note,)), settings)
     return read_dependencies(source, project=folder, environ=environ)
+
+
+def _user_home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")  # As in containers, for a user who has none.
 
 
 def find_source(folder: Path, *, home: Path) -> Path | None:

@@ -195,4 +195,10 @@ def parse_location(text: str) -> Location:
         raise InvalidRequestError(
             "An empty text names no store.", hint="Use gs://BUCKET or a folder."
         )
-    return Location("folder", str(Path(path).expanduser().absolute()))
+    try:
+        return Location("folder", str(Path(path).expanduser().absolute()))
+    except RuntimeError as error:
+        raise InvalidRequestError(
+            f"{text!r} names a store in a home folder that is not known here.",
+            hint="Write the path without ~, or set HOME.",
+        ) from error

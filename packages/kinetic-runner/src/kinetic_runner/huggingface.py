@@ -205,11 +205,11 @@ def _have_a_cache(environment: Any, dest: Path) -> None:
     """
     if any(environment.get(name) for name in ("HF_HOME", "HF_DATASETS_CACHE", "XDG_CACHE_HOME")):
         return
-    cache = Path("~/.cache/huggingface").expanduser()
     try:
+        cache = Path("~/.cache/huggingface").expanduser()
         cache.mkdir(parents=True, exist_ok=True)
         usable = os.access(cache, os.W_OK | os.X_OK)
-    except OSError:
+    except (OSError, RuntimeError):  # The latter where the user has no home at all.
         usable = False
     if not usable:
         environment["HF_HOME"] = str(dest.with_name("cache"))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinetic.errors import JobError
-from kinetic.settings import working_folder
+from kinetic.settings import expanded, working_folder
 
 if TYPE_CHECKING:
     from kinetic.backends import LogLine
@@ -59,7 +59,7 @@ def announcement_in(line: LogLine, handle: JobHandle, working_dir: str | None = 
     if listening is None:
         return None
     if working_dir and not working_dir.startswith("${"):  # VS Code knows what that means.
-        working_dir = str(Path(working_dir).expanduser().absolute())
+        working_dir = str(expanded(working_dir, "working_dir").absolute())
     root = working_dir or handle.__dict__.get("_project") or _project_here(listening.folder)
     return _announcement(listening.port, root, listening.project)
 

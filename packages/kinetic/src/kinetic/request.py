@@ -212,7 +212,13 @@ def _output_dir(text: str | None, cwd: Path) -> str | None:
             hint="Write gs://BUCKET/FOLDER.",
         )
     # The job has another working directory, and what is written there would be lost with it.
-    return str(cwd / Path(text).expanduser())
+    try:
+        return str(cwd / Path(text).expanduser())
+    except RuntimeError as error:
+        raise InvalidRequestError(
+            f"output_dir={text!r} is in a home folder that is not known here.",
+            hint="Write the path without ~, or set HOME.",
+        ) from error
 
 
 _LOCAL_IMAGES: Final = (

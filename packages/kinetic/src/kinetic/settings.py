@@ -98,6 +98,40 @@ def working_folder() -> Path:
         ) from None
 
 
+def user_home() -> Path:
+    """Return the home folder of this process's user; `/`, as in containers, for one who has none."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
+
+
+def expanded(text: str, source: str) -> Path:
+    """Return *text*, which *source* gave, as a path whose `~` or `~user` is replaced.
+
+    Raises:
+        ConfigurationError: There is no such user, or the user has no home folder.
+    """
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise ConfigurationError(
+            f"{source} is {text!r}, and whose home folder that means is not known here.",
+            hint="Write the path without ~, or set HOME.",
+        ) from error
+
+
+def _own_home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise ConfigurationError(
+            "This process's user has no home folder for Kinetic to keep its files in: HOME is not set, "
+            f"and the system does not know the user id {os.getuid()}.",
+            hint="Set KINETIC_HOME to a folder in which this user may write.",
+        ) from error
+
+
 def resolve(
     arguments: Mapping[str, str | None],
     *,
@@ -116,13 +150,13 @@ def resolve(
     home = _first(
         _argument(arguments, "home"),
         _variable(environ, "KINETIC_HOME"),
-    ) or Setting(str((user_home or Path.home()) / ".kinetic"), "default")
-    home = Setting(str(Path(home.value).expanduser().absolute()), home.source)
+    ) or Setting(str((user_home or _own_home()) / ".kinetic"), "default")
+    home = Setting(str(expanded(home.value, home.source).absolute()), home.source)
     profiles_file = _variable(environ, "KINETIC_PROFILES_FILE") or Setting(
         str(Path(home.value) / "profiles.json"), home.source
     )
     profiles_file = Setting(
-        str(Path(profiles_file.value).expanduser().absolute()), profiles_file.source
+        str(expanded(profiles_file.value, profiles_file.source).absolute()), profiles_file.source
     )
     asked = Setting(profile, "argument") if profile else _variable(environ, "KINETIC_PROFILE")
     active = _active_profile(Path(profiles_file.value), asked)

@@ -31,7 +31,7 @@ from kinetic.names import job_id_of, k8s_name_of
 from kinetic.notices import warn_caller
 from kinetic.packing import Call, Packed, PackingOptions, pack, plan_of, upload
 from kinetic.services import Services, connect, jobs_location
-from kinetic.settings import working_folder
+from kinetic.settings import user_home, working_folder
 from kinetic.waiting import Deadline
 from kinetic_payload.concurrently import stoppable
 from kinetic_payload.layout import JobObjects
@@ -294,7 +294,7 @@ def _packing_options(request: JobRequest, home: Path, store: Location) -> Packin
         home=home,
         store=Path(store.path) if store.kind == "folder" else None,
         cwd=working_folder(),
-        user_home=Path.home(),
+        user_home=user_home(),
         root=settings.package_root.value,
         no_default_excludes=settings.no_default_excludes.value,
         context_warn_mb=settings.context_size_warn_mb.value,

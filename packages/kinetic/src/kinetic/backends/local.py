@@ -120,7 +120,9 @@ class LocalBackend:
         """
         from kinetic.local.launcher import Staged, base_environment, start_supervisor
 
-        if not os.access(launch.interpreter, os.X_OK):
+        # By the rights with which it will be started, where the system can tell.
+        effective = os.access in os.supports_effective_ids
+        if not os.access(launch.interpreter, os.X_OK, effective_ids=effective):
             raise SubmitError(f"{launch.interpreter} is not a Python that could be started.")
         # What the machine's own programs need; no setting of ours is among it.
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251

@@ -97,7 +97,8 @@ def _default_credentials(file: str) -> Any:
 def _login_file() -> Path:
     """Return where `gcloud auth application-default login` leaves credentials."""
     configured = os.environ.get("CLOUDSDK_CONFIG")  # noqa: TID251 - gcloud's own variable
-    folder = Path(configured) if configured else Path.home() / ".config" / "gcloud"
+    # Of a user without a home it is a name that nothing has.
+    folder = Path(configured or os.path.expanduser("~/.config/gcloud"))  # noqa: PTH111
     return folder / "application_default_credentials.json"
 
 
