@@ -117,7 +117,7 @@ def test_nothing_is_removed_where_a_file_system_is_mounted(tmp_path: Path) -> No
 def test_a_clean_up_says_what_it_had_to_leave(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "store")
     record = a_launch(store, "pass").record
-    workspace = Path(Home(str(tmp_path)).job(record.job_id).workspace(1, 0))
+    workspace = Path(Home(str(tmp_path)).job(record.job_id).workspace(0))
 
     printed = where_it_is_mounted(
         tmp_path / "theirs",

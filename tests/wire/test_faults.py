@@ -69,6 +69,9 @@ class Lamp:
     on: list[JobRecord] = field(default_factory=list)
     name = "lamp"
 
+    def kept(self, record: JobRecord) -> JobRecord:
+        return record
+
     def announced(self, _: object) -> AbstractContextManager[None]:
         return nullcontext()
 

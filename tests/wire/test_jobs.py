@@ -205,6 +205,9 @@ class NoBackend:
 
     name = "none"
 
+    def kept(self, record: Any) -> Any:
+        return record
+
     def announced(self, _: object) -> AbstractContextManager[None]:
         return nullcontext()
 

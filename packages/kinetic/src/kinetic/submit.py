@@ -190,7 +190,7 @@ def _start(
                 f"The job {handle.job_id} was cleaned up by another process while it was started.",
                 hint="Nothing of it is left. Submit it again.",
             )
-        _withdraw(handle.job_id, written, record, services, reason=reason)
+        _withdraw(handle.job_id, written, record, services, recorded=saved, reason=reason)
         if reason is error:
             raise
         raise reason from error
@@ -223,16 +223,16 @@ def _withdraw(
     record: JobRecord | None,
     services: Services,
     *,
+    recorded: bool,
     reason: BaseException,
 ) -> None:
     """Remove what a submit made, newest first. Nothing here may hide the *reason*; notes add to it.
 
-    With a *record* the job may have been announced, and started.
+    With a *record* the job may have been announced; started only if it is certainly *recorded*.
     """
     from kinetic.ending import remove_objects
 
     deadline = Deadline(_TAKING_BACK)
-    recorded = JobObjects(job_id).handle in written
     try:
         with stoppable(lambda: deadline.passed):
             if record is not None:
