@@ -248,6 +248,10 @@ CLASSES = """
         def area(self):
             return 4
 
+    LOUD = "loud"
+    class Keyed(shapes.Keyed, key="given", tone=LOUD, times=-2):
+        pass
+
     class Both(shapes.Registered):
         key = "both"
         def __init_subclass__(cls, **kw):
@@ -404,7 +408,7 @@ CLASSES = """
             for f in dataclasses.fields(cls)
         ]
 
-    EVERY = (Plain, Slotted, More, Plugin, One, Two, Imported, Both, Below, Named, Holder, Meta, Read, Shape, Square,
+    EVERY = (Plain, Slotted, More, Plugin, One, Two, Imported, Keyed, Both, Below, Named, Holder, Meta, Read, Shape, Square,
              Circle, Foreign, Listing, Runs, Walks, Runner, Point, Pairs, Old, Options, MoreOptions, Box, IntBox, Node,
              Leaf, *LOCALS, Struct, Cached, Base, Sub, Error)
 
@@ -431,6 +435,7 @@ CLASSES = """
         class Three(Plugin, key="three"): pass
         found["registered later"] = REGISTRY.pop("three") is Three and SEEN.pop(), Three.key
         found["imported hook"] = sorted(shapes.REGISTRY), shapes.REGISTRY["imported"]().area(), shapes.BODIES["imported"]
+        found["imported keywords"] = shapes.REGISTRY["given"] is Keyed, Keyed.tone, Keyed.times, shapes.TONES
         found["imported registry"] = shapes.REGISTRY["below"] is Below
         found["set name"] = Holder().one, Holder().two, Named.calls, [name for name in vars(Holder) if name[0] != '_']
         found["meta"] = Read.read, Read.tag, tried(setattr, Read, "a", 3), Read()[0], Read()[1].c(), len(Read), type(Read) is Meta
@@ -472,6 +477,12 @@ SHAPES = """
             super().__init_subclass__(**kw)
             REGISTRY[cls.key] = cls
             BODIES[cls.key] = sorted(name for name in vars(cls) if name[0] != "_")
+    TONES = []
+    class Keyed:
+        def __init_subclass__(cls, *, key, tone="soft", times=1):
+            REGISTRY[key] = cls
+            TONES.append(tone)
+            cls.tone, cls.times = tone, times
     class Shape(abc.ABC):
         pass
 """
@@ -481,4 +492,79 @@ def test_classes_of_a_script_are_in_a_job_what_they_are_here(project):
     project.write("shapes.py", SHAPES)
     project.write("run.py", CLASSES + SAME)
 
-    assert project.run("run.py") == "287 facts"
+    assert project.run("run.py") == "295 facts"
+
+
+def test_a_class_whose_statement_passes_something_computed_is_refused_by_name(project):
+    project.write("shapes.py", SHAPES)
+    project.write(
+        "run.py",
+        """
+        import shapes
+        from shipping import ship
+        class Keyed(shapes.Keyed, key="a" + str(1)):
+            pass
+        def main():
+            return Keyed()
+        try:
+            ship(main)
+        except TypeError as error:
+            print(error)
+        """,
+    )
+
+    printed = project.run("run.py")
+
+    assert printed.startswith(
+        "The class Keyed of __main__ cannot travel: what its statement passes"
+    )
+    assert printed.endswith(
+        "Move the class into a module of the project, and import it from there."
+    )
+
+
+def test_classes_made_in_a_job_come_home_as_they_are(project):
+    project.write("shapes.py", SHAPES)
+    project.write(
+        "run.py",
+        """
+        import abc, dataclasses, enum, sys, typing
+        import msgspec
+        import shapes
+        from shipping import ship
+        class Base:
+            seen = []
+            def __init_subclass__(cls, **kw):
+                Base.seen.append(cls.__name__)
+        def main():
+            class Below(Base):
+                def double(self): return 2 * self.x
+                def again(self): return Below
+            class Item(msgspec.Struct, frozen=True):
+                x: int = 3
+                def next(self): return Item(self.x + 1)
+            class Planet(enum.Enum):
+                EARTH = 1, 2
+                def __init__(self, a, b): self.sum = a + b
+            @dataclasses.dataclass(slots=True)
+            class Data:
+                x: int
+            class Shape(shapes.Registered):
+                key = "home"
+            made = Below()
+            made.x = 4
+            return made, Item(), Planet.EARTH, Data(1), Shape()
+        below, item, earth, data, shape = ship(main)
+        print(below.double(), type(below).again(below) is type(below), isinstance(below, Base), Base.seen)
+        print(item.next(), item.__struct_config__.frozen, earth.sum, type(earth)((1, 2)) is earth)
+        print(data, hasattr(data, "__dict__"), dataclasses.fields(data)[0].default is dataclasses.MISSING)
+        print(shapes.REGISTRY["home"] is type(shape), shapes.BODIES)
+        """,
+    )
+
+    assert project.run("run.py").splitlines() == [
+        "8 True True []",
+        "Item(x=4) True 3 True",
+        "main.<locals>.Data(x=1) False True",
+        "True {'home': ['key']}",
+    ]

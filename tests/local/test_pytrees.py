@@ -433,17 +433,35 @@ def arguments():
     return Model.build(3), state, Car(), Item("one", 4), User(name="ann", friends=[User(name="bob")])
 
 
+def made_inside():
+    @tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Registered:
+        x: Any
+
+    class Made(eqx.Module):
+        x: Any
+        y: int = eqx.field(static=True, default=3)
+
+    class Node(flax.struct.PyTreeNode):
+        x: Any
+
+    return Registered(1.0), Made(2.0), Node(3.0)
+
+
 @kinetic.run(accelerator="cpu")
 def job(*arguments):
-    return facts(*arguments), Encoder(jnp.ones(1)), Params(1.0)
+    return facts(*arguments), Encoder(jnp.ones(1)), Params(1.0), made_inside()
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["here"]:
         found, encoder, params = facts(*arguments()), Encoder(jnp.ones(1)), Params(1.0)
+        made = made_inside()
     else:
-        found, encoder, params = job(*arguments())
+        found, encoder, params, made = job(*arguments())
     found["home"] = type(encoder) is Encoder, tree(encoder), type(params) is Params, tree(params)
+    found["made"] = [tree(value) for value in made]
     for name, fact in found.items():
         print(name, re.sub(" at 0x[0-9a-f]+", "", json.dumps(fact)))
 """
@@ -477,7 +495,7 @@ def test_classes_that_libraries_know_are_in_a_job_what_they_are_here(project) ->
     here = project.script(SCRIPT, "here").splitlines()
     there = project.script(SCRIPT).splitlines()
 
-    assert len(here) == 45
+    assert len(here) == 46
     assert there == here
 
 

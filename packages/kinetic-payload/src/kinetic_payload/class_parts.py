@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import abc
+import ast
 import dataclasses
 import functools
+import inspect
 import sys
+import textwrap
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final
 
@@ -100,6 +103,34 @@ def derives_from(cls: type, module: str, name: str) -> bool:
     """Tell whether *cls* derives from the class *name* of *module*, which is not imported for it."""
     base = getattr(sys.modules.get(module), name, None)
     return isinstance(base, type) and base in cls.__mro__
+
+
+def keywords_of(cls: type, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what stands beside the bases in the statement of *cls*: only its source knows.
+
+    Raises:
+        UnrestorableClassError: It is more than a constant or a name in *namespace*.
+    """
+    try:
+        statement = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):  # A notebook, a class made by a call.
+        return {}
+    found = {}
+    for keyword in statement.keywords if isinstance(statement, ast.ClassDef) else ():
+        name, value = keyword.arg, keyword.value
+        if name == "metaclass":
+            continue
+        if name and isinstance(value, ast.Name) and value.id in namespace:
+            found[name] = namespace[value.id]
+            continue
+        try:
+            found[str(name)] = ast.literal_eval(value)
+        except ValueError as error:
+            raise UnrestorableClassError(
+                cls,
+                f"what its statement passes as {name!r} to the class it derives from is computed",
+            ) from error
+    return found
 
 
 def is_marked_abstract(cls: type) -> bool:

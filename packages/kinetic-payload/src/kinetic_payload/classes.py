@@ -27,6 +27,7 @@ from kinetic_payload.class_parts import (
     generated_by_dataclass,
     is_marked_abstract,
     is_of_python,
+    keywords_of,
     own_attributes,
     state_of,
     virtual_subclasses,
@@ -127,7 +128,8 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         plan: dict[str, Any] = {}
         left_out: frozenset[str] = frozenset()
         if not all(map(is_of_python, imported)):
-            plan, left_out = self._body(cls)
+            consumed = silenced is not None or maker is not metaclass
+            plan, left_out = self._body(cls, consumed=consumed)
         return (
             Blueprint(
                 metaclass=metaclass,
@@ -142,8 +144,11 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             left_out,
         )
 
-    def _body(self, cls: Any) -> tuple[dict[str, Any], frozenset[str]]:
-        """Return what else a *cls* with an imported metaclass or hook is made from, and what comes of it."""
+    def _body(self, cls: Any, *, consumed: bool) -> tuple[dict[str, Any], frozenset[str]]:
+        """Return what else a *cls* with an imported metaclass or hook is made from, and what comes of it.
+
+        *consumed* tells that the keywords of its statement went to what travels by value.
+        """
         if derives_from(cls, "pydantic", "BaseModel"):
             return {}, frozenset()  # All that makes a model is in its attributes.
         if derives_from(cls, "msgspec", "Struct"):
@@ -160,6 +165,8 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             plan["keywords"] = dataclass_arguments(cls)
         elif "_pytree__is_pytree" in vars(cls) and derives_from(cls, "flax.nnx", "Pytree"):
             plan["keywords"] = {"pytree": cls._pytree__is_pytree}
+        elif not consumed:
+            plan["keywords"] = keywords_of(cls, vars(sys.modules.get(cls.__module__, sys)))
         if pytrees.is_registered(cls):
             plan["fields"] = tuple(getattr(cls, "__dataclass_fields__", ()))
         plan["body"] = self._plain_body(cls, generated | left_out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import functools
 import io
 import pickle
@@ -16,10 +15,10 @@ from typing import Any, BinaryIO, Final
 from cloudpickle import cloudpickle as internals
 
 from kinetic_payload import rebuilding
-from kinetic_payload.annotations import class_bodies_in, names_in, names_of_function
 from kinetic_payload.class_parts import PARTS_OF_CLASSES
 from kinetic_payload.classes import Bare, ClassPickler
 from kinetic_payload.code_lines import lines_of
+from kinetic_payload.code_names import globals_of_classes_in, names_in, names_of_function
 from kinetic_payload.importability import Importability, is_main
 from kinetic_payload.references import collecting, data_path
 from kinetic_payload.value_pickling import Sink
@@ -43,7 +42,6 @@ _OF_THE_MODULE: Final = frozenset(
 """Globals that a module on the worker has of its own; the client's would be wrong there."""
 _ALIAS: Final[type] = getattr(typing, "TypeAliasType", type(None))
 """`type X = …`, from Python 3.12 on."""
-_LOADS_OF_CLASSES: Final = frozenset({"LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _NAMED_TYPES: Final = (
     typing.ParamSpec,
     typing.TypeVar,
@@ -82,6 +80,7 @@ class CallPickler(ClassPickler):
         self._parts: list[ModuleType] = []
         self._mentioned: set[str] = set()
         self._inner_code: set[CodeType] = set()
+        self._by_value: dict[type, bool] = {}
         self._shipped: set[str] = set()
         self._hinted: set[str] = set()
 
@@ -149,14 +148,15 @@ class CallPickler(ClassPickler):
 
     def goes_by_value(self, obj: Any) -> bool:
         """Tell whether *obj*, a class or function, is made again on the worker."""
-        if isinstance(obj, type):
-            if obj in internals._BUILTIN_TYPE_NAMES:
-                return False
-            if not self._importable(obj.__module__):
-                return True
-            if internals._should_pickle_by_reference(obj):
-                return False
-        return self._reference(obj) is None
+        if not isinstance(obj, type):
+            return self._reference(obj) is None
+        known = self._by_value.get(obj)
+        if known is None:
+            known = self._by_value[obj] = obj not in internals._BUILTIN_TYPE_NAMES and (
+                not self._importable(obj.__module__)
+                or not (internals._should_pickle_by_reference(obj) or self._reference(obj))
+            )
+        return known
 
     def reduce_bare(self, function: FunctionType) -> tuple[Any, ...]:
         """Return how to make *function* without what it refers to."""
@@ -181,7 +181,7 @@ class CallPickler(ClassPickler):
             return self.bared(function, self._dynamic_function_reduce(function))
         code = function.__code__
         state, slots = internals._function_getstate(function)
-        slots["__globals__"] = self.travelling_globals(function)
+        slots["__globals__"] = self._travelling(function, home, slots["__globals__"])
         if self._where.importable(home.__name__):
             slots["_cloudpickle_submodules"] = []  # the module imports them itself
         self._note_mentions(code, slots)
@@ -193,11 +193,15 @@ class CallPickler(ClassPickler):
 
     def travelling_globals(self, function: FunctionType) -> dict[str, Any]:
         """Return the globals that have to travel with a *function* whose code goes by value."""
-        home = self._home_of(function)
+        used = internals._function_getstate(function)[1]["__globals__"]
+        return self._travelling(function, self._home_of(function), used)
+
+    def _travelling(
+        self, function: FunctionType, home: ModuleType | None, used: dict[str, Any]
+    ) -> dict[str, Any]:
         if home is not None and self._where.importable(home.__name__):
             return {}
-        used = internals._function_getstate(function)[1]["__globals__"]
-        for name in _names_of_classes_in(function.__code__):
+        for name in globals_of_classes_in(function.__code__):
             if name in function.__globals__:
                 used[name] = function.__globals__[name]
         return {name: value for name, value in used.items() if name not in _OF_THE_MODULE}
@@ -420,20 +424,6 @@ def _code_within(code: CodeType) -> Iterator[CodeType]:
         if isinstance(constant, CodeType):
             yield constant
             yield from _code_within(constant)
-
-
-@functools.cache
-def _names_of_classes_in(code: CodeType) -> frozenset[str]:
-    """Return the globals that the bodies of classes within *code* read; cloudpickle overlooks them."""
-    names: set[str] = set()
-    for body in class_bodies_in(code):
-        own: set[str] = set()
-        for step in dis.get_instructions(body):
-            if step.opname == "STORE_NAME":
-                own.add(step.argval)
-            elif step.opname in _LOADS_OF_CLASSES and step.argval not in own:
-                names.add(step.argval)
-    return frozenset(names)
 
 
 def _names_in(code: CodeType) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from types import FunctionType
 from typing import Any, Final, NoReturn
@@ -127,7 +128,12 @@ def _names_children(cls: type, instance: Any) -> bool:
         paths, _ = tree_util.tree_flatten_with_path(one, is_leaf=lambda part: part is not one)
         return {type(path[0]) for path, _ in paths if path}
 
-    found = _flattened(cls, key_types) if instance is None else key_types(instance)
+    found: set[type] | None = None
+    if instance is not None:
+        with suppress(Exception):  # It may be half made; functions of the user's.
+            found = key_types(instance)
+    if found is None:
+        found = _flattened(cls, key_types)
     return bool(found - {tree_util.FlattenedIndexKey})
 
 

@@ -27,7 +27,7 @@ SIZE_LIMIT: Final = 512 * 1024
 _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 _START: Final = "kinetic_runner/bundle_main.py"
 _CLIENTS: Final = (
-    "annotations",
+    "code_names",
     "data_sending",
     "data_upload",
     "distributions",

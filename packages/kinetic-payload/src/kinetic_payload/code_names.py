@@ -1,4 +1,4 @@
-"""Names in annotations: as text, they are only looked for when somebody asks for their meaning."""
+"""Names that cloudpickle overlooks: what bodies of classes read, and what annotations mention as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,23 @@ import inspect
 import typing
 from collections.abc import Iterator
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, Final
+
+_LOADS: Final = frozenset({"LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+
+
+@functools.lru_cache(4000)
+def globals_of_classes_in(code: CodeType) -> frozenset[str]:
+    """Return the globals that the bodies of classes within *code* read."""
+    names: set[str] = set()
+    for body in _class_bodies_in(code):
+        own: set[str] = set()
+        for step in dis.get_instructions(body):
+            if step.opname == "STORE_NAME":
+                own.add(step.argval)
+            elif step.opname in _LOADS and step.argval not in own:
+                names.add(step.argval)
+    return frozenset(names)
 
 
 def names_of_function(function: FunctionType) -> Iterator[str]:
@@ -25,13 +41,13 @@ def names_in(annotations: dict[str, Any]) -> Iterator[str]:
         yield from _names_in_part(annotation)
 
 
-def class_bodies_in(code: CodeType) -> Iterator[CodeType]:
+def _class_bodies_in(code: CodeType) -> Iterator[CodeType]:
     """Iterate over the bodies of the classes that *code* defines."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             if not constant.co_flags & inspect.CO_OPTIMIZED:
                 yield constant
-            yield from class_bodies_in(constant)
+            yield from _class_bodies_in(constant)
 
 
 def _names_in_part(annotation: Any) -> Iterator[str]:
@@ -70,10 +86,10 @@ def _last_name(node: ast.AST) -> str | None:
     return getattr(node, "attr", None) or getattr(node, "id", None)
 
 
-@functools.cache
+@functools.lru_cache(4000)
 def _texts_of_classes_in(code: CodeType) -> tuple[str, ...]:
     texts = []
-    for body in class_bodies_in(code):
+    for body in _class_bodies_in(code):
         constant: Any = None
         for step in dis.get_instructions(body):
             if step.opname == "LOAD_CONST":
