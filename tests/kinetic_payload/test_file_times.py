@@ -14,7 +14,7 @@ import pytest
 from kinetic_payload.file_times import FileTimes, linux_type
 from kinetic_payload.hashing import hash_file
 from kinetic_payload.snapshot import tree_of
-from kinetic_payload.stat_cache import StatCache
+from kinetic_payload.stat_cache import StatCache, stamp_of
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="maps cannot be seen elsewhere")
 
@@ -95,6 +95,23 @@ def test_a_file_that_is_mapped_is_cached_all_the_same(tmp_path: Path) -> None:
         hashed = hash_file(file, "array", times=FileTimes(lambda *_: "ext4"))
 
     assert hashed.lasting
+
+
+@linux
+def test_a_file_that_was_mapped_while_others_were_read_is_not_cached(tmp_path: Path) -> None:
+    file = tmp_path / "array"
+    file.write_bytes(bytes(100))
+    wait_until_old(file)
+    times = FileTimes(lambda *_: "ext4")
+    with mapped_here(file) as write:
+        write(b"one")
+        wait_until_old(file)  # It took so long to read the others.
+        hashed = hash_file(file, "array", times=times)
+        stamp = stamp_of(file.stat())
+        write(b"two")
+
+        assert stamp_of(file.stat()) == stamp
+    assert not hashed.lasting
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "nfs4", "fuse.sshfs", "9p", "vfat", "zfs", None])

@@ -73,6 +73,16 @@ def test_a_file_that_was_written_just_now_is_not_trusted(file: Path, tmp_path: P
     assert StatCache(tmp_path / "c").get("f", file.stat()) is None
 
 
+@pytest.mark.parametrize(("seconds", "lasting"), [(1, False), (20, True)])
+def test_a_large_file_may_still_be_written_by_what_changed_its_times(
+    file: Path, seconds: int, lasting: bool
+) -> None:
+    # One `write` changes times when it begins, and its last bytes may come much later.
+    os.truncate(file, 100_000_000)
+
+    assert hashed_later(file, seconds * 10**9).lasting is lasting
+
+
 def test_a_file_with_a_time_in_the_future_is_not_trusted(file: Path, tmp_path: Path) -> None:
     future = time.time() + 3600
     os.utime(file, (future, future))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -44,6 +45,9 @@ class FileTimes:
     def __init__(self, file_system: Callable[[str, int], str | None] | None = None) -> None:
         self._file_system = file_system or _file_system_of
         self._reliable: dict[int, bool] = {}
+        self.looked_ns = time.time_ns()
+        """The clock before the maps were looked at. Only times before that can be relied on: a map
+        that was made later may have changed them before the file is read, and not afterwards."""
         self._maps = shared_maps()
 
     def settle(self, descriptor: int, path: str | os.PathLike[str]) -> bool:
@@ -73,7 +77,7 @@ class FileTimes:
 def shared_maps() -> Maps | None:
     """Return the files that processes of this user map shared now; None if nothing can be seen.
 
-    Costs about 50 µs a process. What is mapped later needs no look: its first write changes times.
+    Costs about 50 µs a process. What is mapped later changes times with its first write.
     """
     inodes: set[int] = set()
     names: set[bytes] = set()

@@ -14,8 +14,12 @@ _FINE: Final = 100_000_000
 _COARSE: Final = 2_500_000_000
 """Where stamps are whole seconds (HFS+, some network mounts) or even seconds (FAT)."""
 _SECOND: Final = 1_000_000_000
-_FORMAT: Final = b"2\n"
-"""Begins what is hashed. Format 1 trusted the times of files that were mapped."""
+_SLOWEST: Final = 20_000_000
+"""Bytes a second that a disk takes at least from one `write`."""
+_LONGEST: Final = 2 << 30
+"""Bytes that the system takes in one `write`."""
+_FORMAT: Final = b"3\n"
+"""Begins what is hashed. Earlier ones trusted times of files that were mapped, or being written."""
 
 Stamp = tuple[int, int, int, int]
 """What changes with a file's contents: size, times, inode."""
@@ -34,7 +38,7 @@ class Hashed(NamedTuple):
     settled: bool
     """Nothing wrote to the file while it was read, and its times will tell if something does."""
     started_ns: int
-    """The clock before the file was opened."""
+    """The clock before anything was looked at: who has the file mapped, then the file."""
 
     @property
     def lasting(self) -> bool:
@@ -42,9 +46,10 @@ class Hashed(NamedTuple):
         status = self.status
         youngest = max(status.st_mtime_ns, status.st_ctime_ns)
         whole = status.st_mtime_ns % _SECOND == 0 and status.st_ctime_ns % _SECOND == 0
-        # Whatever is written after the read began gets a stamp of that moment or later, less a
-        # tick; only if the stamp we saw is older than that can a later write not look the same.
-        return self.settled and youngest + (_COARSE if whole else _FINE) < self.started_ns
+        # Whatever is begun to be written after that clock gets a stamp of that moment or later, less
+        # a tick; only if the stamp we saw is older than that can a later write not look the same.
+        margin = (_COARSE if whole else _FINE) + _writing_ns(status.st_size)
+        return self.settled and youngest + margin < self.started_ns
 
 
 class StatCache:
@@ -118,6 +123,14 @@ class StatCache:
 def stamp_of(status: os.stat_result) -> Stamp:
     """Return what of *status* changes when the file's contents do."""
     return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+
+def _writing_ns(size: int) -> int:
+    """Return how long one `write` into a file of *size* bytes may take.
+
+    It changes the times when it begins, and not when it ends.
+    """
+    return min(size, _LONGEST) * _SECOND // _SLOWEST
 
 
 def _is_text(name: str) -> bool:
