@@ -325,6 +325,48 @@ def test_who_waits_for_an_attempt_that_fails_shares_its_failure_and_who_comes_la
     assert not [path for path in (project.home / "environments").iterdir() if ".f" in path.name]
 
 
+def test_who_waits_for_an_attempt_that_somebody_stopped_makes_it(project: Project) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    project.require("alpha")
+    waiting = project.folder / "waiting"
+    os.mkfifo(waiting)
+    stopped = project.folder / "stopped" / "uv"
+    stopped.parent.mkdir()
+    stopped.write_text(
+        f'#!/bin/sh\nif [ "$2" = pip ] && rm {waiting}.not-yet ; then\n'
+        f"read x < {waiting} ; kill -TERM $$ ; fi\n"
+        f'exec {project.folder}/bin/uv "$@"\n'
+    )
+    stopped.chmod(0o755)
+    waiting.with_suffix(".not-yet").touch()
+    project.environ["PATH"] = f"{stopped.parent}:{os.defpath}"
+
+    def say(text: str) -> None:
+        if "waiting" in text:
+            waiting.write_text("\n")
+
+    def ensure(_: int) -> Environment | InstallError:
+        try:
+            return ensure_environment(
+                project.root,
+                home=project.home,
+                interpreter=sys.executable,
+                environ=project.environ,
+                say=say,
+            )
+        except InstallError as error:
+            return error
+
+    with ThreadPoolExecutor(2) as pool:
+        ends = [*pool.map(ensure, range(2))]
+
+    assert [type(end) for end in ends if isinstance(end, InstallError) and end.killed] == [
+        InstallError
+    ]
+    assert [run(end, "import alpha") for end in ends if isinstance(end, Environment)] == [""]
+
+
 def test_a_ruin_is_cleared_away(project: Project) -> None:
     project.require("alpha")
     ruin = project.ensure()

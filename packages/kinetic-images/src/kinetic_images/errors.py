@@ -21,3 +21,5 @@ class InstallError(KineticError, RuntimeError):
 
     output: str = ""
     places: tuple[str, ...] = ()
+    killed: bool = False
+    """Whether a signal ended uv: that says nothing about what it was asked to do."""

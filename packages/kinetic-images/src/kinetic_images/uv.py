@@ -123,6 +123,7 @@ class Uv:
                 hint="The words above are uv's own.",
             )
             error.output = output
+            error.killed = done.returncode < 0
             raise error
         return output
 

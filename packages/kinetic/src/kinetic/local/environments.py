@@ -130,7 +130,8 @@ def _made(
         try:
             _make(folder, plan, home, find_uv(environ))
         except InstallError as error:
-            _keep_failure(folder, error)
+            if not error.killed:  # Nobody else needs to fail where somebody stopped this one.
+                _keep_failure(folder, error)
             raise
         tell("The environment is ready, and is reused from now on.")
         ready = _ready(folder, plan)
@@ -398,6 +399,7 @@ def _explained(error: InstallError, dependencies: Dependencies) -> InstallError:
         message += "\nThat speaks of:" + "".join(f"\n  {place}: {line}" for place, line in named)
     explained = InstallError(message, hint="Mend that and call again; nothing half-made was kept.")
     explained.output = output
+    explained.killed = error.killed
     explained.places = tuple(place for place, _ in named)
     return explained
 
