@@ -633,6 +633,9 @@ LISTS = PROJECT + 'dependencies = ["mine"]\n'
         {"requirements.txt": "-r ${PLACE}.txt", "private.txt": "mine\n--extra-index-url ${PLACE_URL}"},
         {"pyproject.toml": LISTS + "[tool.uv.sources]\nmine = {index = 'p'}\n[[tool.uv.index]]\nname = 'p'\nurl = '{private}'\nexplicit = true"},
         {"pyproject.toml": LISTS + "[[tool.uv.index]]\nurl = '{private}'"},
+        {"pyproject.toml": LISTS + "[tool.uv]\ndev-dependencies = ['x']", "../pyproject.toml": "[tool.uv.workspace]\nmembers = ['p*']\n[[tool.uv.index]]\nurl = '{private}'"},
+        {"pyproject.toml": LISTS + "[[tool.uv.index]]\nname = 'p'\nurl = '{public}'\nexplicit = true", "../pyproject.toml": "[tool.uv.workspace]\nmembers = ['p*']", "../uv.toml": "[[index]]\nurl = '{private}'"},
+        {"requirements.txt": "mine", "uv.toml": "", "../pyproject.toml": PROJECT + "[[tool.uv.index]]\nurl = '{private}'"},
         {"pyproject.toml": LISTS, "../pyproject.toml": "[tool.uv.workspace]\nmembers = ['p*']\n[tool.uv.sources]\nmine = {index = 'p'}\n[[tool.uv.index]]\nname = 'p'\nurl = '../private/simple'\nexplicit = true"},
     ],
     ids=lambda files: "+".join(files) if isinstance(files, dict) else None,
@@ -648,6 +651,20 @@ def test_a_private_name_is_never_taken_from_the_public_index(
         }
         found = ours(world, written(Path(folder), texts), PLACE="private", PLACE_URL=private)
         assert found == ["mine==1.5"]
+
+
+def test_only_the_nearest_project_above_decides_on_the_workspace(
+    world: World, tmp_path: Path
+) -> None:
+    outer = "[tool.uv.workspace]\nmembers = ['a/*']\n[tool.uv.sources]\nmine = {index = 'p'}\n"
+    outer += f"[[tool.uv.index]]\nname = 'p'\nurl = '{world.web}/private/simple'\nexplicit = true\n"
+    texts = {"pyproject.toml": outer, "a/pyproject.toml": "", "a/project/pyproject.toml": LISTS}
+    written(tmp_path, texts)
+    assert ours(world, tmp_path / "a") == by_uv(
+        world,
+        Case(source="pyproject.toml", environ={"XDG_CONFIG_HOME": f"{tmp_path}/a/config"}),
+        tmp_path / "a",
+    )
 
 
 @pytest.mark.parametrize(

@@ -355,3 +355,40 @@ def test_a_marker_about_the_patch_version_stays_where_only_the_minor_is_known(
     assert found.for_target(LINUX, "3.11").installer_lines()[0] == (
         'a ; python_full_version >= "3.11.4"'
     )
+
+
+WORKSPACE = "[tool.uv.workspace]\nmembers = ['*']\n"
+
+
+@pytest.mark.parametrize("inner", ["pyproject.toml", "uv.toml"])
+@pytest.mark.parametrize("outer", [WORKSPACE, f"{WORKSPACE}[tool.uv]\nindex-url = 'https://h/a'\n"])
+def test_settings_of_a_member_which_uv_passes_over_are_refused(
+    tmp_path: Path, inner: str, outer: str
+) -> None:
+    member = '[project]\nname = "m"\nversion = "1"\ndependencies = ["six"]\n'
+    settings = "index-url = 'https://h/b'\n"
+    root = project(tmp_path, pyproject=outer)
+    folder = project(root / "m", pyproject=member)
+    with (folder / inner).open("a") as file:
+        file.write(f"[tool.uv]\n{settings}" if inner == "pyproject.toml" else settings)
+    with pytest.raises(DependencyError, match="passes over") as caught:
+        find_dependencies(folder, home=tmp_path, environ={})
+    assert caught.value.message.startswith(f"{folder / inner}: ")
+    assert str(root / "pyproject.toml") in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "[tool.uv]\ndev-dependencies = ['ruff']\n",
+        "[[tool.uv.index]]\nname = 'i'\nurl = 'https://h/b'\nexplicit = true\n",
+    ],
+)
+def test_settings_of_a_member_which_make_no_difference_are_not_refused(
+    tmp_path: Path, settings: str
+) -> None:
+    member = '[project]\nname = "m"\nversion = "1"\ndependencies = ["six"]\n'
+    project(tmp_path, pyproject=f"{WORKSPACE}[tool.uv]\nindex-url = 'https://h/a'\n")
+    folder = project(tmp_path / "m", pyproject=member + settings)
+    found = find_dependencies(folder, home=tmp_path, environ={})
+    assert found.installer_settings() == '"index-url" = "https://h/a"\n'

@@ -13,7 +13,12 @@ from typing import Any, Final
 from packaging.utils import canonicalize_name
 
 from kinetic_images.errors import DependencyError
-from kinetic_images.projects import Project, read_pyproject, without_project
+from kinetic_images.projects import (
+    Project,
+    read_pyproject,
+    settings_folder,
+    without_project,
+)
 from kinetic_images.requirement_files import Option, read_requirements
 from kinetic_images.requirements import LocalRequirement, Place, Requirement, marker_holds
 from kinetic_images.targets import target_environment
@@ -196,7 +201,7 @@ def find_dependencies(
     source = find_source(folder, home=home or _user_home())
     if source is None:
         note = f"No {REQUIREMENTS} or {PYPROJECT} declares dependencies for {folder}."
-        settings = find_settings(folder, inherited(environ)).settings
+        settings = _settings_for(folder, inherited(environ), ())
         return _with_settings(Dependencies(notes=(note,)), settings)
     return read_dependencies(source, project=folder, environ=environ)
 
@@ -283,16 +288,21 @@ def _settings_for(folder: Path, environ: Mapping[str, str], read: Iterable[Proje
     """Return the settings for dependencies in *folder*, some of which were *read* elsewhere.
 
     Raises:
-        DependencyError: Two projects have settings, of which uv would silently use one.
+        DependencyError: A setting is not supported, or uv would silently pass over some of them.
     """
     outside = [one for one in read if one.path.parent.resolve() != folder.resolve()]
-    found = find_settings(folder, environ, otherwise=outside[0].path if outside else None)
+    found = find_settings(
+        folder,
+        environ,
+        start=settings_folder(folder),
+        otherwise=outside[0].path if outside else None,
+    )
     for one in outside:
         path, uv = one.path, one.pyproject.uv
         if uv is None or found.file is None or found.file.resolve() == path.resolve():
             continue
         inner = parse_settings(uv, one.pyproject.lines, str(path.parent))
-        if inner.digested or inner.constraints or inner.overrides:
+        if inner.decide:
             raise DependencyError(
                 f"{path}: its [tool.uv] has settings, and so has {found.file}, which uv would use alone.",
                 hint=f"Move all of them to {found.file}.",

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from kinetic_images.errors import DependencyError
-from kinetic_images.pyproject import Pyproject, Sources, parse_pyproject, parse_workspace
+from kinetic_images.pyproject import (
+    Pyproject,
+    Workspace,
+    is_managed,
+    parse_pyproject,
+    parse_workspace,
+)
 from kinetic_images.requirement_files import RequirementSet
 from kinetic_images.requirements import LocalRequirement, both
 from kinetic_images.uv_files import PYPROJECT
@@ -99,29 +105,51 @@ def read_pyproject(
     Raises:
         DependencyError: It, or that of the workspace, cannot be read or understood.
     """
+    found = _workspace(path.absolute().parent)
     return parse_pyproject(
         _bytes(path),
         path.name,
         extras=extras,
         folder=str(path.parent.absolute()),
-        workspace=_workspace_sources(path.absolute()),
+        workspace=found[1].sources if found else None,
         environ=environ,
     )
 
 
-def _workspace_sources(path: Path) -> Sources | None:
-    """Return the sources of the workspace of which the project with the file *path* is a member."""
-    member = path.parent
-    for folder in member.parents:
-        root = folder / PYPROJECT
-        data = _bytes(root) if root.is_file() else b""
-        if b"workspace" not in data:
-            continue
-        workspace = parse_workspace(data, str(root), str(folder))
-        if workspace is not None:
-            fits = workspace.has(member.relative_to(folder).as_posix())
-            return workspace.sources if fits else None
-    return None
+def settings_folder(folder: Path) -> Path:
+    """Return where uv begins to look for settings that hold in *folder* (absolute).
+
+    As in uv it is the root of the workspace, else the project, that *folder* belongs to.
+
+    Raises:
+        DependencyError: A `pyproject.toml` cannot be read or understood.
+    """
+    path = next((one / PYPROJECT for one in (folder, *folder.parents) if _has_project(one)), None)
+    if path is None:
+        return folder
+    if parse_workspace(_bytes(path), str(path), str(path.parent)) is not None:
+        return path.parent
+    if not is_managed(_bytes(path), str(path)):
+        return folder
+    found = _workspace(path.parent)
+    return found[0] if found else path.parent
+
+
+def _has_project(folder: Path) -> bool:
+    return (folder / PYPROJECT).is_file()
+
+
+def _workspace(member: Path) -> tuple[Path, Workspace] | None:
+    """Return the root of the workspace of which the project in the folder *member* is a part."""
+    # The nearest one decides, as in uv, even if one further up takes this folder in.
+    root = next(filter(_has_project, member.parents), None)
+    data = _bytes(root / PYPROJECT) if root else b""
+    if root is None or b"workspace" not in data:
+        return None
+    workspace = parse_workspace(data, str(root / PYPROJECT), str(root))
+    if workspace is None or not workspace.has(member.relative_to(root).as_posix()):
+        return None
+    return root, workspace
 
 
 def _bytes(path: Path) -> bytes:

@@ -144,6 +144,17 @@ def parse_workspace(data: bytes, file: str, folder: str) -> Workspace | None:
     return Workspace(members, excluded, _sources(uv, Lines(text, file), folder))
 
 
+def is_managed(data: bytes, file: str) -> bool:
+    """Say whether a `pyproject.toml` is of a project, and not of one with `managed = false`.
+
+    Raises:
+        DependencyError: The file cannot be understood.
+    """
+    document = parsed_toml(_text(data, file), file)
+    uv = table(table(document.get("tool")).get("uv"))
+    return "project" in document and uv.get("managed") is not False
+
+
 def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     if not pattern:
         return not parts

@@ -27,16 +27,22 @@ class FoundSettings:
 
 
 def find_settings(
-    folder: Path, environ: Mapping[str, str], *, otherwise: Path | None = None
+    folder: Path,
+    environ: Mapping[str, str],
+    *,
+    start: Path | None = None,
+    otherwise: Path | None = None,
 ) -> FoundSettings:
     """Find and read the settings that uv would use in *folder* (absolute).
 
     As in uv they are those of the nearest `uv.toml` or `pyproject.toml` with `[tool.uv]` from
-    *folder* upwards (of *otherwise*, a `pyproject.toml`, if there is none), over those of the user
-    and the machine. `UV_CONFIG_FILE` names one to be read in place of all, `UV_NO_CONFIG` none.
+    *start* (*folder*, or the root of its workspace) upwards (of *otherwise*, a `pyproject.toml`, if
+    there is none), over those of the user and the machine. `UV_CONFIG_FILE` names one to be read in
+    place of all, `UV_NO_CONFIG` none.
 
     Raises:
-        DependencyError: A setting is not supported, or a file cannot be read.
+        DependencyError: A setting is not supported, is one that uv passes over because it stands
+            below *start*, or a file cannot be read.
     """
     where = configuration(environ)
     ambient = Settings(variables=where.origins, notes=where.notes)
@@ -46,7 +52,8 @@ def find_settings(
         path = where.file
         settings = parse_uv_toml(_text(path), str(path), str(path.absolute().parent))
         return FoundSettings(path, settings.over(ambient))
-    found = _of_project(folder)
+    found = _of_project(start or folder)
+    _refuse_passed_over(_of_project(folder), found, start or folder)
     if found is None and otherwise is not None and otherwise.is_file():
         found = _of_folder(otherwise.parent)
     for path in where.ambient:
@@ -56,6 +63,22 @@ def find_settings(
     if found is None:
         return FoundSettings(None, ambient)
     return replace(found, settings=found.settings.over(ambient))
+
+
+def _refuse_passed_over(
+    nearest: FoundSettings | None, found: FoundSettings | None, start: Path
+) -> None:
+    """Refuse settings *nearest* to the requirements of which uv, from *start* on, reads nothing."""
+    if nearest is None or (found is not None and found.file == nearest.file):
+        return
+    if nearest.settings.decide:
+        place = found.file if found is not None else start / PYPROJECT
+        raise DependencyError(
+            f"{nearest.file}: it has settings of uv, which uv passes over: the folder belongs to the "
+            f"project or workspace in {start}, and only settings from there upwards are read.",
+            hint=f"Move them to {place}. An index for [tool.uv.sources] alone may stay, with "
+            "explicit = true.",
+        )
 
 
 def _of_project(folder: Path) -> FoundSettings | None:

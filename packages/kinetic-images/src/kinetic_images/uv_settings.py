@@ -212,6 +212,21 @@ class Settings:
         return digested
 
     @property
+    def decide(self) -> bool:
+        """Whether it makes a difference to leave these out: all but indexes that only sources use."""
+        chosen = self.digested
+        chosen |= chosen.pop("pip", {})
+        indexes = chosen.pop("index", ())
+        return bool(
+            chosen
+            or any(not one.get("explicit") for one in indexes)
+            or self.constraints
+            or self.overrides
+            or self.local
+            or self.require_hashes
+        )
+
+    @property
     def default_index(self) -> str | None:
         """Which setting or variable names the default index; None: none does."""
         for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL"):
