@@ -264,6 +264,44 @@ def test_a_download_that_does_not_fit_is_an_error_that_names_the_place(
     assert list(target.parent.iterdir()) == []
 
 
+_LIMITED_WRITES = """
+import resource, signal, sys
+from pathlib import Path
+from kinetic_payload.errors import StoreError
+from kinetic_payload.stores.folder import FolderStore
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+store, data = FolderStore(Path(sys.argv[1])), bytes(int(sys.argv[2]))
+
+def stream():
+    with store.writer("a/b") as stream:
+        stream.write(data)
+
+for write in (lambda: store.write("a/b", data), stream):
+    try:
+        write()
+    except StoreError as error:
+        print(error)
+print(list(store.list()), [*Path(sys.argv[1]).rglob("temporary/*")])
+"""
+
+
+@pytest.mark.parametrize("size", [100_001, 5_000_000])
+def test_a_write_that_does_not_fit_is_an_error_that_names_the_object_and_leaves_nothing(
+    tmp_path: Path, size: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _LIMITED_WRITES, str(tmp_path), str(size)],
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Could not write 'a/b': ") == 2
+    assert done.stdout.count("Make room on that disk.") == 2
+    assert done.stdout.endswith("[] []\n")
+
+
 def test_a_download_to_a_full_disk_names_the_disk(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()

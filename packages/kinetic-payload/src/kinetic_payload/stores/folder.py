@@ -38,6 +38,7 @@ _BLOCK: Final = 1 << 20
 _NO_LINKS: Final = frozenset(
     {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV}
 )
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _ELSEWHERE: Final = "KINETIC_HOME, or KINETIC_STORE, names another folder."
 _COARSE: Final = 2_000_000_000
 """Nanoseconds between the times that the coarsest file system can hold."""
@@ -97,7 +98,8 @@ class FolderStore:
     def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
         """Write *data* as *name*, at once or not at all."""
         with self._temporary(name, if_generation) as temporary:
-            temporary.stream.write(data)
+            with _needing_room(name):
+                temporary.stream.write(data)
             return self._commit(name, temporary, if_generation)
 
     @contextmanager
@@ -110,7 +112,8 @@ class FolderStore:
     ) -> Iterator[BinaryIO]:
         """Open *name* for streaming; it appears when the block ends without an exception."""
         with self._temporary(name, if_generation) as temporary:
-            yield temporary.stream
+            with _needing_room(name):
+                yield temporary.stream
             written = self._commit(name, temporary, if_generation)
         if progress is not None:
             progress(written.size)
@@ -345,6 +348,18 @@ def _copy(
 
 
 @contextmanager
+def _needing_room(name: str) -> Iterator[None]:
+    """Say of a full disk that it is; what else goes wrong may be about what is written from."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        with _translated("write", name):
+            raise
+
+
+@contextmanager
 def _translated(verb: str, name: str, place: Path | None = None) -> Iterator[None]:
     """Turn what the system says into our errors, naming the object, and the *place* it goes to."""
     try:
@@ -360,7 +375,7 @@ def _translated(verb: str, name: str, place: Path | None = None) -> Iterator[Non
         hint = None
         if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY):
             hint = "A folder store cannot hold both an object 'a' and an object 'a/b'."
-        elif error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        elif error.errno in _NO_ROOM:
             hint = "Make room on that disk." if place else f"Make room on that disk. {_ELSEWHERE}"
         to = f" to {place}" if place else ""
         raise StoreError(f"Could not {verb} {name!r}{to}: {error}.", hint=hint) from error
