@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kinetic.backends.local import LocalBackend
 from kinetic.local.paths import Home
 from kinetic.local.removal import remove_tree
 from kinetic.testing import a_launch
@@ -144,3 +145,22 @@ def test_a_clean_up_says_what_it_had_to_leave(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_gone_already_is_no_failure(tmp_path: Path) -> None:
     assert remove_tree(str(tmp_path / "gone")) == ()
+
+
+def test_what_an_interrupted_removal_left_goes_with_the_next(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "store")
+    record = a_launch(store, "pass").record
+    backend, job = LocalBackend(tmp_path, store), Home(str(tmp_path)).job(record.job_id)
+    left, other = (
+        tmp_path / "jobs" / f".{job_id}.01234567"
+        for job_id in (record.job_id, f"a-{record.job_id}")
+    )
+    for folder in (left, other):
+        (folder / "attempt-1").mkdir(parents=True)
+
+    backend.remove(record, timeout=60, poll_interval=0.1)
+    assert [*Path(job.path).parent.iterdir()] == [other]
+
+    with backend.announced(record):  # It is about to start, and is not what is left of anything.
+        LocalBackend(tmp_path, store).remove(record, timeout=60, poll_interval=0.1)
+        assert len([*other.parent.iterdir()]) == 2

@@ -300,19 +300,14 @@ class LocalBackend:
             # It is over, and its supervisor tidies up: that takes a moment, and no cancelling.
             wait_for_death(folder, min(timeout, _TIDYING))
         self._await_end(record, folder, timeout, poll_interval)
-        parent = os.path.dirname(folder.path)  # noqa: PTH120
-        gone = f"{parent}/.{record.job_id}.{os.urandom(4).hex()}"
-        try:
-            os.rename(folder.path, gone)  # noqa: PTH104 - it disappears as a whole
-        except FileNotFoundError:
-            return
         self._waits.pop(record.job_id, None)
-        left = remove_tree(gone)
-        if left:
-            warn_caller(
-                f"The job {record.job_id} was removed, but for what its function left and may not be "
-                f"removed: {'; '.join(left)}. Remove {gone} when you can."
-            )
+        for gone in _put_aside(folder):
+            left = remove_tree(gone)
+            if left:
+                warn_caller(
+                    f"The job {record.job_id} was removed, but for what its function left and may "
+                    f"not be removed: {'; '.join(left)}. Remove {gone} when you can."
+                )
 
     def job_ids(self) -> list[str]:
         """Return the ids of jobs that have a folder here, finished ones too."""
@@ -420,6 +415,24 @@ class _Wait:
         """Return whether this is the first time that the supervisor was seen dead."""
         died, self._died = self._died, True
         return not died
+
+
+def _put_aside(folder: JobFolder) -> list[str]:
+    """Let a job's folder disappear as a whole; return the folders that are to be removed."""
+    from kinetic.local.liveness import is_alive
+
+    parent, job_id = os.path.split(folder.path)
+    aside = f"{parent}/.{job_id}."
+    gone = f"{aside}{os.urandom(4).hex()}"
+    try:
+        os.rename(folder.path, gone)  # noqa: PTH104
+    except FileNotFoundError:
+        # Somebody removes it just now, or was interrupted: what is left of it would stay for long.
+        import glob
+
+        found = glob.glob(f"{glob.escape(aside)}*")  # noqa: PTH207
+        return [path for path in found if not is_alive(JobFolder(path))]
+    return [gone]
 
 
 def _is_there(folder: JobFolder) -> bool:
