@@ -254,6 +254,28 @@ def test_the_user_s_own_excludes_file_is_read(tmp_path: Path) -> None:
 
 
 @needs_git
+def test_the_user_s_own_excludes_file_counts_in_repositories_within_a_project_that_is_none(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "project"
+    names = ("secret.txt", "SECRET.TXT", "kept.txt", "sub/anchored")
+    plant(root, *(f"{folder}{name}" for folder in ("", "lib/", "lib/inner/") for name in names))
+    git("init", "-q", root / "lib")
+    git("-C", root / "lib", "config", "core.excludesFile", tmp_path / "mine")
+    git("-C", root / "lib", "config", "core.ignoreCase", "true")
+    (tmp_path / "mine").write_text("secret.*\nkept.*\n/sub/anchored\n")
+    (root / "lib/.gitignore").write_text("!kept.txt\n")
+    said = subprocess.run(
+        ["git", "-C", root / "lib", "ls-files", "--others", "--exclude-standard"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
+
+    assert files(root) == {*names, *(f"lib/{name}" for name in said)}
+
+
+@needs_git
 def test_without_one_configured_it_is_where_git_looks_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

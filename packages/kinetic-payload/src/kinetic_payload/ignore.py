@@ -190,6 +190,8 @@ class Scope:
     git: tuple[tuple[RuleSet, str], ...] = ()
     ignore_case: bool = False
     """Whether the repository says so for the ignore files in it."""
+    in_repository: bool = False
+    """Whether the user's configuration of git is among the rules."""
 
     @classmethod
     def top(cls, *, no_defaults: bool = False) -> Scope:
@@ -205,6 +207,7 @@ class Scope:
             tuple((rules, f"{folder}{name}/") for rules, folder in self.own),
             tuple((rules, f"{folder}{name}/") for rules, folder in self.git),
             self.ignore_case,
+            self.in_repository,
         )
 
     def reading(self, *, own: RuleSet | None = None, git: RuleSet | None = None) -> Scope:
@@ -216,6 +219,7 @@ class Scope:
             (*self.own, (own, "")) if own else self.own,
             (*self.git, (git, "")) if git else self.git,
             self.ignore_case,
+            self.in_repository,
         )
 
     def leaves_out(self, name: str, *, is_folder: bool) -> Rule | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +37,7 @@ def top_scope(root: Path, *, no_defaults: bool) -> Scope:
             return Scope(plain.defaults, ignore_case=scope.ignore_case)
         scope = scope.inner(name)
         place = f"{place}/{name}"
-    return Scope(plain.defaults, scope.own, scope.git, scope.ignore_case)
+    return replace(scope, defaults=plain.defaults)
 
 
 def scope_in(scope: Scope, folder: str, prefix: str, names: set[str]) -> Scope:
@@ -49,6 +50,11 @@ def scope_in(scope: Scope, folder: str, prefix: str, names: set[str]) -> Scope:
         PackagingError: One of them may not be read: what it names would travel.
     """
     if _REPOSITORY in names:
+        if not scope.in_repository:
+            inner = _scope_of_repository(folder)
+            scope = replace(
+                inner, defaults=scope.defaults, own=scope.own, git=scope.git + inner.git
+            )
         scope = scope.reading(git=_excluded_here(folder, prefix, scope.ignore_case))
     rules = {
         name: _rules_here(f"{folder}/{name}", prefix + name, scope.ignore_case)
@@ -114,7 +120,7 @@ def _scope_of_repository(folder: str) -> Scope:
             check=False,
         )
     except OSError:
-        return Scope(None)  # Without git there is no configuration of it.
+        return Scope(None, in_repository=True)  # Without git there is no configuration of it.
     listed = os.fsdecode(done.stdout).split("\0")
     values = dict(item.split("\n", 1) for item in listed if "\n" in item)
     ignore_case = values.get("core.ignorecase", "").lower() in ("true", "yes", "on", "1")
@@ -125,4 +131,4 @@ def _scope_of_repository(folder: str) -> Scope:
     file = values.get("core.excludesfile", f"{config}/git/ignore")
     file = os.path.join(folder, file)  # noqa: PTH118
     rules = _read_rules(file, file, ignore_case=ignore_case)
-    return Scope(None, ignore_case=ignore_case).reading(git=rules)
+    return Scope(None, ignore_case=ignore_case, in_repository=True).reading(git=rules)
