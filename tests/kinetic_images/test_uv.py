@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kinetic_images.errors import InstallError
-from kinetic_images.uv import Uv, cleaned, find_uv, uv_environment
+from kinetic_images.uv import Uv, cleaned, configuration, find_uv, uv_environment
 
 
 def script(path: Path, text: str) -> Path:
@@ -38,6 +38,32 @@ def test_where_packages_come_from_is_kept_and_what_is_chosen_is_not() -> None:
     assert kept.items() <= environment.items()
     assert not dropped.keys() & environment.keys()
     assert environment["UV_PYTHON_DOWNLOADS"] == "never"
+
+
+def test_relative_paths_of_variables_are_those_of_the_folder_the_process_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    here = f"file://{tmp_path}/a%20b"
+    given = {
+        "UV_INDEX": "corp=./simple https://h/a=b",
+        "UV_DEFAULT_INDEX": "https://me:x@h",
+        "UV_FIND_LINKS": "wheels,/abs,../more",
+        "UV_CACHE_DIR": "cache",
+        "UV_INDEX_STRATEGY": "first-index",
+    }
+    expected = {
+        "UV_INDEX": f"corp={here}/simple https://h/a=b",
+        "UV_DEFAULT_INDEX": "https://me:x@h",
+        "UV_FIND_LINKS": f"{here}/wheels,/abs,{here}/../more",
+        "UV_INDEX_STRATEGY": "first-index",
+    }
+    environment = uv_environment(given)
+    assert expected.items() <= environment.items()
+    assert environment["UV_CACHE_DIR"] == f"{folder}/cache"
+    assert configuration(given).origins == expected
 
 
 def test_the_uv_on_path_is_taken(tmp_path: Path) -> None:

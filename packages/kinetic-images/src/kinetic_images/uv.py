@@ -54,6 +54,16 @@ _ORIGINS: Final = (
     "UV_NO_INDEX",
 )
 """Those of them that say where packages come from."""
+_PLACES: Final = {
+    "UV_CACHE_DIR": None,
+    "UV_CREDENTIALS_DIR": None,
+    "UV_DEFAULT_INDEX": None,
+    "UV_EXTRA_INDEX_URL": " ",
+    "UV_FIND_LINKS": ",",
+    "UV_INDEX": " ",
+    "UV_INDEX_URL": None,
+}
+"""Those of them that may hold paths → what separates several."""
 _CHOICE: Final = (
     "UV_BUILD_CONSTRAINT",
     "UV_CONSTRAINT",
@@ -67,13 +77,16 @@ _CHOICE: Final = (
     "UV_NO_BUILD_ISOLATION",
     "UV_NO_BUILD_PACKAGE",
     "UV_NO_SOURCES",
+    "UV_NO_SOURCES_PACKAGE",
     "UV_NO_VERIFY_HASHES",
     "UV_ONLY_BINARY",
     "UV_OVERRIDE",
     "UV_PRERELEASE",
+    "UV_PROJECT",
     "UV_REQUIRE_HASHES",
     "UV_RESOLUTION",
     "UV_TORCH_BACKEND",
+    "UV_WORKING_DIR",
 )
 _OF_PIP: Final = {
     "PIP_CONSTRAINT": "-c FILE in requirements.txt",
@@ -88,6 +101,7 @@ _KEPT_PREFIX: Final = "UV_INDEX_"  # UV_INDEX_{NAME}_USERNAME and _PASSWORD
 _DROPPED: Final = frozenset(
     {"VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"}
 )
+_INDEX_NAME: Final = re.compile(r"[\w.-]+=")
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -197,20 +211,43 @@ def configuration(environ: Mapping[str, str]) -> Configuration:
         disabled=environ.get("UV_NO_CONFIG", "").lower() in ("1", "true", "yes", "on", "y", "t"),
         file=Path(named) if named else None,
         ambient=tuple(ambient),
-        origins={name: environ[name] for name in _ORIGINS if environ.get(name)},
+        origins={name: _anywhere(name, environ[name]) for name in _ORIGINS if environ.get(name)},
         notes=tuple(notes),
     )
 
 
 def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return *environ* without what would make uv decide differently than on another machine."""
-    kept = {name: value for name, value in environ.items() if _is_kept(name)}
+    """Return *environ* without what would make uv decide differently than on another machine.
+
+    Relative paths in it become absolute: uv runs in another folder.
+    """
+    kept = {name: _anywhere(name, value) for name, value in environ.items() if _is_kept(name)}
     return kept | {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
 
 
 def cleaned(text: str) -> str:
     """Return what a program printed without colours and credentials."""
     return without_credentials(_ANSI.sub("", text)).strip()
+
+
+def _anywhere(name: str, value: str) -> str:
+    """Return the *value* of the variable *name* so that it means the same in any folder."""
+    if name not in _PLACES or not value:
+        return value
+    separator = _PLACES[name]
+    if separator is not None:
+        return separator.join(map(_absolute, filter(None, value.split(separator))))
+    return str(Path(value).absolute()) if name.endswith("_DIR") else _absolute(value)
+
+
+def _absolute(address: str) -> str:
+    """Return *address*, an index that may have a name, with a relative path made absolute."""
+    named = _INDEX_NAME.match(address)
+    name, place = (named[0], address[named.end() :]) if named else ("", address)
+    if "://" in place or place.startswith(("/", "file:")):
+        return address
+    # Not a path, in which a blank would end it.
+    return name + Path(place).absolute().as_uri()
 
 
 def _is_kept(name: str) -> bool:
