@@ -668,6 +668,24 @@ def test_only_the_nearest_project_above_decides_on_the_workspace(
 
 
 @pytest.mark.parametrize(
+    "files",
+    [
+        {"requirements.txt": "mine\n-f wheels\n--no-index"},
+        {"requirements.txt": "mine\n", "uv.toml": "find-links = ['wheels']\nno-index = true"},
+        {"requirements.txt": "mine", "uv.toml": "[[index]]\nurl = 'wheels'\nformat = 'flat'"},
+    ],
+)
+@pytest.mark.parametrize("name", ["a#b", "a #b", "${HOME}", "100%20"])
+def test_relative_folders_hold_whatever_the_project_is_called(
+    world: World, tmp_path: Path, name: str, files: dict[str, str]
+) -> None:
+    texts = {f"project/{file}": text for file, text in files.items()}
+    written(tmp_path / name, texts)
+    (tmp_path / name / "project" / "wheels").symlink_to(world.folder / "private" / "files")
+    assert ours(world, tmp_path / name, HOME="/nowhere") == ["mine==1.5"]
+
+
+@pytest.mark.parametrize(
     ("setting", "chosen"),
     [
         ("prerelease = 'allow'", "alpha==3.0a1"),

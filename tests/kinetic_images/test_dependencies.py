@@ -194,7 +194,7 @@ def test_build_settings_of_one_requirement_are_said_not_to_be_read(tmp_path: Pat
 def test_lines_for_the_installer_find_local_folders_and_flags(tmp_path: Path) -> None:
     found = dependencies(tmp_path, "--pre\n--trusted-host h\n-f wheels\n-i https://a:b@h\nsix")
     assert found.installer_lines() == [
-        f"--find-links {tmp_path}/wheels",
+        f"--find-links file://{tmp_path}/wheels",
         "--index-url https://a:b@h",
         "six",
     ]
@@ -314,7 +314,7 @@ def test_a_file_of_settings_named_by_a_variable_takes_the_place_of_all(tmp_path:
     source = project(tmp_path / "p", requirements="a", pyproject=text) / "requirements.txt"
     other = {"UV_CONFIG_FILE": str(tmp_path / "other.toml")}
     found = read_dependencies(source, environ=other)
-    assert found.settings.passed == {"no-index": True, "find-links": [f"{tmp_path}/x"]}
+    assert found.settings.passed == {"no-index": True, "find-links": [f"file://{tmp_path}/x"]}
     assert read_dependencies(source, environ={"UV_NO_CONFIG": "1"}).settings.passed == {}
 
 

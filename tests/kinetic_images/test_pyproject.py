@@ -87,7 +87,9 @@ def test_a_named_index_is_kept_with_the_requirement_that_must_come_from_it() -> 
     text += '[[tool.uv.index]]\nname = "private"\nurl = "../simple"\nexplicit = true\n'
     pyproject = parse_pyproject(text.encode(), FILE, folder="/srv/project")
     assert lines(pyproject) == ['mine>=1 from {"index" = "private"}']
-    assert pyproject.indexes == ({"name": "private", "url": "/srv/simple", "explicit": True},)
+    assert pyproject.indexes == (
+        {"name": "private", "url": "file:///srv/simple", "explicit": True},
+    )
 
 
 @pytest.mark.parametrize(

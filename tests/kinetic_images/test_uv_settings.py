@@ -83,11 +83,11 @@ def test_paths_are_relative_to_the_file_that_names_them() -> None:
         "[[index]]\nurl = './flat'\nformat = 'flat'\n[pip]\nfind-links = ['more']\n"
     )
     assert settings.passed == {
-        "index-url": "/srv/simple",
+        "index-url": "file:///srv/simple",
         "extra-index-url": ["https://h/s", "/abs"],
-        "find-links": ["/srv/project/wheels"],
-        "index": [{"url": "/srv/project/flat", "format": "flat"}],
-        "pip": {"find-links": ["/srv/project/more"]},
+        "find-links": ["file:///srv/project/wheels"],
+        "index": [{"url": "file:///srv/project/flat", "format": "flat"}],
+        "pip": {"find-links": ["file:///srv/project/more"]},
     }
 
 
@@ -115,7 +115,7 @@ def test_settings_of_a_project_go_over_those_of_the_user_and_lists_are_joined() 
     others = parsed("no-index = false\nfind-links = ['b']\noffline = true\n", of_project=False)
     assert own.over(others).passed == {
         "no-index": True,
-        "find-links": ["/srv/project/a", "/srv/project/b"],
+        "find-links": ["file:///srv/project/a", "file:///srv/project/b"],
         "offline": True,
         "pip": {"index-url": "https://a"},
     }

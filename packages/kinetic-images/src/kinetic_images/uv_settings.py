@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from kinetic_images.errors import DependencyError
@@ -333,10 +334,13 @@ def parse_indexes(value: object, lines: Lines, folder: str) -> tuple[Mapping[str
 
 
 def absolute_address(address: str, folder: str) -> str:
-    """Return *address*, a URL or a path that is relative to *folder*, so that it holds anywhere."""
-    if "://" in address or address.startswith("file:"):
+    """Return *address*, a URL or a path that is relative to *folder*, so that it holds anywhere.
+
+    A relative path becomes a URL: in a path, uv would cut off what follows `#`, and put in variables.
+    """
+    if "://" in address or address.startswith(("file:", "/")):
         return address
-    return posixpath.normpath(posixpath.join(folder, address))
+    return PurePosixPath(posixpath.normpath(posixpath.join("/", folder, address))).as_uri()
 
 
 def _refuse(
