@@ -704,6 +704,16 @@ def test_settings_that_choose_are_obeyed(
     assert ours(world, tmp_path) == [chosen]
 
 
+def test_an_override_takes_the_place_of_a_marker_too(world: World, tmp_path: Path) -> None:
+    marked = "alpha ; sys_platform == 'win32'\nmine ; sys_platform == 'win32'\n"
+    override = (
+        "[tool.uv]\noverride-dependencies = ['alpha<2', \"mine ; sys_platform == 'win32'\"]\n"
+    )
+    texts = {"requirements.txt": marked, "pyproject.toml": override}
+    written(tmp_path, {f"project/{name}": text for name, text in texts.items()})
+    assert ours(world, tmp_path) == ["alpha==1.5"]
+
+
 def test_an_explicit_index_serves_what_is_assigned_to_it_and_nothing_else(
     world: World, tmp_path: Path
 ) -> None:

@@ -85,11 +85,19 @@ class Dependencies:
         return hashlib.sha256(json.dumps(ingredients, sort_keys=True).encode()).hexdigest()
 
     def for_target(self, platform: str, python: str) -> Dependencies:
-        """Return these dependencies without those whose marker is false on the target."""
+        """Return these dependencies without those whose marker is false on the target.
+
+        One that is overridden stays: an override takes the place of the marker, too.
+        """
         environment = target_environment(platform, python)
+        overridden = {one.name for one in self.overrides}
         return replace(
             self,
-            requirements=tuple(one for one in self.requirements if one.applies(environment)),
+            requirements=tuple(
+                one
+                for one in self.requirements
+                if one.name in overridden or one.applies(environment)
+            ),
             own=tuple(one for one in self.own if one.applies(environment)),
             constraints=tuple(one for one in self.constraints if one.applies(environment)),
             local=tuple(one for one in self.local if marker_holds(one.marker, environment)),
