@@ -3,7 +3,9 @@ import os
 import signal
 import subprocess
 import sys
+import weakref
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -121,6 +123,46 @@ def test_a_function_that_finishes_within_the_grace_keeps_its_value(stopping: Sto
     assert invoke(train, (), {}, stopping) == Returned("best so far")
 
 
+def returns(over: list[int]) -> str:
+    return over.append(1) or "value"
+
+
+def fails(over: list[int]) -> str:
+    return over.append(1) or str(1 / 0)
+
+
+@pytest.mark.parametrize("function", [returns, fails])
+def test_a_stop_that_comes_at_any_moment_after_the_end_changes_nothing(function: Any) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    came, line = True, 0
+    while came:
+        line += 1
+        came, over, passed = False, [], 0
+        stopping = Stopping.install()
+
+        def trace(frame: FrameType, event: str, _: object, *, line: int = line) -> Any:
+            nonlocal came, passed
+            # What a line of the function's itself is interrupted by has come before its end.
+            if over and event == "line" and frame.f_code is not function.__code__:
+                passed += 1
+                if passed == line:
+                    came = True
+                    stop()
+            return trace
+
+        tracer = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            ending = invoke(function, (over,), {}, stopping)
+        finally:
+            sys.settrace(tracer)
+            signal.signal(signal.SIGTERM, before)
+
+        kind = Returned if function is returns else Raised
+        assert (line, type(ending), stopping.came_late, stopping.asked) == (line, kind, True, came)
+    assert line > 3
+
+
 def test_a_handler_of_the_users_wins(stopping: Stopping) -> None:
     seen = []
 
@@ -131,6 +173,33 @@ def test_a_handler_of_the_users_wins(stopping: Stopping) -> None:
 
     assert invoke(train, (), {}, stopping) == Returned("done")
     assert seen == ["mine"]
+    assert not stopping.came_late
+
+
+def test_a_stop_that_is_held_back_until_the_end_was_not_late(stopping: Stopping) -> None:
+    def train() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        signal.raise_signal(signal.SIGTERM)  # For this thread: others might take it at once.
+
+    try:
+        assert invoke(train, (), {}, stopping) == Returned(None)
+        assert not stopping.came_late
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+
+
+def test_what_a_function_held_when_it_failed_goes_with_its_end(stopping: Stopping) -> None:
+    held = []
+
+    def train() -> None:
+        mine = {1}  # A set can be referred to weakly.
+        held.append(weakref.ref(mine))
+        raise ValueError
+
+    ending = invoke(train, (), {}, stopping)
+    del ending
+
+    assert held[0]() is None
 
 
 def test_after_the_call_a_signal_interrupts_nothing(stopping: Stopping) -> None:

@@ -504,6 +504,18 @@ def test_a_process_that_is_forked_while_the_value_is_pickled_writes_nothing(job:
     assert pickle.loads(job.store.read(value["name"])) == b"p" * 1_000_000
 
 
+@pytest.mark.parametrize(
+    ("end", "known"),
+    [("return 1", True), ("1 / 0", True), ("signal.signal(signal.SIGTERM, print)", False)],
+)
+def test_it_is_told_whether_the_end_came_before_any_stop(job: Job, end: str, known: bool) -> None:
+    job.code = f"import signal\ndef train(): {end}\n"
+
+    job.run()
+
+    assert ('{"undisturbed": true}\n{"phase": "report"}' in job.told.read_text()) == known
+
+
 @pytest.mark.parametrize("end", ["sys.exit(3)", "1 / 0"])
 def test_how_a_function_failed_is_on_its_way_once_it_has_failed(job: Job, end: str) -> None:
     job.code = f"import sys\ndef train(): {end}\n"

@@ -28,6 +28,7 @@ class Beside:
         self.signals: list[int] = []
         self.stop_asked = False
         self.stops_when_told = False
+        self.says_when_told = b""
         self.generations = 0
         self.log = b""
         self._looks = 0
@@ -48,6 +49,8 @@ class Beside:
 
     def signal(self, number: int) -> None:
         self.signals.append(number)
+        if self.says_when_told:
+            self.says(self.says_when_told)
 
     def kill_all_but_trackers(self) -> bool:
         return True
@@ -129,6 +132,18 @@ def test_what_is_reported_after_a_stop_counts_if_the_function_had_ended_before(
     assert seen.cause == "terminated"
     assert bool(beside.signals) != in_time
     assert (seen.reported is not None, seen.reported_in_time) == (True, in_time)
+
+
+def test_a_child_that_knows_that_its_function_had_ended_before_the_stop_is_believed(
+    beside: Beside,
+) -> None:
+    beside.says(b'{"phase": "call"}')
+    beside.stop_asked = True
+    beside.says_when_told = b'{"undisturbed": true}'
+
+    seen = run(beside, Limits())
+
+    assert (seen.cause, seen.reported_in_time, len(beside.signals)) == ("terminated", True, 1)
 
 
 @pytest.mark.parametrize(("phase", "in_time"), [("call", False), ("report", True)])

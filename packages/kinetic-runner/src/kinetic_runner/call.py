@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import EXIT_TERMINATED
@@ -46,6 +46,8 @@ class Stopped(NamedTuple):
 
 Ending = Returned | Raised | Exited | Stopped
 
+_NOTHING: Final = object()
+
 
 class Terminated(SystemExit):
     """Raised in the main thread by SIGTERM, so that `finally` blocks run during the grace."""
@@ -70,6 +72,8 @@ class Stopping:
 
     def __init__(self) -> None:
         self.asked = False
+        self.came_late = False
+        """Whether it is certain that the function had ended before it could be told to stop."""
         self._raises = True
         self._process = os.getpid()
 
@@ -107,6 +111,8 @@ class Stopping:
 
         A handler of the user's is replaced: it has had its time.
         """
+        heard = self.asked or signal.getsignal(signal.SIGTERM) is not self  # Then nobody knows.
+        self.came_late |= not heard and signal.SIGTERM not in signal.sigpending()
         self._raises = False
         signal.signal(signal.SIGTERM, self)
 
@@ -117,14 +123,33 @@ def invoke(
     kwargs: Mapping[str, Any],
     stopping: Stopping,
 ) -> Ending:
-    """Call *function* and return how it ended; nothing it raises passes."""
+    """Call *function* and return how it ended; nothing it raises passes.
+
+    From then on a signal is only noted.
+    """
+    value: Any = _NOTHING
+    error: BaseException | None = None
     try:
-        value = function(*args, **kwargs)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the answer
-        return ending_of(error, stopped=stopping.asked)
-    if hasattr(type(value), "__await__"):
-        return Raised(_never_awaited(value))
-    return Returned(value)
+        try:
+            value = function(*args, **kwargs)
+        except BaseException as raised:  # noqa: BLE001 - whatever it is, it is the answer
+            error = raised
+        stopping.only_note()
+    except Terminated as late:
+        # It is raised only once: before this the function, if it has ended, was not told.
+        if value is _NOTHING and error is None:
+            error = late.__context__  # What it raised was just being caught.
+        stopping.came_late = value is not _NOTHING or error is not None
+        error = error if stopping.came_late else late
+        stopping.only_note()
+    try:
+        if error is not None:
+            return ending_of(error, stopped=stopping.asked and not stopping.came_late)
+        if hasattr(type(value), "__await__"):
+            return Raised(_never_awaited(value))
+        return Returned(value)
+    finally:
+        error = None  # Its traceback has this frame: what the function held would live on.
 
 
 def ending_of(error: BaseException, *, stopped: bool) -> Ending:

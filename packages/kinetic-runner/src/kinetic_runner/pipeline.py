@@ -217,7 +217,8 @@ class _Host:
 
     def ended(self, ending: Returned | Raised | Exited | Stopped, store: Store) -> HostOutcome:
         """Report how the function ended."""
-        self.stopping.only_note()
+        if self.stopping.came_late:
+            self.tell({"undisturbed": True})
         match ending:
             case Returned(value):
                 with self.during("report"):

@@ -44,5 +44,6 @@ class Task:
 
 # Messages from child to parent are lines of JSON on the report pipe:
 #   {"phase": "extract"}                a phase begins (the parent starts the timeout at "call")
+#   {"undisturbed": true}               the function ended before it could be told to stop
 #   {"warning": "…"}                    something the user should read; the parent logs it
 #   {"outcome": {…HostOutcome…}}        the last message; the child's output is flushed before it

@@ -283,6 +283,8 @@ class Watch:
             return  # User code wrote to a descriptor that is not its own, or died half-way.
         if not isinstance(message, dict) or self._reported is not None:
             return
+        if "undisturbed" in message:
+            self._interrupted = False  # We told it to stop when it had ended, and did not know.
         if "phase" in message:
             self._begin_phase(message["phase"])
         if "warning" in message:
