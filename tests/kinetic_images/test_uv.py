@@ -66,6 +66,19 @@ def test_relative_paths_of_variables_are_those_of_the_folder_the_process_is_in(
     assert configuration(given).origins == expected
 
 
+@pytest.mark.parametrize("name", ["PIP_NO_INDEX", "UV_NO_INDEX"])
+def test_what_is_advised_in_place_of_a_variable_that_has_no_effect_works(
+    name: str, tmp_path: Path
+) -> None:
+    (note,) = configuration({name: "1"}).notes
+    assert name in note
+    assert "--no-index in requirements.txt" in note.replace(" to ", " in ")
+    file = tmp_path / "requirements.txt"
+    file.write_text("--no-index\nsix\n")
+    with pytest.raises(InstallError, match="six was not found in the provided package locations"):
+        find_uv().run("pip", "compile", str(file), folder=tmp_path)
+
+
 def test_the_uv_on_path_is_taken(tmp_path: Path) -> None:
     program = script(tmp_path / "uv", "echo uv 99.0.0")
     assert find_uv({"PATH": str(tmp_path)}).program == str(program)

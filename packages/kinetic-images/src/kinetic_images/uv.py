@@ -37,7 +37,6 @@ _KEPT: Final = frozenset(
         "UV_KEYRING_PROVIDER",
         "UV_LINK_MODE",
         "UV_NATIVE_TLS",
-        "UV_NO_INDEX",
         "UV_OFFLINE",
         "UV_REQUEST_TIMEOUT",
         "UV_SYSTEM_CERTS",
@@ -51,7 +50,6 @@ _ORIGINS: Final = (
     "UV_INDEX",
     "UV_INDEX_STRATEGY",
     "UV_INDEX_URL",
-    "UV_NO_INDEX",
 )
 """Those of them that say where packages come from."""
 _PLACES: Final = {
@@ -93,7 +91,7 @@ _OF_PIP: Final = {
     "PIP_EXTRA_INDEX_URL": "UV_INDEX",
     "PIP_FIND_LINKS": "UV_FIND_LINKS",
     "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
-    "PIP_NO_INDEX": "UV_NO_INDEX",
+    "PIP_NO_INDEX": "--no-index in requirements.txt",
     "PIP_PRE": "--pre in requirements.txt",
     "PIP_REQUIRE_HASHES": "--require-hashes in requirements.txt",
 }
@@ -207,6 +205,11 @@ def configuration(environ: Mapping[str, str]) -> Configuration:
         for name, instead in _OF_PIP.items()
         if environ.get(name)
     ]
+    if environ.get("UV_NO_INDEX"):
+        notes.append(
+            "The environment variable UV_NO_INDEX has no effect: uv has none of that name. Write "
+            "--no-index to requirements.txt, or no-index = true to uv.toml."
+        )
     return Configuration(
         disabled=environ.get("UV_NO_CONFIG", "").lower() in ("1", "true", "yes", "on", "y", "t"),
         file=Path(named) if named else None,
