@@ -67,8 +67,8 @@ def test_a_project_with_nothing_but_a_pyproject_names_its_dependencies_there(pro
     )
     project.write("main.py", SCRIPT)
 
-    wheels = str(project.root / "wheels")
-    done = project.run("main.py", "1", UV_NO_INDEX="1", UV_FIND_LINKS=wheels)
+    project.write("uv.toml", "no-index = true\nfind-links = ['wheels']\n")
+    done = project.run("main.py", "1")
 
     assert done.returncode == 0, done.stderr
     [[_, version, *_]] = json.loads(done.stdout)
