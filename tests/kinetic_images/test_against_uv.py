@@ -714,6 +714,17 @@ def test_an_override_takes_the_place_of_a_marker_too(world: World, tmp_path: Pat
     assert ours(world, tmp_path) == ["alpha==1.5"]
 
 
+@pytest.mark.parametrize("key", ["constraint-dependencies", "override-dependencies"])
+def test_settings_may_name_variables_in_addresses(world: World, tmp_path: Path, key: str) -> None:
+    address = "${WEB}/private/files/mine-1.0-py3-none-any.whl"
+    texts = {"requirements.txt": "mine", "uv.toml": f"{key} = ['mine @ {address}']"}
+    written(tmp_path, {f"project/{name}": text for name, text in texts.items()})
+    found = ours(world, tmp_path, WEB=world.web)
+    case = Case(source="requirements.txt", environ={"WEB": world.web})
+    assert found == by_uv(world, case, tmp_path)
+    assert "mine-1.0" in str(found)
+
+
 def test_an_explicit_index_serves_what_is_assigned_to_it_and_nothing_else(
     world: World, tmp_path: Path
 ) -> None:

@@ -50,12 +50,14 @@ def find_settings(
         return FoundSettings(None, ambient)
     if where.file is not None:
         path = where.file
-        settings = parse_uv_toml(_text(path), str(path), str(path.absolute().parent))
+        settings = parse_uv_toml(
+            _text(path), str(path), str(path.absolute().parent), environ=environ
+        )
         return FoundSettings(path, settings.over(ambient))
-    found = _of_project(start or folder)
-    _refuse_passed_over(_of_project(folder), found, start or folder)
+    found = _of_project(start or folder, environ)
+    _refuse_passed_over(_of_project(folder, environ), found, start or folder)
     if found is None and otherwise is not None and otherwise.is_file():
-        found = _of_folder(otherwise.parent)
+        found = _of_folder(otherwise.parent, environ)
     for path in where.ambient:
         if path.is_file():
             of_user = parse_uv_toml(_text(path), str(path), str(path.parent), of_project=False)
@@ -81,15 +83,15 @@ def _refuse_passed_over(
         )
 
 
-def _of_project(folder: Path) -> FoundSettings | None:
+def _of_project(folder: Path, environ: Mapping[str, str]) -> FoundSettings | None:
     for place in (folder, *folder.parents):
-        found = _of_folder(place)
+        found = _of_folder(place, environ)
         if found is not None:
             return found
     return None
 
 
-def _of_folder(folder: Path) -> FoundSettings | None:
+def _of_folder(folder: Path, environ: Mapping[str, str]) -> FoundSettings | None:
     pyproject, uv_toml = folder / PYPROJECT, folder / UV_TOML
     inner = None
     if pyproject.is_file():
@@ -97,7 +99,7 @@ def _of_folder(folder: Path) -> FoundSettings | None:
         if "uv" in text:
             inner = table(parsed_toml(text, str(pyproject)).get("tool")).get("uv")
     if uv_toml.is_file():
-        settings = parse_uv_toml(_text(uv_toml), str(uv_toml), str(folder))
+        settings = parse_uv_toml(_text(uv_toml), str(uv_toml), str(folder), environ=environ)
         others = [key for key in table(inner) if key not in ("sources", "workspace")]
         if others:
             note = f"{pyproject}: [tool.uv] was not read, as uv reads {UV_TOML} in its place."
@@ -105,7 +107,7 @@ def _of_folder(folder: Path) -> FoundSettings | None:
         return FoundSettings(uv_toml, settings)
     if isinstance(inner, dict):
         lines = Lines(_text(pyproject), str(pyproject))
-        return FoundSettings(pyproject, parse_settings(inner, lines, str(folder)))
+        return FoundSettings(pyproject, parse_settings(inner, lines, str(folder), environ=environ))
     return None
 
 

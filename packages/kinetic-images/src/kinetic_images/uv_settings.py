@@ -13,6 +13,7 @@ from kinetic_images.requirements import (
     LocalRequirement,
     Place,
     Requirement,
+    expanded,
     parse_local,
     parse_requirement,
     without_credentials,
@@ -251,8 +252,17 @@ class Settings:
         )
 
 
-def parse_uv_toml(text: str, file: str, folder: str, *, of_project: bool = True) -> Settings:
+def parse_uv_toml(
+    text: str,
+    file: str,
+    folder: str,
+    *,
+    of_project: bool = True,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
     """Read the text of a `uv.toml` in *folder*; *file* is its name for messages.
+
+    Variables of *environ* are put in for `${NAME}` in constraints and overrides.
 
     Of a file that is not *of_project* (the user's or the machine's own), only settings of where
     packages come from and how they are fetched are taken; the rest is noted.
@@ -267,13 +277,18 @@ def parse_uv_toml(text: str, file: str, folder: str, *, of_project: bool = True)
             f"{lines.key('sources')}: uv allows `sources` in pyproject.toml only.",
             hint="Move the table to [tool.uv.sources] in pyproject.toml.",
         )
-    return parse_settings(document, lines, folder, of_project=of_project)
+    return parse_settings(document, lines, folder, of_project=of_project, environ=environ)
 
 
 def parse_settings(
-    uv: Mapping[str, Any], lines: Lines, folder: str, *, of_project: bool = True
+    uv: Mapping[str, Any],
+    lines: Lines,
+    folder: str,
+    *,
+    of_project: bool = True,
+    environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Read the table *uv*: that of `[tool.uv]`, or a whole `uv.toml`.
+    """Read the table *uv*: that of `[tool.uv]`, or a whole `uv.toml`; *environ* as there.
 
     Raises:
         DependencyError: A setting is not supported or malformed.
@@ -296,7 +311,7 @@ def parse_settings(
         )
     passed = {key: value for key, value in uv.items() if key in taken}
     constraints, overrides = (
-        _requirements(passed.pop(key, []), key, lines)
+        _requirements(passed.pop(key, []), key, lines, environ or {})
         for key in ("constraint-dependencies", "override-dependencies")
     )
     pip_taken = _PIP_PASSED if of_project else _PIP_PASSED & taken
@@ -367,15 +382,16 @@ def _refuse(
 
 
 def _requirements(
-    value: object, key: str, lines: Lines
+    value: object, key: str, lines: Lines, environ: Mapping[str, str]
 ) -> tuple[Requirement | LocalRequirement, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise DependencyError(
             f"{lines.key(key)}: {key} must be a list of texts.", hint=f'Write: {key} = ["numpy<3"]'
         )
     read: list[Requirement | LocalRequirement] = []
-    for text in value:
-        place = lines.text(text)
+    for written in value:
+        place = lines.text(written)
+        text = expanded(written, environ)
         read.append(parse_local(text, place) or parse_requirement(text, place))
     return tuple(read)
 
