@@ -145,7 +145,7 @@ _INNER = rb"40 1 0:50 / / rw - overlay none rw,lowerdir=/l,upperdir=/var/lib/box
     ("path", "device", "kind"),
     [
         ("/etc/f", os.makedev(254, 1), "ext4"),
-        ("/home/me/f", os.makedev(0, 99), "btrfs"),
+        ("/home/f", os.makedev(0, 99), "btrfs"),
         ("/home/my share/f", os.makedev(0, 99), "fuse.sshfs"),
         ("/home/my share/f", os.makedev(0, 41), "fuse.sshfs"),
         ("/homeless", os.makedev(0, 99), "ext4"),
