@@ -347,7 +347,8 @@ def test_another_attempt_takes_over_what_is_unchanged_and_sees_nothing_else(
     job.args = (By(data_path, "d0"),)
     job.code = (
         "import os\nfrom pathlib import Path\ndef train(p):\n"
-        "    seen = sorted(os.listdir()), sorted(os.listdir(p)), (Path(p) / 'x.csv').read_text()\n"
+        "    own = sorted(n for n in os.listdir() if n != '__pycache__')\n"
+        "    seen = own, sorted(os.listdir(p)), (Path(p) / 'x.csv').read_text()\n"
         f"    Path('trace').touch(); Path('train.py').write_text('wrong'); {SPOILS[spoils]}\n"
         "    return [list(each) for each in seen]\n"
     )
