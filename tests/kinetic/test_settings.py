@@ -120,6 +120,14 @@ def test_a_switch_that_is_neither_names_its_variable(home: Path) -> None:
         resolved(home, {"KINETIC_TRUST_BUCKET": "perhaps"})
 
 
+def test_profiles_that_may_not_be_looked_for_are_an_error_that_says_where(tmp_path: Path) -> None:
+    # Like a HOME that is somebody else's, and for root as well.
+    where = f"{tmp_path}/{'long' * 100}"
+
+    with pytest.raises(ConfigurationError, match=r"profiles\.json cannot be read"):
+        resolved(tmp_path, {"KINETIC_HOME": where})
+
+
 def test_a_broken_profiles_file_is_an_error_even_if_no_profile_is_asked_for(home: Path) -> None:
     (home / ".kinetic").mkdir()
     (home / ".kinetic" / "profiles.json").write_text("{")

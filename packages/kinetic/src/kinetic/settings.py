@@ -267,7 +267,7 @@ def _first(*candidates: Setting[str] | None) -> Setting[str] | None:
 
 def _active_profile(path: Path, asked: Setting[str] | None) -> Profile | None:
     # Without a file there is nothing to read, and reading would import what reading needs.
-    if asked is None and not path.exists():
+    if asked is None and _is_missing(path):
         return None
     from kinetic.profiles import read_profiles
 
@@ -276,6 +276,16 @@ def _active_profile(path: Path, asked: Setting[str] | None) -> Profile | None:
         because = "--profile" if asked.source == "argument" else asked.source
         return profiles.find(asked.value, because=because)
     return profiles.active
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False  # In a folder of somebody else's, for instance: reading it says why.
+    return False
 
 
 def _profile_setting(active: Profile | None, asked: Setting[str] | None) -> Setting[str | None]:
