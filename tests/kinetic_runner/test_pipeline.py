@@ -517,6 +517,27 @@ def test_it_is_told_whether_the_end_came_before_any_stop(job: Job, end: str, kno
     assert ('{"undisturbed": true}\n{"phase": "report"}' in job.told.read_text()) == known
 
 
+@pytest.mark.parametrize("watchdog", ["alarm", "thread"])
+def test_a_watchdog_that_was_not_switched_off_does_not_cost_the_value(
+    job: Job, watchdog: str
+) -> None:
+    job.code = (
+        "import _thread, signal\n"
+        "seen = []\n"
+        "def bark(*_): seen.append(1); raise TimeoutError('too late')\n"
+        "class Value:\n"
+        "    def __reduce__(self):\n"
+        f"        {'signal.raise_signal(signal.SIGALRM)' if watchdog == 'alarm' else ''}\n"
+        f"        {'_thread.interrupt_main()' if watchdog == 'thread' else ''}\n"
+        "        return bytes, (b'barked' if seen else b'quiet',)\n"
+        "def train():\n"
+        "    signal.signal(signal.SIGALRM, bark)\n"
+        "    return Value()\n"
+    )
+
+    assert job.run().value == (b"barked" if watchdog == "alarm" else b"quiet")
+
+
 @pytest.mark.parametrize("end", ["sys.exit(3)", "1 / 0"])
 def test_how_a_function_failed_is_on_its_way_once_it_has_failed(job: Job, end: str) -> None:
     job.code = f"import sys\ndef train(): {end}\n"

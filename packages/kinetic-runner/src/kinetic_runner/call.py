@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -109,12 +110,28 @@ class Stopping:
     def only_note(self) -> None:
         """From now on a signal is remembered and interrupts nothing: what ended gets reported.
 
-        A handler of the user's is replaced: it has had its time.
+        A handler of the user's for SIGTERM is replaced: it has had its time. Others go on, and what
+        they raise is dropped: a watchdog that nobody switched off must not cost the value.
         """
         heard = self.asked or signal.getsignal(signal.SIGTERM) is not self  # Then nobody knows.
         self.came_late |= not heard and signal.SIGTERM not in signal.sigpending()
         self._raises = False
         signal.signal(signal.SIGTERM, self)
+        for number in signal.valid_signals() - {signal.SIGTERM}:
+            handler = signal.getsignal(number)
+            if callable(handler) and not isinstance(handler, _Quiet):
+                signal.signal(number, _Quiet(handler))
+
+
+class _Quiet:
+    """A handler of the user's that cannot interrupt what it comes into."""
+
+    def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
+        self._handler = handler
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        with suppress(BaseException):
+            self._handler(number, frame)
 
 
 def invoke(
