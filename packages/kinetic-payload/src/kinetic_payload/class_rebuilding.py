@@ -107,6 +107,8 @@ def fill_enum(made: Any, state: tuple[Contents, dict[str, dict[str, Any]], dict[
             type.__delattr__(made, name)
     _fill(made, contents)
     by_value = made._value2member_map_
+    # What was made of several flags meanwhile is the one and only such object.
+    combined = [one for one in by_value.values() if one._name_ not in members]
     by_value.clear()
     for name, attributes in members.items():
         member = made._member_map_[name]
@@ -116,6 +118,13 @@ def fill_enum(made: Any, state: tuple[Contents, dict[str, dict[str, Any]], dict[
             by_value.setdefault(member._value_, member)
     for value, name in further.items():
         by_value.setdefault(value, made._member_map_[name])
+    for one in combined:
+        by_value.setdefault(one._value_, one)
+
+
+def member_of(made: Any, name: str) -> Any:
+    """Return the member *name* of an enum, also of one that is not filled yet."""
+    return made._member_map_[name]
 
 
 def same(made: Any) -> Any:

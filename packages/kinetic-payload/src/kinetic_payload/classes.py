@@ -92,6 +92,12 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             return reduced
         return (class_rebuilding.same, (bare,), *reduced[2:])
 
+    def reduce_member(self, member: Any) -> Any:
+        """Return how to find *member*, of an enum by value: it may be met before its value is there."""
+        if type(member)._member_map_.get(member._name_) is not member:
+            return NotImplemented  # of a flag, and made of others
+        return class_rebuilding.member_of, (type(member), member._name_)
+
     def reduce_class_by_value(self, cls: Any, *, main_name: str | None) -> Any:
         """Return how to make *cls* again."""
         identity = internals._get_or_create_tracker_id(cls)

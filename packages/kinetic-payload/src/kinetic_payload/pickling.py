@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import io
 import pickle
@@ -99,6 +100,8 @@ class CallPickler(ClassPickler):
             return self._reduce_data
         if issubclass(kind, type):
             return self._reduce_class
+        if issubclass(kind, enum.Enum) and self.goes_by_value(kind):
+            return self.reduce_member
         if issubclass(kind, FunctionType):
             return self._reduce_function
         if issubclass(kind, ModuleType):

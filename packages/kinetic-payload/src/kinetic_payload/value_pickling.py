@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from types import FunctionType
 from typing import Any
 
@@ -22,6 +23,8 @@ class ValuePickler(ClassPickler):
             return handler(obj)
         if isinstance(obj, type) and self.goes_by_value(obj):
             return self.reduce_class_by_value(obj, main_name=None)
+        if issubclass(kind, enum.Enum) and self.goes_by_value(kind):
+            return self.reduce_member(obj)
         if kind is Bare:
             return self.reduce_bare(obj.function)
         reduced = super().reducer_override(obj)
