@@ -246,6 +246,37 @@ def test_an_enum_may_lead_to_its_members_in_any_way(project):
     assert project.run("run.py") == "5 facts"
 
 
+def test_an_enum_may_have_a_metaclass_of_several(project):
+    project.write(
+        "run.py",
+        """
+    import abc, enum
+
+    class AbstractEnum(abc.ABCMeta, enum.EnumMeta):
+        def first(cls):
+            return next(iter(cls))
+    class Named(abc.ABC):
+        @abc.abstractmethod
+        def named(self): ...
+    class Way(Named, enum.Enum, metaclass=AbstractEnum):
+        UP = 1
+        DOWN = 2
+        def named(self):
+            return self.name
+
+    def facts():
+        return {
+            "members": [way.named() for way in Way],
+            "metaclass": Way.first() is Way.UP,
+            "abstract": isinstance(Way.UP, Named) and not isinstance(1, Way),
+        }
+    """
+        + SAME,
+    )
+
+    assert project.run("run.py") == "3 facts"
+
+
 CLASSES = """
     import abc, collections, collections.abc, dataclasses, functools, inspect, operator, typing
     from dataclasses import KW_ONLY, InitVar, dataclass, field

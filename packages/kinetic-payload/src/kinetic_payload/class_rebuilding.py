@@ -185,7 +185,7 @@ def _made(plan: Blueprint) -> type:
 
 def _created(plan: Blueprint, namespace: dict[str, Any]) -> type:
     keywords = plan.keywords
-    body: Any = plan.maker.__prepare__(plan.name, plan.bases, **keywords)
+    body = _prepared(plan, keywords)
     body.update(namespace)
     if plan.maker is plan.metaclass:
         made: type = plan.metaclass(plan.name, plan.bases, body, **keywords)
@@ -193,6 +193,13 @@ def _created(plan: Blueprint, namespace: dict[str, Any]) -> type:
     made = plan.maker.__new__(plan.metaclass, plan.name, plan.bases, body, **keywords)
     plan.maker.__init__(made, plan.name, plan.bases, body, **keywords)  # type: ignore[misc]
     return made
+
+
+def _prepared(plan: Blueprint, keywords: dict[str, Any]) -> Any:
+    # As `super()` in the metaclass would: the maker need not be what prepares.
+    line = plan.metaclass.__mro__[plan.metaclass.__mro__.index(plan.maker) :]
+    prepare = next(vars(kind)["__prepare__"] for kind in line if "__prepare__" in vars(kind))
+    return prepare.__get__(None, plan.metaclass)(plan.name, plan.bases, **keywords)
 
 
 def _not_restored(plan: Blueprint, why: str) -> PayloadError:
@@ -238,7 +245,7 @@ def _made_enum(
         return member
 
     maker: Any = plan.maker
-    body = maker.__prepare__(plan.name, plan.bases)
+    body = _prepared(plan, {})
     for key, value in plan.namespace.items():
         body[key] = value
     body["__new__"], body["__init__"] = new, lambda *_: None
