@@ -372,10 +372,12 @@ def _translated(verb: str, name: str, place: Path | None = None) -> Iterator[Non
             hint=f"The store's folder must belong to you. {_ELSEWHERE}",
         ) from error
     except OSError as error:
-        hint = None
+        hint, what = None, str(error)
         if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY):
             hint = "A folder store cannot hold both an object 'a' and an object 'a/b'."
         elif error.errno in _NO_ROOM:
             hint = "Make room on that disk." if place else f"Make room on that disk. {_ELSEWHERE}"
+            if error.errno == errno.ENOSPC:
+                what = f"no space is left on the disk ({error})"
         to = f" to {place}" if place else ""
-        raise StoreError(f"Could not {verb} {name!r}{to}: {error}.", hint=hint) from error
+        raise StoreError(f"Could not {verb} {name!r}{to}: {what}.", hint=hint) from error
