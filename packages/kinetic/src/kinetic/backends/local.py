@@ -283,8 +283,8 @@ class LocalBackend:
 
         Of another home's job there is nothing to remove here, but its end is waited for.
         """
-        from kinetic.local.liveness import wait_for_death
-        from kinetic.local.removal import remove_tree
+        from kinetic.local.liveness import is_alive, wait_for_death
+        from kinetic.local.removal import put_aside, remove_tree
         from kinetic.notices import warn_caller
 
         place = self._announced.pop(record.job_id, None)
@@ -301,7 +301,7 @@ class LocalBackend:
             wait_for_death(folder, min(timeout, _TIDYING))
         self._await_end(record, folder, timeout, poll_interval)
         self._waits.pop(record.job_id, None)
-        for gone in _put_aside(folder):
+        for gone in put_aside(folder.path, in_use=lambda path: is_alive(JobFolder(path))):
             left = remove_tree(gone)
             if left:
                 warn_caller(
@@ -415,24 +415,6 @@ class _Wait:
         """Return whether this is the first time that the supervisor was seen dead."""
         died, self._died = self._died, True
         return not died
-
-
-def _put_aside(folder: JobFolder) -> list[str]:
-    """Let a job's folder disappear as a whole; return the folders that are to be removed."""
-    from kinetic.local.liveness import is_alive
-
-    parent, job_id = os.path.split(folder.path)
-    aside = f"{parent}/.{job_id}."
-    gone = f"{aside}{os.urandom(4).hex()}"
-    try:
-        os.rename(folder.path, gone)  # noqa: PTH104
-    except FileNotFoundError:
-        # Somebody removes it just now, or was interrupted: what is left of it would stay for long.
-        import glob
-
-        found = glob.glob(f"{glob.escape(aside)}*")  # noqa: PTH207
-        return [path for path in found if not is_alive(JobFolder(path))]
-    return [gone]
 
 
 def _is_there(folder: JobFolder) -> bool:

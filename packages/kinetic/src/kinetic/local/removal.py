@@ -6,7 +6,25 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+
+
+def put_aside(path: str, *, in_use: Callable[[str], bool]) -> list[str]:
+    """Let the folder *path* disappear as a whole; return the folders that are to be removed.
+
+    Where it is gone these are what an earlier removal has put aside and left, but for those *in_use*.
+    """
+    parent, name = os.path.split(path)
+    aside = f"{parent}/.{name}."
+    gone = f"{aside}{os.urandom(4).hex()}"
+    try:
+        os.rename(path, gone)  # noqa: PTH104
+    except FileNotFoundError:
+        import glob
+
+        return [one for one in glob.glob(f"{glob.escape(aside)}*") if not in_use(one)]  # noqa: PTH207
+    return [gone]
 
 
 def remove_tree(path: str) -> tuple[str, ...]:
