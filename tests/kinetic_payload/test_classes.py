@@ -277,6 +277,36 @@ def test_an_enum_may_have_a_metaclass_of_several(project):
     assert project.run("run.py") == "3 facts"
 
 
+def test_structs_of_a_script_validate_in_a_job_as_here(project):
+    project.write(
+        "run.py",
+        """
+    import typing
+    import msgspec
+
+    class Server(msgspec.Struct):
+        port: typing.Annotated[int, msgspec.Meta(ge=1, title="Port", extra={"a": 1})] = 80
+        host: typing.Annotated[str, msgspec.Meta(pattern="^[a-z]+$")] = "here"
+
+    def read(text):
+        try:
+            return repr(msgspec.json.decode(text, type=Server))
+        except msgspec.ValidationError as error:
+            return str(error)
+
+    def facts():
+        return {
+            "read": [read(text) for text in ('{"port": 0}', '{"host": "A"}', '{"port": 3}')],
+            "schema": msgspec.json.schema(Server),
+            "metadata": repr(typing.get_type_hints(Server, include_extras=True)),
+        }
+    """
+        + SAME,
+    )
+
+    assert project.run("run.py") == "3 facts"
+
+
 CLASSES = """
     import abc, collections, collections.abc, dataclasses, functools, inspect, operator, typing
     from dataclasses import KW_ONLY, InitVar, dataclass, field

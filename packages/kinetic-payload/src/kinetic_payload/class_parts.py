@@ -181,16 +181,29 @@ def _reduce_cached_property(cached: Any) -> Any:
     return type(cached), (cached.func,), state
 
 
+def _reduce_meta(meta: Any) -> Any:
+    given = {name: getattr(meta, name) for name in dir(meta) if not name.startswith("_")}
+    given = {name: value for name, value in given.items() if value is not None}
+    kind: Any = type(meta)
+    return functools.partial(kind, **given), ()
+
+
 def _global_of_dataclasses(name: str) -> tuple[type, Callable[[Any], Any]]:
     # It is compared by identity, and a copy of it would be something else.
     return type(getattr(dataclasses, name)), lambda _: name
 
 
-PARTS_OF_CLASSES: Final[dict[type, Callable[[Any], Any]]] = {
+_PARTS_OF_CLASSES: Final[dict[type, Callable[[Any], Any]]] = {
     **dict(map(_global_of_dataclasses, ("MISSING", "KW_ONLY", "_HAS_DEFAULT_FACTORY"))),
     functools.cached_property: _reduce_cached_property,
     weakref.WeakKeyDictionary: _reduce_weak_mapping,
     weakref.WeakValueDictionary: _reduce_weak_mapping,
     weakref.WeakSet: _reduce_weak_set,
 }
-"""What stands in classes that travel by value, and pickle cannot do by itself."""
+
+
+def reducer_of_part(kind: type) -> Callable[[Any], Any] | None:
+    """Return what reduces a *kind* that stands in classes, and pickle cannot do by itself."""
+    if kind is getattr(sys.modules.get("msgspec"), "Meta", None):
+        return _reduce_meta
+    return _PARTS_OF_CLASSES.get(kind)

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 from cloudpickle import cloudpickle as internals
 
 from kinetic_payload import rebuilding
-from kinetic_payload.class_parts import PARTS_OF_CLASSES
+from kinetic_payload.class_parts import reducer_of_part
 from kinetic_payload.classes import Bare, ClassPickler
 from kinetic_payload.code_lines import lines_of
 from kinetic_payload.code_names import globals_of_classes_in, names_in, names_of_function
@@ -114,8 +114,8 @@ class CallPickler(ClassPickler):
             return self._reduce_code
         if kind in _NAMED_TYPES:
             return self._reduce_named_type
-        if kind in PARTS_OF_CLASSES:
-            return PARTS_OF_CLASSES[kind]
+        if (reduce_part := reducer_of_part(kind)) is not None:
+            return reduce_part
         if kind is io.TextIOWrapper:
             return _reduce_text_file
         # Only something that can be called can be a decorated function.

@@ -8,7 +8,7 @@ from typing import Any
 
 from cloudpickle import cloudpickle as internals
 
-from kinetic_payload.class_parts import PARTS_OF_CLASSES
+from kinetic_payload.class_parts import reducer_of_part
 from kinetic_payload.classes import Bare, ClassPickler
 
 
@@ -18,7 +18,7 @@ class ValuePickler(ClassPickler):
     def reducer_override(self, obj: Any) -> Any:
         """Reduce as cloudpickle does, but leave a class alone that is already there when loaded."""
         kind = type(obj)
-        handler = PARTS_OF_CLASSES.get(kind)
+        handler = reducer_of_part(kind)
         if handler is not None:
             return handler(obj)
         if isinstance(obj, type) and self.goes_by_value(obj):
