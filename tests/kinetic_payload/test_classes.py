@@ -3,6 +3,10 @@
 Each script's `facts` is called as it is and shipped, and must return the same both times.
 """
 
+from importlib.util import find_spec
+
+import pytest
+
 SAME = """
 
     if __name__ == "__main__":
@@ -299,6 +303,61 @@ def test_structs_of_a_script_validate_in_a_job_as_here(project):
             "read": [read(text) for text in ('{"port": 0}', '{"host": "A"}', '{"port": 3}')],
             "schema": msgspec.json.schema(Server),
             "metadata": repr(typing.get_type_hints(Server, include_extras=True)),
+        }
+    """
+        + SAME,
+    )
+
+    assert project.run("run.py") == "3 facts"
+
+
+@pytest.mark.timeout(400)  # Two processes import JAX.
+@pytest.mark.skipif(find_spec("equinox") is None, reason="Equinox is not installed")
+def test_abstract_pytrees_of_a_script_travel(project):
+    project.write(
+        "run.py",
+        """
+    import abc
+    import equinox, jax
+
+    @jax.tree_util.register_pytree_node_class
+    class Node(abc.ABC):
+        def __init__(self, x):
+            self.x = x
+        @abc.abstractmethod
+        def name(self): ...
+        def tree_flatten(self):
+            return (self.x,), None
+        @classmethod
+        def tree_unflatten(cls, _, children):
+            return cls(*children)
+    @jax.tree_util.register_pytree_node_class
+    class Leaf(Node):
+        def name(self):
+            return "leaf"
+
+    class Layer(equinox.Module):
+        size: equinox.AbstractVar[int]
+        @abc.abstractmethod
+        def __call__(self, x): ...
+    class Double(Layer):
+        size: int = 3
+        def __call__(self, x):
+            return 2 * x
+
+    def refused(make):
+        try:
+            return make()
+        except TypeError as error:
+            return str(error)
+
+    def facts():
+        double = jax.tree_util.tree_map(lambda x: x + 1, Double())
+        leaf = jax.tree_util.tree_map(lambda x: x + 1, Leaf(1))
+        return {
+            "leaf": (leaf.x, leaf.name(), isinstance(leaf, Node)),
+            "module": (double.size, double(4), isinstance(double, Layer)),
+            "abstract": (refused(lambda: Node(1)), refused(Layer)),
         }
     """
         + SAME,

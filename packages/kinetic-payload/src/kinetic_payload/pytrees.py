@@ -6,6 +6,7 @@ functions of a registration are told by none, and are read where JAX keeps them.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -68,7 +69,8 @@ def registration_of(cls: type, instance: Any = None) -> Registration:
     keyed = getattr(tree_util, "_registry_with_keypaths", {}).get(cls)  # before JAX 0.4.36
     if keyed is not None:
         return MODULE, "register_pytree_with_keys", keyed[0], unflatten, flatten
-    if not _names_children(cls, instance):
+    # An abstract class has no instances, whose children would have names.
+    if inspect.isabstract(cls) or not _names_children(cls, instance):
         return MODULE, "register_pytree_node", flatten, unflatten
     if hasattr(cls, "tree_flatten_with_keys") and hasattr(cls, "tree_flatten"):
         return MODULE, "register_pytree_with_keys_class"
