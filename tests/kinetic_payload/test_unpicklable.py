@@ -1,3 +1,4 @@
+import abc
 import ctypes
 import dataclasses
 import functools
@@ -101,6 +102,16 @@ def test_closure_variables_and_bound_objects_are_named(tmp_path):
     said = str(refusal(tmp_path, Model().fit))
     assert "the function" in said
     assert ".__self__.lock is a _thread.lock" in said
+
+
+def test_what_a_class_is_not_made_of_is_not_to_blame(tmp_path):
+    class Shape(abc.ABC):
+        pass
+
+    Shape.lock = LOCK
+
+    with pytest.raises(PayloadError, match=r"\.lock is a _thread\.lock"):
+        dump(tmp_path, train, Shape)
 
 
 def test_arguments_are_named_as_the_function_names_them(tmp_path):

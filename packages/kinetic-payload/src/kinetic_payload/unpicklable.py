@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
+from kinetic_payload.class_parts import own_attributes
+
 Probe = Callable[[Any], Exception | None]
 """Pickles one object for nothing, and returns what went wrong."""
 GlobalsOf = Callable[[FunctionType], Mapping[str, Any]]
@@ -71,7 +73,7 @@ def _children(value: Any, globals_of: GlobalsOf) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, FunctionType):
         yield from _children_of_function(value, globals_of)
     elif isinstance(value, type):
-        for key, item in list(vars(value).items()):
+        for key, item in list(own_attributes(value)):
             yield f".{key}", getattr(item, "__func__", item)
     else:
         yield from _children_of_object(value)
