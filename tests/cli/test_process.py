@@ -150,9 +150,10 @@ def test_a_reader_that_has_had_enough_is_no_failure(environment: dict[str, str])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("args", [["--help"], ["config"], ["accelerators", "--all", "--json"]])
 def test_a_full_disk_is_said_in_a_sentence(args: list[str], environment: dict[str, str]) -> None:
+    buffered = {**environment, "PYTHONUNBUFFERED": ""}
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(
-            [*KINETIC, *args], env=environment, stdout=full, stderr=subprocess.PIPE, text=True
+            [*KINETIC, *args], env=buffered, stdout=full, stderr=subprocess.PIPE, text=True
         )
 
     assert ran.returncode == 1

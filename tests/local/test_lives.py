@@ -168,7 +168,8 @@ def test_a_supervisor_that_can_write_neither_its_state_nor_why_goes_on(tmp_path:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [
-                *[sys.executable, "-c", "from kinetic.local.supervisor import main; main()"],
+                # Unbuffered: Python's own end would fail where stderr takes nothing.
+                *[sys.executable, "-u", "-c", "from kinetic.local.supervisor import main; main()"],
                 *map(str, pipes.for_supervisor),
             ],
             input=spec.encode(),

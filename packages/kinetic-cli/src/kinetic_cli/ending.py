@@ -35,6 +35,7 @@ def ended_well(ctx: click.Context) -> Iterator[None]:
         if isinstance(ctx.obj, App) and ctx.obj.debug:
             raise
         _output(ctx).failure(error)
+        discard_what_cannot_be_printed()
         raise click.exceptions.Exit(FAILED) from None
 
 
@@ -42,10 +43,18 @@ def _output(ctx: click.Context) -> Output:
     return ctx.obj.output if isinstance(ctx.obj, App) else Output()
 
 
-def _discard_stdout() -> None:
-    """Whoever read our output has had enough, which is no failure: say nothing more."""
+def discard_what_cannot_be_printed() -> None:
+    """Drop output that stdout does not take, so that it fails no second time."""
     try:
-        # Otherwise the interpreter's last flush would fail again and say so.
+        sys.stdout.flush()
+    except OSError:
+        _discard_stdout()
+
+
+def _discard_stdout() -> None:
+    """Discard all further output: its reader is gone, or its disk is full."""
+    try:
+        # Otherwise the interpreter's last flush would fail again, with an exit code of its own.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError:
         return

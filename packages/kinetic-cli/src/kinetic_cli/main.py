@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.ending import ended_well
+from kinetic_cli.ending import discard_what_cannot_be_printed, ended_well
 from kinetic_cli.groups import LazyGroup
 from kinetic_cli.options import Target, target_options
 from kinetic_cli.output import Output
@@ -71,4 +71,5 @@ def main() -> None:
     except OSError as error:
         # Not even the help could be printed.
         Output().failure(error)
+        discard_what_cannot_be_printed()
         sys.exit(1)
