@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,16 @@ def runner(tmp_path: Path) -> Any:
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """Give the tests' own process its signal handlers back: a call takes them over."""
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    yield
+    for number, handler in before.items():
+        if handler is not None and signal.getsignal(number) != handler:
+            signal.signal(number, handler)
 
 
 @pytest.fixture

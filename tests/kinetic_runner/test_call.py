@@ -1,12 +1,10 @@
 import asyncio
-import enum
 import os
 import signal
 import subprocess
 import sys
 import weakref
 from contextlib import suppress
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -22,6 +20,8 @@ from kinetic_runner.call import (
     Terminated,
     invoke,
 )
+
+pytestmark = pytest.mark.usefixtures("own_signals")
 
 
 def ending_of(function: Any, *args: Any, **kwargs: Any) -> Ending:
@@ -75,9 +75,7 @@ def test_a_coroutine_is_refused_with_advice(recwarn: pytest.WarningsRecorder) ->
 
 @pytest.fixture
 def stopping() -> Any:
-    before = signal.getsignal(signal.SIGTERM)
-    yield Stopping.install()
-    signal.signal(signal.SIGTERM, before)
+    return Stopping.install()
 
 
 def stop() -> None:
@@ -124,46 +122,55 @@ def test_a_function_that_finishes_within_the_grace_keeps_its_value(stopping: Sto
     assert invoke(train, (), {}, stopping) == Returned("best so far")
 
 
-def returns(over: list[int]) -> str:
+AT_EVERY_LINE = """
+import os, signal, sys
+from kinetic_runner import call
+
+over = []
+
+def returns():
     return over.append(1) or "value"
 
+def fails():
+    return over.append(1) or 1 / 0
 
-def fails(over: list[int]) -> str:
-    return over.append(1) or str(1 / 0)
+function = globals()[sys.argv[1]]
+line, came = 0, True
+while came:
+    line, came, passed = line + 1, False, 0
+    over.clear()
+    stopping = call.Stopping.install()
+
+    def trace(frame, event, _):
+        global came, passed
+        # What a line of the function's itself is interrupted by has come before its end.
+        if over and event == "line" and frame.f_code.co_filename == call.__file__:
+            passed += 1
+            if passed == line:
+                came = True
+                os.kill(os.getpid(), signal.SIGTERM)
+        return trace
+
+    sys.settrace(trace)
+    ending = call.invoke(function, (), {}, stopping)
+    sys.settrace(None)
+    assert (stopping.came_late, stopping.asked) == (True, came), line
+    print(type(ending).__name__, str(ending[0]))
+"""
 
 
-@pytest.mark.parametrize("function", [returns, fails])
-def test_a_stop_that_comes_at_any_moment_after_the_end_changes_nothing(function: Any) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    came, line = True, 0
-    while came:
-        line += 1
-        came, over, passed = False, [], 0
-        stopping = Stopping.install()
+@pytest.mark.parametrize(
+    ("function", "end"), [("returns", "Returned value"), ("fails", "Raised division by zero")]
+)
+def test_a_stop_that_comes_at_any_moment_after_the_end_changes_nothing(
+    function: str, end: str
+) -> None:
+    command = [sys.executable, "-c", AT_EVERY_LINE, function]
 
-        def trace(frame: FrameType, event: str, _: object, *, line: int = line) -> Any:
-            nonlocal came, passed
-            # What a line of the function's itself is interrupted by has come before its end. In enum's
-            # look-ups it would be raised amid an `except`, and stay the context of all that follows.
-            passes = frame.f_code is function.__code__ or frame.f_code.co_filename == enum.__file__
-            if over and event == "line" and not passes:
-                passed += 1
-                if passed == line:
-                    came = True
-                    stop()
-            return trace
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
 
-        tracer = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            ending = invoke(function, (over,), {}, stopping)
-        finally:
-            sys.settrace(tracer)
-            signal.signal(signal.SIGTERM, before)
-
-        kind = Returned if function is returns else Raised
-        assert (line, type(ending), stopping.came_late, stopping.asked) == (line, kind, True, came)
-    assert line > 3
+    assert (set(done.stdout.splitlines()), done.stderr) == ({end}, "")
+    assert done.stdout.count("\n") > 5
 
 
 def test_a_handler_of_the_users_wins(stopping: Stopping) -> None:

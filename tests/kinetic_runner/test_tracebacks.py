@@ -6,6 +6,8 @@ from kinetic_payload.errors import IntegrityError
 from kinetic_runner.call import Raised, Stopping, invoke
 from kinetic_runner.tracebacks import TEXT_LIMIT, message_of, notes_of, text_of, type_name
 
+pytestmark = pytest.mark.usefixtures("own_signals")
+
 
 def error_of(function: Any) -> BaseException:
     ending = invoke(function, (), {}, Stopping())
