@@ -3,6 +3,7 @@
 Each script's `facts` is called as it is and shipped, and must return the same both times.
 """
 
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -364,6 +365,64 @@ def test_abstract_pytrees_of_a_script_travel(project):
     )
 
     assert project.run("run.py") == "3 facts"
+
+
+def test_values_whose_classes_name_types_of_the_script_come_home(project):
+    project.write(
+        "run.py",
+        """
+    import typing
+    from dataclasses import dataclass
+
+    UserId = typing.NewType("UserId", int)
+    P = typing.ParamSpec("P")
+    Ts = typing.TypeVarTuple("Ts")
+    T = typing.TypeVar("T")
+
+    @dataclass
+    class User:
+        id: UserId
+        made_by: typing.Optional[typing.Callable[P, T]] = None
+        parts: typing.Optional[typing.Tuple[typing.Unpack[Ts]]] = None
+
+    def main(user):
+        return User(user.id + 1), UserId, P, Ts, T, UserId.__module__, typing.get_type_hints(User)["id"] is UserId
+
+    if __name__ == "__main__":
+        from shipping import ship
+        user, *types, module, same = ship(main, User(UserId(1)))
+        print(user == User(2), types == [UserId, P, Ts, T], module, same)
+    """,
+    )
+
+    assert project.run("run.py") == "True True __main__ True"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="It needs the syntax of Python 3.12")
+def test_parameters_and_aliases_of_types_travel_both_ways(project):
+    project.write(
+        "run.py",
+        """
+    from dataclasses import dataclass
+
+    type Many[T] = list[T]
+    class Call[*Ts, **P]:
+        pass
+    @dataclass
+    class Box[T]:
+        content: Many[T]
+
+    def main(box):
+        return box, Box([2]), Call(), str(Many), Many.__module__, [one.__name__ for one in Call.__type_params__]
+
+    if __name__ == "__main__":
+        from shipping import ship
+        one, two, call, *said = ship(main, Box([1]))
+        print(one == Box([1]), two == Box([2]), type(call) is Call, *said)
+    """,
+    )
+
+    assert project.run("run.py") == "True True True Many __main__ ['Ts', 'P']"
 
 
 CLASSES = """

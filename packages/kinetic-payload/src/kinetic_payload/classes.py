@@ -11,6 +11,7 @@ import enum
 import functools
 import inspect
 import sys
+import typing
 from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any, Final
@@ -18,7 +19,7 @@ from typing import Any, Final
 import cloudpickle
 from cloudpickle import cloudpickle as internals
 
-from kinetic_payload import class_rebuilding, pytrees
+from kinetic_payload import class_rebuilding, pytrees, rebuilding
 from kinetic_payload.class_parts import (
     UnrestorableClassError,
     bare_arguments,
@@ -34,6 +35,16 @@ from kinetic_payload.class_parts import (
 )
 from kinetic_payload.class_rebuilding import Blueprint, Contents
 
+_ALIAS: Final[type] = getattr(typing, "TypeAliasType", type(None))
+"""`type X = …`, from Python 3.12 on."""
+NAMED_TYPES: Final = (
+    typing.ParamSpec,
+    typing.TypeVar,
+    typing.TypeVarTuple,
+    typing.NewType,
+    _ALIAS,
+)
+"""What `typing` makes, and pickle finds by name alone."""
 _OF_FIELDS: Final = ("default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
 _OF_MEMBERS: Final = frozenset({"_name_", "__objclass__", "_sort_order_"})
 """Attributes that members of an enum get when it is made."""
@@ -97,6 +108,22 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         if type(member)._member_map_.get(member._name_) is not member:
             return NotImplemented  # of a flag, and made of others
         return class_rebuilding.member_of, (type(member), member._name_)
+
+    def reduce_named_type(self, named: Any) -> Any:
+        """Return how to make one of `NAMED_TYPES` again."""
+        kind, identity, keywords = type(named), None, {}
+        if kind is typing.TypeVar:
+            return internals._make_typevar, internals._decompose_typevar(named)
+        if kind is not _ALIAS:  # which has no weak references
+            identity = internals._get_or_create_tracker_id(named)
+        arguments = [named.__name__]
+        if kind is typing.NewType:
+            arguments.append(named.__supertype__)
+        elif kind is _ALIAS:
+            arguments.append(named.__value__)
+            keywords["type_params"] = named.__type_params__
+        made_by = rebuilding.named_type
+        return made_by, (kind, named.__module__, identity, tuple(arguments), keywords)
 
     def reduce_class_by_value(self, cls: Any, *, main_name: str | None) -> Any:
         """Return how to make *cls* again."""

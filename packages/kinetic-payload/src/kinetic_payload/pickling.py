@@ -7,7 +7,6 @@ import functools
 import io
 import pickle
 import sys
-import typing
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -17,7 +16,7 @@ from cloudpickle import cloudpickle as internals
 
 from kinetic_payload import rebuilding
 from kinetic_payload.class_parts import reducer_of_part
-from kinetic_payload.classes import Bare, ClassPickler
+from kinetic_payload.classes import NAMED_TYPES, Bare, ClassPickler
 from kinetic_payload.code_lines import lines_of
 from kinetic_payload.code_names import globals_of_classes_in, names_in, names_of_function
 from kinetic_payload.importability import Importability, is_main
@@ -41,15 +40,6 @@ _OF_THE_MODULE: Final = frozenset(
     }
 )
 """Globals that a module on the worker has of its own; the client's would be wrong there."""
-_ALIAS: Final[type] = getattr(typing, "TypeAliasType", type(None))
-"""`type X = …`, from Python 3.12 on."""
-_NAMED_TYPES: Final = (
-    typing.ParamSpec,
-    typing.TypeVar,
-    typing.TypeVarTuple,
-    typing.NewType,
-    _ALIAS,
-)
 _CACHED: Final = type(functools.lru_cache(lambda: None))
 
 
@@ -112,7 +102,7 @@ class CallPickler(ClassPickler):
             return self._reduce_method
         if kind is CodeType:
             return self._reduce_code
-        if kind in _NAMED_TYPES:
+        if kind in NAMED_TYPES:
             return self._reduce_named_type
         if (reduce_part := reducer_of_part(kind)) is not None:
             return reduce_part
@@ -263,18 +253,10 @@ class CallPickler(ClassPickler):
         return rebuilding.code_in_project, (source, arguments)
 
     def _reduce_named_type(self, named: Any) -> Any:
-        if self._importable(named.__module__):
+        module, name = named.__module__, named.__name__
+        if self._importable(module) and getattr(sys.modules.get(module), name, None) is named:
             return NotImplemented
-        if isinstance(named, typing.NewType):
-            # It takes the name of its caller's module.
-            own = {name: vars(named)[name] for name in ("__module__", "__qualname__")}
-            return typing.NewType, (named.__name__, named.__supertype__), own
-        if isinstance(named, typing.TypeVar):
-            return internals._make_typevar, internals._decompose_typevar(named)
-        if hasattr(named, "__value__"):
-            make = functools.partial(named.__class__, type_params=named.__type_params__)
-            return make, (named.__name__, named.__value__)
-        return type(named), (named.__name__,)
+        return self.reduce_named_type(named)
 
     def _reduce_module(self, module: ModuleType) -> Any:
         name = module.__name__

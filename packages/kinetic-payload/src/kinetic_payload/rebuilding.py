@@ -103,6 +103,25 @@ def bare_wrapper(kind: type) -> Any:
     return object.__new__(kind)
 
 
+def named_type(
+    kind: Callable[..., Any],
+    module: str,
+    identity: str | None,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> Any:
+    """Make a `typing.NewType`, a type alias or the like of *module*, unless that *identity* is here."""
+    from cloudpickle import cloudpickle
+
+    # It is of the module that calls for it.
+    call = FunctionType(_call.__code__, {"__name__": module})
+    return cloudpickle._lookup_class_or_track(identity, call(kind, arguments, keywords))
+
+
+def _call(make: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    return make(*arguments, **keywords)
+
+
 class ModulePart(ModuleType):
     """A module that is not in the snapshot: the part of it that the call's code names."""
 

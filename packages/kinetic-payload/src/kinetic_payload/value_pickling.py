@@ -9,7 +9,7 @@ from typing import Any
 from cloudpickle import cloudpickle as internals
 
 from kinetic_payload.class_parts import reducer_of_part
-from kinetic_payload.classes import Bare, ClassPickler
+from kinetic_payload.classes import NAMED_TYPES, Bare, ClassPickler
 
 
 class ValuePickler(ClassPickler):
@@ -21,6 +21,8 @@ class ValuePickler(ClassPickler):
         handler = reducer_of_part(kind)
         if handler is not None:
             return handler(obj)
+        if kind in NAMED_TYPES and not internals._lookup_module_and_qualname(obj, obj.__name__):
+            return self.reduce_named_type(obj)
         if isinstance(obj, type) and self.goes_by_value(obj):
             return self.reduce_class_by_value(obj, main_name=None)
         if issubclass(kind, enum.Enum) and self.goes_by_value(kind):
