@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -228,3 +228,28 @@ def reliable(tmp_path: Path) -> FileTimes:
         os.close(descriptor)
         (tmp_path / "probe").unlink()
     return times
+
+
+@pytest.fixture
+def with_another_path() -> Callable[[Path, str], str]:
+    """Return what runs code in a place where one folder has two paths; see there."""
+    return _with_another_path
+
+
+def _with_another_path(folder: Path, code: str) -> str:
+    """Run *code* where *folder* is mounted at `other` beside it as well; return what it printed.
+
+    To a program that is one folder under two names, which no link tells: as `Data` and `data` are on
+    the file systems of macOS.
+    """
+    other = folder.with_name("other")
+    other.mkdir()
+    enter = ["unshare", "--map-root-user", "--mount"]
+    if sys.platform != "linux" or subprocess.run([*enter, "true"], capture_output=True).returncode:
+        pytest.skip("no mounts for users here")
+    mount = f"import os, subprocess\nsubprocess.run(['mount', '--bind', {str(folder)!r}, {str(other)!r}], check=True)"
+    names = f"from pathlib import Path\nfolder, other = Path({str(folder)!r}), Path({str(other)!r})"
+    script = "\n".join((mount, names, textwrap.dedent(code)))
+    done = subprocess.run([*enter, sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -8,7 +8,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -135,14 +135,32 @@ def test_a_leftover_is_collected_while_living_writers_keep_theirs(tmp_path: Path
     assert ours.read("ours") == ours.read("theirs") == b"half"
 
 
-def test_a_store_that_is_known_by_two_names_is_one(tmp_path: Path) -> None:
+def test_a_store_that_is_known_by_several_names_is_one(
+    tmp_path: Path, with_another_path: Callable[[Path, str], str]
+) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    ours = FolderStore(tmp_path / "real")
-    with ours.writer("ours") as stream:
-        stream.write(b"half")
-        FolderStore(tmp_path / "link").write("another", b"")
-    assert ours.read("ours") == b"half"
+    code = """
+        from kinetic_payload.stores.folder import FolderStore
+        from kinetic_payload.stores.locks import locked
+        ours = FolderStore(folder)
+        with ours.writer("ours") as stream:
+            stream.write(b"half")
+            for name in (other, folder.with_name("link")):
+                FolderStore(name).write("another", b"")
+        print(ours.read("ours"))
+        import threading
+        waits = threading.Event()
+        def second():
+            with locked(f"{other}/lock", waiting=waits.set):
+                pass
+        with locked(f"{folder}/lock"):
+            thread = threading.Thread(target=second)
+            thread.start()
+            print(waits.wait(60))
+        thread.join()
+    """
+    assert with_another_path(tmp_path / "real", code).split() == ["b'half'", "True"]
 
 
 def test_generations_grow_when_the_clock_goes_backwards(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from kinetic_payload.errors import DataError, PackagingError
 from kinetic_payload.hashing import hash_file
 from kinetic_payload.snapshot import Snapshot, take_snapshot, tree_of
 from kinetic_payload.stat_cache import Hashed, StatCache
+from kinetic_payload.treewalk import composed_name
 
 
 @pytest.fixture
@@ -366,3 +367,27 @@ def test_very_deep_folders_are_no_problem(root: Path, tmp_path: Path) -> None:
     (deep / "f").touch()
 
     assert len(take_snapshot(root).entries) == 701
+
+
+def test_data_leaves_out_what_macos_keeps_for_itself(root: Path) -> None:
+    plant(root, ".DS_Store", "a/.DS_Store", "a/x.csv", "a/._x.csv", "a/._alone")
+
+    data = tree_of(root)
+
+    assert paths(data) == ["a", "a/._alone", "a/x.csv"]
+    assert [item.path for item in data.left_out] == [".DS_Store", "a/.DS_Store", "a/._x.csv"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "leads_to", "expected"),
+    [
+        (["cafe\u0301.py"], {"caf\u00e9.py"}, "caf\u00e9.py"),
+        (["cafe\u0301.py"], set(), "cafe\u0301.py"),
+        (["cafe\u0301.py", "caf\u00e9.py"], {"caf\u00e9.py"}, "cafe\u0301.py"),
+        (["cafe.py"], set(), "cafe.py"),
+    ],
+)
+def test_a_name_is_composed_where_the_file_system_does_not_tell_the_forms_apart(
+    listed: list[str], leads_to: set[str], expected: str
+) -> None:
+    assert composed_name(listed[0], {*listed}, leads_to.__contains__) == expected

@@ -39,7 +39,7 @@ from kinetic_payload.snapshot import Snapshot, tree_of
 from kinetic_payload.store import Mountable, ObjectInfo, Store
 from kinetic_payload.stores.names import MAX_NAME
 from kinetic_payload.transfer import REFRESH_AGE
-from kinetic_payload.treewalk import EXCLUDED, LeftOut
+from kinetic_payload.treewalk import EXCLUDED, SYSTEM_FILE, LeftOut
 
 if TYPE_CHECKING:
     from kinetic_payload.digests import TreeEntry
@@ -76,7 +76,7 @@ def ensure_data(
         TreeChangedError: A file changed meanwhile; the message names it.
     """
     tree = tree_of(path, cache, exclude=exclude, reports=reports)
-    left_out = [one for one in tree.left_out if one.rule != EXCLUDED]
+    left_out = [one for one in tree.left_out if one.rule not in (EXCLUDED, SYSTEM_FILE)]
     if warn is not None and left_out:
         warn(_sentence(path, left_out))
     wanted = _mounted(store, path, tree) if mounted else _packed(tree, sizes)

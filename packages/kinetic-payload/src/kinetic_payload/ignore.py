@@ -25,16 +25,20 @@ DEFAULTS: Final = (
     # Caches: made again by whoever needs them
     *("__pycache__/", "*.pyc", "*.pyo", ".cache/", ".mypy_cache/", ".ruff_cache/"),
     *(".pytest_cache/", ".hypothesis/", ".pytype/", ".pyre/", ".tox/", ".nox/", ".eggs/"),
-    *(".ipynb_checkpoints/", ".coverage", ".coverage.*", ".DS_Store", "node_modules"),
+    *(".ipynb_checkpoints/", ".coverage", ".coverage.*", ".DS_Store", "._*", "node_modules"),
     # Virtual environments; those of other names are told by what lies in them
     *(".venv", "__pypackages__/"),
-    # Secrets: environment files, keys, certificates, credentials
+)
+"""In the syntax of ignore files."""
+
+SECRETS: Final = (
+    # Environment files, keys, certificates, credentials
     *(".env*", "*.pem", "*.key", "*.p8", "*.p12", "*.pfx", "*.crt", "*.cer", "*.der", "*.csr"),
     *("*.jks", "*.keystore", "*.kdbx", "*.ppk", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"),
     *(".netrc", ".pgpass", ".pypirc", ".git-credentials", ".ssh/", ".gnupg/", ".aws/"),
     "application_default_credentials.json",
 )
-"""In the syntax of ignore files."""
+"""Left out by default as well, in capitals too: `SERVER.PEM` is a key on any file system."""
 
 ENVIRONMENT_MARKERS: Final = frozenset(("pyvenv.cfg", "conda-meta"))
 """A folder that holds one of these is an environment of this machine, useless on any other."""
@@ -88,9 +92,12 @@ class RuleSet:
         )
 
     @classmethod
-    def defaults(cls) -> RuleSet:
-        """Return the defaults."""
-        return cls._of((("default", line.encode()) for line in DEFAULTS), ignore_case=False)
+    def defaults(cls) -> tuple[RuleSet, RuleSet]:
+        """Return the defaults, and of those the secrets."""
+        return (
+            cls._of((("default", line.encode()) for line in DEFAULTS), ignore_case=False),
+            cls._of((("default", line.encode()) for line in SECRETS), ignore_case=True),
+        )
 
     @classmethod
     def _of(cls, lines: Iterable[tuple[str, bytes]], ignore_case: bool) -> RuleSet:
@@ -131,8 +138,10 @@ class RuleSet:
         )
 
     def _folded(self, text: str) -> str:
+        if not self.ignore_case:
+            return text
         # Of ASCII only, as git does it.
-        return _decoded(_encoded(text).lower()) if self.ignore_case else text
+        return text.lower() if text.isascii() else _decoded(_encoded(text).lower())
 
     def verdict(self, folder: str, name: str, *, is_folder: bool) -> Rule | None:
         """Return the last rule about *name* in *folder* (relative to the ignore file, ends in `/`)."""
@@ -184,7 +193,7 @@ def _trimmed(line: bytes) -> bytes:
 class Scope:
     """What decides inside one folder of a tree: every ignore file from the top down to it."""
 
-    defaults: RuleSet | None
+    defaults: tuple[RuleSet, ...]
     own: tuple[tuple[RuleSet, str], ...] = ()
     """Rule sets, and the folder seen from each file's place: empty, or ending in `/`."""
     git: tuple[tuple[RuleSet, str], ...] = ()
@@ -196,7 +205,7 @@ class Scope:
     @classmethod
     def top(cls, *, no_defaults: bool = False) -> Scope:
         """Return the scope of a tree's root before any ignore file is read."""
-        return cls(None if no_defaults else RuleSet.defaults())
+        return cls(() if no_defaults else RuleSet.defaults())
 
     def inner(self, name: str) -> Scope:
         """Return the scope of the folder *name* in this one."""
@@ -227,8 +236,9 @@ class Scope:
         for rules, folder in reversed(self.own):
             if rule := rules.verdict(folder, name, is_folder=is_folder):
                 return rule if rule.excludes else None
-        if self.defaults and (rule := self.defaults.verdict("", name, is_folder=is_folder)):
-            return rule
+        for defaults in self.defaults:
+            if rule := defaults.verdict("", name, is_folder=is_folder):
+                return rule
         for rules, folder in reversed(self.git):
             if rule := rules.verdict(folder, name, is_folder=is_folder):
                 return rule if rule.excludes else None

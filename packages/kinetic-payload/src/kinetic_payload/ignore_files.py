@@ -120,7 +120,7 @@ def _scope_of_repository(folder: str) -> Scope:
             check=False,
         )
     except OSError:
-        return Scope(None, in_repository=True)  # Without git there is no configuration of it.
+        return Scope((), in_repository=True)  # Without git there is no configuration of it.
     listed = os.fsdecode(done.stdout).split("\0")
     values = dict(item.split("\n", 1) for item in listed if "\n" in item)
     ignore_case = values.get("core.ignorecase", "").lower() in ("true", "yes", "on", "1")
@@ -131,4 +131,4 @@ def _scope_of_repository(folder: str) -> Scope:
     file = values.get("core.excludesfile", f"{config}/git/ignore")
     file = os.path.join(folder, file)  # noqa: PTH118
     rules = _read_rules(file, file, ignore_case=ignore_case)
-    return Scope(None, ignore_case=ignore_case, in_repository=True).reading(git=rules)
+    return Scope((), ignore_case=ignore_case, in_repository=True).reading(git=rules)

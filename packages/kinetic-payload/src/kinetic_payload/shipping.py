@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kinetic_payload.archive import unsafe_path
+from kinetic_payload.exclusion import Exclusions
 from kinetic_payload.ignore import ENVIRONMENT_MARKERS, Scope
 from kinetic_payload.ignore_files import scope_in, top_scope
 from kinetic_payload.treewalk import Place, within
@@ -30,7 +31,7 @@ class Shipping:
     ) -> None:
         self._root = os.path.abspath(root)  # noqa: PTH100
         self._top = Place(os.path.realpath(self._root), "")
-        self._exclude = frozenset(os.path.realpath(path) for path in exclude)
+        self._exclude = Exclusions(exclude)
         self._folders: dict[str, _Folder | None] = {}
         self._scope = top_scope(Path(self._root), no_defaults=no_defaults)
 
@@ -52,7 +53,7 @@ class Shipping:
         full = f"{self._root}/{path}"
         real = os.path.realpath(full)
         # Of a link that stays one the snapshot holds the file under its real name.
-        if real in self._exclude or (os.path.islink(full) and _leads_inside(real, folder)):  # noqa: PTH114
+        if self._exclude.has_real(real) or (os.path.islink(full) and _leads_inside(real, folder)):  # noqa: PTH114
             return False
         return folder.scope.leaves_out(name, is_folder=False) is None
 
@@ -76,7 +77,7 @@ class Shipping:
         if (
             folder is None
             or unsafe_path(path) is not None
-            or real in self._exclude
+            or self._exclude.has_real(real)
             or folder.scope.leaves_out(name, is_folder=True)
             or not ENVIRONMENT_MARKERS.isdisjoint(names)
         ):

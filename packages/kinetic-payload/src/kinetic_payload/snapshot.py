@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from kinetic_payload.archive import write_archive
 from kinetic_payload.digests import TreeEntry, tree_digest
 from kinetic_payload.errors import DataError, DataNotFoundError, KineticError, PackagingError
+from kinetic_payload.exclusion import Exclusions
 from kinetic_payload.file_times import FileTimes
 from kinetic_payload.hashing import UNREADABLE_HINT, hash_files, saving, unreadable
 from kinetic_payload.ignore import OWN_FILE, ignore_line
@@ -154,7 +155,7 @@ def take_snapshot(
         PackagingError: Something cannot be read; the message names all of it.
     """
     root = Path(os.path.abspath(root))  # noqa: PTH100
-    tree = walk(str(root), top_scope(root, no_defaults=no_defaults), _real(exclude))
+    tree = walk(str(root), top_scope(root, no_defaults=no_defaults), Exclusions(exclude))
     return _finished(root, tree, cache, reports, PackagingError, "project")
 
 
@@ -175,7 +176,7 @@ def tree_of(
     """
     path = Path(os.path.abspath(path))  # noqa: PTH100
     if path.is_dir():
-        tree = walk(str(path), None, _real(exclude))
+        tree = walk(str(path), None, Exclusions(exclude))
         return _finished(path, tree, cache, reports, DataError, "data")
     try:
         status = path.stat()
@@ -186,10 +187,6 @@ def tree_of(
         raise DataError(message) from error
     tree = Tree(files=[FoundFile(path.name, status.st_mode & 0o777, status)])
     return _finished(path.parent, tree, cache, reports, DataError, "data")
-
-
-def _real(paths: Iterable[Path]) -> frozenset[str]:
-    return frozenset(os.path.realpath(path) for path in paths)
 
 
 def _finished(

@@ -11,16 +11,22 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
+from unicodedata import is_normalized, normalize
 
 from kinetic_payload.archive import link_goal, unsafe_path
 from kinetic_payload.digests import TreeEntry
+from kinetic_payload.exclusion import Exclusions
 from kinetic_payload.ignore import ENVIRONMENT_MARKERS, Scope
 from kinetic_payload.ignore_files import scope_in
 
 EXCLUDED: Final = "data"
 """The rule by which paths that were given to be excluded are left out."""
+SYSTEM_FILE: Final = "macOS keeps it for itself"
+"""The rule by which `.DS_Store` and the like are left out of data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +66,16 @@ class Place:
     path: str
 
 
-def walk(root: str, scope: Scope | None, exclude: frozenset[str] = frozenset()) -> Tree:
+def walk(root: str, scope: Scope | None, exclude: Exclusions | None = None) -> Tree:
     """Walk the folder *root*.
 
     Args:
         scope: The rules for its top; None takes everything, and files in place of links to them.
-        exclude: Real paths that do not travel with it.
+        exclude: What does not travel with it.
     """
     real = os.path.realpath(root)
-    walker = _Walker(scope is None, exclude)
-    walker.todo.append(_Folder(real, "", scope or Scope(None), (Place(real, ""),)))
+    walker = _Walker(scope is None, exclude or Exclusions())
+    walker.todo.append(_Folder(real, "", scope or Scope(()), (Place(real, ""),)))
     while walker.todo:
         walker.take(walker.todo.pop())
     _straighten(walker.tree, walker.link_goals)
@@ -88,7 +94,7 @@ class _Folder:
 
 
 class _Walker:
-    def __init__(self, everything: bool, exclude: frozenset[str]) -> None:
+    def __init__(self, everything: bool, exclude: Exclusions) -> None:
         self.tree = Tree()
         self.todo: list[_Folder] = []
         self.link_goals: dict[str, str] = {}
@@ -101,17 +107,22 @@ class _Walker:
         path = folder.path
         prefix = f"{path}/" if path else ""
         try:
+            if path:
+                status = os.stat(folder.real)  # noqa: PTH116
+                # The listing that names a mount point gives the inode of what it hides.
+                if self._exclude.has(folder.real, status.st_ino, lambda: status):
+                    self._leave_out(path, EXCLUDED)
+                    return
+                # A folder its owner cannot write to could not be removed again on the worker.
+                mode = status.st_mode & 0o777 | 0o700
             with os.scandir(folder.real) as listing:
                 found = list(listing)
-            if path:
-                # A folder its owner cannot write to could not be removed again on the worker.
-                mode = os.stat(folder.real).st_mode & 0o777 | 0o700  # noqa: PTH116
         except OSError as error:
             self._problem(path or ".", error)
             return
         scope = folder.scope
+        names = {entry.name for entry in found}
         if not self._everything:
-            names = {entry.name for entry in found}
             if path and not ENVIRONMENT_MARKERS.isdisjoint(names):
                 self._leave_out(path, "default: a virtual environment")
                 return
@@ -120,7 +131,13 @@ class _Walker:
             self.tree.others.append(TreeEntry(path, "dir", mode))
         for entry in found:
             try:
-                self._entry(entry, prefix + entry.name, scope, folder.places)
+                name = entry.name
+                if not name.isascii():
+                    name = composed_name(name, names, partial(_is_listed_as, entry))
+                if self._everything and is_system_file(name, names):
+                    self._leave_out(prefix + name, SYSTEM_FILE)
+                else:
+                    self._entry(entry, prefix + name, name, scope, folder.places)
             except OSError as error:
                 self._problem(prefix + entry.name, error)
 
@@ -133,21 +150,26 @@ class _Walker:
         self.tree.left_out.append(LeftOut(path, rule))
 
     def _entry(
-        self, entry: os.DirEntry[str], path: str, scope: Scope, places: tuple[Place, ...]
+        self,
+        entry: os.DirEntry[str],
+        path: str,
+        name: str,
+        scope: Scope,
+        places: tuple[Place, ...],
     ) -> None:
         is_link = entry.is_symlink()
         # To git a link is a file, whatever it leads to.
         is_folder = not is_link and entry.is_dir(follow_symlinks=False)
-        if entry.path in self._exclude:
+        if self._exclude.has(entry.path, entry.inode(), lambda: entry.stat(follow_symlinks=False)):
             self._leave_out(path, EXCLUDED)
-        elif not self._everything and (rule := scope.leaves_out(entry.name, is_folder=is_folder)):
+        elif not self._everything and (rule := scope.leaves_out(name, is_folder=is_folder)):
             self._leave_out(path, str(rule))
         elif (why := unsafe_path(path)) is not None:
             self._leave_out(path, f"its name cannot travel: {why}")
         elif is_link:
-            self._link(entry, path, scope, places)
+            self._link(entry, path, name, scope, places)
         elif is_folder:
-            self.todo.append(_Folder(entry.path, path, scope.inner(entry.name), places))
+            self.todo.append(_Folder(entry.path, path, scope.inner(name), places))
         else:
             self._file(path, entry.stat(follow_symlinks=False))
 
@@ -158,7 +180,12 @@ class _Walker:
             self._leave_out(path, "neither a file nor a folder")
 
     def _link(
-        self, entry: os.DirEntry[str], path: str, scope: Scope, places: tuple[Place, ...]
+        self,
+        entry: os.DirEntry[str],
+        path: str,
+        name: str,
+        scope: Scope,
+        places: tuple[Place, ...],
     ) -> None:
         goal = os.path.realpath(entry.path)
         try:
@@ -170,11 +197,13 @@ class _Walker:
         if not (self._everything and leads_to_file):
             found = (within(goal, place) for place in reversed(places))
             inside = next((path for path in found if path is not None), None)
-        if goal in self._exclude:
+        if self._exclude.has_real(goal):
             self._leave_out(path, EXCLUDED)
         elif inside is not None:
-            self.link_goals[path] = inside
             target = os.readlink(entry.path)  # noqa: PTH115
+            if status is not None and _is_same(entry.path, normalize("NFC", target), status):
+                target, inside = normalize("NFC", target), normalize("NFC", inside)
+            self.link_goals[path] = inside
             self.tree.others.append(TreeEntry(path, "link", 0o777, target=target))
         elif status is None:
             self._leave_out(path, "a link that leads nowhere")
@@ -182,12 +211,53 @@ class _Walker:
             self._file(path, status)
         elif any(within(place.real, Place(goal, "")) is not None for place in places):
             self._leave_out(path, f"a link to {goal}, which contains the folder it lies in")
-        elif not self._everything and (rule := scope.leaves_out(entry.name, is_folder=True)):
+        elif not self._everything and (rule := scope.leaves_out(name, is_folder=True)):
             # To git it is a link, but what would travel is a folder: `.aws/` means this one too.
             self._leave_out(path, str(rule))
         else:
-            inner = scope.inner(entry.name)
+            inner = scope.inner(name)
             self.todo.append(_Folder(goal, path, inner, (*places, Place(goal, path))))
+
+
+def is_system_file(name: str, names: Set[str]) -> bool:
+    """Return whether macOS put *name* into a folder of *names* for its own use.
+
+    On other file systems than its own it keeps the attributes of a file in a second one, `._` and
+    the name. A name alone that begins so is a user's.
+    """
+    return name == ".DS_Store" or (name.startswith("._") and name[2:] in names)
+
+
+def composed_name(name: str, names: Set[str], is_it: Callable[[str], bool]) -> str:
+    """Return *name* in NFC, if its file system has it under that name too, as those of macOS do.
+
+    Listings there may spell it in another form, which Linux would take for another name.
+
+    Args:
+        names: All that the listing has.
+        is_it: Whether another name in the same folder leads to the same file.
+    """
+    if is_normalized("NFC", name):
+        return name
+    composed = normalize("NFC", name)
+    return composed if composed not in names and is_it(composed) else name
+
+
+def _is_listed_as(entry: os.DirEntry[str], name: str) -> bool:
+    path = f"{os.path.dirname(entry.path)}/{name}"  # noqa: PTH120
+    try:
+        return os.lstat(path).st_ino == entry.inode()
+    except OSError:
+        return False
+
+
+def _is_same(link: str, target: str, status: os.stat_result) -> bool:
+    """Return whether the link would lead to the same file with *target*."""
+    try:
+        found = os.stat(os.path.join(os.path.dirname(link), target))  # noqa: PTH116, PTH118, PTH120
+    except OSError:
+        return False
+    return os.path.samestat(found, status)
 
 
 def within(real: str, place: Place) -> str | None:

@@ -226,9 +226,7 @@ class FolderStore:
                     f"{self._root} cannot be a store: a file is in the way ({error.filename}).",
                     hint=_ELSEWHERE,
                 ) from error
-            # Threads tell the files in these apart by their names, and the store may have several.
-            self._temporaries = os.path.realpath(temporaries)
-            self._locks = os.path.realpath(locks)
+            self._temporaries, self._locks = temporaries, locks
             collect_leftovers(self._temporaries)
             self._prepared = True
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _guard = threading.Lock()
-_locks: dict[str, threading.Lock] = {}
+_locks: dict[tuple[int, int, str], threading.Lock] = {}
 
 
 def _after_fork() -> None:
@@ -33,10 +33,11 @@ def locked(path: str, *, waiting: Callable[[], object] = lambda: None) -> Iterat
 
     *waiting* is called, once, if another thread or process holds it just then.
     """
-    # However it is called: with two locks for one file, a thread would drop what another one holds.
-    path = os.path.realpath(path)
+    # However the path is spelled: with two locks for one file, a thread would drop another's.
+    folder, name = os.path.split(path)
+    status = os.stat(folder)  # noqa: PTH116 - hot
     with _guard:
-        lock = _locks.setdefault(path, threading.Lock())
+        lock = _locks.setdefault((status.st_dev, status.st_ino, name), threading.Lock())
     busy = lock.locked()
     if busy:
         waiting()

@@ -9,7 +9,16 @@ from typing import BinaryIO
 
 from kinetic_payload.stores.locks import try_lock
 
-_mine: set[str] = set()
+_own = os.urandom(4).hex()
+"""What the names of this process's temporaries begin with, however their folder's path is spelled."""
+
+
+def _after_fork() -> None:
+    global _own
+    _own = os.urandom(4).hex()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Temporary:
@@ -21,20 +30,12 @@ class Temporary:
 
     def __init__(self, folder: str) -> None:
         while True:
-            self.path = f"{folder}/{os.urandom(8).hex()}"
-            _mine.add(self.path)
-            try:
-                self.fd = os.open(
-                    self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
-                )
-            except BaseException:
-                _mine.discard(self.path)
-                raise
+            self.path = f"{folder}/{_own}{os.urandom(8).hex()}"
+            self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             # A collector may have taken it for a leftover before it was locked.
             if try_lock(self.fd) and os.fstat(self.fd).st_nlink:
                 break
             os.close(self.fd)
-            _mine.discard(self.path)
         self.stream = open(self.fd, "w+b")  # noqa: PTH123, SIM115 - closed by __exit__
 
     def date(self, *times: int) -> os.stat_result:
@@ -57,7 +58,6 @@ class Temporary:
     ) -> None:
         with suppress(FileNotFoundError):  # It was renamed.
             os.unlink(self.path)  # noqa: PTH108 - hot
-        _mine.discard(self.path)
         with suppress(OSError):  # The disk is full: that was said, and the file is gone.
             self.stream.close()
 
@@ -65,10 +65,10 @@ class Temporary:
 def collect_leftovers(folder: str) -> None:
     """Remove the files in *folder* whose writers died."""
     for entry in os.listdir(folder):  # noqa: PTH208 - hot, mostly empty
-        path = f"{folder}/{entry}"
         # Locks belong to a process, and closing a descriptor would drop our own.
-        if path in _mine:
+        if entry.startswith(_own):
             continue
+        path = f"{folder}/{entry}"
         with suppress(OSError):
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:

@@ -23,6 +23,7 @@ KEPT: Final = 7 * 24 * 3600.0
 """Seconds; after a week the service forgets them, too."""
 
 _mine: set[str] = set()
+"""Names of files: a folder's path may be spelled in several ways."""
 _guard = threading.Lock()
 
 
@@ -89,22 +90,22 @@ def remembered(folder: Path | None, *key: Any) -> Iterator[Entry | None]:
 def _open(folder: Path, key: str) -> Entry | None:
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
     with _guard:
-        if str(path) in _mine:
+        if path.name in _mine:
             return None
-        _mine.add(str(path))
+        _mine.add(path.name)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _collect(folder)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
         # Nothing can be remembered here; the upload itself may still do.
-        _mine.discard(str(path))
+        _mine.discard(path.name)
         return None
     # One that was forgotten between these calls has no name any more.
     if try_lock(fd) and os.fstat(fd).st_nlink:
         return Entry(fd, path)
     os.close(fd)
-    _mine.discard(str(path))
+    _mine.discard(path.name)
     return None
 
 
@@ -112,13 +113,13 @@ def _close(entry: Entry) -> None:
     if not os.fstat(entry._fd).st_size:
         entry.forget()  # Nothing was begun.
     os.close(entry._fd)
-    _mine.discard(str(entry._path))
+    _mine.discard(entry._path.name)
 
 
 def _collect(folder: Path) -> None:
     """Remove what is too old to be gone on with."""
     for path in folder.glob("*.json"):
-        if str(path) in _mine:
+        if path.name in _mine:
             continue
         with suppress(OSError):
             if time.time() - path.stat().st_mtime < KEPT:

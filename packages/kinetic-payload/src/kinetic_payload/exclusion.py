@@ -1,0 +1,64 @@
+"""`Exclusions`: paths that are left out of a tree, known by device and inode.
+
+On a file system that ignores case or Unicode normalisation (APFS) one folder has many spellings, and
+a bind mount gives it another path: text alone would let it travel under one of them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable
+from unicodedata import normalize
+
+
+class Exclusions:
+    """Files and folders that do not travel, whatever they are called where they are met."""
+
+    def __init__(self, paths: Iterable[str | os.PathLike[str]] = ()) -> None:
+        self._real = frozenset(os.path.realpath(path) for path in paths)
+        self._inodes: dict[int, list[tuple[int, str]]] = {}
+        """Of each inode: devices, with the folded name."""
+        for path in self._real:
+            try:
+                status = os.stat(path)  # noqa: PTH116
+            except OSError:
+                continue  # What is not there has no other name either.
+            same = self._inodes.setdefault(status.st_ino, [])
+            same.append((status.st_dev, _folded(path)))
+
+    def has(self, path: str, inode: int, status: Callable[[], os.stat_result]) -> bool:
+        """Return whether *path*, in a real folder, is one of them.
+
+        Args:
+            inode: As the folder lists it. It costs nothing, so *status* is asked only where it fits.
+        """
+        if path in self._real:
+            return True
+        candidates = self._inodes.get(inode)
+        if not candidates:
+            return False
+        try:
+            found = status()
+        except OSError:
+            return False
+        # Another hard link is another file to its user: it is left out under its own name only.
+        many = not stat.S_ISDIR(found.st_mode) and found.st_nlink > 1
+        return any(
+            device == found.st_dev and (not many or name == _folded(path))
+            for device, name in candidates
+        )
+
+    def has_real(self, path: str) -> bool:
+        """Return whether the real path *path* is one of them."""
+        if not self._inodes:
+            return path in self._real
+        try:
+            status = os.stat(path)  # noqa: PTH116
+        except OSError:
+            return path in self._real
+        return self.has(path, status.st_ino, lambda: status)
+
+
+def _folded(path: str) -> str:
+    return normalize("NFC", os.path.basename(path)).casefold()  # noqa: PTH119
