@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from kinetic_payload.appearing import flush_to_disk
 from kinetic_payload.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
@@ -255,7 +256,7 @@ class FolderStore:
         path = self._path(name)
         with _translated("write", name):
             temporary.stream.flush()
-            os.fsync(temporary.fd)
+            flush_to_disk(temporary.fd)
             with self._locked(name) as shard:
                 found = self._expect(name, if_generation)
                 last = max(found.generation if found else 0, _remembered(shard))
