@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -289,6 +290,22 @@ def test_what_is_large_is_told_before_it_is_sent(
     assert len(packing.warned) == len(said)
     for warning, what in zip(packing.warned, said, strict=True):
         assert warning.lower().startswith(what)
+
+
+@pytest.mark.parametrize("this_machine", [True, False])
+def test_what_was_built_for_macos_is_named_where_the_job_runs_on_linux(
+    project, packing: Packing, this_machine: bool
+) -> None:
+    module = project.module("jobs", "def work(): ...\n")
+    project.write("_fast.cpython-311-darwin.so", "")
+    packing.options = replace(packing.options, this_machine=this_machine)
+
+    packing.pack(module.work)
+
+    expected = sys.platform != "darwin" or not this_machine
+    assert [w.partition(":")[0] for w in packing.warned] == [
+        "_fast.cpython-311-darwin.so"
+    ] * expected
 
 
 def test_the_root_may_be_named(project, packing: Packing) -> None:

@@ -104,6 +104,7 @@ def pack(
         PayloadError: Something in the call does not pickle; the message names it.
         DataError: A `Data` of the call is not there.
     """
+    from kinetic_payload.binaries import binaries_warning
     from kinetic_payload.shipping import Shipping
 
     asked: set[Path] = set()
@@ -125,7 +126,9 @@ def pack(
             # A module lies inside a `Data` and so outside the snapshot: it cannot go by reference.
             dumped.close()
             dumped = _dump(call, plan, snapshot.contains)
+        files = (entry.path for entry in snapshot.entries)
         for warning in (
+            binaries_warning(files, platform=sys.platform if options.this_machine else "linux"),
             snapshot.oversize_warning(options.context_warn_mb),
             dumped.oversize_warning(options.payload_warn_mb),
         ):

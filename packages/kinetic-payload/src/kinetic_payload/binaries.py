@@ -1,0 +1,45 @@
+"""Compiled files of a project that the worker's system cannot load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+_SHOWN = 5
+
+
+def built_for_macos(paths: Iterable[str]) -> list[str]:
+    """Return those of *paths* that only macOS loads and that have no counterpart for Linux beside them."""
+    found, elsewhere = [], set()
+    for path in paths:
+        if path.endswith(("-darwin.so", ".dylib")):
+            found.append(path)
+        elif path.endswith(".so") or ".so." in path:
+            elsewhere.add(_module(path))
+    return sorted(path for path in found if _module(path) not in elsewhere)
+
+
+def binaries_warning(paths: Iterable[str], *, platform: str) -> str | None:
+    """Return what to report of a project with *paths* whose job runs on *platform*, or None.
+
+    Args:
+        platform: As `sys.platform` names it.
+    """
+    useless = [] if platform == "darwin" else built_for_macos(paths)
+    if not useless:
+        return None
+    return (
+        f"{_few(useless)}: built for macOS, and the job runs on Linux, where this cannot be loaded. "
+        "Build it for Linux, or install it there from the requirements; .kineticignore leaves it out."
+    )
+
+
+def _few(paths: Sequence[str]) -> str:
+    shown = ", ".join(paths[:_SHOWN])
+    more = len(paths) - _SHOWN
+    return f"{shown} and {more} more files" if more > 0 else shown
+
+
+def _module(path: str) -> str:
+    """Return *path* up to the first dot of its name: `pkg/_fast.cpython-311-darwin.so` → `pkg/_fast`."""
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}{name.partition('.')[0]}"
