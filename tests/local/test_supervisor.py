@@ -501,15 +501,18 @@ def test_an_interpreter_that_is_not_there_is_refused(machine: Machine) -> None:
 
 def test_a_fork_of_the_submitter_does_not_keep_a_dead_job_alive(machine: Machine) -> None:
     """A pool's worker, forked while the FIFO is open here, inherits its write end."""
-    from kinetic.local.liveness import is_alive
+    from kinetic.local.liveness import is_alive, wait_for_death
 
     record = machine.start(SLEEP)
     machine.until_up(record)
     folder = JobFolder(str(machine.folder(record)))
     copy = os.open(folder.alive, os.O_WRONLY | os.O_NONBLOCK) if _open_reader(folder.alive) else -1
     try:
-        machine.supervisor(record).kill()
-        eventually(lambda: not is_alive(folder))
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(wait_for_death, folder, 120)
+            machine.supervisor(record).kill()
+            assert waiting.result(timeout=60)
+        assert not is_alive(folder)
     finally:
         os.close(copy)
     assert machine.outcome(record).status == "failed"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import select
+import time
 from contextlib import suppress
 
 from kinetic.local.paths import Home, JobFolder
@@ -18,6 +19,10 @@ from kinetic.local.paths import Home, JobFolder
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Supervisors import this, and `typing` takes longer than all the rest of it.
     from typing import Final
+
+_FIRST_LOOK: Final = 0.002
+_LAST_LOOK: Final = 0.05
+"""Seconds between two looks for the end of a supervisor, at first and later."""
 
 CANCEL: Final = b"c"
 """What is written into the FIFO `control` to have a job stopped."""
@@ -85,16 +90,27 @@ def is_announced(home: Home, job_id: str) -> bool:
 
 
 def wait_for_death(folder: JobFolder, timeout: float) -> bool:
-    """Wait at most *timeout* seconds until the supervisor is gone; return whether it is."""
+    """Wait at most *timeout* seconds until the supervisor is gone; return whether it is.
+
+    Its end is looked for at short intervals as well: by xnu's source macOS does not wake every reader
+    of a FIFO when the last writer is gone, and nobody is woken while a fork of the submitter lives.
+    """
     fd = _open_alive(folder)
     if fd is None:
         return True
     try:
-        if _ended(fd) or _unlocked(folder):
-            return True
         poll = select.poll()  # `select` cannot take a descriptor above 1023.
         poll.register(fd, select.POLLIN | select.POLLHUP)
-        return bool(poll.poll(max(0, int(timeout * 1000 + 0.999)))) and _ended(fd)
+        deadline = time.monotonic() + timeout
+        pause = _FIRST_LOOK
+        while not (_ended(fd) or _unlocked(folder)):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            if poll.poll(int(min(left, pause) * 1000 + 0.999)) and not _ended(fd):
+                select.select([], [], [], pause)  # Whatever it was, it is not asked again at once.
+            pause = min(1.5 * pause, _LAST_LOOK)
+        return True
     finally:
         os.close(fd)
 
