@@ -154,7 +154,8 @@ class _Watch:
             return False
         family = [runner, *children]
         # Pages shared between a pool's processes count once; asking for that takes longer.
-        if _total(family, "rss") <= self._limit or _total(family, "own") <= self._limit:
+        measures = (resident_memory, own_memory)
+        if any(_total(family, measure) <= self._limit for measure in measures):
             return False
         self._exceeded = True
         for child in children:  # The runner lives on and reports.
@@ -166,15 +167,33 @@ class _Watch:
         """Nothing to remove."""
 
 
-def _total(family: list[psutil.Process], kind: str) -> int:  # type: ignore[name-defined]  # noqa: F821
+def own_memory(process: psutil.Process) -> int:  # type: ignore[name-defined]  # noqa: F821
+    """Return the bytes of *process* that are in memory, those it shares with others in part.
+
+    Where only root may ask for that of another process, as on macOS, shared ones count wholly.
+    """
+    import psutil
+
+    try:
+        full = process.memory_full_info()
+    except psutil.AccessDenied:
+        return resident_memory(process)
+    return int(getattr(full, "pss", full.uss))
+
+
+def resident_memory(process: psutil.Process) -> int:  # type: ignore[name-defined]  # noqa: F821
+    """Return the bytes of *process* that are in memory."""
+    return int(process.memory_info().rss)
+
+
+def _total(
+    family: list[psutil.Process],  # type: ignore[name-defined]  # noqa: F821
+    measure: Callable[[psutil.Process], int],  # type: ignore[name-defined]  # noqa: F821
+) -> int:
     import psutil
 
     total = 0
     for process in family:
         with suppress(psutil.Error):
-            if kind == "rss":
-                total += process.memory_info().rss
-            else:
-                full = process.memory_full_info()
-                total += getattr(full, "pss", full.uss)
+            total += measure(process)
     return total
