@@ -267,6 +267,24 @@ def test_a_large_value_is_held_once_here_and_once_there(project) -> None:
     assert float(said["here"]) < 300
 
 
+def test_a_job_may_open_more_files_than_the_shell_that_submits_it(project) -> None:
+    printed = project.script("""
+        import resource
+        import kinetic
+
+        @kinetic.run(accelerator="cpu")
+        def limits():
+            return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+        if __name__ == "__main__":
+            for hard in (9000, 700):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+                print(*limits())
+    """)
+
+    assert printed.splitlines() == ["9000 9000", "700 700"]
+
+
 def test_large_arguments_are_measured_and_arrive(project) -> None:
     project.write(
         "main.py",

@@ -44,6 +44,7 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
             failure = error
     if WARM in argv:
         _import_client()
+    _raise_file_limit()
     line = _read_line(task_fd)
     if not line:
         os._exit(EXIT_NOT_PREPARED)  # There was nothing to do; the parent says why.
@@ -82,6 +83,22 @@ def _import_client() -> None:
         from kinetic_payload.stores import gcs  # noqa: F401
     except Exception:  # noqa: BLE001  # whatever an installation may raise
         return
+
+
+def _raise_file_limit() -> None:
+    """Let user code open more files than a shell allows: 256 on macOS, often 1,024 on Linux."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    infinite = resource.RLIM_INFINITY
+    wanted = _OPEN_FILES if hard == infinite else min(hard, _OPEN_FILES)
+    if soft != infinite and soft < wanted:
+        with suppress(ValueError, OSError):  # The system may have a limit of its own.
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+_OPEN_FILES = 10240
+"""`OPEN_MAX` of macOS, above which it takes no soft limit."""
 
 
 class _Report:
