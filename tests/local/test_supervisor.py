@@ -21,6 +21,7 @@ from kinetic.job_status import JobStatus
 from kinetic.local.attempt import Attempt
 from kinetic.local.launcher import ensure_bundle, spec_of
 from kinetic.local.paths import Home, JobFolder
+from kinetic.local.power import CAFFEINATE, awake_command
 from kinetic.local.processes import marked
 from kinetic.local.spec import SupervisorSpec
 from kinetic.local.supervisor import _Job
@@ -521,6 +522,33 @@ def test_a_fork_of_the_submitter_does_not_keep_a_dead_job_alive(machine: Machine
 def _open_reader(path: str) -> bool:
     os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     return True
+
+
+def test_the_machine_is_kept_awake_for_as_long_as_the_supervisor_lives(
+    machine: Machine, tmp_path: Path
+) -> None:
+    caffeinate = tmp_path / "caffeinate"
+    caffeinate.write_text('#!/bin/sh\necho "$@" >"$0.asked"\nexec sleep 600\n')
+    caffeinate.chmod(0o700)
+    record = machine.start(SLEEP, keep_awake=(str(caffeinate), "-i", "-w"))
+    machine.until_up(record)
+    asked = tmp_path / "caffeinate.asked"
+
+    eventually(lambda: asked.exists() and asked.read_text().endswith("\n"))
+    supervisor = machine.supervisor(record)
+    assert asked.read_text() == f"-i -w {supervisor.pid}\n"
+    machine.backend.stop(record, timeout=60, poll_interval=0.05)
+    assert machine.outcome(record).status == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("platform", "allow_sleep", "expected"),
+    [("darwin", False, CAFFEINATE), ("darwin", True, ()), ("linux", False, ())],
+)
+def test_only_a_mac_has_to_be_kept_awake(
+    platform: str, allow_sleep: bool, expected: tuple[str, ...]
+) -> None:
+    assert awake_command(allow_sleep=allow_sleep, platform=platform) == expected
 
 
 def test_after_the_folder_is_gone_the_stored_log_is_read(machine: Machine) -> None:

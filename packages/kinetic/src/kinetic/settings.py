@@ -55,6 +55,7 @@ class Settings:
     context_size_warn_mb: Setting[float]
     payload_size_warn_mb: Setting[float]
     trust_bucket: Setting[bool]
+    allow_sleep: Setting[bool]
     no_color: Setting[bool]
 
     @classmethod
@@ -179,6 +180,7 @@ def resolve(
         context_size_warn_mb=sources.number("KINETIC_CONTEXT_SIZE_WARN_MB", 100),
         payload_size_warn_mb=sources.number("KINETIC_PAYLOAD_SIZE_WARN_MB", 50),
         trust_bucket=sources.flag("KINETIC_TRUST_BUCKET"),
+        allow_sleep=sources.flag("KINETIC_ALLOW_SLEEP"),
         # The convention has no KINETIC_ prefix and counts any value that is not empty: no-color.org.
         no_color=Setting(bool(environ.get("NO_COLOR")), "NO_COLOR")
         if environ.get("NO_COLOR")

@@ -27,6 +27,7 @@ from kinetic.errors import (
     SubmitError,
 )
 from kinetic.jobs import JobHandle, connected
+from kinetic.local.power import awake_command
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.notices import warn_caller
 from kinetic.packing import Call, Packed, PackingOptions, pack, plan_of, upload
@@ -134,6 +135,7 @@ def _submit(
             bundle=bundle,
             grace=GRACE,
             memory=request.memory,
+            keep_awake=awake_command(allow_sleep=request.settings.allow_sleep.value),
             private_mounts=private_mounts,
             reads_buckets=reads_buckets,
             debug_port=0 if request.debug else None,

@@ -29,6 +29,8 @@ class Launch:
     reads_buckets: bool = False
     """Whether data of the call lies in buckets, wherever the job's own objects do."""
     private_mounts: bool = False
+    keep_awake: tuple[str, ...] = ()
+    """Command that keeps this machine awake while the process whose id is added to it lives."""
     debug_port: int | None = None
     signing_key: bytes | None = field(default=None, repr=False)
     """What the job's outcome is signed with, where its store is a bucket. User code never sees it."""

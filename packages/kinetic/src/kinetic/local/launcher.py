@@ -223,6 +223,7 @@ def spec_of(
         lease_seconds=None if folder_store else lease_seconds,
         holder=f"{os.uname().nodename} ({home.path})",
         signing_key=launch.signing_key.hex() if launch.signing_key is not None else "",
+        keep_awake=launch.keep_awake,
     )
 
 

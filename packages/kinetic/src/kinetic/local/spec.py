@@ -40,6 +40,7 @@ class SupervisorSpec:
         lease_seconds: float | None = None,
         holder: str = "",
         signing_key: str = "",
+        keep_awake: Sequence[str] = (),
     ) -> None:
         self.home = home
         self.job_id = job_id
@@ -63,6 +64,8 @@ class SupervisorSpec:
         """Whose the lease is, for people."""
         self.signing_key = signing_key
         """In hexadecimal; empty where the outcome is not signed."""
+        self.keep_awake = list(keep_awake)
+        """Command that keeps the machine awake while the process whose id is added to it lives."""
 
     def encode(self) -> bytes:
         """Return the spec as bytes for `decode` in the same Python."""

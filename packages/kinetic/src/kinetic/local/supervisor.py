@@ -69,8 +69,10 @@ def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
     started_at = time.time()
     # The runners are on their way: now there is time for the rest.
     from kinetic.local.events import Events
+    from kinetic.local.power import keep_awake
     from kinetic.local.processes import adopt_orphans
 
+    keep_awake(spec.keep_awake, os.getpid())
     job = _Job(spec, folder, Events(control), adopting=adopt_orphans())
     lease = _keep_lease(spec, cancel)
     while True:
