@@ -76,3 +76,12 @@ def test_a_strangers_pure_package_can_be_copied(tmp_path: Path) -> None:
     wheel = copied_wheel(tmp_path, "packaging", "packaging")
     with zipfile.ZipFile(wheel) as archive:
         assert "packaging/version.py" in archive.namelist()
+
+
+def test_a_wheel_that_was_replaced_is_written_again(tmp_path: Path) -> None:
+    (path,) = own_wheels(tmp_path, ["kinetic-payload"])
+    before = path.read_bytes()
+    path.write_bytes(b"another")
+
+    assert own_wheels(tmp_path, ["kinetic-payload"]) == [path]
+    assert path.read_bytes() == before

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.appearing import appear, flush_to_disk, prepared_beside
+from kinetic_payload.appearing import appear, prepared_beside
 
 
 @pytest.mark.parametrize("waiting", [True, False])
@@ -57,19 +57,3 @@ def test_a_folder_with_something_in_it_is_not_replaced(tmp_path: Path) -> None:
 
     assert [path.name for path in dest.iterdir()] == ["old"]
     assert list(tmp_path.iterdir()) == [dest]
-
-
-@pytest.mark.parametrize("supported", [True, False])
-def test_on_macos_a_barrier_orders_what_reaches_the_disk(tmp_path: Path, supported: bool) -> None:
-    asked: list[int] = []
-
-    def control(_: int, command: int) -> None:
-        asked.append(command)
-        if not supported:
-            raise OSError(45, "Operation not supported")
-
-    with (tmp_path / "file").open("wb") as stream:
-        flush_to_disk(stream.fileno(), platform="darwin", control=control)
-        flush_to_disk(stream.fileno(), platform="linux", control=control)
-
-    assert asked == [85]

@@ -144,3 +144,11 @@ def test_a_cache_of_an_older_format_is_empty(file: Path, tmp_path: Path) -> None
     (tmp_path / "c").write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
 
     assert StatCache(tmp_path / "c").get("f", file.stat()) is None
+
+
+def test_a_cache_that_others_may_write_to_counts_as_empty(file: Path, tmp_path: Path) -> None:
+    cache = filled(file, tmp_path / "c")
+    (tmp_path / "c").chmod(0o666)
+
+    assert cache.get("f", file.stat()) is None
+    assert filled(file, tmp_path / "c").get("f", file.stat()) is not None, "and is written anew"

@@ -120,6 +120,15 @@ def test_it_is_reused_without_running_uv_and_each_use_is_marked(project: Project
     assert mark.exists()
 
 
+@pytest.mark.parametrize("opened", ["", COMPLETE])
+def test_one_that_others_may_write_to_is_made_again(project: Project, opened: str) -> None:
+    project.require("alpha")
+    first = project.ensure()
+    (first.python.parents[2] / opened).chmod(0o777)
+    assert project.ensure().python != first.python
+    assert not first.python.exists()
+
+
 def test_another_requirement_is_another_environment(project: Project) -> None:
     project.require("alpha<2")
     first = project.ensure()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kinetic_images.dependencies import Dependencies
+from kinetic_payload.private_files import write_private
 
 
 @dataclass(frozen=True)
@@ -49,5 +50,5 @@ def write_input(
 
 
 def _written(path: Path, lines: Iterable[str]) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    write_private(path, "".join(f"{line}\n" for line in lines).encode())
     return path

@@ -7,8 +7,6 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import io
-import os
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from kinetic_images.errors import DependencyError
 from kinetic_payload.distributions import DISTRIBUTIONS
+from kinetic_payload.private_files import make_folder, read_private, write_private
 
 _WHEEL: Final = "Wheel-Version: 1.0\nGenerator: kinetic\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
@@ -75,10 +74,17 @@ def copied_wheel(dest: Path, name: str, package: str) -> Path:
     data, file = _wheel(name, package)
     folder = dest / hashlib.sha256(data).hexdigest()[:32]
     path = folder / file
-    if not path.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        _write_whole(path, data)
+    if not _holds(path, data):
+        make_folder(folder)
+        write_private(path, data)
     return path
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return read_private(path) == data
+    except OSError:
+        return False
 
 
 def _wheel(name: str, package: str) -> tuple[bytes, str]:
@@ -161,14 +167,3 @@ def _missing(name: str) -> DependencyError:
 
 def _hash(data: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

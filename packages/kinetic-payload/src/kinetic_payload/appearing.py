@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_BARRIER = 85
-"""`F_BARRIERFSYNC` of macOS's `fcntl.h`, which Python's module does not name."""
-
-
-def flush_to_disk(
-    descriptor: int,
-    *,
-    platform: str = sys.platform,
-    control: Callable[[int, int], object] = fcntl.fcntl,
-) -> None:
-    """Let nothing that is written or renamed from now on reach the disk before this open file does.
-
-    `fsync` of macOS leaves the order to the drive, so a power cut could keep the rename and lose the
-    contents; a barrier keeps it, at a tenth of what waiting for the drive takes (`man 2 fcntl` there).
-    """
-    if platform == "darwin":
-        with suppress(OSError):  # A file system without it, such as SMB.
-            control(descriptor, _BARRIER)
-            return
-    os.fsync(descriptor)
+from kinetic_payload.private_files import make_folder
 
 
 @contextmanager
@@ -39,7 +18,7 @@ def prepared_beside(dest: Path) -> Iterator[Path]:
     """
     folder = dest.with_name(f".{dest.name[:50]}.{os.urandom(6).hex()}")
     try:
-        folder.mkdir(parents=True)
+        make_folder(folder)
         yield folder
     finally:
         import shutil

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from kinetic_payload.private_files import make_folder, read_private, write_private
 
 _FINE: Final = 100_000_000
 """Nanoseconds. Kernels stamp files with the time of their last tick, which is at most 10 ms old."""
@@ -68,7 +69,8 @@ class StatCache:
     @classmethod
     def of(cls, root: Path, folder: Path) -> StatCache:
         """Return the cache of *root* in *folder* (`KINETIC_HOME/cache`)."""
-        return cls(folder / f"stat-{_sha256(os.fsencode(root))[:32]}.json")
+        # Earlier versions wrote `stat-*.json`, in some cases for all users to change.
+        return cls(folder / f"digests-{_sha256(os.fsencode(root))[:32]}.json")
 
     def get(self, relpath: str, status: os.stat_result) -> str | None:
         """Return the digest of *relpath* if the file with this *status* was read before."""
@@ -94,20 +96,15 @@ class StatCache:
         # A name that is not UTF-8 cannot be in JSON; such a file is read each time.
         entries = {name: entry for name, entry in self._fresh.items() if _is_text(name)}
         body = msgspec.json.encode(entries)
-        partial = self._file.with_name(f"{self._file.name}.{os.getpid()}.{time.monotonic_ns()}")
         # The cache only saves time: a full disk or a read-only home must not end a submit.
         with suppress(OSError):
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                partial.write_bytes(_sha256(_FORMAT + body).encode() + b"\n" + body)
-                partial.replace(self._file)
-            finally:
-                partial.unlink(missing_ok=True)
+            make_folder(self._file.parent)
+            write_private(self._file, _sha256(_FORMAT + body).encode() + b"\n" + body)
         self._entries = dict(self._fresh)
 
     def _load(self) -> dict[str, _Entry]:
         try:
-            digest, _, body = self._file.read_bytes().partition(b"\n")
+            digest, _, body = read_private(self._file).partition(b"\n")
         except OSError:
             return {}
         if _sha256(_FORMAT + body).encode() != digest:

@@ -7,9 +7,7 @@ import hashlib
 import importlib.util
 import io
 import marshal
-import os
 import sys
-import tempfile
 import threading
 import tokenize
 import zipfile
@@ -20,6 +18,7 @@ from typing import Final
 
 import kinetic_payload
 import kinetic_runner
+from kinetic_payload.private_files import make_folder, read_private, write_private
 
 SIZE_LIMIT: Final = 512 * 1024
 """Bytes: the bundle must fit into a ConfigMap beside other things."""
@@ -95,14 +94,27 @@ def bundle_for(cache_dir: Path, extra: Mapping[str, bytes] = _NOTHING) -> Path:
     """Return a file in *cache_dir* that holds `build_bundle(extra)`, made on first use.
 
     Any number of threads and processes may ask at once. As long as no source changed, this costs one
-    `stat` for each of them and compiles nothing.
+    `stat` for each of them and compiles nothing. The file's name holds the digest of its contents: one
+    that is damaged, or that another user may have written, is made again.
     """
-    path = cache_dir / f"remote_runner-{_key(extra)}.py"
+    prefix = f"remote_runner-{_key(extra)}-"
     with _BUILDING:
-        if not path.exists():
-            cache_dir.mkdir(parents=True, exist_ok=True)
-            _write_atomically(path, build_bundle(extra))
-    return path
+        for path in sorted(cache_dir.glob(f"{prefix}*.py")):
+            if _is_whole(path, path.stem.removeprefix(prefix)):
+                return path
+        data = build_bundle(extra)
+        made = cache_dir / f"{prefix}{bundle_digest(data)}.py"
+        make_folder(cache_dir)
+        # A crash of the machine must not leave an empty file under a name that is trusted.
+        write_private(made, data, durable=True)
+    return made
+
+
+def _is_whole(path: Path, digest: str) -> bool:
+    try:
+        return bundle_digest(read_private(path)) == digest
+    except OSError:
+        return False
 
 
 def _sources() -> Iterator[tuple[str, Path]]:
@@ -229,17 +241,3 @@ def _key(extra: Mapping[str, bytes]) -> str:
     for name in sorted(extra):
         key.update(f"{name}\0{len(extra[name])}\0".encode() + extra[name])
     return key.hexdigest()[:16]
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            # A crash of the machine must not leave an empty file under a name that is trusted.
-            os.fsync(stream.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

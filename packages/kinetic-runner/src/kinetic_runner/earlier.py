@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from kinetic_payload.private_files import make_new_folder
 from kinetic_payload.references import DataRef
 
 _NAME = ".earlier"
@@ -29,7 +30,7 @@ class Earlier:
         left = [path for path in self._root.iterdir() if path != self._folder]
         if left:
             self.remove()
-            self._folder.mkdir(mode=0o700)
+            make_new_folder(self._folder)
             for path in left:
                 path.rename(self._folder / path.name)
 

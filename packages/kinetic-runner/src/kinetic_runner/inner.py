@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, Env
+from kinetic_payload.private_files import make_folder, open_private
 from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, encode
 from kinetic_runner import WARM
 from kinetic_runner.forks import leave_if_forked
@@ -128,8 +129,8 @@ class _Report:
             pass
         self._pipe = None  # Once something went the other way, all the rest follows it.
         with suppress(OSError):  # Then the exit code has to do.
-            os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
-            fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            make_folder(os.path.dirname(self._file))  # noqa: PTH120
+            fd = open_private(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             try:
                 _write(fd, line)
             finally:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from kinetic_payload.errors import DataError, KineticError
+from kinetic_payload.private_files import make_folder
 from kinetic_payload.progress import Reports
 from kinetic_payload.references import DataRef
 from kinetic_payload.store import Store
@@ -146,7 +147,7 @@ def make_mount_points(decided: Plan) -> None:
     """Make what private mounts show until their data is there: empty folders, and empty files."""
     for one in decided.downloads:
         if one.behind is not None:
-            one.behind.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(one.behind.parent)
             one.behind.mkdir()
     for view in decided.views:
         if not view.source.exists():
@@ -154,7 +155,7 @@ def make_mount_points(decided: Plan) -> None:
                 f"{view.source} is not there any more, or cannot be reached from here.",
                 hint="With fuse=True local data is shown where it lies: keep it until the job ends.",
             )
-        view.stage.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(view.stage.parent)
         if view.source.is_dir():
             view.stage.mkdir()
         else:
@@ -230,7 +231,7 @@ def _bring_one(
 ) -> None:
     seen_at = one.ref.mount or str(one.path)
     try:
-        one.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(one.path.parent)
         was_at = one.path
         if one.behind is not None:
             was_at = one.behind if one.ref.is_dir else one.behind / one.path.name

@@ -20,6 +20,7 @@ from kinetic_payload.archive import extract_archive
 from kinetic_payload.calls import CallHeader, LoadedCall
 from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.layout import Env, JobObjects
+from kinetic_payload.private_files import make_folder
 from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, Pickled, Reason
 from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
@@ -130,7 +131,7 @@ class _Host:
     def run(self) -> HostOutcome:
         task, tools, space = self.task, self.tools, self.space
         with self.during("fetch"):
-            space.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(space.root)
             self.earlier.put_aside()
             space.make()
             self.store = store = tools.open_store(task.store)

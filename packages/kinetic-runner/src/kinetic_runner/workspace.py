@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kinetic_payload.errors import IntegrityError
+from kinetic_payload.private_files import make_folder
 
 
 class Workspace:
@@ -22,8 +23,7 @@ class Workspace:
 
     def make(self) -> None:
         """Make the folder, and an empty project in it."""
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.project.mkdir(mode=0o700, exist_ok=True)
+        make_folder(self.project)
 
     def data(self, key: str, name: str) -> Path:
         """Return where the data *key* is brought to; it keeps the last part of its *name*."""

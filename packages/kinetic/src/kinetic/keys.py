@@ -130,7 +130,7 @@ def _create(path: Path, data: bytes) -> None:
         with open(descriptor, "wb") as stream:  # noqa: PTH123 - a descriptor, made with its mode
             stream.write(data)
             stream.flush()
-            os.fsync(stream.fileno())
+            flush_to_disk(stream.fileno())
         try:
             os.link(part, path)
         except FileExistsError:

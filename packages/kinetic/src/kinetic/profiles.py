@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -242,30 +240,18 @@ def _broken(path: Path, line: int, what: str) -> ConfigurationError:
 
 def _edit(path: Path, change: Callable[[dict[str, Any]], None]) -> Profiles:
     try:
+        from kinetic_payload.private_files import make_folder, write_private
         from kinetic_payload.stores.locks import locked
     except ImportError as error:
         raise ConfigurationError("Kinetic runs on Linux and macOS, not on Windows.") from error
     # A link to a file kept elsewhere stays a link.
     path = path.resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with locked(f"{path}.lock"):
         document, text = _read(path)
         _parsed(path, document, text)
         document.setdefault("current", None)
         change(document)
-        _write(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        write_private(path, text.encode(), durable=True)
     return read_profiles(path)
-
-
-def _write(path: Path, text: str) -> None:
-    # mkstemp makes it readable by its owner only.
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

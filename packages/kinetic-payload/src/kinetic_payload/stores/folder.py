@@ -18,13 +18,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from kinetic_payload.appearing import flush_to_disk
+from kinetic_payload.durability import flush_to_disk
 from kinetic_payload.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
     StoreError,
     StorePermissionError,
 )
+from kinetic_payload.private_files import make_folder, open_private
 from kinetic_payload.store import ABSENT, Check, Location, ObjectInfo
 from kinetic_payload.stores.listing import folders, objects
 from kinetic_payload.stores.locks import locked
@@ -123,7 +124,7 @@ class FolderStore:
         """Write the object into the file *path*, complete or not at all."""
         part = path.with_name(f".{path.name[:100]}.{os.urandom(6).hex()}.part")
         with self.reader(name) as source, _translated("download", name, path):
-            fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fd = open_private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             try:
                 with open(fd, "wb") as target:  # noqa: PTH123 - a descriptor
                     copied = _copy(source, target, progress)
@@ -221,7 +222,7 @@ class FolderStore:
             temporaries, locks = f"{self._own}/temporary", f"{self._own}/locks"
             try:
                 for folder in (self._root, self._own, temporaries, locks):
-                    _make_folder(folder)
+                    make_folder(folder)
             except (FileExistsError, NotADirectoryError) as error:
                 raise StoreError(
                     f"{self._root} cannot be a store: a file is in the way ({error.filename}).",
@@ -269,7 +270,7 @@ class FolderStore:
                     except FileNotFoundError:
                         if not os.fstat(temporary.fd).st_nlink:
                             raise  # Somebody deletes the whole store.
-                        _make_folder(os.path.dirname(path))  # noqa: PTH120 - hot
+                        make_folder(os.path.dirname(path))  # noqa: PTH120 - hot
 
     def _remove_empty_folders(self, path: str) -> None:
         # A writer that finds its folder gone makes it again.
@@ -282,20 +283,6 @@ class FolderStore:
 def info_of(name: str, found: os.stat_result) -> ObjectInfo:
     """Return what a file's *found* says about the object *name*."""
     return ObjectInfo(name, found.st_size, found.st_mtime_ns, found.st_mtime_ns / 1e9)
-
-
-def _make_folder(path: str) -> None:
-    # `mkdir(parents=True)` gives the parents the default mode, and others must not read them.
-    while True:
-        try:
-            os.mkdir(path, 0o700)  # noqa: PTH102 - hot
-        except FileExistsError:
-            if not os.path.isdir(path):  # noqa: PTH112 - hot
-                raise
-        except FileNotFoundError:
-            _make_folder(os.path.dirname(path))  # noqa: PTH120 - hot
-            continue
-        return
 
 
 def _generations(last: int) -> tuple[int, int]:

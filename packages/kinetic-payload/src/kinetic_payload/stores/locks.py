@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from kinetic_payload.private_files import open_private
+
 _guard = threading.Lock()
 _locks: dict[tuple[int, int, str], threading.Lock] = {}
 
@@ -51,7 +53,7 @@ def locked(path: str, *, waiting: Callable[[], object] = lambda: None) -> Iterat
 
 def _open_locked(path: str, waiting: Callable[[], object]) -> int:
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = open_private(path, os.O_RDWR | os.O_CREAT)
         try:
             if not try_lock(fd):
                 waiting()

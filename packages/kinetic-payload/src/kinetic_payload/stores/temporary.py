@@ -7,6 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import BinaryIO
 
+from kinetic_payload.private_files import open_private
 from kinetic_payload.stores.locks import try_lock
 
 _own = os.urandom(4).hex()
@@ -31,7 +32,7 @@ class Temporary:
     def __init__(self, folder: str) -> None:
         while True:
             self.path = f"{folder}/{_own}{os.urandom(8).hex()}"
-            self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            self.fd = open_private(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
             # A collector may have taken it for a leftover before it was locked.
             if try_lock(self.fd) and os.fstat(self.fd).st_nlink:
                 break

@@ -18,6 +18,7 @@ from kinetic.job_status import JobStatus
 from kinetic.local.paths import Home, JobFolder
 from kinetic.waiting import Deadline, poll_interval, sleep
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
+from kinetic_payload.private_files import make_folder
 from kinetic_payload.records import JobRecord, Outcome
 from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import Store
@@ -91,7 +92,7 @@ class LocalBackend:
         from kinetic.local.keepers import keeper_of
 
         with self._refused(record):
-            os.makedirs(self._home.path, mode=0o700, exist_ok=True)  # noqa: PTH103
+            make_folder(self._home.path)
         return replace(record, keeper=keeper_of(self._home))
 
     @contextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
 from kinetic.local.paths import Home, JobFolder
 from kinetic.local.processes import Runner, has_children, reap, start_runner
 from kinetic.local.spec import SupervisorSpec
+from kinetic_payload.private_files import make_new_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,10 +57,12 @@ class Attempt:
         self._given_up_at = float("inf")
         self._limits: dict[int, MemoryLimit] = {}
         self._port: Port | None = None
-        os.mkdir(folder.attempt(number), 0o700)  # noqa: PTH102 - light
+        make_new_folder(folder.attempt(number))
         lifeline, self._lifeline = os.pipe()
         os.set_inheritable(lifeline, True)
         try:
+            if number > 1 and spec.bundle:  # Who started the job looked before the first one.
+                _refuse_changed(spec.bundle)
             self._limit_memory(spec)
             address = self._coordinator(spec)
             for host in range(spec.hosts):
@@ -178,3 +182,13 @@ class Attempt:
         """Remove the memory limits, once nothing runs under them any more."""
         for limit in self._limits.values():
             limit.close()
+
+
+def _refuse_changed(bundle: str) -> None:
+    """Make sure that the runner at *bundle* has the digest that its folder is named by."""
+    import hashlib
+
+    folder, _ = os.path.split(bundle)
+    with open(bundle, "rb") as stream:  # noqa: PTH123 - light
+        if hashlib.sha256(stream.read()).hexdigest() != os.path.basename(folder):  # noqa: PTH119
+            raise OSError(errno.EIO, "The runner was changed since the job began", bundle)

@@ -26,6 +26,7 @@ from kinetic.local.removal import remove_tree
 from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError, StoreError
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.ownership import is_context, is_digest, is_job_id, is_job_object
+from kinetic_payload.private_files import make_folder, write_private
 from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores.locks import locked
 
@@ -38,7 +39,7 @@ _LOCK: Final = ".collection.lock"
 
 def keep(home: Home, folder: Path) -> bool:
     """Make *folder*, a bundle, young; return whether it is there."""
-    os.makedirs(home.path, mode=0o700, exist_ok=True)  # noqa: PTH103
+    make_folder(home.path)
     with locked(f"{home.path}/{_LOCK}"):
         try:
             os.utime(folder)
@@ -55,9 +56,9 @@ def is_due(home: Home, now: float) -> bool:
         if abs(now - mark.stat().st_mtime) < _EVERY:
             return False
     except FileNotFoundError:
-        mark.touch(mode=0o600)  # A new home holds nothing old.
+        write_private(mark, b"")  # A new home holds nothing old.
         return False
-    mark.touch()
+    os.utime(mark)
     return True
 
 

@@ -36,6 +36,13 @@ from kinetic_images.errors import InstallError
 from kinetic_images.uv import Uv, find_uv
 from kinetic_images.uv_input import UvInput, write_input
 from kinetic_images.wheels import copied_wheel, installed_own_names, own_closure, own_wheels
+from kinetic_payload.private_files import (
+    make_folder,
+    open_private,
+    others_may_write,
+    read_private,
+    write_private,
+)
 from kinetic_payload.stores.locks import locked
 
 ENVIRONMENTS: Final = "environments"
@@ -45,7 +52,8 @@ LAST_USED: Final = "last-used"
 FAILED: Final = ".failed"
 """What follows the folder's name in that of the file that says why it could not be made."""
 
-_LAYOUT: Final = 1
+_LAYOUT: Final = 2
+"""Environments of layout 1 were made with the umask of their maker: others may have changed them."""
 _WHEELS: Final = ("cache", "wheels")
 _PICKLE: Final = "cloudpickle"
 
@@ -115,7 +123,7 @@ def _made(
     folder: Path, plan: _Plan, home: Path, environ: Mapping[str, str] | None, tell: Say
 ) -> Environment:
     """Make the environment, or wait for the one that somebody else makes."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent)
     before = _last_failure(folder)
     with _locked(folder, tell):
         ready = _ready(folder, plan)
@@ -168,14 +176,8 @@ def _keep_failure(folder: Path, error: InstallError) -> None:
         "message": None if explained else error.message,
         "hint": error.hint,
     }
-    part = failure_file(folder).with_suffix(f".{secrets.token_hex(4)}")
     with suppress(OSError):  # Then those who wait try for themselves.
-        try:
-            part.touch(mode=0o600)
-            part.write_text(json.dumps(failure))
-            part.replace(failure_file(folder))
-        finally:
-            part.unlink(missing_ok=True)
+        write_private(failure_file(folder), json.dumps(failure).encode())
 
 
 def _error_of(failure: Mapping[str, str | None], plan: _Plan) -> InstallError:
@@ -302,9 +304,11 @@ def _identity(interpreter: str) -> tuple[str, str]:
 def _ready(folder: Path, plan: _Plan) -> Environment | None:
     """Return the environment if it is complete, and mark it as used."""
     try:
-        (folder / LAST_USED).touch()  # Before looking: see `remove_environment`.
-        made = json.loads((folder / COMPLETE).read_bytes())
-    except (FileNotFoundError, ValueError):
+        _touch(folder / LAST_USED)  # Before looking: see `remove_environment`.
+        if others_may_write(folder.stat()):
+            return None
+        made = json.loads(read_private(folder / COMPLETE))
+    except (FileNotFoundError, PermissionError, ValueError):
         return None
     python = folder / made["venv"] / "bin" / "python"
     if not python.exists():  # The interpreter that it links to was removed or upgraded.
@@ -312,20 +316,24 @@ def _ready(folder: Path, plan: _Plan) -> Environment | None:
     return Environment(python, plan.digest, (*plan.notes, *made["notes"]))
 
 
+def _touch(path: Path) -> None:
+    os.close(open_private(path, os.O_WRONLY | os.O_CREAT))
+    os.utime(path)
+
+
 def _make(folder: Path, plan: _Plan, home: Path, uv: Uv) -> None:
     """Make the environment in *folder*; on any failure nothing of it stays."""
     _clear(folder)
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     venv = folder / f"venv-{secrets.token_hex(3)}"
     try:
         uv.run("venv", "--no-project", "--python", plan.interpreter, str(venv))
         # In the folder: what a killed maker leaves is removed with it.
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             notes, output = _install(venv, plan, home, uv, Path(scratch))
-        (folder / "uv.log").write_text(output)
-        record = folder / f"{COMPLETE}.new"
-        record.write_text(json.dumps({"layout": _LAYOUT, "venv": venv.name, "notes": notes}))
-        record.replace(folder / COMPLETE)
+        write_private(folder / "uv.log", output.encode())
+        record = {"layout": _LAYOUT, "venv": venv.name, "notes": notes}
+        write_private(folder / COMPLETE, json.dumps(record).encode())
     except BaseException:
         _clear(folder)
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -29,6 +30,14 @@ from kinetic.local.spec import (
     SupervisorSpec,
 )
 from kinetic_payload.layout import LEASE_SECONDS, RUNNER_NAME, Env, Flag, JobObjects
+from kinetic_payload.private_files import (
+    make_folder,
+    make_new_folder,
+    open_private,
+    others_may_write,
+    read_private,
+    write_private,
+)
 from kinetic_payload.records import JobRecord
 from kinetic_payload.store import Store
 from kinetic_payload.stores.names import name_to_path
@@ -106,8 +115,8 @@ class Staged:
         Raises:
             OSError: The system did not let us.
         """
-        os.makedirs(self._home.jobs, mode=0o700, exist_ok=True)  # noqa: PTH103
-        os.mkdir(self.folder.path, 0o700)  # noqa: PTH102
+        make_folder(self._home.jobs)
+        make_new_folder(self.folder.path)
         self.pipes = Pipes(self.folder)
 
     def close(self) -> None:
@@ -138,7 +147,7 @@ def start_supervisor(
     folder = home.job(record.job_id)
     bundle = ensure_bundle(home, launch.bundle)
     spec = spec_of(launch, store, home, bundle, environment, lease_seconds=lease_seconds)
-    _write(place.folder.uses, json.dumps(_uses(launch, bundle, home, store)).encode())
+    write_private(place.folder.uses, json.dumps(_uses(launch, bundle, home, store)).encode())
     assert place.pipes is not None
     with Uninterrupted():
         try:
@@ -164,29 +173,19 @@ def ensure_bundle(home: Home, bundle: bytes) -> str:
     folder = Path(home.bundle(hashlib.sha256(bundle).hexdigest()))
     path = folder / RUNNER_NAME
     if not keep(home, folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
+    if others_may_write(folder.stat()):
+        raise PermissionError(errno.EPERM, "Another user may write to it", str(folder))
     if not _holds(path, bundle):
-        part = folder / f".{os.urandom(6).hex()}"
-        try:
-            with open(part, "xb", opener=_private) as stream:
-                stream.write(bundle)
-                stream.flush()
-                os.fsync(stream.fileno())
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_private(path, bundle, durable=True)
     return str(path)
 
 
 def _holds(path: Path, data: bytes) -> bool:
     try:
-        return path.read_bytes() == data
+        return read_private(path) == data
     except OSError:
         return False
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def spec_of(
@@ -224,6 +223,7 @@ def spec_of(
         holder=f"{os.uname().nodename} ({home.path})",
         signing_key=launch.signing_key.hex() if launch.signing_key is not None else "",
         keep_awake=launch.keep_awake,
+        bundle=bundle,
     )
 
 
@@ -276,12 +276,13 @@ def _uses(launch: Launch, bundle: str, home: Home, store: Store) -> dict[str, st
 
 def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
     output_dir = spec.environment[Env.OUTPUT_DIR]
-    if "://" not in output_dir:
+    if output_dir.startswith((f"{spec.home}/", f"{spec.store}/")):
+        make_folder(output_dir)
+    elif "://" not in output_dir:
+        # The user's own folder: those above it have the modes of the user's umask.
         Path(output_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
     fds = pipes.for_supervisor
-    log = os.open(
-        folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
-    )
+    log = open_private(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     told = _nameless(folder, spec.encode())
     # Neither the user's site nor the environment or the working directory of whoever submits may
     # decide which modules a supervisor gets; and without `site` it starts 3 ms earlier.
@@ -330,7 +331,7 @@ def start_collection(home: Home, store: Store, environment: Mapping[str, str]) -
 def _nameless(folder: JobFolder, data: bytes) -> int:
     """Return a descriptor that reads *data*, which is in a file without a name."""
     path = f"{folder.path}/.spec"
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fd = open_private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     os.unlink(path)  # noqa: PTH108
     with open(fd, "wb", closefd=False) as stream:
         stream.write(data)
@@ -345,9 +346,3 @@ def _import_paths() -> list[str]:
     psutil = importlib.util.find_spec("psutil")
     files = [kinetic.__file__, kinetic_payload.__file__, psutil.origin if psutil else None]
     return list(dict.fromkeys(str(Path(file).parent.parent) for file in files if file))
-
-
-def _write(path: str, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(fd, "wb") as stream:  # noqa: PTH123
-        stream.write(data)

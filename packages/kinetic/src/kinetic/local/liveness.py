@@ -15,6 +15,7 @@ import time
 from contextlib import suppress
 
 from kinetic.local.paths import Home, JobFolder
+from kinetic_payload.private_files import make_fifo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Supervisors import this, and `typing` takes longer than all the rest of it.
@@ -35,7 +36,7 @@ class Pipes:
         self.fds: list[int] = []
         try:
             for path in (folder.alive, folder.control):
-                os.mkfifo(path, 0o600)
+                make_fifo(path)
                 # A writer can open a FIFO without waiting only when it has a reader.
                 self.fds.append(_open(path, os.O_RDONLY))
                 self.fds.append(_open(path, os.O_WRONLY))

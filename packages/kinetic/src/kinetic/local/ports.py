@@ -9,6 +9,8 @@ import random
 import socket
 from typing import Final
 
+from kinetic_payload.private_files import make_folder, open_private
+
 _RANGE: Final = range(20_000, 32_000)
 """Below what Linux and macOS hand out by themselves, so that no stranger gets one by chance."""
 
@@ -36,9 +38,9 @@ def reserve_port(folder: str) -> Port:
     Raises:
         OSError: None is free.
     """
-    os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - light
+    make_folder(folder)
     for number in random.sample(_RANGE, 500):
-        fd = os.open(f"{folder}/{number}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = open_private(f"{folder}/{number}", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _bind(number)

@@ -8,6 +8,7 @@ import sys
 
 from kinetic.local.paths import JobFolder
 from kinetic.local.spec import SupervisorSpec
+from kinetic_payload.private_files import open_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,9 +73,7 @@ def start_runner(
     limit: MemoryLimit | None = None,
 ) -> Runner:
     """Start one host of *attempt*, in a session of its own, with its output in its log."""
-    log = os.open(
-        folder.log(attempt, host), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
-    )
+    log = open_private(folder.log(attempt, host), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     command, environment = spec.runner(
         attempt=attempt,

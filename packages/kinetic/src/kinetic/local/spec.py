@@ -41,6 +41,7 @@ class SupervisorSpec:
         holder: str = "",
         signing_key: str = "",
         keep_awake: Sequence[str] = (),
+        bundle: str = "",
     ) -> None:
         self.home = home
         self.job_id = job_id
@@ -66,6 +67,8 @@ class SupervisorSpec:
         """In hexadecimal; empty where the outcome is not signed."""
         self.keep_awake = list(keep_awake)
         """Command that keeps the machine awake while the process whose id is added to it lives."""
+        self.bundle = bundle
+        """The runner's file, whose folder is named by its digest; empty: it is not verified."""
 
     def encode(self) -> bytes:
         """Return the spec as bytes for `decode` in the same Python."""

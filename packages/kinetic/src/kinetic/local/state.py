@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 
+from kinetic_payload.private_files import open_private
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypedDict
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 def write_state(path: str, state: State) -> None:
     """Replace the state at *path*; a reader sees the old one or the new one."""
     temporary = f"{path}.new"  # There is one writer.
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         left = memoryview(json.dumps(state, indent=1).encode())
         while left:  # A disk that is nearly full takes a part, and refuses the next.

@@ -14,6 +14,7 @@ import time
 from kinetic.local.attempt import Attempt, Verdict
 from kinetic.local.paths import Home, JobFolder
 from kinetic.local.spec import SupervisorSpec
+from kinetic_payload.private_files import open_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,7 +112,9 @@ def _open(spec: SupervisorSpec) -> Store:
 
 
 def _load(spec: SupervisorSpec) -> None:
-    """Import what the end of an attempt needs."""
+    """Import what the end of an attempt needs, and the next one."""
+    import hashlib  # noqa: F401
+
     import kinetic.local.reporting  # noqa: F401
     import kinetic_payload.sweeping  # noqa: F401
 
@@ -127,7 +130,7 @@ def _lock(path: str) -> None:
     import fcntl
 
     # Held until we die: the descriptor is never closed, nor the file opened again.
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = open_private(path, os.O_RDWR | os.O_CREAT)
     fcntl.lockf(fd, fcntl.LOCK_EX)
 
 

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 from kinetic_payload.concurrently import each
 from kinetic_payload.errors import IntegrityError, StoreError
+from kinetic_payload.private_files import open_private
 from kinetic_payload.stores.gcs.bucket import Bucket
 from kinetic_payload.stores.gcs.checksums import extended, joined
 from kinetic_payload.stores.gcs.fetching import Head, ReplacedError, fetch
@@ -85,7 +86,7 @@ def download(
 
     def once() -> None:
         part = path.with_name(f".{path.name[:50]}.{os.urandom(6).hex()}.part")
-        fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = open_private(part, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         sink = _File(os.fdopen(fd, "r+b", buffering=0), progress)
         try:
             with sink.stream:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from kinetic_payload.private_files import make_folder, open_private, others_may_write
 from kinetic_payload.stores.locks import try_lock
 
 KEPT: Final = 7 * 24 * 3600.0
@@ -94,15 +95,16 @@ def _open(folder: Path, key: str) -> Entry | None:
             return None
         _mine.add(path.name)
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(folder)
         _collect(folder)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = open_private(path, os.O_RDWR | os.O_CREAT)
     except OSError:
         # Nothing can be remembered here; the upload itself may still do.
         _mine.discard(path.name)
         return None
-    # One that was forgotten between these calls has no name any more.
-    if try_lock(fd) and os.fstat(fd).st_nlink:
+    # One that was forgotten between these calls has no name any more. Where another user may have written
+    # it, it may say to upload elsewhere.
+    if try_lock(fd) and os.fstat(fd).st_nlink and not others_may_write(os.fstat(fd)):
         return Entry(fd, path)
     os.close(fd)
     _mine.discard(path.name)

@@ -1,0 +1,118 @@
+"""Private files: folders with mode 0700, files with mode 0600, whatever the umask is.
+
+Everything that Kinetic keeps for itself is made here. What belongs to the user (files of a project, of
+`Data`, of the function) keeps its own modes, in a private folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from kinetic_payload.durability import flush_to_disk
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    AnyPath: TypeAlias = str | os.PathLike[str]
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+
+
+def make_folder(path: AnyPath) -> None:
+    """Make the folder *path*, and those above it that are missing; one that is there stays as it is.
+
+    Raises:
+        FileExistsError: Something else is there.
+    """
+    try:
+        make_new_folder(path)
+    except FileExistsError:
+        if not os.path.isdir(path):  # noqa: PTH112 - light
+            raise
+    except FileNotFoundError:
+        above = os.path.dirname(path)  # noqa: PTH120 - light
+        if above in ("", path):
+            raise
+        make_folder(above)
+        make_folder(path)
+
+
+def make_new_folder(path: AnyPath) -> None:
+    """Make the folder *path*.
+
+    Raises:
+        FileExistsError: Something is there.
+    """
+    os.mkdir(path, FOLDER_MODE)  # noqa: PTH102 - light
+    _restore(path, FOLDER_MODE)
+
+
+def make_fifo(path: AnyPath) -> None:
+    """Make the FIFO *path*."""
+    os.mkfifo(path, FILE_MODE)
+    _restore(path, FILE_MODE)
+
+
+def open_private(path: AnyPath, flags: int) -> int:
+    """Open the file *path* as `os.open` does; one that this makes is private. An `opener` for `open`."""
+    fd = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+    if flags & os.O_CREAT:
+        try:
+            _restore(fd, FILE_MODE)
+        except BaseException:
+            os.close(fd)
+            raise
+    return fd
+
+
+def write_private(path: AnyPath, data: bytes, *, durable: bool = False) -> None:
+    """Write the file *path*, as a whole or not at all; *durable*: it outlives a crash of the machine."""
+    part = f"{os.fspath(path)}.{os.urandom(6).hex()}"
+    try:
+        fd = open_private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with open(fd, "wb") as stream:  # noqa: PTH123 - a descriptor
+            stream.write(data)
+            if durable:
+                stream.flush()
+                flush_to_disk(fd)
+        os.replace(part, path)  # noqa: PTH105 - light
+    except BaseException:
+        try:  # noqa: SIM105 - light
+            os.unlink(part)  # noqa: PTH108 - light
+        except OSError:
+            pass  # It was not made, or is `path` by now.
+        raise
+
+
+def read_private(path: AnyPath) -> bytes:
+    """Return what is in the file *path*, provided that nobody else can have written it.
+
+    Raises:
+        PermissionError: It belongs to another user, or others may write to it.
+        FileNotFoundError: It is not there.
+    """
+    # Without waiting for a writer, should it be a FIFO that another user left.
+    with open(path, "rb", opener=_open_at_once) as stream:
+        found = os.fstat(stream.fileno())
+        if not stat.S_ISREG(found.st_mode) or others_may_write(found):
+            raise PermissionError(errno.EPERM, "Another user may have written it", os.fspath(path))
+        return stream.read()
+
+
+def others_may_write(found: os.stat_result) -> bool:
+    """Return whether others than this user and root may write to the file or folder *found*."""
+    return found.st_uid not in (os.geteuid(), 0) or bool(found.st_mode & 0o022)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _restore(made: AnyPath | int, mode: int) -> None:
+    """Give back to what was *made* the rights of its user that a strange umask took."""
+    if os.stat(made).st_mode & mode != mode:  # noqa: PTH116 - also of descriptors
+        os.chmod(made, mode)  # noqa: PTH101

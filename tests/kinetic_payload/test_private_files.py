@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kinetic_payload.private_files import (
+    make_folder,
+    make_new_folder,
+    read_private,
+    write_private,
+)
+
+MAKE = """
+import os, sys
+from kinetic_payload.private_files import *
+home = sys.argv[1]
+make_folder(f"{home}/a/b")
+make_new_folder(f"{home}/new")
+make_fifo(f"{home}/fifo")
+write_private(f"{home}/a/b/whole", b"data", durable=True)
+with open(f"{home}/a/log", "ab", opener=open_private) as log:
+    log.write(b"line")
+os.close(open_private(f"{home}/a/lock", os.O_RDWR | os.O_CREAT))
+"""
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
+def test_whatever_the_umask_is_all_that_is_made_is_for_its_user(tmp_path: Path, umask: int) -> None:
+    subprocess.run([sys.executable, "-c", MAKE, str(tmp_path / "home")], check=True, umask=umask)
+
+    made = [tmp_path / "home", *(tmp_path / "home").rglob("*")]
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in made}
+    assert modes == {
+        **dict.fromkeys(("home", "a", "b", "new"), 0o700),
+        **dict.fromkeys(("fifo", "whole", "log", "lock"), 0o600),
+    }
+
+
+def test_what_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o755)
+    (tmp_path / "file").touch()
+
+    make_folder(tmp_path / "shared")
+
+    assert stat.S_IMODE((tmp_path / "shared").stat().st_mode) == 0o755
+    with pytest.raises(FileExistsError):
+        make_new_folder(tmp_path / "shared")
+    with pytest.raises(FileExistsError):
+        make_folder(tmp_path / "file")
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "in it").touch()
+
+    with pytest.raises(OSError, match="directory"):
+        write_private(tmp_path / "folder", b"data")
+
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_only_what_nobody_else_can_have_written_is_read(tmp_path: Path) -> None:
+    mine, shared, fifo = tmp_path / "mine", tmp_path / "shared", tmp_path / "fifo"
+    write_private(mine, b"mine")
+    write_private(shared, b"shared")
+    shared.chmod(0o620)
+    os.mkfifo(fifo)
+
+    assert read_private(mine) == b"mine"
+    for path in (shared, fifo):
+        with pytest.raises(PermissionError, match=path.name):
+            read_private(path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_belongs_to_another_user_is_not_read(tmp_path: Path) -> None:
+    write_private(tmp_path / "theirs", b"theirs")
+    os.chown(tmp_path / "theirs", 65534, 65534)
+
+    with pytest.raises(PermissionError):
+        read_private(tmp_path / "theirs")
