@@ -33,6 +33,7 @@ TESTED_AS = {
     "kinetic.caches": "kinetic/test_data.py",
     "kinetic.debug": "local/test_debugging.py",
     "kinetic.errors": "architecture/test_public_api.py",
+    "kinetic.home": "local/test_protection.py",
     "kinetic.job_status": "architecture/test_public_api.py",
     "kinetic.light": "kinetic/test_import.py",
     "kinetic.local.afar": "local/test_homes.py",

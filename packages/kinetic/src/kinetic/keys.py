@@ -6,11 +6,15 @@ import errno
 import logging
 import os
 import secrets
+import shlex
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from kinetic.errors import ConfigurationError, SignatureError, SubmitError
+from kinetic_payload.durability import flush_to_disk
+from kinetic_payload.private_files import make_folder, open_private
 from kinetic_payload.signing import KEY_SIZE, signed, verify
 
 log = logging.getLogger("kinetic")
@@ -74,7 +78,8 @@ def read_key(home: Path) -> bytes | None:
     """
     path = key_path(home)
     try:
-        text = path.read_bytes()
+        with path.open("rb") as stream:
+            text, found = stream.read(), os.fstat(stream.fileno())
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -82,6 +87,13 @@ def read_key(home: Path) -> bytes | None:
             f"The key in {path} cannot be read: {error.strerror}.",
             hint="Give yourself the right to read it, or name another folder with KINETIC_HOME.",
         ) from error
+    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o077:
+        raise ConfigurationError(
+            f"Other users may use the key in {path}: it belongs to user {found.st_uid}, with mode "
+            f"{stat.S_IMODE(found.st_mode):04o}. Who has it can sign records that run code here.",
+            hint=f"Run: chmod 600 {shlex.quote(str(path))}\nIf others have used it already, remove it "
+            "instead: a new key is made, which does not fit the jobs that were submitted with the old one.",
+        )
     key = b""
     with suppress(ValueError):
         # Nothing but what we write: `fromhex` would take spaces between the digits, too.
@@ -107,7 +119,7 @@ def signing_key(home: Path) -> bytes:
         return key
     path = key_path(home)
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(home)
         _create(path, secrets.token_bytes(KEY_SIZE).hex().encode() + b"\n")
     except OSError as error:
         raise SubmitError(
@@ -126,7 +138,7 @@ def _create(path: Path, data: bytes) -> None:
     """Write *path* as a whole unless it is there already."""
     part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = open_private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         with open(descriptor, "wb") as stream:  # noqa: PTH123 - a descriptor, made with its mode
             stream.write(data)
             stream.flush()

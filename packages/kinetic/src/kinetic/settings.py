@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kinetic.errors import ConfigurationError
+from kinetic.home import check_home
 from kinetic.quantities import parse_number
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ def resolve(
         _variable(environ, "KINETIC_HOME"),
     ) or Setting(str((user_home or _own_home()) / ".kinetic"), "default")
     home = Setting(str(expanded(home.value, home.source).absolute()), home.source)
+    check_home(home.value)
     profiles_file = _variable(environ, "KINETIC_PROFILES_FILE") or Setting(
         str(Path(home.value) / "profiles.json"), home.source
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 import secrets
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -26,6 +27,7 @@ from kinetic.errors import (
     StorePermissionError,
     SubmitError,
 )
+from kinetic.home import make_home
 from kinetic.jobs import JobHandle, connected
 from kinetic.local.power import awake_command
 from kinetic.names import job_id_of, k8s_name_of
@@ -36,6 +38,7 @@ from kinetic.settings import user_home, working_folder
 from kinetic.waiting import Deadline
 from kinetic_payload.concurrently import stoppable
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.private_files import others_may_write
 from kinetic_payload.records import JobRecord, encode
 from kinetic_payload.store import ABSENT
 from kinetic_payload.stores.marking import refuse_foreign_folder
@@ -104,6 +107,9 @@ def _submit(
         request.backend, jobs_location(request.settings, request.backend), home
     )
     refuse_foreign_folder(services.store.location)
+    shared = _shared_sentence(services.store.location)
+    if shared is not None:
+        _once(warn, shared)
     # Made, or refused, before there is anything that it would have to sign.
     key = None if services.seal is None else services.seal.key
     options = _packing_options(request, home, services.store.location)
@@ -112,6 +118,8 @@ def _submit(
 
     say("packaging")
     plan = plan_of(call, options)
+    with _written_below(home):
+        make_home(str(home))
     worker = Worker(
         this_machine=request.local,
         this_interpreter=request.local and request.image.mode == "default",
@@ -335,6 +343,19 @@ def _once(warn: Callable[[str], None], sentence: str) -> None:
     if sentence not in _said:
         _said.add(sentence)
         warn(sentence)
+
+
+def _shared_sentence(location: Location) -> str | None:
+    """Return what to know of a folder of jobs that other users may write to, or None."""
+    try:
+        if location.kind != "folder" or not others_may_write(Path(location.path).stat()):
+            return None
+    except OSError:  # It is not there yet.
+        return None
+    return (
+        f"other users may write to the store {location.path}: who does can have their code run where "
+        f"results are read. Unless you trust them, run: chmod go-w {shlex.quote(location.path)}"
+    )
 
 
 def _left_out_sentence(packed: Packed) -> str | None:
