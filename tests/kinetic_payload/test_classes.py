@@ -601,6 +601,16 @@ CLASSES = """
         return Local
     LOCALS = [factory(1), factory(2)]
 
+    def counting():
+        count = 0
+        class Counter:
+            def add(self):
+                nonlocal count
+                count += 1
+            def total(self): return count
+        return Counter
+    Counter = counting()
+
     class Struct:
         __slots__ = ("_Struct__hidden", "shown")
         def __init__(self): self.__hidden, self.shown = 1, 2
@@ -644,7 +654,7 @@ CLASSES = """
 
     def facts():
         import __main__
-        found = {}
+        found, counted = {}, Counter().total()
         for index, cls in enumerate(EVERY):
             name = f"{index} {cls.__qualname__}"
             # Slots have their places before there is anything else.
@@ -688,6 +698,8 @@ CLASSES = """
         found["generic"] = str(Box[int]), Box[str]("x").item, IntBox(1).item, [str(p) for p in Box.__parameters__], typing.get_args(IntBox.__orig_bases__[0])
         found["recursive"] = Node.build(3).depth(), Leaf().root().depth(), type(Node().leaf()) is Leaf, Leaf().cell() is Leaf
         found["locals"] = [cls().get() for cls in LOCALS], LOCALS[0] is not LOCALS[1]
+        Counter().add()
+        found["shared variable"] = Counter().total() - counted
         found["slots"] = Struct().hidden(), Struct().shown, tried(setattr, Struct(), "z", 1)
         cached = Cached()
         found["cached"] = cached.value is cached.value, cached.known(), cached.kind(1), cached.kind(""), Cached.get(cached) is cached.value
@@ -722,7 +734,7 @@ def test_classes_of_a_script_are_in_a_job_what_they_are_here(project):
     project.write("shapes.py", SHAPES)
     project.write("run.py", CLASSES + SAME)
 
-    assert project.run("run.py") == "295 facts"
+    assert project.run("run.py") == "296 facts"
 
 
 def test_a_class_whose_statement_passes_something_computed_is_refused_by_name(project):

@@ -83,6 +83,8 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         self._whole: dict[int, FunctionType] = {}
         self._first: dict[type, Any] = {}
         """Of each type that was met an instance."""
+        self._cells: dict[int, tuple[Any, _Helper]] = {}
+        """Of each variable of an enclosing function its cell, and what makes it, empty."""
 
     def goes_by_value(self, obj: Any) -> bool:
         """Tell whether *obj*, a class or function, is made again where it is loaded."""
@@ -94,6 +96,18 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
 
     def note_annotations(self, cls: type) -> None:
         """Take note of what the annotations of *cls*, which travels by value, name."""
+
+    def closure_of(self, function: FunctionType) -> tuple[Any, ...] | None:
+        """Return what *function* is made with: functions that share a variable share its cell."""
+        if function.__closure__ is None:
+            return None
+        return tuple(
+            self._cells.setdefault(id(cell), (cell, _Helper(internals._make_empty_cell)))[1]
+            for cell in function.__closure__
+        )
+
+    def _function_getnewargs(self, func: FunctionType) -> tuple[Any, ...]:
+        return *super()._function_getnewargs(func)[:-1], self.closure_of(func)
 
     def bared(self, function: FunctionType, reduced: tuple[Any, ...]) -> Any:
         """Let *function*, which is *reduced*, be the one that a class was made with, if one was."""

@@ -156,10 +156,10 @@ class CallPickler(ClassPickler):
         home = self._home_of(function)
         if home is None:
             return internals._make_function, self._function_getnewargs(function)
-        cells = None if function.__closure__ is None else len(function.__code__.co_freevars)
+        closure = self.closure_of(function)
         return (
             rebuilding.function_in,
-            (home, function.__code__, cells, self._name_in_main(function)),
+            (home, function.__code__, closure, self._name_in_main(function)),
         )
 
     def _reduce_function(self, function: FunctionType) -> Any:

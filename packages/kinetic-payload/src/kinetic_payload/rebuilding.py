@@ -79,13 +79,15 @@ def code_with_lines(text: str, arguments: tuple[Any, ...]) -> CodeType:
 
 
 def function_in(
-    module: ModuleType, code: CodeType, cells: int | None, main_name: str | None
+    module: ModuleType,
+    code: CodeType,
+    closure: tuple[CellType, ...] | None,
+    main_name: str | None,
 ) -> FunctionType:
     """Make a function that runs in *module*; its state follows.
 
     *main_name* is its name in `__main__`, where other processes look for it.
     """
-    closure = None if cells is None else tuple(CellType() for _ in range(cells))
     function = FunctionType(code, vars(module), code.co_name, None, closure)
     register_in_main(main_name, function)
     return function
