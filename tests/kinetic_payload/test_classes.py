@@ -737,6 +737,83 @@ def test_classes_of_a_script_are_in_a_job_what_they_are_here(project):
     assert project.run("run.py") == "296 facts"
 
 
+def test_imported_hooks_find_the_whole_body_of_a_class(project):
+    project.write(
+        "hooks.py",
+        """
+        import inspect
+        SEEN = {}
+        def action(name):
+            def mark(function):
+                function.action = name
+                return function
+            return mark
+        class Column:
+            def __init__(self, kind):
+                self.kind = kind
+            def __set_name__(self, owner, name):
+                SEEN[owner.__qualname__, name] = self.kind.__name__
+        class Actor:
+            def __init_subclass__(cls):
+                SEEN[cls.__qualname__] = {
+                    "actions": [one.action for one in vars(cls).values() if hasattr(one, "action")],
+                    "columns": [name for name, one in vars(cls).items() if isinstance(one, Column)],
+                    "plain": cls.__dict__.get("plain"),
+                    "nested": [one.__name__ for one in vars(cls).values() if isinstance(one, type)],
+                    "signature": str(inspect.signature(cls.run)),
+                    "run": cls().run(1),
+                }
+        class Meta(type):
+            def __new__(meta, name, bases, body):
+                SEEN[name] = [key for key, one in body.items() if isinstance(one, Column)]
+                return super().__new__(meta, name, bases, body)
+        """,
+    )
+    project.write(
+        "run.py",
+        """
+    import dataclasses
+    import hooks
+
+    LIMIT = 7
+    class Kind: pass
+    def outer(step):
+        class Robot(hooks.Actor):
+            width = hooks.Column(int)
+            kind = hooks.Column(Kind)
+            class Options:
+                x = 1
+            @hooks.action("go")
+            def run(self, x: int, y: "str" = "y", *, z=(3,)):
+                return x + LIMIT + step, y, z
+            @hooks.action("stop")
+            def stop(self):
+                return super().stop(), Robot
+        return Robot
+    Robot = outer(1)
+    @dataclasses.dataclass
+    class Plain(hooks.Actor):
+        plain: int = 3
+        items: list = dataclasses.field(default_factory=list)
+        def run(self, x):
+            return x, self.plain
+    class Table(metaclass=hooks.Meta):
+        width = hooks.Column(int)
+        def same(self):
+            return Table
+
+    def facts():
+        return {name: hooks.SEEN.get(name) for name in (
+            Robot.__qualname__, Plain.__qualname__, Table.__qualname__,
+            ("outer.<locals>.Robot", "kind"), ("Table", "width"),
+        )}
+    """
+        + SAME,
+    )
+
+    assert project.run("run.py") == "5 facts"
+
+
 def test_a_class_whose_statement_passes_something_computed_is_refused_by_name(project):
     project.write("shapes.py", SHAPES)
     project.write(

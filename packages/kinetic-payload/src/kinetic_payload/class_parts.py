@@ -36,6 +36,13 @@ _GENERATED: Final = (
     "__setstate__",
     "__replace__",
 )
+_CALL_NO_METHODS: Final = (
+    ("equinox", "Module"),
+    ("flax.linen", "Module"),
+    ("flax.nnx", "Pytree"),
+    ("flax.struct", "PyTreeNode"),
+    ("msgspec", "Struct"),
+)
 _HEAP_TYPE: Final = 1 << 9
 """A flag of types that Python code has made."""
 
@@ -103,6 +110,11 @@ def derives_from(cls: type, module: str, name: str) -> bool:
     """Tell whether *cls* derives from the class *name* of *module*, which is not imported for it."""
     base = getattr(sys.modules.get(module), name, None)
     return isinstance(base, type) and base in cls.__mro__
+
+
+def calls_no_methods(cls: type) -> bool:
+    """Tell whether what makes *cls* is known: it reads the body, and calls nothing of it."""
+    return any(derives_from(cls, module, name) for module, name in _CALL_NO_METHODS)
 
 
 def keywords_of(cls: type, namespace: Mapping[str, Any]) -> dict[str, Any]:

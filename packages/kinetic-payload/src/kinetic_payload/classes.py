@@ -12,7 +12,7 @@ import functools
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FunctionType
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ import cloudpickle
 from cloudpickle import cloudpickle as internals
 
 from kinetic_payload import class_rebuilding, pytrees, rebuilding
+from kinetic_payload.class_bodies import Bare, Body, Helper, ReachedError, struct_body
 from kinetic_payload.class_parts import (
     UnrestorableClassError,
     bare_arguments,
@@ -45,33 +46,9 @@ NAMED_TYPES: Final = (
     _ALIAS,
 )
 """What `typing` makes, and pickle finds by name alone."""
-_OF_FIELDS: Final = ("default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
 _OF_MEMBERS: Final = frozenset({"_name_", "__objclass__", "_sort_order_"})
 """Attributes that members of an enum get when it is made."""
 _OF_ENUMS: Final = ("_member_map_", "_member_names_", "_member_type_", "_value2member_map_")
-_ATOMS: Final = (str, bytes, int, float, complex, bool, type(None), type(...))
-
-
-class _Helper:
-    """Stands for what is made by calling a function of `class_rebuilding`."""
-
-    def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
-        self._made = make, arguments
-
-    def __reduce__(self) -> Any:
-        return self._made
-
-
-class Bare:
-    """A function that stands in the body of a class: what it is without what it refers to.
-
-    The class is made with it, before what it refers to, such as the class, can be pickled.
-    """
-
-    __slots__ = ("function",)
-
-    def __init__(self, function: FunctionType) -> None:
-        self.function = function
 
 
 class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
@@ -79,12 +56,16 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
-        self._bare: dict[int, Bare] = {}
-        self._whole: dict[int, FunctionType] = {}
+        self.bare: dict[int, Bare] = {}
+        """Of each function that a class was made with what it was then."""
+        self.whole: dict[int, FunctionType] = {}
+        """Each function that was pickled with all that it refers to."""
         self._first: dict[type, Any] = {}
         """Of each type that was met an instance."""
-        self._cells: dict[int, tuple[Any, _Helper]] = {}
+        self._cells: dict[int, tuple[Any, Helper]] = {}
         """Of each variable of an enclosing function its cell, and what makes it, empty."""
+        self.avoided: type | None = None
+        """A class that what is pickled must not lead to; others are then taken without their bodies."""
 
     def goes_by_value(self, obj: Any) -> bool:
         """Tell whether *obj*, a class or function, is made again where it is loaded."""
@@ -94,6 +75,19 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         """Return how to make *function* without what it refers to."""
         raise NotImplementedError
 
+    def travelling_globals(self, function: FunctionType) -> dict[str, Any]:
+        """Return the globals that have to travel with a *function* whose code goes by value."""
+        used: dict[str, Any] = internals._function_getstate(function)[1]["__globals__"]
+        return used
+
+    def prober(self) -> ClassPickler:
+        """Return a pickler like this one, whose pickle is thrown away."""
+        raise NotImplementedError
+
+    def dump_uncollected(self, value: Any) -> None:
+        """Pickle *value* for a purpose in which its `Data` are not needed."""
+        self.dump(value)
+
     def note_annotations(self, cls: type) -> None:
         """Take note of what the annotations of *cls*, which travels by value, name."""
 
@@ -102,18 +96,23 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         if function.__closure__ is None:
             return None
         return tuple(
-            self._cells.setdefault(id(cell), (cell, _Helper(internals._make_empty_cell)))[1]
+            self._cells.setdefault(id(cell), (cell, Helper(internals._make_empty_cell)))[1]
             for cell in function.__closure__
         )
 
     def _function_getnewargs(self, func: FunctionType) -> tuple[Any, ...]:
         return *super()._function_getnewargs(func)[:-1], self.closure_of(func)
 
+    def reduce_bare_function(self, bare: Bare) -> tuple[Any, ...]:
+        """Return how to make the function of *bare* as far as it goes."""
+        made = self.reduce_bare(bare.function)
+        return *made, bare.state, None, None, internals._function_setstate
+
     def bared(self, function: FunctionType, reduced: tuple[Any, ...]) -> Any:
         """Let *function*, which is *reduced*, be the one that a class was made with, if one was."""
-        bare = self._bare.get(id(function))
+        bare = self.bare.get(id(function))
         if bare is None:
-            self._whole[id(function)] = function
+            self.whole[id(function)] = function
             return reduced
         return (class_rebuilding.same, (bare,), *reduced[2:])
 
@@ -141,6 +140,8 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
 
     def reduce_class_by_value(self, cls: Any, *, main_name: str | None) -> Any:
         """Return how to make *cls* again."""
+        if cls is self.avoided:
+            raise ReachedError
         identity = internals._get_or_create_tracker_id(cls)
         named = (identity, cls.__qualname__, main_name)
         if isinstance(cls, enum.EnumMeta) and cls is not enum.Enum:
@@ -165,7 +166,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             following = next((one for one in owners if not self.goes_by_value(one)), None)
         imported = [maker, *(one for one in owners if not self.goes_by_value(one))]
         own = vars(cls)
-        namespace = {"__module__": cls.__module__}
+        namespace = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
         of_fields = derives_from(cls, "msgspec", "Struct")  # which makes its slots of them
         for name in ("__orig_bases__",) if of_fields else ("__orig_bases__", "__slots__"):
             if name in own:
@@ -174,7 +175,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             namespace["__dict__"] = own["__dict__"]
         plan: dict[str, Any] = {}
         left_out: frozenset[str] = frozenset()
-        if not all(map(is_of_python, imported)):
+        if self.avoided is None and not all(map(is_of_python, imported)):
             consumed = silenced is not None or maker is not metaclass
             plan, left_out = self._body(cls, consumed=consumed)
         return (
@@ -199,7 +200,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         if derives_from(cls, "pydantic", "BaseModel"):
             return {}, frozenset()  # All that makes a model is in its attributes.
         if derives_from(cls, "msgspec", "Struct"):
-            return self._struct(cls)
+            return struct_body(cls, self), frozenset()
         generated = generated_by_dataclass(cls)
         plan: dict[str, Any] = {}
         left_out: frozenset[str] = frozenset()
@@ -216,87 +217,8 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             plan["keywords"] = keywords_of(cls, vars(sys.modules.get(cls.__module__, sys)))
         if pytrees.is_registered(cls):
             plan["fields"] = tuple(getattr(cls, "__dataclass_fields__", ()))
-        plan["body"] = self._plain_body(cls, generated | left_out)
+        plan["body"] = Body(cls, self).plain(generated | left_out)
         return plan, left_out
-
-    def _plain_body(self, cls: Any, left_out: frozenset[str]) -> dict[str, Any]:
-        """Return what of the body can be pickled before the class is there; fields as they were."""
-        body: dict[str, Any] = {}
-        for name, value in own_attributes(cls):
-            if name not in left_out:
-                found, part = self._part(value)
-                if found:
-                    body[name] = part
-        if "__annotations__" in vars(cls):
-            # A copy for each time: pickle would refer to one that is not complete yet.
-            body["__annotations__"] = dict(cls.__annotations__)
-        own = vars(cls).get("__annotations__", {})
-        for name, one in vars(cls).get("__dataclass_fields__", {}).items():
-            if name in own and one._field_type is not dataclasses._FIELD_CLASSVAR:  # type: ignore[attr-defined]
-                body[name] = _Helper(class_rebuilding.dataclass_field, self._arguments(one))
-        return body
-
-    def _arguments(self, one: Any) -> dict[str, Any]:
-        arguments = {
-            name: self._safe(value)
-            for name in _OF_FIELDS
-            if (value := getattr(one, name)) is not dataclasses.MISSING
-        }
-        metadata = {key: self._safe(value) for key, value in one.metadata.items()}
-        return {**arguments, "metadata": metadata} if metadata else arguments
-
-    def _safe(self, value: Any) -> Any:
-        found, part = self._part(value)
-        return part if found else value
-
-    def _part(self, value: Any) -> tuple[bool, Any]:
-        """Return whether *value* can be pickled before the class is there, and as what."""
-        if isinstance(value, FunctionType):
-            if not self.goes_by_value(value) or id(value) in self._whole:
-                return True, value
-            if not isinstance(value.__globals__.get("__name__"), str):
-                return False, None
-            return True, self._bare.setdefault(id(value), Bare(value))
-        if isinstance(value, classmethod | staticmethod):
-            found, part = self._part(value.__func__)
-            return found, _Helper(class_rebuilding.method, type(value), part)
-        if type(value) is property:
-            parts = [self._part(one) for one in (value.fget, value.fset, value.fdel)]
-            made = _Helper(class_rebuilding.method, property, *(part for _, part in parts))
-            return all(found for found, _ in parts), made
-        if isinstance(value, type):
-            return not self.goes_by_value(value), value
-        if type(value) in (tuple, list, set, frozenset):
-            return all(self._part(item)[0] for item in value), value
-        if type(value) is dict:
-            return all(self._part(item)[0] for pair in value.items() for item in pair), value
-        return isinstance(value, _ATOMS), value
-
-    def _struct(self, cls: Any) -> tuple[dict[str, Any], frozenset[str]]:
-        """Return what a `msgspec.Struct` is made from: much of it is in attributes of no `vars`."""
-        import msgspec
-
-        config = cls.__struct_config__
-        keywords = {name: getattr(config, name) for name in dir(config) if name[0] != "_"}
-        parameters = inspect.signature(cls).parameters.values()
-        keyword_only = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
-        own = vars(cls).get("__annotations__", {})
-        body = self._plain_body(cls, frozenset())
-        renamed = {}
-        for one in msgspec.structs.fields(cls):
-            if one.encode_name != one.name:
-                renamed[one.name] = one.encode_name
-            if one.name not in own:
-                continue
-            if one.default is not msgspec.NODEFAULT:
-                body[one.name] = self._safe(one.default)
-            elif one.default_factory is not msgspec.NODEFAULT:
-                factory = self._safe(one.default_factory)
-                body[one.name] = _Helper(class_rebuilding.struct_field, factory)
-        if renamed:
-            keywords["rename"] = renamed
-        keywords["kw_only"] = bool(keyword_only.intersection(own))
-        return {"keywords": keywords, "body": body}, frozenset()
 
     def _contents(self, cls: Any, blueprint: Blueprint, left_out: frozenset[str]) -> Contents:
         attributes = {name: value for name, value in own_attributes(cls) if name not in left_out}

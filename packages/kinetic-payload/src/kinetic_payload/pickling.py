@@ -97,7 +97,7 @@ class CallPickler(ClassPickler):
         if issubclass(kind, ModuleType):
             return self._reduce_module
         if kind is Bare:
-            return lambda bare: self.reduce_bare(bare.function)
+            return self.reduce_bare_function
         if kind is MethodType:
             return self._reduce_method
         if kind is CodeType:
@@ -288,6 +288,10 @@ class CallPickler(ClassPickler):
         except Exception:  # noqa: BLE001 - user code raises what it likes
             return False
         return True
+
+    def prober(self) -> CallPickler:
+        """Return a pickler like this one, whose pickle is thrown away."""
+        return self._another(Sink())
 
     def measure(self, value: Any) -> int:
         """Return how many bytes *value* pickles to by itself; nothing is kept or collected.

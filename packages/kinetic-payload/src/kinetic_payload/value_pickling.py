@@ -28,7 +28,7 @@ class ValuePickler(ClassPickler):
         if issubclass(kind, enum.Enum) and self.goes_by_value(kind):
             return self.reduce_member(obj)
         if kind is Bare:
-            return self.reduce_bare(obj.function)
+            return self.reduce_bare_function(obj)
         reduced = super().reducer_override(obj)
         if kind is FunctionType and reduced is not NotImplemented:
             return self.bared(obj, reduced)
@@ -39,6 +39,10 @@ class ValuePickler(ClassPickler):
         if isinstance(obj, type) and obj in internals._BUILTIN_TYPE_NAMES:
             return False
         return not internals._should_pickle_by_reference(obj)
+
+    def prober(self) -> ValuePickler:
+        """Return a pickler like this one, whose pickle is thrown away."""
+        return ValuePickler(Sink())
 
     def reduce_bare(self, function: FunctionType) -> tuple[Any, ...]:
         """Return how to make *function* without what it refers to."""

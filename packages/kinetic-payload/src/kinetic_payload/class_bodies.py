@@ -1,0 +1,198 @@
+"""The body of a class that travels by value: what imported hooks may read of it while it is made."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from types import CellType, FunctionType
+from typing import Any, Final
+
+from cloudpickle import cloudpickle as internals
+
+from kinetic_payload import class_rebuilding
+from kinetic_payload.class_parts import calls_no_methods, own_attributes
+
+_OF_FIELDS: Final = ("default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
+_PLAIN_FIELD: Final = {
+    "default_factory": None,
+    "init": True,
+    "repr": True,
+    "hash": None,
+    "compare": True,
+    "kw_only": False,
+    "metadata": None,
+}
+"""What needs no `dataclasses.field` in the body."""
+_CONTAINERS: Final = (tuple, list, set, frozenset, dict)
+_ATOMS: Final = (str, bytes, int, float, complex, bool, type(None), type(...))
+
+
+class Helper:
+    """Stands for what is made by calling a function of `class_rebuilding`."""
+
+    def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
+        self._made = make, arguments
+
+    def __reduce__(self) -> Any:
+        return self._made
+
+
+class Bare:
+    """A function that stands in the body of a class: what it is without what leads to the class.
+
+    The class is made with it, before what refers to the class can be pickled.
+    """
+
+    __slots__ = ("function", "state")
+
+    def __init__(self, function: FunctionType, state: Any) -> None:
+        self.function = function
+        self.state = state
+
+
+class ReachedError(Exception):
+    """A value leads to the class that is to be made before it."""
+
+
+class Body:
+    """What of the body of *cls* its *pickler* can pickle before the class is there."""
+
+    def __init__(self, cls: Any, pickler: Any) -> None:
+        self._cls = cls
+        self._pickler = pickler
+        self._silent = calls_no_methods(cls)
+        self._reached: dict[int, tuple[Any, bool]] = {}
+        """Of each value whether it leads to the class; it is kept, and so is its id."""
+
+    def plain(self, left_out: frozenset[str]) -> dict[str, Any]:
+        """Return what of the body can be pickled before the class is there; fields as they were."""
+        body: dict[str, Any] = {}
+        for name, value in own_attributes(self._cls):
+            if name not in left_out:
+                found, part = self._part(value)
+                if found:
+                    body[name] = part
+        own = vars(self._cls).get("__annotations__", {})
+        if "__annotations__" in vars(self._cls):
+            # A copy for each time: pickle would refer to one that is not complete yet.
+            body["__annotations__"] = dict(self._cls.__annotations__)
+        for name, one in vars(self._cls).get("__dataclass_fields__", {}).items():
+            if name not in own or one._field_type is dataclasses._FIELD_CLASSVAR:  # type: ignore[attr-defined]
+                continue
+            body.pop(name, None)
+            arguments = self._arguments(one)
+            if any(
+                arguments[key] != value for key, value in _PLAIN_FIELD.items() if key in arguments
+            ):
+                body[name] = Helper(class_rebuilding.dataclass_field, arguments)
+            elif "default" in arguments:
+                body[name] = arguments["default"]
+        return body
+
+    def _arguments(self, one: Any) -> dict[str, Any]:
+        arguments = {
+            name: self.safe(value)
+            for name in _OF_FIELDS
+            if (value := getattr(one, name)) is not dataclasses.MISSING
+        }
+        metadata = {key: self.safe(value) for key, value in one.metadata.items()}
+        return {**arguments, "metadata": metadata} if metadata else arguments
+
+    def safe(self, value: Any) -> Any:
+        """Return what to pickle for *value* before the class is there, if anything can be."""
+        found, part = self._part(value)
+        return part if found else value
+
+    def _part(self, value: Any) -> tuple[bool, Any]:
+        """Return whether *value* can be pickled before the class is there, and as what."""
+        if isinstance(value, FunctionType):
+            return self._bare_part(value)
+        if isinstance(value, classmethod | staticmethod):
+            found, part = self._part(value.__func__)
+            return found, Helper(class_rebuilding.method, type(value), part)
+        if type(value) is property:
+            parts = [self._part(one) for one in (value.fget, value.fset, value.fdel)]
+            made = Helper(class_rebuilding.method, property, *(part for _, part in parts))
+            return all(found for found, _ in parts), made
+        if hasattr(type(value), "__set_name__") and self._pickler.goes_by_value(type(value)):
+            return False, None  # It has been told its name already.
+        if self._silent and not isinstance(value, (*_ATOMS, *_CONTAINERS, type)):
+            return False, None
+        return not self._leads_to(value), value
+
+    def _bare_part(self, function: FunctionType) -> tuple[bool, Any]:
+        if not self._pickler.goes_by_value(function) or id(function) in self._pickler.whole:
+            return True, function
+        if not isinstance(function.__globals__.get("__name__"), str):
+            return False, None
+        if id(function) not in self._pickler.bare:
+            bare = self._pickler.bare[id(function)] = Bare(function, None)
+            bare.state = self._bare_state(function)
+        return True, self._pickler.bare[id(function)]
+
+    def _bare_state(self, function: FunctionType) -> tuple[Any, ...]:
+        """Return what *function* has that does not lead to the class."""
+        state, slots = internals._function_getstate(function)
+
+        def safe(named: dict[str, Any]) -> dict[str, Any]:
+            parts = {name: self._part(value) for name, value in named.items()}
+            return {name: part for name, (found, part) in parts.items() if found}
+
+        defaults = [self._part(value) for value in function.__defaults__ or ()]
+        whole = all(found for found, _ in defaults)
+        slots["__defaults__"] = tuple(part for _, part in defaults) if defaults and whole else None
+        slots["__kwdefaults__"] = safe(function.__kwdefaults__ or {}) or None
+        slots["__annotations__"] = safe(function.__annotations__)
+        used = {} if self._silent else self._pickler.travelling_globals(function)
+        slots["__globals__"] = {key: one for key, one in used.items() if not self._leads_to(one)}
+        cells = () if self._silent else function.__closure__ or ()
+        slots["__closure__"] = tuple(CellType() if self._leads_to(one) else one for one in cells)
+        slots["_cloudpickle_submodules"] = []
+        return safe(state), slots
+
+    def _leads_to(self, value: Any) -> bool:
+        """Tell whether pickling *value* needs the class, or fails."""
+        if type(value) in _ATOMS:
+            return False
+        if isinstance(value, type) and not self._pickler.goes_by_value(value):
+            return False
+        key = id(value)
+        if key not in self._reached:
+            prober = self._pickler.prober()
+            prober.avoided = self._cls
+            try:
+                prober.dump_uncollected(value)
+            except Exception:  # noqa: BLE001 - user code raises what it likes
+                self._reached[key] = value, True
+            else:
+                self._reached[key] = value, False
+        return self._reached[key][1]
+
+
+def struct_body(cls: Any, pickler: Any) -> dict[str, Any]:
+    """Return what a `msgspec.Struct` is made from: much of it is in attributes of no `vars`."""
+    import msgspec
+
+    config = cls.__struct_config__
+    keywords = {name: getattr(config, name) for name in dir(config) if name[0] != "_"}
+    parameters = inspect.signature(cls).parameters.values()
+    keyword_only = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
+    own = vars(cls).get("__annotations__", {})
+    made_of = Body(cls, pickler)
+    body = made_of.plain(frozenset())
+    renamed = {}
+    for one in msgspec.structs.fields(cls):
+        if one.encode_name != one.name:
+            renamed[one.name] = one.encode_name
+        if one.name not in own:
+            continue
+        if one.default is not msgspec.NODEFAULT:
+            body[one.name] = made_of.safe(one.default)
+        elif one.default_factory is not msgspec.NODEFAULT:
+            factory = made_of.safe(one.default_factory)
+            body[one.name] = Helper(class_rebuilding.struct_field, factory)
+    if renamed:
+        keywords["rename"] = renamed
+    keywords["kw_only"] = bool(keyword_only.intersection(own))
+    return {"keywords": keywords, "body": body}
