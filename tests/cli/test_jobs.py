@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -23,6 +24,10 @@ SCRIPT = """
     def answer(x):
         print("[info] working", flush=True)
         return {"answer": x}
+
+    @kinetic.run(accelerator="cpu")
+    def much(size):
+        return ["x" * 99] * (size // 100)
 
     @kinetic.run(accelerator="cpu")
     def fail():
@@ -63,12 +68,12 @@ class Laptop:
     def kinetic(self, *args: str) -> subprocess.CompletedProcess[str]:
         return self._run([*KINETIC, *args])
 
-    def start(self, *args: str) -> subprocess.Popen[str]:
+    def start(self, *args: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [*KINETIC, *args],
             cwd=self.project,
             env=self.environment,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -146,3 +151,45 @@ def test_a_waiting_job_is_left_alone_by_ctrl_c_and_stopped_by_cancel(laptop: Lap
 
     assert (cancelled.returncode, cancelled.stdout) == (0, f"Cancelled {job}.\n")
     assert "cancelled" in laptop.kinetic("jobs", "result", job).stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("how", ["its reader stops", "Ctrl-C", "a full disk"])
+def test_a_job_whose_value_was_printed_in_part_is_kept(
+    laptop: Laptop, how: str, unbuffered: str
+) -> None:
+    laptop.environment["PYTHONUNBUFFERED"] = unbuffered
+    job = laptop.submit("much", "500000")
+    if how == "a full disk":
+        with open("/dev/full", "w") as full:
+            printing = laptop.start("jobs", "result", job, stdout=full)
+    else:
+        printing = laptop.start("jobs", "result", job)
+        assert printing.stdout is not None
+        assert printing.stdout.read(1) == "["  # No pipe holds the rest.
+    if how == "its reader stops":
+        printing.stdout.close()
+        printing.stdout = None
+    elif how == "Ctrl-C":
+        printing.send_signal(signal.SIGINT)
+    _, said = printing.communicate(timeout=300)
+
+    assert printing.returncode == {"its reader stops": 0, "Ctrl-C": 130, "a full disk": 1}[how]
+    assert f"{job} is kept" in said
+    again = laptop.kinetic("jobs", "result", job)
+    assert (again.returncode, len(again.stdout)) == (0, 5000 * 103 + 1)
+    assert f"Removed {job}." in again.stderr
+    assert laptop.kinetic("jobs", "result", job).returncode == 1
+
+
+def test_a_value_goes_to_a_file_from_which_anybody_reads_it(laptop: Laptop) -> None:
+    job = laptop.submit("much", "500000")
+    (laptop.project / "taken").write_text("the only copy of another value")
+
+    refused = laptop.kinetic("jobs", "result", job, "--output", "taken", "--cleanup")
+    written = laptop.kinetic("jobs", "result", job, "--output", "value.json")
+
+    assert (refused.returncode, "exists already" in refused.stderr) == (2, True)
+    assert (written.returncode, written.stdout) == (0, "")
+    assert json.loads((laptop.project / "value.json").read_text()) == ["x" * 99] * 5000
+    assert f"Removed {job}." in written.stderr

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kinetic.backends import LogLine
-from kinetic.errors import JobFailedError, ResultTimeoutError, StoreError
+from kinetic.errors import JobFailedError, ResultTimeoutError, ResultUnreadableError, StoreError
 from kinetic.job_status import JobStatus
 from kinetic.outcomes import JobOutcome
 from kinetic_cli.testing import StubApp, StubJob, a_job, run
@@ -211,28 +212,177 @@ def test_result_prints_the_value_and_nothing_else_on_stdout(
     ("options", "asked"),
     [
         ([], {}),
-        (["--no-cleanup"], {"cleanup": False}),
-        (["--cleanup", "--timeout", "1.5"], {"cleanup": True, "timeout": 1.5}),
+        (["--cleanup", "--timeout", "1.5"], {"timeout": 1.5}),
         (
             ["--cleanup-timeout", "9", "--cleanup-poll-interval", "0.5"],
             {"cleanup_timeout": 9.0, "cleanup_poll_interval": 0.5},
         ),
     ],
 )
-def test_result_passes_its_options_on(
+def test_result_passes_its_options_on_and_cleans_up_after_it_printed(
     tmp_path: Path, options: list[str], asked: dict[str, Any]
 ) -> None:
     job = a_job()
-    defaults = {
-        "timeout": None,
-        "cleanup": None,
-        "cleanup_timeout": 180.0,
-        "cleanup_poll_interval": 2.0,
+    removal = {"cleanup_timeout": 180.0, "cleanup_poll_interval": 2.0}
+    removal.update({key: value for key, value in asked.items() if key in removal})
+
+    ran = run("jobs", "result", "j", *options, home=tmp_path, app=StubApp(job))
+
+    assert job.calls == [
+        ("result", {"timeout": asked.get("timeout"), "cleanup": False}),
+        ("cleanup", removal),
+    ]
+    assert ran.stderr.endswith("Removed j.\n")
+
+
+class Loss(float):
+    pass
+
+
+PARTS = ["a", {"b": None}, [0.5, True, -3]]
+LOSSY: list[Any] = [
+    float("nan"),
+    Path("x"),
+    {"a": Loss(0.5)},
+    "x" * 10 + "\ud800",
+    10**5000,
+    [Ellipsis],
+]
+
+
+@pytest.mark.parametrize(
+    ("value", "options", "removed"),
+    [
+        *((value, [], True) for value in (*PARTS, (1, {2: b"x"}), {3, 4})),
+        *((value, ["--json"], True) for value in PARTS),
+        *((value, [], False) for value in (*LOSSY, "x" * 10 + "\ud800", ["x" * 1_000_000])),
+        *((value, ["--json"], False) for value in (*LOSSY, (1, 2), {1: 2}, b"x", [{"a": (1,)}])),
+        (Path("x"), ["--cleanup"], True),
+        (Path("x"), ["--json", "--cleanup"], True),
+        (1, ["--no-cleanup"], False),
+    ],
+    ids=lambda value: (
+        repr(value)[:40] if type(value) is not int else f"an int of {value.bit_length()} bits"
+    ),
+)
+def test_a_job_is_removed_only_where_what_was_printed_is_its_whole_value(
+    tmp_path: Path, value: object, options: list[str], removed: bool
+) -> None:
+    job = a_job(value=value)
+
+    ran = run("jobs", "result", "j", *options, home=tmp_path, app=StubApp(job))
+
+    assert ran.exit_code == 0
+    assert ("cleanup" in dict(job.calls)) is removed
+    if removed:
+        assert "Removed j." in ran.stderr
+    else:
+        assert "j is kept" in ran.stderr
+        assert "kinetic jobs cleanup j" in ran.stderr
+        assert ("--output FILE" in ran.stderr) is (options != ["--no-cleanup"])
+
+
+def test_a_debug_job_is_kept(tmp_path: Path) -> None:
+    job = a_job(value=1, debug=True)
+
+    ran = run("jobs", "result", "j", home=tmp_path, app=StubApp(job))
+
+    assert "cleanup" not in dict(job.calls)
+    assert "j is kept. To remove it: kinetic jobs cleanup j" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        ({"loss": [0.1, None]}, "json"),
+        ("ä\n", "json"),
+        ((1, 2), "pickle"),
+        (float("nan"), "pickle"),
+        ({1: 2}, "pickle"),
+        (Loss(0.5), "pickle"),
+    ],
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_output_writes_json_where_it_holds_the_value_and_else_the_pickle(
+    tmp_path: Path, value: object, form: str, as_json: bool
+) -> None:
+    job, path = a_job(value=value), tmp_path / "value"
+    options = ["--output", str(path), *(["--json"] if as_json else [])]
+
+    ran = run("jobs", "result", "j", *options, home=tmp_path / "home", app=StubApp(job))
+
+    data = path.read_bytes()
+    read = json.loads(data) if form == "json" else pickle.loads(data)
+    assert (type(read), repr(read)) == (type(value), repr(value))
+    assert f"as {'JSON' if form == 'json' else 'a pickle'} to {path}" in ran.stderr
+    assert dict(job.calls)["cleanup"]
+    assert ran.stdout == "" or json.loads(ran.stdout)["output"] == {
+        "path": str(path),
+        "format": form,
     }
+    assert [found.name for found in tmp_path.glob("*value*")] == ["value"]
 
-    run("jobs", "result", "j", *options, home=tmp_path, app=StubApp(job))
 
-    assert job.calls == [("result", {**defaults, **asked})]
+def test_output_writes_the_pickle_of_a_value_that_cannot_be_read_here_and_keeps_the_job(
+    tmp_path: Path,
+) -> None:
+    error = ResultUnreadableError("It cannot be unpickled here.")
+    job, path = a_job(value=(1, 2), raises=error), tmp_path / "value"
+
+    ran = run("jobs", "result", "j", "-o", str(path), home=tmp_path / "home", app=StubApp(job))
+
+    assert (ran.exit_code, pickle.loads(path.read_bytes())) == (0, (1, 2))
+    assert "cleanup" not in dict(job.calls)
+    assert "It cannot be unpickled here." in ran.stderr
+    assert "j is kept" in ran.stderr
+
+
+def test_output_leaves_alone_what_appeared_meanwhile_and_keeps_the_job(tmp_path: Path) -> None:
+    path = tmp_path / "value"
+
+    class Meanwhile(StubJob):
+        def result(self, *_: Any, **options: Any) -> Any:
+            path.write_text("of another job")
+            return super().result(**options)
+
+    job = Meanwhile(**a_job(value=1).to_dict(), value=1)
+    ran = run("jobs", "result", "j", "-o", str(path), home=tmp_path / "home", app=StubApp(job))
+
+    assert (ran.exit_code, path.read_text()) == (1, "of another job")
+    assert "cleanup" not in dict(job.calls)
+    assert "j is kept" in ran.stderr
+    assert "File exists" in ran.stderr
+    assert [found.name for found in tmp_path.glob("*value*")] == ["value"]
+
+
+@pytest.mark.parametrize("given", ["-", ".", "there", "link", "nowhere/value"])
+def test_output_refuses_what_cannot_be_a_new_file_before_it_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    (tmp_path / "there").write_text("only copy")
+    (tmp_path / "link").symlink_to("nothing")
+    monkeypatch.chdir(tmp_path)
+    job = a_job()
+
+    ran = run("jobs", "result", "j", "--output", given, home=tmp_path / "home", app=StubApp(job))
+
+    assert (ran.exit_code, job.calls) == (2, [])
+    assert "--output" in ran.stderr
+
+
+def test_a_value_that_is_written_is_no_failure_where_the_job_cannot_be_removed(
+    tmp_path: Path,
+) -> None:
+    class Stuck(StubJob):
+        def cleanup(self, *_: Any, **__: Any) -> None:
+            raise StoreError("The bucket is away.")
+
+    job = Stuck(**a_job().to_dict(), value=1)
+    ran = run("jobs", "result", "j", home=tmp_path, app=StubApp(job))
+
+    assert (ran.exit_code, ran.stdout) == (0, "1\n")
+    assert "could not be removed: The bucket is away." in ran.stderr
+    assert "kinetic jobs cleanup j" in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -255,6 +405,7 @@ def test_result_as_json_holds_the_value_where_json_can(
         "value": kept,
         "repr": repr(value),
         "error": None,
+        "output": None,
     }
 
 

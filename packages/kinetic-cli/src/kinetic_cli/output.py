@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 import re
 import sys
 import unicodedata
@@ -55,7 +58,7 @@ class Output:
 
     def line(self, text: str, *, flush: bool = False) -> None:
         """Print one line as it is: the log of a job may colour itself."""
-        self.stdout.write(f"{text}\n")
+        _write(self.stdout, f"{text}\n")
         if flush:
             self.stdout.flush()
 
@@ -122,6 +125,22 @@ class Output:
     def _coloured(self, cell: str) -> str:
         code = _COLOURS.get(cell)
         return f"\x1b[{code}m{cell}\x1b[0m" if code and self.colour else cell
+
+
+def _write(stream: TextIO, text: str) -> None:
+    raw = getattr(stream, "buffer", None)
+    if not isinstance(raw, io.RawIOBase):
+        stream.write(text)
+        return
+    # Unbuffered, as `python -u` has it: text streams take for written what the system did not take, where
+    # a disk becomes full or a reader goes away.
+    stream.flush()
+    left = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
+    while left:
+        written = raw.write(left)
+        if written is None:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        left = left[written:]
 
 
 def notes_of(error: BaseException) -> list[str]:

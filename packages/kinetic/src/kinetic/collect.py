@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("kinetic")
 
 StatusCallback = Callable[[JobStatus], None]
+Keep = Callable[[IO[bytes]], object]
+"""Reads a verified pickle, from its beginning."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,11 @@ def collect(
     stop: threading.Event | None = None,
     reports: Reports = silent,
     warn: Callable[[str], None] = log.warning,
+    keep: Keep | None = None,
 ) -> Collected:
     """Wait for the job's end, handing its log to *on_line*, and bring what it left.
 
+    *keep* gets the pickle of a value before it is unpickled, whether that works or not.
     A log that breaks off costs no result; *warn* is told. Where the record came from the store,
     *read_from* is what it was read from, to be verified.
 
@@ -101,7 +105,7 @@ def collect(
             verify=verify,
         )
     try:
-        return collected(record.job_id, view, services, reports=reports)
+        return collected(record.job_id, view, services, reports=reports, keep=keep)
     except ObjectNotFoundError as error:
         if services.store.stat(names.handle) is None:
             # Somebody cleaned up between our looking and our reading.
@@ -184,9 +188,16 @@ def _tell(callback: StatusCallback | None, status: JobStatus) -> None:
 
 
 def collected(
-    job_id: str, view: View, services: Services, *, reports: Reports = silent
+    job_id: str,
+    view: View,
+    services: Services,
+    *,
+    reports: Reports = silent,
+    keep: Keep | None = None,
 ) -> Collected:
     """Bring the value, or the very exception, of a job that ended as *view* says.
+
+    *keep* gets the pickle of a value.
 
     Raises:
         SignatureError: It may not have ended so; nothing was unpickled.
@@ -202,7 +213,7 @@ def collected(
     if outcome.status == "succeeded":
         if host is None or host.value is None:
             raise IntegrityError(f"The outcome of {job_id} says success and names no value.")
-        return Collected(value=_unpickled_value(job_id, host.value, store, reports))
+        return Collected(value=_unpickled_value(job_id, host.value, store, reports, keep))
     if host is None or host.error is None or host.reason != "exception" or host.phase != "call":
         return Collected(error=failure_without_exception(outcome, host))
     return Collected(error=_users_exception(outcome, host, store, reports))
@@ -281,10 +292,15 @@ def _copied(stream: IO[bytes]) -> IO[bytes]:
     return copy
 
 
-def _unpickled_value(job_id: str, pickled: Pickled, store: Store, reports: Reports) -> Any:
+def _unpickled_value(
+    job_id: str, pickled: Pickled, store: Store, reports: Reports, keep: Keep | None
+) -> Any:
     import pickle
 
     with _verified(pickled, store, reports) as stream:
+        if keep is not None:
+            keep(stream)
+            stream.seek(0)
         try:
             return pickle.load(stream)
         except Exception as error:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import subprocess
 
     from kinetic.backends import LogLine
+    from kinetic.collect import Keep
     from kinetic.job_status import JobStatus
     from kinetic.outcomes import JobOutcome
     from kinetic.services import Services
@@ -227,13 +228,15 @@ class JobHandle:
         stop: threading.Event | None = None,
         reports: Reports | None = None,
         warn: Callable[[str], None] | None = None,
+        keep: Keep | None = None,
     ) -> Any:
         from kinetic.collect import Collected, WaitStopped, collect
         from kinetic.errors import KineticError
         from kinetic.notices import warn_caller
 
         warn = warn or warn_caller
-        collected: Collected | None = self.__dict__.get("_collected")
+        # What was collected before has no pickle any more.
+        collected: Collected | None = None if keep else self.__dict__.get("_collected")
         if collected is None:
             try:
                 brought = collect(
@@ -246,6 +249,7 @@ class JobHandle:
                     on_status_change=on_status_change,
                     stop=stop,
                     warn=warn,
+                    keep=keep,
                 )
             except KineticError:
                 # Another thread may have had the result of this handle, and cleaned up, meanwhile.
@@ -347,6 +351,23 @@ def known(handle: JobHandle, record: JobRecord, *, read_from: bytes | None) -> J
     handle.__dict__["_read"] = record
     handle.__dict__["_read_from"] = read_from
     return handle
+
+
+def result_keeping(
+    handle: JobHandle,
+    keep: Keep,
+    *,
+    timeout: float | None = None,
+    on_status_change: Callable[[JobStatus], None] | None = None,
+) -> Any:
+    """Return the result of *handle*, whose job is kept; *keep* gets the value's pickle before that.
+
+    Raises:
+        ResultUnreadableError: The value cannot be unpickled here; *keep* has had its pickle.
+    """
+    return handle._collect(
+        timeout=timeout, cleanup=False, on_status_change=on_status_change, keep=keep
+    )
 
 
 def _say_for_sure(text: str, warn: Callable[[str], None]) -> None:

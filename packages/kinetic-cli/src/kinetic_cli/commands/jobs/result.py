@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, Final
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from kinetic_cli.app import App
+from kinetic_cli.new_file import NewFile, NewFilePath
 from kinetic_cli.options import (
     Seconds,
     deletion_options,
@@ -15,12 +20,13 @@ from kinetic_cli.options import (
     json_option,
     target_options,
 )
-from kinetic_cli.output import headline_of, notes_of
+from kinetic_cli.output import Output, headline_of, notes_of
+from kinetic_cli.values import is_encodable, json_of, text_of
 
 if TYPE_CHECKING:
+    from kinetic.errors import ResultUnreadableError
     from kinetic.job_status import JobStatus
-
-_REPR_LIMIT: Final = 1_000_000
+    from kinetic.jobs import JobHandle
 
 
 @click.command("result")
@@ -32,9 +38,17 @@ _REPR_LIMIT: Final = 1_000_000
     help="Give up waiting after so long; the job runs on.  [default: wait for ever]",
 )
 @click.option(
+    "--output",
+    "-o",
+    type=NewFilePath(),
+    metavar="FILE",
+    help="Write the value to this new file: as JSON where that holds all of it, else as a pickle.",
+)
+@click.option(
     "--cleanup/--no-cleanup",
     default=None,
-    help="Remove resource and artifacts once the value is here.  [default: yes, except debug jobs]",
+    help="Remove resource and artifacts once the value is written.  [default: yes if all of it was "
+    "written, except debug jobs]",
 )
 @deletion_options
 @target_options(hidden=True)
@@ -44,55 +58,159 @@ def command(
     app: App,
     job_id: str,
     timeout: float | None,
+    output: Path | None,
     cleanup: bool | None,
     cleanup_timeout: float,
     cleanup_poll_interval: float,
     as_json: bool,
 ) -> None:
-    """Wait for a job and print its value.
+    """Wait for a job and print its value, or write it to a file.
 
-    An exception of its function is printed with its remote traceback, and exit code 1.
+    The job is kept where what was printed does not hold the whole value. An exception of its function
+    is printed with its remote traceback, and exit code 1.
     """
     job = app.attach(job_id)
+    with nullcontext() if output is None else NewFile(output) as file:
+        brought = _bring(app, job, timeout, file, as_json=as_json)
+        with _keeping(app.output, job_id):
+            if file is None:
+                written = _print(app.output, job_id, brought, as_json=as_json)
+            else:
+                written = _save(app.output, job_id, brought, file, as_json=as_json)
+            app.output.flush()
+    if cleanup or (cleanup is None and written.whole and not job.debug):
+        _clean_up(app.output, job, cleanup_timeout, cleanup_poll_interval)
+        return
+    why = "" if written.whole or cleanup is False else f": {written.lacks}"
+    app.output.note(f"{job_id} is kept{why}. To remove it: kinetic jobs cleanup {job_id}")
+
+
+class _Unread(NamedTuple):
+    """A value whose pickle is here, and cannot be read."""
+
+    error: ResultUnreadableError
+
+
+class _Written(NamedTuple):
+    """What became of a value: whether reading what was written gives it back, and if not, why not."""
+
+    whole: bool
+    lacks: str = ""
+
+
+def _bring(
+    app: App, job: JobHandle, timeout: float | None, file: NewFile | None, *, as_json: bool
+) -> Any:
+    """Wait for the job's value and return it; its pickle is written to *file*, if one is given."""
+    from kinetic.errors import ResultUnreadableError
+    from kinetic.jobs import result_keeping
 
     def tell(status: JobStatus) -> None:
         if not status.terminal:
-            app.output.note(f"{job_id} is {status.value}.")
+            app.output.note(f"{job.job_id} is {status.value}.")
+
+    def keep(file: NewFile, pickle: IO[bytes]) -> None:
+        with _keeping(app.output, job.job_id):
+            shutil.copyfileobj(pickle, file.begin(), 1 << 20)
 
     try:
-        value = job.result(
-            timeout=timeout,
-            cleanup=cleanup,
-            cleanup_timeout=cleanup_timeout,
-            cleanup_poll_interval=cleanup_poll_interval,
-            on_status_change=tell,
-        )
+        if file is None:
+            return job.result(timeout=timeout, cleanup=False, on_status_change=tell)
+        return result_keeping(job, partial(keep, file), timeout=timeout, on_status_change=tell)
     except KeyboardInterrupt:
         app.output.note(
-            f"Stopped waiting; the job is left alone. Come back with: kinetic jobs result {job_id}"
+            f"Stopped waiting; the job is left alone. Come back with: kinetic jobs result {job.job_id}"
         )
         raise click.exceptions.Exit(130) from None
     except Exception as error:
+        if isinstance(error, ResultUnreadableError) and file is not None:
+            return _Unread(error)
         if as_json:
-            app.output.json(_failed(job_id, error))
+            app.output.json(_failed(job.job_id, error))
         raise
+
+
+@contextmanager
+def _keeping(output: Output, job_id: str) -> Iterator[None]:
+    """Say of a job whose value could not be written that it is kept."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # Of a stderr whose reader is gone as well.
+            output.note(f"{job_id} is kept: its value was not written as a whole.")
+        raise
+
+
+def _print(output: Output, job_id: str, value: Any, *, as_json: bool) -> _Written:
+    """Print the value, on its own or in a document."""
+    lacks = (
+        "what was printed does not hold all of its value. "
+        f"To write that: kinetic jobs result {job_id} --output FILE"
+    )
     if as_json:
-        app.output.json(_succeeded(job_id, value))
+        output.json(_succeeded(job_id, value))
+        return _Written(json_of(value) is not None, lacks)
+    if type(value) is str:
+        # A terminal acts on control characters instead of showing them.
+        shown = value.replace("\n", "").replace("\t", "").isprintable()
+        text, whole = value, shown or not output.stdout.isatty()
+    elif isinstance(value, str):
+        text, whole = str.__str__(value), False
     else:
-        app.output.line(value if isinstance(value, str) else _shown(value))
+        text, whole = text_of(value)
+    encoding = getattr(output.stdout, "encoding", None) or "utf-8"
+    if not is_encodable(text, encoding):
+        text, whole = text.encode(encoding, "backslashreplace").decode(encoding), False
+    output.line(text)
+    return _Written(whole, lacks)
+
+
+def _save(output: Output, job_id: str, value: Any, file: NewFile, *, as_json: bool) -> _Written:
+    """Let the file appear, with the value as JSON instead of its pickle where JSON holds all of it."""
+    text = None if isinstance(value, _Unread) else json_of(value)
+    if text is not None:
+        file.begin().write(f"{text}\n".encode())
+    file.finish()
+    form = "pickle" if text is None else "json"
+    if as_json:
+        document = _document(
+            job_id, succeeded=True, output={"path": str(file.path), "format": form}
+        )
+        if not isinstance(value, _Unread):
+            document["type"] = _class_of(value)
+        output.json(document)
+    output.note(
+        f"Wrote the value of {job_id} as {'a pickle' if text is None else 'JSON'} to {file.path}."
+    )
+    if not isinstance(value, _Unread):
+        return _Written(True)
+    output.note(f"Warning: {value.error.message}")
+    return _Written(False, "nobody has read that file yet")
+
+
+def _clean_up(output: Output, job: JobHandle, timeout: float, poll_interval: float) -> None:
+    """Remove a job whose value was written. That this fails costs nobody the value."""
+    again = f"To remove it: kinetic jobs cleanup {job.job_id}"
+    try:
+        job.cleanup(cleanup_timeout=timeout, cleanup_poll_interval=poll_interval)
+    except KeyboardInterrupt:
+        output.note(f"Stopped removing {job.job_id}; its value was written. {again}")
+        raise click.exceptions.Exit(130) from None
+    except Exception as error:  # noqa: BLE001 - whatever it is, the value is written
+        output.note(
+            f"Warning: The value was written, but {job.job_id} could not be removed: {error}"
+        )
+        output.note(again)
+    else:
+        output.note(f"Removed {job.job_id}.")
 
 
 def _succeeded(job_id: str, value: Any) -> dict[str, Any]:
-    document = {
-        "job_id": job_id,
-        "succeeded": True,
-        "type": f"{type(value).__module__}.{type(value).__qualname__}",
-        "value": None,
-        "repr": _shown(value),
-        "error": None,
-    }
+    import json
+
+    document = _document(job_id, succeeded=True, type=_class_of(value), repr=text_of(value)[0])
     try:
-        json.dumps(value, allow_nan=False)
+        json.dumps(value, allow_nan=False, indent=2)
     except (TypeError, ValueError, RecursionError):
         return document
     return {**document, "value": value}
@@ -100,23 +218,18 @@ def _succeeded(job_id: str, value: Any) -> dict[str, Any]:
 
 def _failed(job_id: str, error: Exception) -> dict[str, Any]:
     kind = type(error)
-    return {
-        "job_id": job_id,
-        "succeeded": False,
-        "type": None,
-        "value": None,
-        "repr": None,
-        "error": {
-            "type": f"{kind.__module__}.{kind.__qualname__}",
-            "message": headline_of(error).partition(": ")[2],
-            "notes": notes_of(error),
-        },
+    described = {
+        "type": f"{kind.__module__}.{kind.__qualname__}",
+        "message": headline_of(error).partition(": ")[2],
+        "notes": notes_of(error),
     }
+    return _document(job_id, succeeded=False, error=described)
 
 
-def _shown(value: Any) -> str:
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 - the user's own __repr__ may do anything
-        return f"<{type(value).__qualname__} whose repr fails>"
-    return text if len(text) <= _REPR_LIMIT else text[:_REPR_LIMIT] + "…"
+def _document(job_id: str, *, succeeded: bool, **known: Any) -> dict[str, Any]:
+    unknown = dict.fromkeys(("type", "value", "repr", "error", "output"))
+    return {"job_id": job_id, "succeeded": succeeded, **unknown, **known}
+
+
+def _class_of(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"

@@ -1,0 +1,80 @@
+"""Values as text: how each is written, and whether the text holds all of it."""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+from types import NoneType
+from typing import Any, Final
+
+LIMIT: Final = 1_000_000
+"""Characters of a value that are shown."""
+_DEEPEST: Final = 100
+"""Containers inside one another. Parsers of Python and of JSON have limits; all take as many."""
+
+
+def text_of(value: Any) -> tuple[str, bool]:
+    """Return *value* as Python shows it, and whether `ast.literal_eval` gives it back from that."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - the user's own __repr__ may do anything
+        return f"<{type(value).__qualname__} whose repr fails>", False
+    if len(text) > LIMIT:
+        return text[:LIMIT] + "…", False
+    return text, is_literal(value)
+
+
+def json_of(value: Any) -> str | None:
+    """Return *value* as JSON from which every reader gets it back, types included; None without one."""
+    if not _is_json(value):
+        return None
+    try:
+        # ASCII only, so that it stays JSON whatever the encoding of a pipe.
+        return json.dumps(value, allow_nan=False)
+    except ValueError:  # An integer of more digits than Python writes or reads.
+        return None
+
+
+def is_literal(value: Any, depth: int = 0) -> bool:
+    """Tell whether *value* consists of nothing but what Python has literals for.
+
+    Types count exactly: an instance of a subclass of `dict` is no dict.
+    """
+    kind = type(value)
+    if kind in (NoneType, bool, int, str, bytes):
+        return True
+    if kind is float:
+        return isfinite(value)
+    if kind is complex:
+        return isfinite(value.real) and isfinite(value.imag)
+    if depth == _DEEPEST:
+        return False
+    if kind is dict:
+        return all(is_literal(one, depth + 1) for pair in value.items() for one in pair)
+    return kind in (list, tuple, set) and all(is_literal(one, depth + 1) for one in value)
+
+
+def _is_json(value: Any, depth: int = 0) -> bool:
+    kind = type(value)
+    if kind in (NoneType, bool, int):
+        return True
+    if kind is float:
+        return isfinite(value)
+    if kind is str:
+        return is_encodable(value, "utf-8")
+    if depth == _DEEPEST:
+        return False
+    if kind is dict:
+        return all(type(key) is str and _is_json(key) for key in value) and all(
+            _is_json(one, depth + 1) for one in value.values()
+        )
+    return kind is list and all(_is_json(one, depth + 1) for one in value)
+
+
+def is_encodable(text: str, encoding: str) -> bool:
+    """Tell whether *encoding* has all characters of *text*."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
