@@ -145,6 +145,7 @@ PASSING: dict[str, dict[str, Any]] = {
     "no answer": {"reset": "before", "times": 1},
     "a lost answer": {"reset": "after", "times": 1},
     "half an answer": {"reset": "response", "times": 1},
+    "a portal's page": {"page": "<html><title>Sign in</title></html>", "times": 2},
 }
 
 LASTING: dict[str, tuple[dict[str, Any], type[KineticError]]] = {
@@ -152,6 +153,7 @@ LASTING: dict[str, tuple[dict[str, Any], type[KineticError]]] = {
     "resets": ({"reset": "before"}, StoreUnavailableError),
     "lost answers": ({"reset": "after"}, StoreUnavailableError),
     "403s": ({"status": 403}, StorePermissionError),
+    "a portal's pages": ({"page": "<html><title>Sign in</title></html>"}, StoreUnavailableError),
 }
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -134,10 +135,21 @@ def test_a_login_that_is_over_is_told_at_once(gcs: GcsServer, tmp_path: Path) ->
     assert "gcloud auth application-default login" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"reset": "before"},
+        {"page": "<html><title>Sign in</title></html>"},
+        {"page": "<html><title>Sign in</title></html>", "status": 403},
+        {"page": ""},
+        {"page": '{"access_to'},
+    ],
+    ids=str,
+)
 def test_a_token_endpoint_that_fails_for_a_moment_is_asked_again(
-    guarded: GcsServer, store: GcsStore
+    guarded: GcsServer, store: GcsStore, what: dict[str, Any]
 ) -> None:
-    guarded.faults.add(method="POST", times=4, reset="before")
+    guarded.faults.add(method="POST", times=4, **what)
 
     store.write("o", b"")
 

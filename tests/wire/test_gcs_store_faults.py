@@ -21,6 +21,9 @@ from kinetic_payload.testing import increment
 from kinetic_payload.testing.gcs import GcsServer
 
 QUICK = Patience(deadline=100, first=0.01, longest=0.05)
+PAGE = (
+    "<!DOCTYPE html><html><head><title>Sign in to the hotel</title></head><body>Hello</body></html>"
+)
 LARGE = os.urandom(1 << 20) * 20
 """More than goes in one request, up or down."""
 
@@ -171,6 +174,21 @@ FAULTS: dict[str, dict[str, Any]] = {
     "reset in an answer": {"reset": "response"},
     "answer cut short": {"reset": "response", "polite": True},
     "answer lost": {"reset": "after"},
+    "page of a portal": {"page": PAGE},
+    "page for 404": {"page": PAGE, "status": 404},
+    "page for 403": {"page": PAGE, "status": 403},
+    "page for 412": {"page": PAGE, "status": 412},
+    "login demanded": {"page": PAGE, "status": 511},
+    "redirect to a login": {
+        "page": "",
+        "status": 302,
+        "location": "http://login.example/?upload_id=1",
+    },
+    "permanent redirect": {"page": "", "status": 308, "location": "http://login.example/"},
+    "nothing at all": {"page": ""},
+    "nothing, not found": {"page": "", "status": 404, "operation": "objects.[!i]*"},
+    "empty JSON": {"page": "{}"},
+    "JSON cut short": {"page": '{"kind": "storage#objects", "it'},
 }
 
 
@@ -216,6 +234,36 @@ def test_an_outage_without_end_is_told_as_what_was_seen_last(gcs: GcsServer) -> 
 
     with pytest.raises(StoreUnavailableError, match=r"look at 'o' in gs://bucket.*\(503\)"):
         open_it(gcs, hasty()).stat("o")
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ({"page": PAGE}, "answered with an HTML page 'Sign in to the hotel' instead of"),
+        ({"page": PAGE, "status": 404}, "'Sign in to the hotel' instead of .* \\(status 404\\)"),
+        ({"page": ""}, "answered with an empty answer instead of"),
+        (
+            {"page": "", "status": 302, "location": "http://login.example/"},
+            "answered with a redirect to login.example instead of",
+        ),
+    ],
+)
+@pytest.mark.parametrize("operation", [stat, read, reader, write, listing, delete, download])
+def test_a_portal_that_stays_is_reported_as_one(
+    operation: Callable[[GcsStore, Path], None],
+    what: dict[str, Any],
+    told: str,
+    gcs: GcsServer,
+    store: GcsStore,
+    tmp_path: Path,
+) -> None:
+    store.write("old", b"old")
+    gcs.faults.add(**what)
+
+    with pytest.raises(StoreUnavailableError, match=f"captive portal.* {told}") as caught:
+        operation(open_it(gcs, hasty()), tmp_path)
+
+    assert "Log in to the network" in str(caught.value.hint)
 
 
 def test_a_service_that_asks_for_time_gets_it(gcs: GcsServer, store: GcsStore) -> None:

@@ -21,6 +21,7 @@ from google.api_core.exceptions import GoogleAPICallError, NotFound, Preconditio
 from kinetic_payload.errors import StorePermissionError
 from kinetic_payload.stores.gcs.checksums import parsed
 from kinetic_payload.stores.gcs.connection import Connection, connection_to
+from kinetic_payload.stores.gcs.origin import foreign
 from kinetic_payload.stores.gcs.patience import BrokenAnswerError, Patience
 from kinetic_payload.stores.gcs.service import Service
 from kinetic_payload.stores.gcs.translation import (
@@ -134,20 +135,20 @@ class Bucket:
 
     def list(self, prefix: str = "", *, start: str = "") -> Iterator[BucketObject]:
         """Iterate over the objects whose name begins with *prefix* and is not below *start*, by name."""
-        fields = f"nextPageToken,items({FIELDS})"
+        fields = f"kind,nextPageToken,items({FIELDS})"
         for page in self._pages(prefix=prefix or None, startOffset=start or None, fields=fields):
             for item in page.get("items", ()):
                 yield BucketObject.of(item)
 
     def folders(self, prefix: str = "") -> Iterator[str]:
         """Iterate over the distinct names up to the first `/` after *prefix*, by name."""
-        fields = "nextPageToken,prefixes"
+        fields = "kind,nextPageToken,prefixes"
         for page in self._pages(prefix=prefix or None, delimiter="/", fields=fields):
             yield from page.get("prefixes", ())
 
     def entries(self, prefix: str = "", *, most: int = 1000) -> Sequence[str]:
         """Return up to *most* names of objects and of folders (ending in `/`) right below *prefix*."""
-        fields = "nextPageToken,prefixes,items/name"
+        fields = "kind,nextPageToken,prefixes,items/name"
         query = {"prefix": prefix or None, "delimiter": "/", "fields": fields, "maxResults": most}
         page = next(self._pages(**query))
         return sorted([*page.get("prefixes", ()), *(one["name"] for one in page.get("items", ()))])
@@ -158,7 +159,10 @@ class Bucket:
         def act(failed: int) -> bool:
             url = self.connection.object_url(self.name, name, ifGenerationMatch=if_generation)
             try:
-                self.send("DELETE", url)
+                response = self.send("DELETE", url)
+                # Google says 204. Emulators say other things, and so does a captive portal.
+                if response.status_code != 204 and self._is_there(name, if_generation):
+                    raise foreign(response, "the end of an object")
             except NotFound as error:
                 if is_no_bucket(error):
                     raise
@@ -172,6 +176,10 @@ class Bucket:
 
         return self.run(f"delete {name!r}", act)
 
+    def _is_there(self, name: str, generation: int | None) -> bool:
+        found = self.look(name)
+        return found is not None and generation in (None, found.generation)
+
     def renew(self, name: str, *, if_generation: int) -> BucketObject | None:
         """Copy the object onto itself, inside the service; None if it is gone."""
         began = self.now()
@@ -184,7 +192,9 @@ class Bucket:
                     done = answer(self.send("POST", self._copy_url(name, if_generation, token)))
                     if done.get("done"):
                         return BucketObject.of(done["resource"])
-                    token = done["rewriteToken"]
+                    token = done.get("rewriteToken")
+                    if not token:
+                        raise BrokenAnswerError("neither a copy nor how to go on with it")
             except NotFound as error:
                 if is_no_bucket(error):
                     raise
@@ -202,7 +212,7 @@ class Bucket:
         """Return the time by the service's clock."""
         if self.connection.ahead is None:
             with suppress(StorePermissionError):  # A refusal tells the time, too.
-                next(self._pages(maxResults=1, fields="items/name"))
+                next(self._pages(maxResults=1, fields="kind,items/name"))
         return time.time() + (self.connection.ahead or 0.0)
 
     def own_write(self, name: str, nonce: str) -> BucketObject | None:
@@ -228,9 +238,14 @@ class Bucket:
             def ask(_: int, token: str | None = token) -> dict[str, Any]:
                 url = self.connection.object_url(self.name, None, pageToken=token, **query)
                 try:
-                    return answer(self.send("GET", url))
+                    response = self.send("GET", url)
                 except NotFound as error:
                     raise no_bucket(self.name) from error
+                page = answer(response)
+                # An empty list says nothing else, and neither does what is no list.
+                if page.get("kind") != "storage#objects":
+                    raise foreign(response, "a list of objects")
+                return page
 
             page = self.run("list objects", ask)
             yield page
@@ -244,9 +259,9 @@ def answer(response: requests.Response) -> dict[str, Any]:
     try:
         found = response.json()
     except ValueError as error:
-        raise BrokenAnswerError(f"not JSON: {response.text[:200]!r}") from error
+        raise foreign(response, "JSON") from error
     if not isinstance(found, dict):
-        raise BrokenAnswerError(f"not a JSON object: {response.text[:200]!r}")
+        raise foreign(response, "a JSON object")
     return found
 
 

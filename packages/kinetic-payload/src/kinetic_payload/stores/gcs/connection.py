@@ -17,7 +17,6 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-import google.auth.transport.requests
 import requests
 from google.api_core.client_info import ClientInfo
 from google.api_core.exceptions import GoogleAPICallError, from_http_status
@@ -26,6 +25,7 @@ from google.cloud import storage
 from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 
+from kinetic_payload.stores.gcs.origin import TokenRequest, check_answer, described, is_page
 from kinetic_payload.stores.gcs.service import Service
 
 CONCURRENCY: Final = 32
@@ -95,7 +95,7 @@ class Connection:
         }
         found = session.merge_environment_settings(self.base, {}, None, None, None)
         self._settings: dict[str, Any] = {key: found[key] for key in ("verify", "cert", "proxies")}
-        self._asking = google.auth.transport.requests.Request(requests.Session())
+        self._asking = TokenRequest(requests.Session())
         self.ranges = threading.BoundedSemaphore(CONCURRENCY)
         """To be held for each part of a large object, so that many of those take no more memory."""
         self._token_lock = threading.Lock()
@@ -138,6 +138,7 @@ class Connection:
 
         Raises:
             GoogleAPICallError: The answer says no.
+            ForeignAnswerError: The answer is not the service's.
             requests.RequestException, GoogleAuthError: There is no answer.
         """
         response, token = self._attempt(method, url, timeout, headers, body, stream=stream)
@@ -145,9 +146,12 @@ class Connection:
             response.close()
             self._renew(token, timeout)
             response, _ = self._attempt(method, url, timeout, headers, body, stream=stream)
-        if response.status_code >= 400:
+        if response.status_code >= 300 or not stream:
+            # Of what is streamed, `fetching` looks at the headers.
             with response:
-                raise _refusal(response)
+                check_answer(response)
+                if response.status_code >= 400:
+                    raise _refusal(response)
         return response
 
     def _attempt(
@@ -178,7 +182,9 @@ class Connection:
             timeout=timeout,
             **self._settings,
         )
-        self._clock.note(response.headers.get("Date"), asked, time.time())
+        if not response.headers.get("Content-Type", "").startswith("text/html"):
+            # A captive portal may be years behind.
+            self._clock.note(response.headers.get("Date"), asked, time.time())
         if not stream:
             _ = response.content  # Now, so that what breaks breaks here.
         return response, token
@@ -216,7 +222,9 @@ def _refusal(response: requests.Response) -> GoogleAPICallError:
         told = response.json()["error"]
         message, errors = told["message"], told.get("errors", ())
     except (ValueError, KeyError, TypeError):
-        pass  # Where bytes were asked for, a refusal is plain text.
+        # Where bytes were asked for, a refusal is plain text.
+        if is_page(response.content):
+            message = described(response.content)
     error: GoogleAPICallError = from_http_status(  # type: ignore[no-untyped-call]
         response.status_code,
         message[:2000] or response.reason,

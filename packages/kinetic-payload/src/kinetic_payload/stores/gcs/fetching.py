@@ -14,13 +14,14 @@ from kinetic_payload.concurrently import check_wanted
 from kinetic_payload.errors import StoreError
 from kinetic_payload.stores.gcs.bucket import Bucket
 from kinetic_payload.stores.gcs.checksums import of_header
+from kinetic_payload.stores.gcs.origin import foreign
 from kinetic_payload.stores.gcs.patience import BrokenAnswerError
 from kinetic_payload.stores.gcs.translation import is_no_bucket
 
 BLOCK: Final = 256 << 10
 # `isdigit` is also true of "²", of which `int` knows nothing.
 _WHOLE: Final = re.compile(r"[0-9]+")
-_CONTENT_RANGE: Final = re.compile(r"bytes (?:[0-9]+-[0-9]+|\*)/([0-9]+)")
+_CONTENT_RANGE: Final = re.compile(r"bytes (?:([0-9]+)-[0-9]+|\*)/([0-9]+)")
 
 
 class ReplacedError(Exception):
@@ -33,23 +34,39 @@ class Head:
 
     size: int
     generation: int | None
-    """None where an empty answer did not say."""
+    """None where a refusal of the range (416) did not say."""
     crc32c: int | None
 
     @classmethod
-    def of(cls, response: requests.Response) -> Head:
-        """Read it from an answer's headers."""
-        headers = response.headers
+    def of(cls, response: requests.Response, position: int, generation: int | None) -> Head:
+        """Read it from the headers of an answer to a request for bytes from *position* on.
+
+        With a *generation*, that one was asked for.
+
+        Raises:
+            ForeignAnswerError: They are not the service's, which tells generation and checksum.
+            BrokenAnswerError: They contradict one another, or the request.
+        """
+        headers, status = response.headers, response.status_code
+        told = headers.get("X-Goog-Generation", "")
+        crc32c = of_header(headers.get("X-Goog-Hash"))
         match = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
-        size = match[1] if match else headers.get("Content-Length", "")
-        generation = headers.get("X-Goog-Generation", "")
+        known = _WHOLE.fullmatch(told) is not None
+        if not (known and crc32c is not None if status in (200, 206) else known or match):
+            raise foreign(response, "an object")
+        size = match[2] if match else headers.get("Content-Length", "")
         if not _WHOLE.fullmatch(size):
             raise BrokenAnswerError("an answer without a size")
-        return cls(
-            int(size),
-            int(generation) if _WHOLE.fullmatch(generation) else None,
-            of_header(headers.get("X-Goog-Hash")),
-        )
+        stored = headers.get("X-Goog-Stored-Content-Length", size)
+        if status in (200, 206) and stored != size:
+            raise BrokenAnswerError(f"an answer of {size} bytes for an object of {stored}")
+        if status == 206 and (match is None or int(match[1] or -1) != position):
+            raise BrokenAnswerError(f"bytes from elsewhere than {position}")
+        if status == 416 and int(size) > position:
+            raise BrokenAnswerError(f"no bytes from {position} on, of {size}")
+        if known and generation is not None and int(told) != generation:
+            raise BrokenAnswerError(f"the generation {told} instead of {generation}")
+        return cls(int(size), int(told) if known else None, crc32c)
 
 
 class Sink(Protocol):
@@ -129,14 +146,16 @@ class _Transfer:
         return bucket.send("GET", url, headers=headers, stream=True)
 
     def _open(self, response: requests.Response) -> Head:
+        head = Head.of(response, self.position, self._generation)
         if self._head is None:
-            self._head = Head.of(response)
-            self._sink.opened(self._head)
-            self._generation = self._head.generation
+            self._head = head
+            self._sink.opened(head)
+            self._generation = head.generation
         return self._head
 
     def _receive(self, response: requests.Response) -> Head:
-        if self.position and response.status_code != 206:
+        if self.position and response.status_code == 200:
+            Head.of(response, 0, self._generation)
             raise StoreError(f"The service knows no ranges: it sent all of {self._name!r}.")
         head = self._open(response)
         end = head.size if self._end is None else min(self._end, head.size)

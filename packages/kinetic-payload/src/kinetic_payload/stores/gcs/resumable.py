@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import requests
 from google.api_core.exceptions import GoogleAPICallError, NotFound
@@ -26,6 +27,7 @@ from kinetic_payload.stores.gcs.bucket import (
     new_nonce,
 )
 from kinetic_payload.stores.gcs.checksums import spelled
+from kinetic_payload.stores.gcs.origin import foreign
 from kinetic_payload.stores.gcs.patience import BrokenAnswerError
 from kinetic_payload.stores.gcs.remembered import Entry, Session
 from kinetic_payload.stores.gcs.sources import Source, Sums
@@ -162,9 +164,10 @@ class _Upload:
             "X-Upload-Content-Length": str(self._source.size),
         }
         response = self._bucket.send("POST", url, headers=headers, body=described)
-        place = response.headers.get("Location")
-        if not place:
-            raise BrokenAnswerError("the upload began nowhere")
+        place = response.headers.get("Location", "")
+        # What is sent there goes with our credentials.
+        if "upload_id=" not in urlsplit(place).query:
+            raise foreign(response, "the place of an upload")
         session = Session(place, nonce)
         if self._entry:
             self._entry.remember(session)

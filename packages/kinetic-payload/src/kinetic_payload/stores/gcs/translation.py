@@ -23,6 +23,7 @@ from kinetic_payload.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
+from kinetic_payload.stores.gcs.origin import ForeignAnswerError
 from kinetic_payload.stores.gcs.patience import PatienceError
 from kinetic_payload.stores.gcs.service import LOGIN
 
@@ -31,6 +32,10 @@ _PERMISSION: Final = re.compile(r"storage\.[a-zA-Z]+\.[a-zA-Z]+")
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _READING: Final = frozenset({"storage.objects.get", "storage.objects.list"})
 _NEVER_MIND: Final = "Try again later; nothing is lost."
+_IN_THE_WAY: Final = (
+    "Log in to the network (open any http:// page in a browser), or check HTTPS_PROXY and NO_PROXY; "
+    "then try again. Nothing is lost."
+)
 
 
 @contextmanager
@@ -140,7 +145,8 @@ def _member(who: str) -> str:
 def _unavailable(last: BaseException | None, bucket: str, doing: str) -> KineticError:
     what = "no answer" if last is None else in_words(last)
     return StoreUnavailableError(
-        f"Could not {doing} in gs://{bucket}, again and again; at last: {what}", hint=_NEVER_MIND
+        f"Could not {doing} in gs://{bucket}, again and again; at last: {what}",
+        hint=_NEVER_MIND if _foreign_in(last) is None else _IN_THE_WAY,
     )
 
 
@@ -148,7 +154,18 @@ def in_words(error: BaseException) -> str:
     """Return what passes by itself as one line."""
     if isinstance(error, GoogleAPICallError):
         return f"{error.message} ({error.code})"
+    answered = _foreign_in(error)
+    if answered is not None:
+        return f"a proxy, or a captive portal of this network, answered with {answered}"
     return _line(error)
+
+
+def _foreign_in(error: object) -> ForeignAnswerError | None:
+    """Return what says, in *error*, that the answer was not the service's."""
+    if isinstance(error, ForeignAnswerError):
+        return error
+    inner = error.args if isinstance(error, BaseException) else ()
+    return next((found for one in inner if (found := _foreign_in(one))), None)
 
 
 def _line(error: BaseException) -> str:

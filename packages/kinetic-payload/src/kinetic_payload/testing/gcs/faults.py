@@ -16,8 +16,8 @@ Break = Literal["", "before", "request", "response", "after"]
 class Fault:
     """Something that goes wrong for requests that match all patterns (`fnmatch`; "" is all).
 
-    What goes wrong is `status` (an answer of the service instead of the work), `reset` (the
-    connection breaks) or neither; `delay` and `drip` come on top.
+    What goes wrong is `status` (an answer of the service instead of the work), `page` (an answer of
+    something else, such as a captive portal, with that status), `reset` (the connection breaks) or none; `delay` and `drip` come on top.
     """
 
     method: str = ""
@@ -37,6 +37,10 @@ class Fault:
 
     status: int | None = None
     retry_after: float | None = None
+    page: str | None = None
+    """The body of an answer that is not the service's."""
+    location: str = ""
+    """Where that answer redirects to."""
     reset: Break = ""
     """`before` anything is read; in the middle of the `request`'s body; in the middle of the
     `response`'s; `after` the work was done, so that its answer is lost."""
@@ -99,7 +103,7 @@ class Fault:
     @property
     def ends_it(self) -> bool:
         """Whether the request fails, rather than being slow."""
-        return self.status is not None or self.reset != ""
+        return self.status is not None or self.page is not None or self.reset != ""
 
 
 @dataclass

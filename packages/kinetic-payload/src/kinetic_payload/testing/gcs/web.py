@@ -82,7 +82,9 @@ class Web:
             await asyncio.sleep(plan.delay)
         if plan.breaks("before"):
             raise _broken(request, plan)
-        if plan.fault is not None and plan.fault.status is not None:
+        if plan.fault is not None and plan.fault.page is not None:
+            answer = _of_a_portal(plan.fault.page, plan.fault.status or 200, plan.fault.location)
+        elif plan.fault is not None and plan.fault.status is not None:
             after = plan.fault.retry_after
             extra = {} if after is None else {"Retry-After": f"{after:g}"}
             answer = injected(plan.fault.status, extra).answer(plain=call.media)
@@ -99,6 +101,13 @@ class Web:
             answer.headers["Date"] = formatdate(self._state.now(), usegmt=True)
         logged.status, logged.bytes_out = answer.status, answer.length
         return await _send(request, answer, plan)
+
+
+def _of_a_portal(page: str, status: int, location: str) -> Answer:
+    headers = {"Content-Type": "application/json" if page.startswith("{") else "text/html"}
+    if location:
+        headers["Location"] = location
+    return Answer(status, page.encode(), headers)
 
 
 class _NoAnswer(web.StreamResponse):

@@ -1,0 +1,104 @@
+"""Origin of an answer: the bucket service, or a captive portal or proxy that answered in its place."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import google.auth.transport.requests
+import requests
+from google.auth.exceptions import TransportError
+
+from kinetic_payload.stores.gcs.patience import BrokenAnswerError
+
+_HTML: Final = re.compile(
+    rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
+)
+_TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.I | re.S)
+_BEGINNING: Final = 4096
+"""Bytes of a body in which to look for what it is."""
+
+
+class ForeignAnswerError(BrokenAnswerError):
+    """Something between here and the service answered in its place."""
+
+
+def check_answer(response: requests.Response) -> None:
+    """Make sure that *response*, whose body was read, may be the service's own.
+
+    Its bodies are JSON, or plain text in refusals. A page of HTML comes from elsewhere: what it says
+    about an object means nothing. Failures of servers (5xx) are none of those, whoever tells them.
+
+    Raises:
+        ForeignAnswerError: It is not.
+    """
+    status = response.status_code
+    if 300 <= status < 400 and (status != 308 or "Location" in response.headers):
+        raise foreign(response)
+    if status == 511 or (status < 500 and status != 407 and is_page(response.content)):
+        raise foreign(response)
+    # An upload that is over is told without a word.
+    if status == 404 and not response.content.strip() and response.request.method != "PUT":
+        raise foreign(response)
+
+
+def foreign(response: requests.Response, wanted: str = "what was asked for") -> ForeignAnswerError:
+    """Return the error for *response*, which is not the service's."""
+    status = f"(status {response.status_code})"
+    place = urlsplit(response.headers.get("Location", "")).hostname
+    if 300 <= response.status_code < 400:
+        where = f" to {place}" if place else ""
+        return ForeignAnswerError(f"a redirect{where} instead of {wanted} {status}")
+    body = b""
+    with suppress(requests.RequestException):
+        body = next(response.iter_content(_BEGINNING), b"")
+    return ForeignAnswerError(f"{described(body)} instead of {wanted} {status}")
+
+
+def is_page(body: bytes) -> bool:
+    """Tell whether *body* is HTML."""
+    return _HTML.match(body[:_BEGINNING]) is not None
+
+
+def described(body: bytes) -> str:
+    """Return in words what *body* is, from its beginning."""
+    if not body.strip():
+        return "an empty answer"
+    text = body.decode("utf-8", "replace")
+    if not is_page(body):
+        return f"something else, {' '.join(text[:100].split())!r},"
+    title = _TITLE.search(text)
+    named = " ".join(title[1].split())[:100] if title else ""
+    return f"an HTML page {named!r}" if named else "an HTML page"
+
+
+class TokenRequest(google.auth.transport.requests.Request):
+    """Asks for tokens, and takes nothing that a captive portal says for Google's word."""
+
+    def __call__(self, url: Any, method: Any = "GET", *args: Any, **more: Any) -> Any:
+        """Make one request.
+
+        Raises:
+            TransportError: The answer was not Google's.
+        """
+        found = super().__call__(url, method, *args, **more)  # type: ignore[no-untyped-call]
+        if is_page(found.data) or (
+            method == "POST" and found.status == 200 and not _is_json(found.data)
+        ):
+            raise TransportError(  # type: ignore[no-untyped-call]
+                ForeignAnswerError(
+                    f"{described(found.data)} instead of a token (status {found.status})"
+                )
+            )
+        return found
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        json.loads(body)
+    except ValueError:
+        return False
+    return True
