@@ -5,11 +5,13 @@ import hashlib
 import json
 import logging
 import pickle
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import cloudpickle
 import pytest
 
 from kinetic.backends import Observation
@@ -191,6 +193,47 @@ def test_a_value_that_cannot_be_unpickled_here_is_kept(
         result(job, services)
 
     assert services.store.names() == before
+
+
+OTHER_PYTHON = f"3.{sys.version_info[1] + 1}.2"
+VERSIONS = f"written by Python {OTHER_PYTHON[:-2]} and read by Python 3.{sys.version_info[1]}"
+
+
+@pytest.mark.parametrize("data", [cloudpickle.dumps(lambda: 1), b"cno_such_module\nThing\n."])
+def test_a_value_of_another_python_is_unreadable_for_the_reason_that_holds(
+    services: FakeServices, job: JobRecord, data: bytes
+) -> None:
+    report(services.store, a_report(job.job_id, value=inline(data), python=OTHER_PYTHON))
+
+    with pytest.raises(ResultUnreadableError, match=VERSIONS) as caught:
+        result(job, services)
+
+    assert caught.value.hint == (
+        f"The value is kept. Call result() from Python {OTHER_PYTHON[:-2]}."
+    )
+
+
+def test_plain_values_of_another_python_come_home(services: FakeServices, job: JobRecord) -> None:
+    value = inline(pickle.dumps({"loss": 0.5}))
+    report(services.store, a_report(job.job_id, value=value, python=OTHER_PYTHON))
+
+    assert result(job, services) == {"loss": 0.5}
+
+
+def test_an_exception_of_another_python_is_told_with_both_versions(
+    services: FakeServices, job: JobRecord
+) -> None:
+    class OwnError(Exception):
+        def __str__(self) -> str:
+            return "own"
+
+    pickled = inline(cloudpickle.dumps(OwnError()))
+    info = ErrorInfo("__main__.OwnError", "own", "Traceback of the job", pickled=pickled)
+    failed = {"succeeded": False, "reason": "exception", "phase": "call", "exit_code": 1}
+    report(services.store, a_report(job.job_id, **failed, error=info, python=OTHER_PYTHON))
+
+    with pytest.raises(RemoteError, match=rf"^__main__.OwnError: own[\s\S]*{VERSIONS}"):
+        result(job, services)
 
 
 # The time

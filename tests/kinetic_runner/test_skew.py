@@ -26,9 +26,9 @@ def test_only_minor_versions_matter_to_a_pickle(client: Fingerprint, differences
 def test_a_failure_begins_with_the_skew_and_ends_with_what_to_do() -> None:
     text = leading(skews_of(here(python="3.12.1"), here()), "TypeError: code() takes 18 arguments")
 
-    assert text.startswith("The call was pickled by Python 3.12.1 and runs on Python 3.11.7")
+    assert text.startswith("The call was written by Python 3.12 and is read by Python 3.11")
     assert "TypeError: code() takes 18 arguments" in text
-    assert text.endswith("Python 3.12.")
+    assert "run the job with Python 3.12" in text
 
 
 def test_without_a_skew_the_failure_speaks_for_itself() -> None:

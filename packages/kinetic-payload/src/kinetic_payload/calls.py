@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, Protocol
 
 from kinetic_payload.errors import FutureRecordError, RecordError
 from kinetic_payload.layout import WIRE_VERSION
+from kinetic_payload.loading import load
+from kinetic_payload.loading import python_version as python_version
 from kinetic_payload.references import DataRef
 
 if TYPE_CHECKING:
@@ -264,18 +265,19 @@ def read_header(stream: BinaryIO) -> CallHeader:
     return CallHeader.decode(line)
 
 
-def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:  # noqa: ARG001 - room to grow
+def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:
     """Unpickle the call from where `read_header` left *stream*.
 
     `sys.path`, `mainmodule.rebuild` and `references.place` come first.
-    """
-    import pickle
 
+    Raises:
+        PayloadError: It contains a function by value, and another minor version of Python wrote it.
+    """
     from kinetic_payload.rebuilding import add_hints
 
-    function, args, kwargs = pickle.load(stream)
+    function, args, kwargs = load(stream, header.python)
     with suppress(EOFError):  # Only annotations that are text need more.
-        add_hints(pickle.load(stream))
+        add_hints(load(stream, header.python), header.python)
     return LoadedCall(function, args, kwargs)
 
 
@@ -288,8 +290,3 @@ def dump_value(value: Any, stream: BinaryIO) -> None:
     from kinetic_payload.value_pickling import ValuePickler
 
     ValuePickler(stream).dump(value)
-
-
-def python_version() -> str:
-    """Return this Python's version, `3.11.7`."""
-    return ".".join(map(str, sys.version_info[:3]))

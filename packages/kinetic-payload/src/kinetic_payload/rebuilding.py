@@ -10,6 +10,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 from kinetic_payload.errors import PayloadError
+from kinetic_payload.loading import load
 
 _LONGEST_CHAIN: Final = 64
 
@@ -180,15 +181,15 @@ def register_in_main(main_name: str | None, made: Any) -> None:
         vars(_main).setdefault(main_name, made)
 
 
-def add_hints(hints: dict[str, bytes]) -> None:
+def add_hints(hints: dict[str, bytes], written_by: str) -> None:
     """Put into `__main__` what only annotations name; what does not unpickle here stays away.
 
     They are for who asks for them: a job that does not must not fail for a package that is missing.
     """
-    import pickle
     from contextlib import suppress
+    from io import BytesIO
 
     for name, pickled in hints.items():
         if _main is not None and name not in vars(_main):
             with suppress(Exception):
-                vars(_main)[name] = pickle.loads(pickled)
+                vars(_main)[name] = load(BytesIO(pickled), written_by)

@@ -30,10 +30,10 @@ def skews_of(client: Fingerprint, here: Fingerprint) -> tuple[Skew, ...]:
     if _differ(client.python, here.python):
         found.append(
             Skew(
-                f"The call was pickled by Python {client.python} and runs on Python {here.python}; "
-                "code that travels by value rarely survives that.",
-                f"Submit from Python {_minor(here.python)}, or run the job on an image with "
-                f"Python {_minor(client.python)}.",
+                f"The call was written by Python {_minor(client.python)} and is read by Python "
+                f"{_minor(here.python)}; functions that travel by value are not loaded.",
+                f"Submit from Python {_minor(here.python)}, or run the job with Python "
+                f"{_minor(client.python)}; functions of the project's modules travel by reference.",
             )
         )
     if _differ(client.cloudpickle, here.cloudpickle):

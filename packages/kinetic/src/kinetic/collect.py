@@ -18,15 +18,21 @@ from kinetic.errors import (
     JobNotFoundError,
     ObjectNotFoundError,
     ResultTimeoutError,
-    ResultUnreadableError,
 )
 from kinetic.job_status import JobStatus
 from kinetic.observing import View, log_lines, look
-from kinetic.outcomes import annotated, failure_without_exception, remote_error
+from kinetic.outcomes import (
+    annotated,
+    failure_without_exception,
+    remote_error,
+    unreadable,
+    why_unreadable,
+)
 from kinetic.quantities import parse_wait
 from kinetic.services import Services
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.loading import load
 from kinetic_payload.progress import Reports, silent
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, Pickled
 from kinetic_payload.store import Store
@@ -213,7 +219,8 @@ def collected(
     if outcome.status == "succeeded":
         if host is None or host.value is None:
             raise IntegrityError(f"The outcome of {job_id} says success and names no value.")
-        return Collected(value=_unpickled_value(job_id, host.value, store, reports, keep))
+        value = _unpickled_value(job_id, host, host.value, store, reports, keep)
+        return Collected(value=value)
     if host is None or host.error is None or host.reason != "exception" or host.phase != "call":
         return Collected(error=failure_without_exception(outcome, host))
     return Collected(error=_users_exception(outcome, host, store, reports))
@@ -293,38 +300,35 @@ def _copied(stream: IO[bytes]) -> IO[bytes]:
 
 
 def _unpickled_value(
-    job_id: str, pickled: Pickled, store: Store, reports: Reports, keep: Keep | None
+    job_id: str,
+    host: HostOutcome,
+    pickled: Pickled,
+    store: Store,
+    reports: Reports,
+    keep: Keep | None,
 ) -> Any:
-    import pickle
-
     with _verified(pickled, store, reports) as stream:
         if keep is not None:
             keep(stream)
             stream.seek(0)
         try:
-            return pickle.load(stream)
+            return load(stream, host.python)
         except Exception as error:
-            raise ResultUnreadableError(
-                f"Job {job_id} succeeded, but its value cannot be unpickled here: "
-                f"{type(error).__name__}: {error}.",
-                hint="The value is kept. Install what it needs here, then call result() again.",
-            ) from error
+            raise unreadable(job_id, host, error) from error
 
 
 def _users_exception(
     outcome: Outcome, host: HostOutcome, store: Store, reports: Reports
 ) -> BaseException:
-    import pickle
-
     info = host.error
     assert info is not None
     if info.pickled is None:
         return remote_error(outcome, host, info.unpicklable or "it does not pickle.")
     with _verified(info.pickled, store, reports) as stream:
         try:
-            error = pickle.load(stream)
+            error = load(stream, host.python)
         except Exception as problem:  # noqa: BLE001 - unpickling runs code of anybody
-            return remote_error(outcome, host, f"{type(problem).__name__}: {problem}")
+            return remote_error(outcome, host, why_unreadable(host, problem))
     if not isinstance(error, Exception | BaseExceptionGroup):
         # A KeyboardInterrupt of the job's must not look like one of whoever collects it.
         return remote_error(outcome, host, f"a {type(error).__name__} is not raised here.")

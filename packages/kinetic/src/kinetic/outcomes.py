@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kinetic.errors import JobCancelledError, JobError, JobFailedError, RemoteError
+from kinetic.errors import (
+    JobCancelledError,
+    JobError,
+    JobFailedError,
+    KineticError,
+    RemoteError,
+    ResultUnreadableError,
+)
 from kinetic.job_status import JobStatus
+from kinetic_payload.loading import difference, minor
 from kinetic_payload.records import HostOutcome, Outcome
 
 E = TypeVar("E", bound=BaseException)
@@ -78,6 +86,32 @@ def remote_error(outcome: Outcome, host: HostOutcome, why: str) -> RemoteError:
     error.remote_traceback = info.traceback
     error.job_id = outcome.job_id
     return annotated(error, outcome, host)
+
+
+def unreadable(job_id: str, host: HostOutcome, problem: Exception) -> ResultUnreadableError:
+    """Return the error for a value that *host* reported and that *problem* keeps from being unpickled."""
+    todo = "Install what it needs here, then call result() again."
+    if difference(host.python) is not None:
+        todo = f"Call result() from Python {minor(host.python)}."
+    return ResultUnreadableError(
+        f"Job {job_id} succeeded, but its value cannot be unpickled here: "
+        f"{why_unreadable(host, problem)}",
+        hint=f"The value is kept. {todo}",
+    )
+
+
+def why_unreadable(host: HostOutcome, problem: Exception) -> str:
+    """Return why what *host* reported does not unpickle here, with both Pythons where they differ."""
+    versions = difference(host.python)
+    text = _sentence(problem)
+    return text if versions is None else f"it was {versions}. {text}"
+
+
+def _sentence(problem: Exception) -> str:
+    """Return *problem* as a sentence."""
+    if isinstance(problem, KineticError):
+        return problem.message
+    return f"{type(problem).__name__}: {problem}".rstrip(".") + "."
 
 
 def annotated(error: E, outcome: Outcome, host: HostOutcome) -> E:
