@@ -114,9 +114,20 @@ def test_home_and_what_is_above_are_no_projects_by_accident(tmp_path: Path) -> N
     assert plan(script(home / "work/exp/train.py"), home=home).root == home / "work/exp"
     with pytest.raises(InvalidRequestError, match="KINETIC_PACKAGE_ROOT"):
         plan(script(home / "loose.py"), home=home)
-    with pytest.raises(InvalidRequestError, match="all of it"):
-        plan(Entry(None, None, "interactive"), cwd=Path("/"), home=home)
     assert plan(script(home / "loose.py"), home=home, override="~").root == home
+
+
+@pytest.mark.parametrize("kind", ["notebook", "interactive"])
+@pytest.mark.parametrize("where", ["/", "home/me", "home"])
+def test_what_is_typed_where_no_project_is_has_none(tmp_path: Path, kind, where: str) -> None:
+    home = tmp_path / "home" / "me"
+    plant(home, "requirements.txt", "near.py")
+    entry = Entry(None, None, kind)
+
+    found = plan(entry, "", cwd=tmp_path / where, home=home)
+
+    assert found == ProjectPlan(None, (), "", None, kind)
+    assert plan(entry, cwd=tmp_path / where, home=home, override=str(home)).root == home
 
 
 @pytest.mark.parametrize("kind", ["notebook", "interactive"])

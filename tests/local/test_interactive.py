@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -99,6 +100,70 @@ def at_a_prompt(project, *typed: str, until: str) -> str:
         process.kill()
         process.wait()
         os.close(ours)
+
+
+AT_HOME = """
+import os, sys
+import kinetic
+import near
+
+@kinetic.run(accelerator="cpu")
+def work(x):
+    return near.near(), helper(x), __name__, os.listdir()
+
+def helper(x):
+    return x + 1
+
+if __name__ == "__main__":
+    print(work(1), work.run_async(2).result())
+"""
+
+
+@pytest.mark.parametrize("start", ["-c", "-", "prompt"])
+@pytest.mark.parametrize("where", ["home", "/"])
+def test_what_is_typed_at_home_travels_without_files_and_that_is_one_line(
+    project, start: str, where: str
+) -> None:
+    project.write("near.py", "def near(): return 'near'")
+    project.write("requirements.txt", "no-such-package")  # of whatever lies at home
+    command = [sys.executable, *(["-i", "-q"] if start == "prompt" else [start])]
+    command += [AT_HOME] if start == "-c" else []
+
+    done = subprocess.run(
+        command,
+        input=re.sub(r"(\n    .*\n)(?=\n?\S)", r"\1\n", AT_HOME).replace("\n\n\n", "\n\n"),
+        cwd=project.root if where == "home" else "/",
+        env={**project.environment, "HOME": str(project.root), "PYTHONPATH": str(project.root)},
+        capture_output=True,
+        text=True,
+    )
+
+    told = [line for line in done.stderr.splitlines() if "no files are shipped" in line]
+    assert lines(done) == ["('near', 2, '__main__', []) ('near', 3, '__main__', [])"], done.stderr
+    assert len(told) == 1
+    assert f"{project.root if where == 'home' else '/'} is no project" in told[0]
+
+
+def test_an_environment_of_what_is_typed_at_home_is_of_no_files_there(project) -> None:
+    project.write("requirements.txt", "no-such-package-anywhere==1")
+    code = f"""{DECORATED.replace('"cpu"', '"cpu", container_image="bundled"')}
+job = work.run_async(1)
+print(job.result(), job.image_uri.partition(":")[0])
+"""
+
+    done = project.run("-c", code, HOME=str(project.root))
+
+    assert lines(done) == ["(2, '__main__') environment"]
+    assert [line for line in done.stderr.splitlines() if "no files are shipped" in line]
+
+
+def test_a_file_at_home_is_no_project(project) -> None:
+    project.write("jobs.py", DECORATED)
+
+    done = project.run("-c", "import jobs; jobs.work(1)", HOME=str(project.root))
+
+    assert done.returncode == 1
+    assert "all of it, since the code lies directly there" in done.stderr
 
 
 def test_python_m(project) -> None:

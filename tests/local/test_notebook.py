@@ -130,6 +130,27 @@ def test_cells_share_functions_and_the_value_is_of_the_cells_own_class(notebook)
     assert redefined == "101\n"
 
 
+def test_a_notebook_in_the_home_directory_ships_no_files_and_says_so(notebook) -> None:
+    notebook.cell("""
+        import os
+        os.environ["HOME"] = os.getcwd()
+
+        def shift(x):
+            return x + 1
+    """)
+
+    cell = notebook.cell("""
+        @kinetic.run(accelerator="cpu")
+        def work(x):
+            return shift(x), os.listdir()
+
+        print(work(1))
+    """)
+
+    assert "(2, [])" in said(cell, "stdout")
+    assert said(cell, "stderr").count("no files are shipped") == 1
+
+
 def test_progress_and_the_log_are_the_output_of_the_cell(notebook, project) -> None:
     go = project.home / "go"
     cell = notebook.cell(

@@ -195,16 +195,21 @@ _ADDRESSED: Final = frozenset({"--index-url", "--extra-index-url", "--find-links
 
 
 def find_dependencies(
-    start: Path, *, home: Path | None = None, environ: Mapping[str, str] | None = None
+    start: Path | None, *, home: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> Dependencies:
     """Find and read what the project around *start* (its root or entry file) depends on.
 
-    *environ* holds the variables that files may name and that configure uv (the process's own
+    None is code without a project: no file is looked for but uv's settings of the user and the
+    machine. *environ* holds the variables that files may name and that configure uv (the process's own
     environment).
 
     Raises:
         DependencyError: A line or a setting cannot be used, or a file cannot be read.
     """
+    if start is None:
+        note = "Code without a project declares no dependencies."
+        ambient = find_settings(None, inherited(environ)).settings
+        return _with_settings(Dependencies(notes=(note,)), ambient)
     folder = start.absolute() if start.is_dir() else start.absolute().parent
     source = find_source(folder, home=home or _user_home())
     if source is None:

@@ -27,13 +27,13 @@ class FoundSettings:
 
 
 def find_settings(
-    folder: Path,
+    folder: Path | None,
     environ: Mapping[str, str],
     *,
     start: Path | None = None,
     otherwise: Path | None = None,
 ) -> FoundSettings:
-    """Find and read the settings that uv would use in *folder* (absolute).
+    """Find and read the settings that uv would use in *folder* (absolute), or outside of any project.
 
     As in uv they are those of the nearest `uv.toml` or `pyproject.toml` with `[tool.uv]` from
     *start* (*folder*, or the root of its workspace) upwards (of *otherwise*, a `pyproject.toml`, if
@@ -54,8 +54,10 @@ def find_settings(
             _text(path), str(path), str(path.absolute().parent), environ=environ
         )
         return FoundSettings(path, settings.over(ambient))
-    found = _of_project(start or folder, environ)
-    _refuse_passed_over(_of_project(folder, environ), found, start or folder)
+    found = None
+    if folder is not None:
+        found = _of_project(start or folder, environ)
+        _refuse_passed_over(_of_project(folder, environ), found, start or folder)
     if found is None and otherwise is not None and otherwise.is_file():
         found = _of_folder(otherwise.parent, environ)
     for path in where.ambient:

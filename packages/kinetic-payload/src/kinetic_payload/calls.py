@@ -220,7 +220,7 @@ def dump_call(
     data_type: type | tuple[type, ...] = (),
     volumes: Mapping[str, Any] | None = None,
 ) -> DumpedCall:
-    """Pickle the call of *function* for a worker that has the snapshot of *plan*'s project.
+    """Pickle the call of *function* for a worker that has the snapshot of *plan*'s project, if any.
 
     *ships* tells whether the snapshot holds a file: a module that is ignored goes by value.
 

@@ -40,16 +40,19 @@ class Importability:
     """Decides for each module whether the import system of the worker finds the very same file.
 
     *paths* are the entries of `sys.path` below *root*; *ships* tells whether a file is in the snapshot.
+    Without a *root* there is none.
     """
 
-    def __init__(self, root: Path, paths: Sequence[str], ships: Callable[[Path], bool]) -> None:
-        self._root = root
-        self._roots = tuple(dict.fromkeys((str(root), os.path.realpath(root))))
+    def __init__(
+        self, root: Path | None, paths: Sequence[str], ships: Callable[[Path], bool]
+    ) -> None:
+        self._root = root or Path()
+        self._roots = tuple(dict.fromkeys((str(root), os.path.realpath(root)))) if root else ()
         self._ships = ships
         self._known: dict[str, bool] = {}
         self._sources: dict[str, str | None] = {}
         self._installations: dict[Path, bool] = {}
-        self._project = [str(root / path) for path in paths]
+        self._project = [str(self._root / path) for path in paths]
         self._rest = [entry for entry in sys.path if _is_installed(entry)]
         self.late_paths: list[str] = []
         """Entries for the end of the worker's `sys.path`: modules that an import hook found here."""

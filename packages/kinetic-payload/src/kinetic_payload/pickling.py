@@ -15,8 +15,9 @@ from typing import Any, BinaryIO, Final
 from cloudpickle import cloudpickle as internals
 
 from kinetic_payload import rebuilding
+from kinetic_payload.class_bodies import Bare
 from kinetic_payload.class_parts import reducer_of_part
-from kinetic_payload.classes import NAMED_TYPES, Bare, ClassPickler
+from kinetic_payload.classes import NAMED_TYPES, ClassPickler
 from kinetic_payload.code_lines import lines_of
 from kinetic_payload.code_names import globals_of_classes_in, names_in, names_of_function
 from kinetic_payload.importability import Importability, is_main

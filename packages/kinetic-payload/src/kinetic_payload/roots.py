@@ -42,7 +42,8 @@ class Entry:
 class ProjectPlan:
     """What is shipped, and what the worker's `sys.path`, folder and `__main__` look like then."""
 
-    root: Path
+    root: Path | None
+    """None where no files are shipped: code without a file, typed in the home directory or in `/`."""
     paths: tuple[str, ...]
     """Entries of `sys.path` relative to the root, `/`-separated, in order; "" is the root."""
     cwd: str
@@ -159,11 +160,19 @@ def plan_project(
         override: The value of `KINETIC_PACKAGE_ROOT`, if it is set.
 
     Raises:
-        InvalidRequestError: The override does not fit, or the root would be the home directory.
+        InvalidRequestError: The override does not fit, or the root of a file's project would be the
+            home directory or `/`.
     """
     cwd = _plain(cwd)
     base = _base(entry, cwd)
     root = _overridden(override, entry, cwd, home) if override else _found(base, home)
+    if root is None:
+        if entry.file is None:
+            return ProjectPlan(root=None, paths=(), cwd="", main=None, kind=entry.kind)
+        raise InvalidRequestError(
+            f"The project would be {base}, all of it, since the code lies directly there.",
+            hint=f"Move the code into a folder of its own, or set {OVERRIDE} to the folder to ship.",
+        )
     main = entry.main or (entry.file if entry.module is None else None)
     main_path = _inside(main, root) if main is not None else None
     if main is not None and main_path is not None and _is_environment(main.parent, root):
@@ -215,8 +224,8 @@ def _base(entry: Entry, cwd: Path) -> Path:
     return folder
 
 
-def _found(base: Path, home: Path) -> Path:
-    """Return the nearest folder with a marker, from *base* upwards, else *base*."""
+def _found(base: Path, home: Path) -> Path | None:
+    """Return the nearest folder with a marker, from *base* upwards, else *base*, if that may be."""
     home = _plain(home)
     # Neither home nor what contains it is a project, whatever lies there by accident.
     off_limits = {
@@ -227,12 +236,7 @@ def _found(base: Path, home: Path) -> Path:
             break
         if any((folder / marker).exists() for marker in MARKERS):
             return folder
-    if base in off_limits or base == base.parent:
-        raise InvalidRequestError(
-            f"The project would be {base}, all of it, since the code lies directly there.",
-            hint=f"Move the code into a folder of its own, or set {OVERRIDE} to the folder to ship.",
-        )
-    return base
+    return None if base in off_limits or base == base.parent else base
 
 
 def _overridden(override: str, entry: Entry, cwd: Path, home: Path) -> Path:

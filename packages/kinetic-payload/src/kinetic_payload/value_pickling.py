@@ -8,8 +8,9 @@ from typing import Any
 
 from cloudpickle import cloudpickle as internals
 
+from kinetic_payload.class_bodies import Bare
 from kinetic_payload.class_parts import reducer_of_part
-from kinetic_payload.classes import NAMED_TYPES, Bare, ClassPickler
+from kinetic_payload.classes import NAMED_TYPES, ClassPickler
 
 
 class ValuePickler(ClassPickler):

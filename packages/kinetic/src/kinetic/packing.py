@@ -67,9 +67,10 @@ class Packed:
     """A call ready to be uploaded."""
 
     plan: ProjectPlan
-    snapshot: Snapshot
+    snapshot: Snapshot | None
+    """None where no files are shipped."""
     call: DumpedCall
-    retake: Callable[[], Snapshot]
+    retake: Callable[[], Snapshot | None]
     """Takes the snapshot again, for when the project changed since."""
 
 
@@ -95,7 +96,7 @@ def pack(
     warn: Say,
     reports: Reports = silent,
 ) -> Packed:
-    """Pickle the call and take the project's snapshot. Nothing is uploaded.
+    """Pickle the call and take the project's snapshot, if there is a project. Nothing is uploaded.
 
     *check* refuses a `Data` that the backend cannot serve.
 
@@ -108,11 +109,13 @@ def pack(
     from kinetic_payload.shipping import Shipping
 
     asked: set[Path] = set()
-    shipping = Shipping(plan.root, no_defaults=options.no_default_excludes)
+    shipping = None
+    if plan.root is not None:
+        shipping = Shipping(plan.root, no_defaults=options.no_default_excludes)
 
     def ships(path: Path) -> bool:
         asked.add(path)
-        return shipping(path)
+        return shipping is not None and shipping(path)
 
     dumped = _dump(call, plan, ships)
     try:
@@ -122,14 +125,14 @@ def pack(
         local = [Path(data.path) for data in given if data.is_local]
         take = partial(_take, plan, options, local, reports)
         snapshot = take()
-        if any(shipping(path) and not snapshot.contains(path) for path in asked):
+        if snapshot and any(ships(path) and not snapshot.contains(path) for path in list(asked)):
             # A module lies inside a `Data` and so outside the snapshot: it cannot go by reference.
             dumped.close()
             dumped = _dump(call, plan, snapshot.contains)
-        files = (entry.path for entry in snapshot.entries)
+        files = (entry.path for entry in snapshot.entries) if snapshot else ()
         for warning in (
+            snapshot and snapshot.oversize_warning(options.context_warn_mb),
             binaries_warning(files, platform=sys.platform if options.this_machine else "linux"),
-            snapshot.oversize_warning(options.context_warn_mb),
             dumped.oversize_warning(options.payload_warn_mb),
         ):
             if warning:
@@ -156,9 +159,11 @@ def _dump(call: Call, plan: ProjectPlan, ships: Callable[[Path], bool]) -> Dumpe
 
 def _take(
     plan: ProjectPlan, options: PackingOptions, data: Sequence[Path], reports: Reports
-) -> Snapshot:
+) -> Snapshot | None:
     from kinetic_payload.snapshot import take_snapshot
 
+    if plan.root is None:
+        return None
     return take_snapshot(
         plan.root,
         exclude=[*data, *options.own],
@@ -178,7 +183,7 @@ def upload(
     warn: Say = lambda _: None,
     reports: Reports = silent,
     writing: Callable[[str], AbstractContextManager[object]] = nullcontext,
-) -> tuple[str, str]:
+) -> tuple[str, str | None]:
     """Upload what the store does not have yet; return the digests of the payload and the context.
 
     Over a network the project, each `Data` and the payload go up together. *writing* is told of what
@@ -203,15 +208,19 @@ def upload(
         ]
         for text in sending.left_out:
             warn(text)
-        assumed = context.result() if context.done else packed.snapshot
+        assumed = _digest(context.result() if context.done else packed.snapshot)
         name = JobObjects(job_id).payload
         with writing(name):
             digest = sending.payload(name, refs, assumed, if_generation=ABSENT)
-        snapshot = context.result()
-    if snapshot.digest != assumed.digest:
+        context_digest = _digest(context.result())
+    if context_digest != assumed:
         # A file changed while the project went up, and the payload names what was there before.
-        digest = sending.payload(name, refs, snapshot)
-    return digest, snapshot.digest
+        digest = sending.payload(name, refs, context_digest)
+    return digest, context_digest
+
+
+def _digest(snapshot: Snapshot | None) -> str | None:
+    return None if snapshot is None else snapshot.digest
 
 
 @dataclass(frozen=True)
@@ -226,17 +235,17 @@ class _Sending:
     left_out: list[str] = field(default_factory=list)
     """What of the data does not travel, in words."""
 
-    def context(self) -> Snapshot:
+    def context(self) -> Snapshot | None:
         """Upload the project and return the snapshot that went up: a later one if files changed."""
         from kinetic_payload.transfer import ensure_context
 
         packed = self.packed
         takes = iter((lambda: packed.snapshot, packed.retake, packed.retake))
 
-        def send() -> Snapshot:
+        def send() -> Snapshot | None:
             snapshot = next(takes)()
-            if ensure_context(self.store, snapshot, reports=self.reports):
-                self.say(f"Uploaded {size_text(snapshot.size)} of {packed.plan.root.name}/.")
+            if snapshot is not None and ensure_context(self.store, snapshot, reports=self.reports):
+                self.say(f"Uploaded {size_text(snapshot.size)} of {snapshot.root.name}/.")
             return snapshot
 
         return _settled(send, tries=3)
@@ -275,7 +284,7 @@ class _Sending:
         self,
         name: str,
         refs: Sequence[DataRef],
-        snapshot: Snapshot,
+        context_digest: str | None,
         *,
         if_generation: int | None = None,
     ) -> str:
@@ -287,7 +296,7 @@ class _Sending:
             return self.packed.call.write(
                 stream,
                 refs=refs,
-                context_digest=snapshot.digest,
+                context_digest=context_digest,
                 kinetic_version=self.options.kinetic_version,
             )
 

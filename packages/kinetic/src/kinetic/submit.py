@@ -127,6 +127,8 @@ def _submit(
     check = partial(check_data, worker=worker, warn=warn)
     packed = pack(call, plan, options, check=check, warn=warn, reports=reports)
     with closing(packed.call):
+        if plan.root is None:
+            _once(warn, _no_files_sentence(options.cwd))
         left_out = _left_out_sentence(packed)
         if left_out is not None and console is not None:
             _once(warn, left_out)
@@ -152,7 +154,8 @@ def _submit(
         send = partial(
             upload, packed, options=options, say=say, warn=partial(_once, warn), reports=reports
         )
-        handle.__dict__["_project"] = str(plan.root)  # For the path mappings of a debugger.
+        if plan.root is not None:
+            handle.__dict__["_project"] = str(plan.root)  # For the path mappings of a debugger.
         _start(request, handle, services, send=send, launch=launch, begun=begun)
     with suppress(Exception):  # A logger that fails must not cost a job that runs.
         say(f"submitted {handle.job_id}")
@@ -164,7 +167,7 @@ def _start(
     handle: JobHandle,
     services: Services,
     *,
-    send: Callable[..., tuple[str, str]],
+    send: Callable[..., tuple[str, str | None]],
     launch: Callable[..., Launch],
     begun: list[JobHandle],
 ) -> None:
@@ -358,8 +361,18 @@ def _shared_sentence(location: Location) -> str | None:
     )
 
 
+def _no_files_sentence(cwd: Path) -> str:
+    """Return that there is no snapshot, why, and how there would be one."""
+    return (
+        f"no files are shipped: the function was not read from a file, and {cwd} is no project; "
+        "start Python in the project's folder, or set KINETIC_PACKAGE_ROOT, to ship one"
+    )
+
+
 def _left_out_sentence(packed: Packed) -> str | None:
     """Return what the snapshot lacks, or None."""
+    if packed.snapshot is None:
+        return None
     # What is shipped as data is not missed.
     left_out = [item for item in packed.snapshot.left_out if item.rule != "data"]
     few = ", ".join(item.path for item in left_out[:3])
@@ -412,7 +425,7 @@ def _handle(request: JobRequest, store: Store, image: str) -> JobHandle:
 
 
 def _record(
-    handle: JobHandle, request: JobRequest, payload_digest: str, context_digest: str
+    handle: JobHandle, request: JobRequest, payload_digest: str, context_digest: str | None
 ) -> JobRecord:
     from kinetic.local.emulation import shape_of
 

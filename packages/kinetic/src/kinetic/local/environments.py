@@ -85,7 +85,7 @@ class _Plan:
 
 
 def ensure_environment(
-    root: Path,
+    root: Path | None,
     *,
     home: Path,
     interpreter: str,
@@ -93,7 +93,7 @@ def ensure_environment(
     environ: Mapping[str, str] | None = None,
     bucket: bool = False,
 ) -> Environment:
-    """Return the environment for the project at *root*, made first if need be.
+    """Return the environment for the project at *root*, if there is one, made first if need be.
 
     Any number of processes and threads may ask for the same one at once: one makes it, the others
     wait. *environ* is what uv inherits (the process's own environment). *say* hears what happens,
@@ -218,7 +218,7 @@ def _last_used(folder: Path) -> float:
 
 
 def _plan(
-    root: Path,
+    root: Path | None,
     home: Path,
     interpreter: str,
     *,
