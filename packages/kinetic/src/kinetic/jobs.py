@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kinetic.backends import LogLine
     from kinetic.collect import Keep
     from kinetic.job_status import JobStatus
+    from kinetic.missing_modules import Project
     from kinetic.outcomes import JobOutcome
     from kinetic.services import Services
     from kinetic_payload.progress import Reports
@@ -257,6 +258,7 @@ class JobHandle:
                 if collected is None:
                     raise
             else:
+                _explain_missing_module(brought.error, self.__dict__.get("_shipped"))
                 # Kept, so that a second call gives the same again, whatever clean-up took away.
                 collected = self.__dict__.setdefault("_collected", brought)
         if stop is not None and stop.is_set():
@@ -368,6 +370,16 @@ def result_keeping(
     return handle._collect(
         timeout=timeout, cleanup=False, on_status_change=on_status_change, keep=keep
     )
+
+
+def _explain_missing_module(error: BaseException | None, shipped: Project | None) -> None:
+    if error is None:
+        return
+    from kinetic.missing_modules import note_on
+
+    note = note_on(error, shipped)
+    if note is not None:
+        error.add_note(note)
 
 
 def _say_for_sure(text: str, warn: Callable[[str], None]) -> None:

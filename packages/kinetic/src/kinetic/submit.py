@@ -30,6 +30,7 @@ from kinetic.errors import (
 from kinetic.home import make_home
 from kinetic.jobs import JobHandle, connected
 from kinetic.local.power import awake_command
+from kinetic.missing_modules import Project
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.notices import warn_caller
 from kinetic.packing import Call, Packed, PackingOptions, pack, plan_of, upload
@@ -156,6 +157,7 @@ def _submit(
         )
         if plan.root is not None:
             handle.__dict__["_project"] = str(plan.root)  # For the path mappings of a debugger.
+        handle.__dict__["_shipped"] = Project(plan.root)
         _start(request, handle, services, send=send, launch=launch, begun=begun)
     with suppress(Exception):  # A logger that fails must not cost a job that runs.
         say(f"submitted {handle.job_id}")
