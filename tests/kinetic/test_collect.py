@@ -694,6 +694,8 @@ def test_a_job_that_nobody_heard_of_fails_for_now_and_gives_its_value_when_it_is
         def wait(self, _: JobRecord, timeout: float | None) -> None:
             assert timeout is not None
 
+        unreported = bucket.backend.unreported
+
     away = replace(bucket, backend=cast("Any", Lost()))
     with pytest.raises(JobFailedError, match="since noon") as caught:
         collect(job, away, timeout=0)

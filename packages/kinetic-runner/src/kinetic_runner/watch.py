@@ -37,8 +37,6 @@ class Limits:
     """Between a reported outcome and the end of the process: for threads and exit handlers."""
     linger_after_failure: float = 10.0
     """The same after a failure, for whose news others wait."""
-    orphan: float = 2.0
-    """Between the supervisor's death and SIGKILL, for a value that is being reported."""
     trackers: float = 2.0
     """For resource trackers of `multiprocessing` to remove what was left to them."""
     remains: float = SECONDS
@@ -190,18 +188,18 @@ class Watch:
         self._child.signal(signal.SIGTERM)
 
     def _abandon(self) -> None:
-        """End it at once, because its supervisor died; a value on its way gets a moment to arrive."""
-        if self._reported is None and self._phase == "report" and not self._interrupted:
-            until = monotonic() + self._limits.orphan
-            self._kill_at = min(self._kill_at or until, until)
-        elif self._reported is None:
+        """End it at once, because its supervisor died, unless its function has ended.
+
+        Then it goes on as if nothing had happened, however long the store takes: who finds the
+        supervisor dead waits for the report.
+        """
+        ended = self._reported is not None or self._phase == "report"
+        if self._interrupted or not ended:
             self._interrupted = True
-        self._cause = "orphaned"
+            self._cause = "orphaned"
 
     def _is_abandoned(self) -> bool:
-        if self._cause != "orphaned":
-            return False
-        return self._reported is not None or self._interrupted or self._killed
+        return self._cause == "orphaned"
 
     # Output.
 

@@ -52,28 +52,33 @@ class View:
     unreachable: bool = False
     """Whether what keeps it cannot be asked from here, nor stopped."""
     data: bytes | None = None
-    """What the outcome was read from; None where this process made it up and could not write it."""
+    """What the outcome was read from; None where this process decided it and did not write it."""
 
 
 def look(record: JobRecord, services: Services) -> View:
     """Return the job's status, by its outcome if there is one, else by its resource.
 
-    A job whose resource ended without an outcome gets one here, create-only: whoever sees the end
-    writes it, and the first writer wins. Where it cannot be written, because the disk is full for
-    instance, it is true all the same.
+    A job whose resource ended without an outcome, and can report nothing any more, gets one here from
+    its reports, create-only: whoever sees the end writes it, and the first writer wins. Where it
+    cannot be written, because the disk is full for instance, it is true all the same.
     """
     found = find_outcome(services.store, record.job_id)
     if found is not None:
         return _decided(found)
     seen = services.backend.observe(record)
-    if seen.lost:
-        return View(JobStatus.FAILED, None, seen.reason, lost=True)
-    if not (seen.vanished or seen.status is JobStatus.NOT_FOUND):
+    if not (seen.lost or seen.vanished or seen.status is JobStatus.NOT_FOUND):
         return View(seen.status, None, seen.reason, unreachable=seen.unreachable)
     # It may have finished between the two looks: the outcome is asked for again before it is made up.
     found = find_outcome(services.store, record.job_id)
     if found is not None:
         return _decided(found)
+    if seen.lost:
+        # It may come back, so its failure is not written in its place. A success that all hosts have
+        # reported counts, whether what keeps it comes back or not.
+        outcome = services.backend.unreported(record, seen)
+        if outcome.status == "succeeded":
+            return View(JobStatus.SUCCEEDED, outcome)
+        return View(JobStatus.FAILED, None, seen.reason, lost=True)
     # The record goes with clean-up: without it there is nothing to add an outcome to, and with
     # it, but without a resource, the job was not cleaned up; it vanished.
     if services.store.stat(JobObjects(record.job_id).handle) is None:

@@ -57,7 +57,7 @@ class Observation:
     """Why it is pending, or how it died; one sentence."""
     attempts: tuple[AttemptView, ...] = ()
     vanished: bool = False
-    """The resource ended (or its keeper died) and can write no outcome any more."""
+    """The resource ended (or its keeper died): nothing of it can report or write an outcome any more."""
     lost: bool = False
     """Nothing was heard of it for longer than it should be silent; it may come back all the same."""
     unreachable: bool = False
@@ -148,5 +148,8 @@ class Backend(Protocol):
         ...
 
     def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
-        """Return the outcome to write for a job that vanished without one."""
+        """Return the outcome of a job that vanished without one: what its hosts reported decides.
+
+        Of one that is `lost`, only a success is a result.
+        """
         ...

@@ -171,7 +171,7 @@ class LocalBackend:
 
     def observe(self, record: JobRecord) -> Observation:
         """Look once at the job's supervisor and what it wrote."""
-        from kinetic.local.liveness import is_alive, is_announced
+        from kinetic.local.liveness import is_alive, is_announced, is_reporting
         from kinetic.local.state import read_state
 
         home = self._home_of(record)
@@ -187,11 +187,12 @@ class LocalBackend:
                 return self.observe(record)
             elsewhere = self._elsewhere
             return elsewhere.observe(record) if elsewhere else Observation(JobStatus.NOT_FOUND)
+        reporting = not alive and is_reporting(folder)
         attempts = tuple(
             AttemptView(
                 one["number"],
                 one["hosts"],
-                one["state"] if alive or one["state"] != "running" else "unknown",
+                one["state"] if alive or reporting or one["state"] != "running" else "unknown",
                 one["message"],
             )
             for one in (state["attempts"] if state else ())
@@ -205,13 +206,17 @@ class LocalBackend:
             if _has_begun(folder):
                 return Observation(JobStatus.RUNNING)
             return Observation(JobStatus.PENDING, "Its supervisor starts.")
+        from kinetic.local.unreported import REPORTING, last_words
+
+        if reporting:
+            return Observation(JobStatus.RUNNING, REPORTING, attempts)
         before_start = state is None and not _has_begun(folder)
-        why = " ".join(filter(None, (_last_words(folder, before_start), state and state["reason"])))
+        why = " ".join(filter(None, (last_words(folder, before_start), state and state["reason"])))
         return Observation(JobStatus.FAILED, why, attempts, True)
 
     def wait(self, record: JobRecord, timeout: float | None) -> None:
         """Return when the job has an outcome, changed its state or died, or after *timeout*."""
-        from kinetic.local.liveness import wait_for_death
+        from kinetic.local.liveness import wait_for_death, wait_for_end
 
         folder = self._folder(record)
         if not isinstance(folder, JobFolder):
@@ -228,8 +233,11 @@ class LocalBackend:
                 return
             pause = deadline.at_most(poll_interval(time.monotonic() - wait.began))
             if wait_for_death(folder, pause):
-                sleep(0 if wait.first_death() else pause)
-                return
+                if wait.first("death"):
+                    return
+                if wait_for_end(folder, pause):
+                    sleep(0 if wait.first("end") else pause)
+                    return
 
     def log_lines(
         self, record: JobRecord, *, follow: bool = False, tail: int | None = None
@@ -238,7 +246,7 @@ class LocalBackend:
 
         A job whose folder is gone is read from the durable log in the store.
         """
-        from kinetic.local.liveness import is_alive, wait_for_death
+        from kinetic.local.liveness import is_alive, is_reporting, wait_for_end
         from kinetic.local.logs import follow_lines, read_lines
         from kinetic.local.state import read_state
         from kinetic.local.stored_logs import stored_lines
@@ -253,7 +261,7 @@ class LocalBackend:
         else:
 
             def ended() -> bool:
-                alive = is_alive(folder)
+                alive = is_alive(folder) or is_reporting(folder)
                 state = read_state(folder.state)
                 return not alive or (state is not None and state["status"] != "running")
 
@@ -262,7 +270,7 @@ class LocalBackend:
                 record.hosts,
                 tail=tail,
                 ended=ended,
-                pause=lambda seconds: wait_for_death(folder, seconds),
+                pause=lambda seconds: wait_for_end(folder, seconds),
             )
 
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
@@ -319,9 +327,14 @@ class LocalBackend:
         return sorted(name for name in names if not name.startswith("."))
 
     def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
-        """Return the outcome to write for a job whose supervisor is gone and wrote none."""
+        """Return the outcome of a job whose supervisor and runners are gone, as its reports have it.
+
+        What they left running is killed: none of it can report any more.
+        """
         from kinetic.local.unreported import outcome_of_vanished
 
+        if observation.vanished:
+            self._kill_orphans(record)
         return outcome_of_vanished(
             self._store, record, observation, now=time.time(), verify=self._verify
         )
@@ -391,7 +404,7 @@ class _Wait:
     def __init__(self) -> None:
         self.began = time.monotonic()
         self._seen: tuple[int, int] | None = None
-        self._died = False
+        self._noticed: set[str] = set()
         self._asked = time.monotonic()
 
     def changed(self, folder: JobFolder) -> bool:
@@ -412,10 +425,11 @@ class _Wait:
         self._asked = now
         return True
 
-    def first_death(self) -> bool:
-        """Return whether this is the first time that the supervisor was seen dead."""
-        died, self._died = self._died, True
-        return not died
+    def first(self, event: str) -> bool:
+        """Return whether *event* is noticed for the first time."""
+        new = event not in self._noticed
+        self._noticed.add(event)
+        return new
 
 
 def _is_there(folder: JobFolder) -> bool:
@@ -425,15 +439,3 @@ def _is_there(folder: JobFolder) -> bool:
 def _has_begun(folder: JobFolder) -> bool:
     """Return whether a runner may be at work, which is before its supervisor finds time to say so."""
     return os.path.isdir(folder.attempt(1))  # noqa: PTH112 - asked often
-
-
-def _last_words(folder: JobFolder, before_start: bool) -> str:
-    said = ""
-    try:
-        lines = Path(folder.supervisor_log).read_text(errors="replace").strip().splitlines()
-        said = f" Its last words: {lines[-1]}" if lines else ""
-    except FileNotFoundError:
-        pass
-    if before_start and not said:
-        return "The submitting process or the supervisor ended before the job was started."
-    return f"The job's supervisor died: it was killed, or the machine went down.{said}"

@@ -9,7 +9,7 @@ import time
 from kinetic.local.paths import Home, JobFolder
 from kinetic.local.processes import Runner, has_children, reap, start_runner
 from kinetic.local.spec import SupervisorSpec
-from kinetic_payload.private_files import make_new_folder
+from kinetic_payload.private_files import make_fifo, make_new_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class Verdict:
 class Attempt:
     """The runners of attempt *number*; they start at once.
 
-    All hold the read end of a pipe, the lifeline: if we die it ends, and so do they.
+    All hold the read end of a pipe, the lifeline: if we die it ends, and so does each whose function
+    has not ended. And all hold the write end of a FIFO: while one of them lives, it may still report.
     """
 
     def __init__(self, spec: SupervisorSpec, folder: JobFolder, number: int) -> None:
@@ -60,9 +61,11 @@ class Attempt:
         make_new_folder(folder.attempt(number))
         lifeline, self._lifeline = os.pipe()
         os.set_inheritable(lifeline, True)
+        held = -1
         try:
             if number > 1 and spec.bundle:  # Who started the job looked before the first one.
                 _refuse_changed(spec.bundle)
+            held = _hold_fifo(folder.runners(number))
             self._limit_memory(spec)
             address = self._coordinator(spec)
             for host in range(spec.hosts):
@@ -82,6 +85,8 @@ class Attempt:
             self.stop()
         finally:
             os.close(lifeline)
+            if held >= 0:
+                os.close(held)
 
     def _coordinator(self, spec: SupervisorSpec) -> str:
         if spec.hosts == 1:
@@ -192,3 +197,16 @@ def _refuse_changed(bundle: str) -> None:
     with open(bundle, "rb") as stream:  # noqa: PTH123 - light
         if hashlib.sha256(stream.read()).hexdigest() != os.path.basename(folder):  # noqa: PTH119
             raise OSError(errno.EIO, "The runner was changed since the job began", bundle)
+
+
+def _hold_fifo(path: str) -> int:
+    """Make a FIFO and return its write end, which the runners inherit."""
+    make_fifo(path)
+    # A writer can open a FIFO without waiting only when it has a reader.
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    finally:
+        os.close(reader)
+    os.set_inheritable(writer, True)
+    return writer

@@ -1,9 +1,12 @@
-"""Whether a supervisor lives, asked in ways that neither a reused pid nor a reboot can fool.
+"""Whether a supervisor or a runner lives, asked in ways that no reused pid and no reboot can fool.
 
 The supervisor inherits the write end of the FIFO `alive` at its birth: who reads it gets "nothing
 yet" while it lives and the end of the file afterwards. A fork of the submitting process in the
 moment of that birth could hold a copy; so the supervisor also locks a file, and locks are not
 inherited.
+
+A runner whose supervisor died may still report how the job ended. Every runner inherits the write end
+of another FIFO, the one of its attempt, and has it until it ends; the user's processes do not get it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from kinetic_payload.private_files import make_fifo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Supervisors import this, and `typing` takes longer than all the rest of it.
+    from collections.abc import Callable
     from typing import Final
 
 _FIRST_LOOK: Final = 0.002
@@ -71,13 +75,25 @@ def _open(path: str, flags: int) -> int:
 
 def is_alive(folder: JobFolder) -> bool:
     """Return whether the job's supervisor lives, or is being started right now."""
-    fd = _open_alive(folder)
+    fd = _open_fifo(folder.alive)
     if fd is None:
         return False
     try:
         return not _ended(fd) and not _unlocked(folder)
     finally:
         os.close(fd)
+
+
+def is_reporting(folder: JobFolder) -> bool:
+    """Return whether a runner of the job lives.
+
+    Ask once `is_alive` said no: from then on nobody starts another one.
+    """
+    fd = _open_living(folder)
+    if fd is None:
+        return False
+    os.close(fd)
+    return True
 
 
 def is_announced(home: Home, job_id: str) -> bool:
@@ -91,27 +107,26 @@ def is_announced(home: Home, job_id: str) -> bool:
 
 
 def wait_for_death(folder: JobFolder, timeout: float) -> bool:
-    """Wait at most *timeout* seconds until the supervisor is gone; return whether it is.
-
-    Its end is looked for at short intervals as well: by xnu's source macOS does not wake every reader
-    of a FIFO when the last writer is gone, and nobody is woken while a fork of the submitter lives.
-    """
-    fd = _open_alive(folder)
+    """Wait at most *timeout* seconds until the supervisor is gone; return whether it is."""
+    fd = _open_fifo(folder.alive)
     if fd is None:
         return True
     try:
-        poll = select.poll()  # `select` cannot take a descriptor above 1023.
-        poll.register(fd, select.POLLIN | select.POLLHUP)
-        deadline = time.monotonic() + timeout
-        pause = _FIRST_LOOK
-        while not (_ended(fd) or _unlocked(folder)):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            if poll.poll(int(min(left, pause) * 1000 + 0.999)) and not _ended(fd):
-                select.select([], [], [], pause)  # Whatever it was, it is not asked again at once.
-            pause = min(1.5 * pause, _LAST_LOOK)
+        return _ends(fd, timeout, or_else=lambda: _unlocked(folder))
+    finally:
+        os.close(fd)
+
+
+def wait_for_end(folder: JobFolder, timeout: float) -> bool:
+    """Wait like `wait_for_death`; if the supervisor was gone before, wait for a runner's end."""
+    if is_alive(folder):
+        wait_for_death(folder, timeout)
+        return not is_alive(folder) and not is_reporting(folder)
+    fd = _open_living(folder)
+    if fd is None:
         return True
+    try:
+        return _ends(fd, timeout) and not is_reporting(folder)
     finally:
         os.close(fd)
 
@@ -126,11 +141,44 @@ def request_cancel(folder: JobFolder) -> None:
             os.close(fd)
 
 
-def _open_alive(folder: JobFolder) -> int | None:
+def _open_living(folder: JobFolder) -> int | None:
+    """Open the FIFO of the attempt whose runners live; None if none does."""
+    number = 1
+    while os.path.isdir(folder.attempt(number)):  # noqa: PTH112 - asked often
+        fd = _open_fifo(folder.runners(number))
+        if fd is not None:
+            if not _ended(fd):
+                return fd
+            os.close(fd)
+        number += 1
+    return None
+
+
+def _open_fifo(path: str) -> int | None:
     try:
-        return os.open(folder.alive, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
+
+
+def _ends(fd: int, timeout: float, *, or_else: Callable[[], bool] = lambda: False) -> bool:
+    """Wait at most *timeout* seconds for the last writer of a FIFO to go, or until *or_else* says so.
+
+    Both are looked at in short intervals as well: by xnu's source macOS does not wake every reader of
+    a FIFO when the last writer is gone, and nobody is woken while a fork of the submitter holds it.
+    """
+    poll = select.poll()  # `select` cannot take a descriptor above 1023.
+    poll.register(fd, select.POLLIN | select.POLLHUP)
+    deadline = time.monotonic() + timeout
+    pause = _FIRST_LOOK
+    while not (_ended(fd) or or_else()):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        if poll.poll(int(min(left, pause) * 1000 + 0.999)) and not _ended(fd):
+            select.select([], [], [], pause)  # Whatever it was, it is not asked again at once.
+        pause = min(1.5 * pause, _LAST_LOOK)
+    return True
 
 
 def _ended(fd: int) -> bool:

@@ -50,6 +50,10 @@ class JobFolder:
         """Return the folder of one attempt."""
         return f"{self.path}/attempt-{number}"
 
+    def runners(self, attempt: int) -> str:
+        """Return a FIFO whose write end every runner of the attempt holds, and nobody else."""
+        return f"{self.path}/attempt-{attempt}/runners"
+
     def log(self, attempt: int, host: int) -> str:
         """Return the live log of one host of one attempt."""
         return f"{self.path}/attempt-{attempt}/host-{host}.log"

@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Final
 
 from kinetic.backends import Observation
 from kinetic.job_status import JobStatus
+from kinetic.local.paths import JobFolder
 from kinetic.local.reporting import Verify, outcome_of, read_end
 from kinetic.local.verdict import deciding
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Outcome
 from kinetic_payload.store import Store
+
+REPORTING: Final = (
+    "The job's supervisor died. Its runner is alive and may still report the result: "
+    "that is waited for."
+)
+
+
+def last_words(folder: JobFolder, before_start: bool) -> str:
+    """Return how the supervisor of the job in *folder* ended, as far as is known.
+
+    *before_start*: no runner was started.
+    """
+    said = ""
+    try:
+        lines = Path(folder.supervisor_log).read_text(errors="replace").strip().splitlines()
+        said = f" Its last words: {lines[-1]}" if lines else ""
+    except FileNotFoundError:
+        pass
+    if before_start and not said:
+        return "The submitting process or the supervisor ended before the job was started."
+    return f"The job's supervisor died: it was killed, or the machine went down.{said}"
 
 
 def outcome_of_vanished(
