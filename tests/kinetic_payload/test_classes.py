@@ -814,6 +814,88 @@ def test_imported_hooks_find_the_whole_body_of_a_class(project):
     assert project.run("run.py") == "5 facts"
 
 
+def test_copyreg_and_pickle_know_classes_of_a_script_in_a_job(project):
+    project.write(
+        "run.py",
+        """
+    import copy, copyreg, enum, pickle, threading
+
+    class Locked:
+        def __init__(self, n):
+            self.n, self.lock = n, threading.Lock()
+    def reduced(locked):
+        return Locked, (locked.n,)
+    copyreg.pickle(Locked, reduced)
+
+    class Outer:
+        class Mode(enum.Enum):
+            FAST = 1
+        class Inner:
+            x = 3
+    INNER, MODE = Outer.Inner(), Outer.Mode.FAST
+
+    def facts():
+        return {
+            "copied": copy.copy(Locked(4)).n,
+            "nested": (pickle.loads(pickle.dumps(INNER)).x, pickle.loads(pickle.dumps(MODE)) is MODE),
+        }
+    """
+        + SAME,
+    )
+
+    assert project.run("run.py") == "2 facts"
+
+
+def test_caches_and_generic_named_tuples_come_home(project):
+    project.write(
+        "run.py",
+        """
+    import functools, typing
+    from shipping import ship
+
+    T = typing.TypeVar("T")
+    class Pair(typing.NamedTuple, typing.Generic[T]):
+        left: T
+    @functools.lru_cache
+    def known(): return 5
+    def main():
+        class Local:
+            @functools.lru_cache(maxsize=3)
+            def double(self, x): return 2 * x
+        return Pair[int](1), Local(), known
+
+    if __name__ == "__main__":
+        pair, local, same = ship(main)
+        print(type(pair) is Pair, local.double(4), type(local).double.cache_parameters()["maxsize"], same is known)
+    """,
+    )
+
+    assert project.run("run.py") == "True 8 3 True"
+
+
+def test_a_class_that_equals_another_is_refused_by_name(project):
+    project.write(
+        "run.py",
+        """
+        from shipping import ship
+        class Equal(type):
+            def __eq__(cls, other): return True
+            def __hash__(cls): return 1
+        class One(metaclass=Equal): pass
+        class Two(metaclass=Equal): pass
+        def main(): return One is Two
+        try:
+            print(ship(main))
+        except TypeError as error:
+            print(error)
+        """,
+    )
+
+    assert project.run("run.py").startswith(
+        "The class Two of __main__ cannot travel: its metaclass"
+    )
+
+
 def test_a_class_whose_statement_passes_something_computed_is_refused_by_name(project):
     project.write("shapes.py", SHAPES)
     project.write(

@@ -6,6 +6,7 @@ What makes them is in `class_rebuilding`, which says what is run again and what 
 from __future__ import annotations
 
 import abc
+import copyreg
 import dataclasses
 import enum
 import functools
@@ -143,6 +144,8 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         if cls is self.avoided:
             raise ReachedError
         identity = internals._get_or_create_tracker_id(cls)
+        if internals._DYNAMIC_CLASS_TRACKER_BY_ID.get(identity) is not cls:
+            raise UnrestorableClassError(cls, "its metaclass calls it equal to another class")
         named = (identity, cls.__qualname__, main_name)
         if isinstance(cls, enum.EnumMeta) and cls is not enum.Enum:
             blueprint, members, canonical, state = self._enum(cls)
@@ -263,6 +266,9 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
                         cls, f"it is a pytree of JAX, and {error}"
                     ) from error
                 yield pytrees.EXPECTED  # The imported class that it derives from registers it.
+        reducer = copyreg.dispatch_table.get(cls)
+        if reducer is not None:
+            yield "copyreg", "pickle", reducer
         flax = sys.modules.get("flax.serialization")
         functions = getattr(flax, "_STATE_DICT_REGISTRY", {}).get(cls)
         if functions is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import functools
 import io
 import pickle
 import sys
@@ -41,7 +40,6 @@ _OF_THE_MODULE: Final = frozenset(
     }
 )
 """Globals that a module on the worker has of its own; the client's would be wrong there."""
-_CACHED: Final = type(functools.lru_cache(lambda: None))
 
 
 class CallPickler(ClassPickler):
@@ -124,7 +122,7 @@ class CallPickler(ClassPickler):
         name = getattr(obj, "__qualname__", None)
         if not isinstance(module, str) or not isinstance(name, str):
             return None
-        if not self._where.importable(module) or not _leads_to(obj, module, name):
+        if not self._where.importable(module) or not rebuilding.leads_to(obj, module, name):
             return None
         return module, name, sum(1 for _ in rebuilding.wrappings(obj)) - 1
 
@@ -133,6 +131,9 @@ class CallPickler(ClassPickler):
             main_name = self._name_in_main(cls)
             if main_name is not None:
                 self._shipped.add(main_name)
+            elif is_main(cls.__module__) and self._leads_from_main_to(cls):
+                # Other processes look for it there.
+                self._hinted.add(cls.__qualname__.partition(".")[0])
             return self.reduce_class_by_value(cls, main_name=main_name)
         if cls in internals._BUILTIN_TYPE_NAMES:  # of which some are in no module
             return super().reducer_override(cls)
@@ -167,7 +168,7 @@ class CallPickler(ClassPickler):
         reference = self._reference(function)
         if reference is not None:
             module, name, _ = reference
-            if _leads_plainly_to(function, module, name):
+            if rebuilding.leads_plainly_to(function, module, name):
                 return NotImplemented
             return rebuilding.resolve, reference
         home = self._home_of(function)
@@ -215,13 +216,19 @@ class CallPickler(ClassPickler):
         found = rebuilding.wrappings(self._main.get(name))
         return name if any(one is obj for one in found) else None
 
+    def _leads_from_main_to(self, cls: type) -> bool:
+        found: Any = self._main.get(cls.__qualname__.partition(".")[0])
+        for part in cls.__qualname__.split(".")[1:]:
+            found = getattr(found, part, None)
+        return found is cls
+
     def _reduce_wrapper(self, obj: Any) -> Any:
         if not _wraps(obj):
             return NotImplemented
         reference = self._reference(obj)
         if reference is not None:
             return rebuilding.resolve, reference
-        if type(obj) is _CACHED:
+        if type(obj) is rebuilding.CACHED:
             return rebuilding.cached_function, (obj.__wrapped__, obj.cache_parameters())
         if _needs_what_it_wraps(type(obj)):
             return (
@@ -375,24 +382,6 @@ def _reduce_text_file(file: io.TextIOWrapper) -> Any:
 
 def _uncollected(_: object) -> str:
     return "none"
-
-
-def _leads_to(obj: Any, module: str, name: str) -> bool:
-    if "<locals>" in name:
-        return False
-    try:
-        found = rebuilding.lookup(sys.modules[module], name)
-    except (AttributeError, KeyError):
-        return False
-    return any(one is obj for one in rebuilding.wrappings(found))
-
-
-def _leads_plainly_to(obj: Any, module: str, name: str) -> bool:
-    """Tell whether pickle's own look-up finds *obj*."""
-    found: Any = sys.modules[module]
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return found is obj
 
 
 def _wraps(obj: Any) -> bool:

@@ -5,6 +5,8 @@ This is part of the wire: a name or a signature here may only change together wi
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, Final
@@ -12,6 +14,7 @@ from typing import Any, Final
 from kinetic_payload.errors import PayloadError
 from kinetic_payload.loading import load
 
+CACHED: Final = type(functools.lru_cache(lambda: None))
 _LONGEST_CHAIN: Final = 64
 
 _project: str | None = None
@@ -51,6 +54,25 @@ def wrappings(found: Any) -> Iterator[Any]:
         found = getattr(found, "__wrapped__", None)
         if found is None:
             return
+
+
+def leads_to(obj: Any, module: str, qualname: str) -> bool:
+    """Tell whether *obj* is what *qualname* names in *module*, or wrapped by it."""
+    if "<locals>" in qualname:
+        return False
+    try:
+        found = lookup(sys.modules[module], qualname)
+    except (AttributeError, KeyError):
+        return False
+    return any(one is obj for one in wrappings(found))
+
+
+def leads_plainly_to(obj: Any, module: str, qualname: str) -> bool:
+    """Tell whether pickle's own look-up finds *obj*."""
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found is obj
 
 
 def resolve(module: str, qualname: str, inner: int) -> Any:
@@ -96,9 +118,7 @@ def function_in(
 
 def cached_function(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
     """Make a `functools.lru_cache` around *function*."""
-    from functools import lru_cache
-
-    return lru_cache(**parameters)(function)
+    return functools.lru_cache(**parameters)(function)
 
 
 def bare_wrapper(kind: type) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from cloudpickle import cloudpickle as internals
 
+from kinetic_payload import rebuilding
 from kinetic_payload.class_bodies import Bare
 from kinetic_payload.class_parts import reducer_of_part
 from kinetic_payload.classes import NAMED_TYPES, ClassPickler
@@ -30,10 +31,20 @@ class ValuePickler(ClassPickler):
             return self.reduce_member(obj)
         if kind is Bare:
             return self.reduce_bare_function(obj)
+        if kind is rebuilding.CACHED:
+            return self._reduce_cached(obj)
         reduced = super().reducer_override(obj)
         if kind is FunctionType and reduced is not NotImplemented:
             return self.bared(obj, reduced)
         return reduced
+
+    def _reduce_cached(self, cached: Any) -> Any:
+        module, name = cached.__module__, cached.__qualname__
+        if rebuilding.leads_plainly_to(cached, module, name):
+            return NotImplemented
+        if module != "__main__" and rebuilding.leads_to(cached, module, name):
+            return rebuilding.resolve, (module, name, len([*rebuilding.wrappings(cached)]) - 1)
+        return rebuilding.cached_function, (cached.__wrapped__, cached.cache_parameters())
 
     def goes_by_value(self, obj: Any) -> bool:
         """Tell whether *obj*, a class or function, is made again on the client."""
