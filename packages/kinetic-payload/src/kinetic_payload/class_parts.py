@@ -112,6 +112,17 @@ def derives_from(cls: type, module: str, name: str) -> bool:
     return isinstance(base, type) and base in cls.__mro__
 
 
+def model_parameters(cls: type) -> tuple[Any, ...] | None:
+    """Return what stands in the brackets of *cls*, if it is a generic pydantic model with brackets."""
+    generics = sys.modules.get("pydantic._internal._generics")
+    find = getattr(generics, "get_cached_generic_type_early", None)
+    generic = vars(cls).get("__pydantic_generic_metadata__") or {}
+    origin, parameters = generic.get("origin"), generic.get("args")
+    if origin is None or not parameters or cls.__bases__[:1] != (origin,):
+        return None
+    return tuple(parameters) if find is not None and find(origin, parameters) is cls else None
+
+
 def calls_no_methods(cls: type) -> bool:
     """Tell whether what makes *cls* is known: it reads the body, and calls nothing of it."""
     return any(derives_from(cls, module, name) for module, name in _CALL_NO_METHODS)
@@ -200,6 +211,11 @@ def _reduce_meta(meta: Any) -> Any:
     return functools.partial(kind, **given), ()
 
 
+def _reduce_config(config: Any) -> Any:
+    # Its `__getattr__` never ends while it is empty, as pickle would make it.
+    return functools.partial(type(config), config.config_dict, check=False), ()
+
+
 def _global_of_dataclasses(name: str) -> tuple[type, Callable[[Any], Any]]:
     # It is compared by identity, and a copy of it would be something else.
     return type(getattr(dataclasses, name)), lambda _: name
@@ -218,4 +234,6 @@ def reducer_of_part(kind: type) -> Callable[[Any], Any] | None:
     """Return what reduces a *kind* that stands in classes, and pickle cannot do by itself."""
     if kind is getattr(sys.modules.get("msgspec"), "Meta", None):
         return _reduce_meta
+    if kind is getattr(sys.modules.get("pydantic._internal._config"), "ConfigWrapper", None):
+        return _reduce_config
     return _PARTS_OF_CLASSES.get(kind)

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 from weakref import WeakSet
 
 from kinetic_payload import pytrees
@@ -42,6 +43,8 @@ class Blueprint:
     """The next base that has one, and is imported."""
     fields: tuple[str, ...] | None = None
     """Of a pytree that its base registers with JAX: the names that it must find."""
+    parameters: tuple[Any, ...] | None = None
+    """What stands in the brackets of a generic pydantic model, which knows its models by them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +67,13 @@ def make_class(blueprint: Blueprint, identity: str, qualname: str, main_name: st
 
     *main_name* is its name in `__main__`, where other processes look for it.
     """
-    return _once(identity, qualname, main_name, lambda: _made(blueprint))
+    find = None if blueprint.parameters is None else partial(_parametrised, blueprint)
+    made = _once(identity, qualname, main_name, lambda: _made(blueprint), find)
+    if blueprint.parameters is not None and made in _unfilled:
+        origin, parameters = blueprint.bases[0], blueprint.parameters
+        generics = import_module(_GENERICS)
+        generics.set_cached_generic_type(origin, parameters, made, origin, parameters)
+    return made
 
 
 def fill_class(made: type, contents: Contents) -> None:
@@ -151,11 +160,29 @@ def struct_field(factory: Callable[[], Any]) -> Any:
     return msgspec.field(default_factory=factory)
 
 
-def _once(identity: str, qualname: str, main_name: str | None, make: Callable[[], type]) -> type:
+_GENERICS: Final = "pydantic._internal._generics"
+
+
+def _parametrised(plan: Blueprint) -> type | None:
+    find = import_module(_GENERICS).get_cached_generic_type_early
+    found: type | None = find(plan.bases[0], plan.parameters)
+    return found
+
+
+def _once(
+    identity: str,
+    qualname: str,
+    main_name: str | None,
+    make: Callable[[], type],
+    find: Callable[[], type | None] | None = None,
+) -> type:
     from cloudpickle import cloudpickle
 
     known: type | None = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(identity)
+    if known is None and find is not None:
+        known = find()
     if known is not None:
+        cloudpickle._lookup_class_or_track(identity, known)
         return known
     made = make()
     type.__dict__["__qualname__"].__set__(made, qualname)
