@@ -873,8 +873,17 @@ def test_copyreg_and_pickle_know_classes_of_a_script_in_a_job(project):
             x = 3
     INNER, MODE = Outer.Inner(), Outer.Mode.FAST
 
+    class Model:
+        @classmethod
+        def names(cls):
+            return [one.__name__ for one in cls.__subclasses__()]
+    class Small(Model): pass
+    class Large(Model): pass
+    class Largest(Large): pass
+
     def facts():
         return {
+            "subclasses": (Model.names(), [one.names() for one in Model.__subclasses__()]),
             "copied": copy.copy(Locked(4)).n,
             "nested": (pickle.loads(pickle.dumps(INNER)).x, pickle.loads(pickle.dumps(MODE)) is MODE),
         }
@@ -882,7 +891,7 @@ def test_copyreg_and_pickle_know_classes_of_a_script_in_a_job(project):
         + SAME,
     )
 
-    assert project.run("run.py") == "2 facts"
+    assert project.run("run.py") == "3 facts"
 
 
 def test_caches_and_generic_named_tuples_come_home(project):

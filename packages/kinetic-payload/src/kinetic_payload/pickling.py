@@ -6,7 +6,7 @@ import enum
 import io
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, BinaryIO, Final
@@ -73,6 +73,8 @@ class CallPickler(ClassPickler):
         self._by_value: dict[type, bool] = {}
         self._shipped: set[str] = set()
         self._hinted: set[str] = set()
+        self._classes: list[type] = []
+        self._asks_for_subclasses = False
 
     def reducer_override(self, obj: Any) -> Any:
         """Decide how *obj* travels. Pickle does not ask for atoms and plain containers."""
@@ -128,6 +130,7 @@ class CallPickler(ClassPickler):
 
     def _reduce_class(self, cls: type) -> Any:
         if self.goes_by_value(cls):
+            self._classes.append(cls)
             main_name = self._name_in_main(cls)
             if main_name is not None:
                 self._shipped.add(main_name)
@@ -251,6 +254,7 @@ class CallPickler(ClassPickler):
 
     def _reduce_code(self, code: CodeType) -> Any:
         make, arguments = internals._code_reduce(code)
+        self._asks_for_subclasses |= "__subclasses__" in code.co_names
         source = self._where.source(code.co_filename)
         if source is None:
             # Code within code is pickled after it, and its lines are among the outer one's.
@@ -346,8 +350,12 @@ class CallPickler(ClassPickler):
 
     @property
     def hinted(self) -> frozenset[str]:
-        """What only annotations name of the entry script's globals, after `dump`."""
-        return frozenset(self._hinted & self._main.keys()) - self._shipped - _OF_THE_MODULE
+        """What nothing but annotations and `__subclasses__` lead to of the entry script's globals."""
+        names = self._hinted & self._main.keys()
+        if self._asks_for_subclasses:
+            below = map(self._name_in_main, _subclasses_of(self._classes))
+            names |= {name for name in below if name is not None}
+        return frozenset(names) - self._shipped - _OF_THE_MODULE
 
     def hints(self) -> dict[str, bytes]:
         """Pickle, after `dump`, what only annotations name, each by itself; leave out what will not."""
@@ -355,7 +363,8 @@ class CallPickler(ClassPickler):
         waiting = set(self.hinted)
         seen = {*waiting, *self._shipped}
         while waiting:
-            name = waiting.pop()
+            name = next(one for one in self._main if one in waiting)  # as they were defined
+            waiting.remove(name)
             stream = io.BytesIO()
             pickler = self._another(stream)
             with suppress(Exception):  # user code raises what it likes
@@ -371,6 +380,13 @@ class CallPickler(ClassPickler):
         return frozenset(
             name for module in self._parts for name in vars(module) if name in self._mentioned
         )
+
+
+def _subclasses_of(classes: Iterable[type]) -> Iterator[type]:
+    for one in classes:
+        below = type.__subclasses__(one)
+        yield from below
+        yield from _subclasses_of(below)
 
 
 def _reduce_text_file(file: io.TextIOWrapper) -> Any:
