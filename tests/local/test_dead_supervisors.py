@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -224,7 +225,7 @@ def test_from_another_home_the_reports_of_all_hosts_count_when_the_lease_has_run
     monkeypatch.setenv("KINETIC_HOME", str(tmp_path / "other"))
     if with_key:
         Path(tmp_path, "other").mkdir(mode=0o700)
-        Path(tmp_path, "other", "key").write_bytes(Path(job_home(job), "key").read_bytes())
+        shutil.copy2(Path(job_home(job), "key"), Path(tmp_path, "other"))
 
     handle = kinetic.attach(job.job_id)
 
