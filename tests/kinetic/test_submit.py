@@ -16,6 +16,7 @@ from kinetic.errors import (
     ConfigurationError,
     KineticError,
     PayloadError,
+    PreconditionFailedError,
     StoreError,
     StorePermissionError,
     StoreUnavailableError,
@@ -25,6 +26,7 @@ from kinetic.fakes import FakeServices, raising
 from kinetic.job_status import JobStatus
 from kinetic.jobs import JobHandle
 from kinetic.keys import signing_key
+from kinetic.local.collection import collect_unrecorded
 from kinetic.observing import find_outcome, find_record, look
 from kinetic.options import RunOptions
 from kinetic.request import JobRequest, resolve_request, settings_arguments
@@ -32,6 +34,7 @@ from kinetic.settings import resolve
 from kinetic.submit import submit
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.signing import verify
+from kinetic_payload.store import ObjectInfo
 
 Ask = Callable[..., JobRequest]
 CONTEXTS = ("contexts/", "data/", "data-markers/")
@@ -86,6 +89,43 @@ def test_a_job_is_stored_then_recorded_then_started(
     assert written[0].startswith("write contexts/")
     assert written[1:] == ["write JOB/payload.pkl", "write JOB/handle.json", "start JOB"]
     assert set(services.store.names()) >= {names.payload, names.handle}
+
+
+A_DAY = 86_400.0
+
+
+def test_a_submit_that_took_days_and_whose_payload_was_collected_says_so(
+    services: FakeServices, ask: Ask, work: Any
+) -> None:
+    store, times = services.store, iter([0.0, 2 * A_DAY])
+
+    def collect() -> None:
+        ids = [folder.rstrip("/") for folder in store.folders()]
+        collect_unrecorded(store, ids, store.now() + 2 * A_DAY)
+
+    services.journal.before("write */handle.json", collect)
+    with pytest.raises(SubmitError, match="longer than a day"):
+        submit(ask(), work, (1,), {}, services=services, clock=lambda: next(times))
+
+    assert services.journal.of("start *") == []
+    assert [name for name in store.names() if not name.startswith(CONTEXTS)] == []
+
+
+def test_a_submit_that_took_days_renews_its_payload_before_an_older_look_can_cost_it(
+    services: FakeServices, ask: Ask, work: Any
+) -> None:
+    store, times = services.store, iter([0.0, 2 * A_DAY])
+    seen: list[ObjectInfo] = []
+
+    def look() -> None:
+        seen.extend(info for info in store.list() if info.name.endswith("/payload.pkl"))
+
+    services.journal.before("write */handle.json", look)
+    submit(ask(), work, (1,), {}, services=services, clock=lambda: next(times))
+
+    [payload] = seen
+    with pytest.raises(PreconditionFailedError):
+        store.delete(payload.name, if_generation=payload.generation)
 
 
 def test_the_record_says_what_was_asked_for(services: FakeServices, ask: Ask, work: Any) -> None:

@@ -5,21 +5,30 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import kinetic
 from kinetic.backends.local import LocalBackend
-from kinetic.local.collection import MAX_AGE, collect, is_due, keep
+from kinetic.fakes import FakeStore
+from kinetic.local.collection import MAX_AGE, collect, is_due, is_left_due, keep
 from kinetic.local.environments import LAST_USED, failure_file
-from kinetic.local.launcher import ensure_bundle
+from kinetic.local.launcher import Staged, ensure_bundle
+from kinetic.local.liveness import is_alive
 from kinetic.local.paths import Home
 from kinetic.testing import a_launch, await_outcome, eventually
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records import JobRecord, encode
+from kinetic_payload.store import Location, ObjectInfo
+from kinetic_payload.stores import open_store
 from kinetic_payload.stores.folder import FolderStore
 from kinetic_payload.stores.locks import locked
 from kinetic_payload.testing import MemoryStore
+from kinetic_payload.testing.gcs import GcsServer
 
 NOW = time.time()
 OLD = NOW - MAX_AGE - 60
@@ -35,6 +44,15 @@ def a_job(name: str) -> str:
 
 def age(path: Path | str, when: float = OLD) -> None:
     os.utime(path, (when, when))
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
+    with GcsServer() as server:
+        server.create_bucket("jobs")
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield server
 
 
 def test_old_bundles_go_unless_a_kept_job_names_them(tmp_path: Path) -> None:
@@ -82,7 +100,7 @@ def test_old_contexts_go_unless_a_record_names_them(tmp_path: Path) -> None:
     assert {info.name for info in store.list("contexts/")} == {named, young}
 
 
-def test_of_a_bucket_nothing_is_collected_and_of_the_home_all_the_same(tmp_path: Path) -> None:
+def test_of_a_bucket_no_context_is_collected_and_of_the_home_all_the_same(tmp_path: Path) -> None:
     home, bucket = Home(str(tmp_path)), MemoryStore()
     bundle = Path(home.bundle(a_digest("old")))
     bundle.mkdir(parents=True)
@@ -139,14 +157,107 @@ def test_what_a_killed_submit_left_goes(tmp_path: Path) -> None:
     staged = [tmp_path / "jobs" / f".{one.job_id}.12345678" for one in (left, young)]
     for folder in staged:
         folder.mkdir(parents=True)
-    age(staged[0])
+    submitting = Staged(home, a_job("submitting"))
+    submitting.open()
+    for folder in (staged[0], submitting.folder.path):
+        age(folder, NOW - 90_000)
     for name in (left.payload, left.claim(1, 0), young.payload, kept.payload, kept.handle):
         store.write(name, b"{}")
     for name in (left.payload, left.claim(1, 0), kept.payload, kept.handle):
-        age(tmp_path / "store" / name)
+        age(tmp_path / "store" / name, NOW - 90_000)
     collect(home, store, NOW)
     assert [folder.exists() for folder in staged] == [False, True]
+    assert is_alive(submitting.folder)
     assert list(store.folders()) == sorted((kept.prefix, young.prefix))
+    submitting.close()
+
+
+def test_what_a_submitter_left_that_was_killed_before_the_record_goes_after_a_day(
+    project: Any, bucket: GcsServer
+) -> None:
+    project.write(
+        "submit.py",
+        "import kinetic\n"
+        "@kinetic.run(accelerator='cpu')\n"
+        "def work(): pass\n"
+        "if __name__ == '__main__': work()\n",
+    )
+    fault = bucket.faults.add(method="POST", name="*/handle.json", times=1, held=True, status=503)
+    submitter = project.start("submit.py", **bucket.environment, KINETIC_STORE="gs://jobs")
+    eventually(lambda: fault.hits)
+    submitter.kill()
+    submitter.communicate()
+    fault.release()
+    home, store = Home(str(project.home)), open_store(Location("gs", "jobs"))
+    now = time.time()
+
+    def left() -> tuple[list[str], list[str]]:
+        payloads = [name for name in bucket.names("jobs") if name.endswith("/payload.pkl")]
+        return payloads, [name for name in os.listdir(home.jobs) if name.startswith(".")]
+
+    assert [len(names) for names in left()] == [1, 1]
+    collect(home, store, now + 80_000)
+    assert [len(names) for names in left()] == [1, 1]
+    collect(home, store, now + 90_000)
+    assert left() == ([], [])
+    assert bucket.names("jobs", "contexts/") != []
+
+
+def test_a_payload_that_is_old_by_the_clock_of_its_store_goes(tmp_path: Path) -> None:
+    store = MemoryStore()
+    store.write(JobObjects(a_job("left")).payload, b"")
+
+    collect(Home(str(tmp_path)), store, NOW + 90_000, store_now=NOW)
+    assert store.names() != []
+
+    collect(Home(str(tmp_path)), store, NOW, store_now=NOW + 90_000)
+    assert store.names() == []
+
+
+def test_a_record_that_comes_while_a_payload_is_looked_at_saves_it(tmp_path: Path) -> None:
+    names = JobObjects(a_job("slow"))
+
+    class Store(FakeStore):
+        def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+            if prefix == names.prefix:
+                self.write(names.handle, b"{}")
+            return super().list(prefix, start_after=start_after)
+
+    store = Store(remote=True)
+    store.write(names.payload, b"")
+
+    collect(Home(str(tmp_path)), store, NOW + 90_000)
+
+    assert store.names() == sorted((names.handle, names.payload))
+
+
+@pytest.mark.parametrize("place", ["folder", "bucket"])
+def test_who_lists_jobs_has_what_killed_submits_left_collected(
+    tmp_path: Path,
+    bucket: GcsServer,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+) -> None:
+    location = (
+        Location("gs", "jobs") if place == "bucket" else Location("folder", str(tmp_path / "s"))
+    )
+    monkeypatch.setenv("KINETIC_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("KINETIC_STORE", str(location))
+    store = open_store(location)
+    left, young, theirs = (JobObjects(a_job(name)) for name in ("left", "young", "theirs"))
+    for name in (left.payload, young.payload, theirs.payload, f"{theirs.prefix}notes.txt"):
+        store.write(name, b"")
+    for prefix in (left.prefix, theirs.prefix):
+        bucket.age("jobs", prefix, timedelta(hours=25))
+        for path in (tmp_path / "s" / prefix).glob("*"):
+            age(path, NOW - 90_000)
+
+    assert kinetic.list_jobs() == []
+
+    eventually(lambda: store.stat(left.payload) is None)
+    assert store.stat(young.payload) is not None
+    assert store.stat(theirs.payload) is not None
+    assert not (tmp_path / "home").exists()
 
 
 def test_what_others_put_beside_ours_stays_however_old(tmp_path: Path) -> None:
@@ -223,6 +334,13 @@ def test_a_home_is_collected_once_a_day_and_not_on_its_first(tmp_path: Path) -> 
     age(tmp_path / ".collected", NOW - 90_000)
     assert is_due(home, NOW)
     assert not is_due(home, NOW)
+
+
+def test_who_lists_jobs_again_and_again_collects_once_an_hour(tmp_path: Path) -> None:
+    home = Home(str(tmp_path))
+    now = time.time()
+    due = [is_left_due(home, now + seconds) for seconds in (0, 60, 7200)]
+    assert due == [True, False, True]
 
 
 def test_a_clock_that_was_wrong_once_does_not_end_collection(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -181,14 +182,49 @@ def list_jobs(
 def list_local_jobs(settings: Settings) -> list[JobHandle]:
     """Return the jobs whose records lie where this machine's jobs are kept, newest first."""
     store = _open(jobs_location(settings, "local"), settings)
-    return [] if store is None else jobs_in(store)
+    if store is None:
+        return []
+    unrecorded: list[str] = []
+    jobs = jobs_in(store, unrecorded=unrecorded.append)
+    _collect_left(store, unrecorded, settings, now=time.time())
+    return jobs
 
 
-def jobs_in(store: Store) -> list[JobHandle]:
-    """Return the jobs whose records lie in *store*, newest first."""
-    found = map_at_once(partial(_readable, store), _job_ids(store), workers=store.concurrency)
+def jobs_in(
+    store: Store, *, unrecorded: Callable[[str], object] = lambda _: None
+) -> list[JobHandle]:
+    """Return the jobs whose records lie in *store*, newest first.
+
+    *unrecorded* is called with the names of folders in which there is no record.
+    """
+    read = partial(_readable, store, unrecorded)
+    found = map_at_once(read, _job_ids(store), workers=store.concurrency)
     handles = [handle for handle in found if handle is not None]
     return sorted(handles, key=lambda handle: handle.created_at, reverse=True)
+
+
+def _collect_left(store: Store, unrecorded: Sequence[str], settings: Settings, now: float) -> None:
+    """Let a process of its own remove what killed submits left of the jobs *unrecorded*."""
+    if not unrecorded:
+        return
+    from kinetic.local.buckets import bucket_environment
+    from kinetic.local.collection import is_left_due, left_long_ago
+    from kinetic.local.launcher import base_environment, start_collection
+    from kinetic.local.paths import Home
+    from kinetic.settings import environment
+
+    home, given = Home(settings.home.value), environment()
+    left = left_long_ago(unrecorded, now)[:_LEFT_AT_ONCE]
+    try:
+        if left and is_left_due(home, now):
+            handed_on = base_environment(given) | bucket_environment(given)
+            start_collection(home, store, handed_on, left=left)
+    except OSError as error:
+        log.info("What killed submits left could not be collected: %s", error)
+
+
+_LEFT_AT_ONCE = 1000
+"""Ids that fit on a command line."""
 
 
 def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
@@ -216,9 +252,12 @@ def _job_ids(store: Store) -> Iterator[str]:
             yield folder.removesuffix("/")
 
 
-def _readable(store: Store, job_id: str) -> JobHandle | None:
+def _readable(store: Store, unrecorded: Callable[[str], object], job_id: str) -> JobHandle | None:
     try:
-        return _read_handle(store, job_id)
+        handle = _read_handle(store, job_id)
+        if handle is None:
+            unrecorded(job_id)
+        return handle
     except RecordError as error:
         log.warning("The job %s is left out: %s", job_id, error)
         return None

@@ -7,6 +7,7 @@ import platform
 import secrets
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
@@ -55,6 +56,8 @@ _log = logging.getLogger("kinetic")
 
 GRACE = 30.0
 """Seconds between SIGTERM and SIGKILL, as on a cluster."""
+_SLOW = 12 * 3600.0
+"""Seconds of uploading after which the payload may soon look like a killed submit's (`LEFT_AGE`)."""
 _TAKING_BACK = 45.0
 """Seconds for which a store that does not answer is asked to remove what a submit made."""
 
@@ -68,11 +71,13 @@ def submit(
     services: Services | None = None,
     console: Console | None = None,
     started: list[JobHandle] | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> JobHandle:
     """Start *request* and return a handle to it, at once.
 
     The handle is appended to *started* in the moment from which on the job goes on, whatever is raised
-    here. Without that list, what is raised then has a note that names the job.
+    here. Without that list, what is raised then has a note that names the job. *clock* tells the time,
+    also that during which this machine sleeps.
 
     Raises:
         KineticError: It could not be packaged or started; nothing of this job stays behind.
@@ -80,7 +85,7 @@ def submit(
     """
     begun: list[JobHandle] = [] if started is None else started
     try:
-        return _submit(request, function, (args, kwargs), services, console, begun)
+        return _submit(request, function, (args, kwargs), services, console, begun, clock)
     except BaseException as error:
         if begun and started is None:
             job_id = begun[0].job_id
@@ -98,6 +103,7 @@ def _submit(
     services: Services | None,
     console: Console | None,
     begun: list[JobHandle],
+    clock: Callable[[], float],
 ) -> JobHandle:
     args, kwargs = arguments
     say, warn, reports = _voices(console)
@@ -158,7 +164,7 @@ def _submit(
         if plan.root is not None:
             handle.__dict__["_project"] = str(plan.root)  # For the path mappings of a debugger.
         handle.__dict__["_shipped"] = Project(plan.root)
-        _start(request, handle, services, send=send, launch=launch, begun=begun)
+        _start(request, handle, services, send=send, launch=launch, begun=begun, clock=clock)
     with suppress(Exception):  # A logger that fails must not cost a job that runs.
         say(f"submitted {handle.job_id}")
     return handle
@@ -172,12 +178,14 @@ def _start(
     send: Callable[..., tuple[str, str | None]],
     launch: Callable[..., Launch],
     begun: list[JobHandle],
+    clock: Callable[[], float],
 ) -> None:
     """Upload, record and start what was packaged, and put the handle into *begun*."""
     names, store = JobObjects(handle.job_id), services.store
     written: list[str] = []
     record: JobRecord | None = None
     saved = False
+    began = clock()
     try:
         payload_digest, context_digest = send(
             store=store, job_id=handle.job_id, writing=partial(_writing, written)
@@ -188,6 +196,8 @@ def _start(
                 data = services.sealed(encode(record), names.handle)
                 store.write(names.handle, data, if_generation=ABSENT)
             saved = True
+            if abs(clock() - began) > _SLOW:
+                _renew_payload(handle.job_id, store)
             services.backend.start(launch(record=record))
             # After the start: whoever cleans up removes the record first, and looks for what runs
             # second. Of a job that was cancelled, the runner finds the outcome.
@@ -209,6 +219,21 @@ def _start(
         if reason is error:
             raise
         raise reason from error
+
+
+def _renew_payload(job_id: str, store: Store) -> None:
+    """Make sure that nobody removes the payload as the leftover of a killed submit, or has done so.
+
+    From its record on the job is left alone; who looked before that cannot remove a later generation.
+    """
+    name = JobObjects(job_id).payload
+    found = store.stat(name)
+    if found is None or store.renew(name, if_generation=found.generation) is None:
+        raise SubmitError(
+            f"The payload of {job_id} was removed from {store.location} before the job was started: "
+            "its upload took longer than a day.",
+            hint="Submit it again: what was uploaded besides is still there.",
+        )
 
 
 def _is_forgotten(job_id: str, store: Store) -> bool:

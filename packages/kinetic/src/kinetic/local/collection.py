@@ -1,9 +1,13 @@
 """Removes what jobs shared and no kept job names any more: contexts, bundles, environments.
 
-And what is left here of jobs that were cleaned up from another machine.
+And what is left here of jobs that were cleaned up from another machine, and of submits that were killed.
 
 A store, or `KINETIC_HOME`, may be a folder that also holds other things: only what has exactly the
-names that we give is looked at. Only what nobody used for 14 days goes. A submit that finds something old either uses it and makes
+names that we give is looked at. What a killed submit left goes after a day: its payload, in a bucket
+too, and its staging folder. A submit that takes longer renews its payload once its record is there: who
+listed it before that cannot delete it any more, and who lists it later sees the record.
+
+Of the rest only what nobody used for 14 days goes. A submit that finds something old either uses it and makes
 it young, or finds it gone and makes it again: for bundles (`keep`) and environments both sides take a
 lock, for contexts (`transfer.ensure_context`) a week lies between the two ages.
 """
@@ -17,13 +21,21 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
+from datetime import datetime
+from math import inf
 from pathlib import Path
 from typing import Final
 
 from kinetic.local.liveness import is_alive
 from kinetic.local.paths import Home, JobFolder
 from kinetic.local.removal import remove_tree
-from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError, StoreError
+from kinetic.parallel import map_at_once
+from kinetic_payload.errors import (
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    StoreError,
+    StoreUnavailableError,
+)
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.ownership import is_context, is_digest, is_job_id, is_job_object
 from kinetic_payload.private_files import make_folder, write_private
@@ -32,8 +44,11 @@ from kinetic_payload.stores.locks import locked
 
 MAX_AGE: Final = 14 * 86_400.0
 """Seconds that something unused is kept."""
+LEFT_AGE: Final = 86_400.0
+"""Seconds after which what a submit began, and did not record, is what a killed one left."""
 
 _EVERY: Final = 86_400.0
+_LEFT_EVERY: Final = 3_600.0
 _LOCK: Final = ".collection.lock"
 
 
@@ -62,33 +77,68 @@ def is_due(home: Home, now: float) -> bool:
     return True
 
 
+def left_long_ago(job_ids: Iterable[str], now: float) -> list[str]:
+    """Return those of *job_ids*, which have no record, whose submit began a day before *now* or earlier."""
+    return [one for one in job_ids if is_job_id(one) and now - _submitted_at(one) > LEFT_AGE]
+
+
+def _submitted_at(job_id: str) -> float:
+    """Return when the job's submit began, by the clock of its machine."""
+    found = re.search(r"-(\d{8}-\d{6})-", job_id)
+    try:
+        return datetime.strptime(f"{found and found[1]}+0000", "%Y%m%d-%H%M%S%z").timestamp()
+    except ValueError:
+        return inf
+
+
+def is_left_due(home: Home, now: float) -> bool:
+    """Return whether what killed submits left may be collected now by who lists jobs: once an hour."""
+    mark = Path(home.path, ".collected-left")
+    with suppress(FileNotFoundError):
+        if abs(now - mark.stat().st_mtime) < _LEFT_EVERY:
+            return False
+    with suppress(FileNotFoundError):  # Who only lists jobs of a bucket has no home, and gets none.
+        mark.touch(mode=0o600)
+    return True
+
+
 def main() -> None:
-    """Collect; run in a process of its own, with the home and the store's place as arguments."""
+    """Collect; run in a process of its own.
+
+    Its arguments: the home, the store's place, and, if only the leftovers of some jobs are to go, their
+    ids, with commas between.
+    """
     from kinetic_payload.stores import open_store
 
-    home, location = sys.argv[1:3]
+    home, location, job_ids = sys.argv[1:4]
     with suppress(OSError):
         os.nice(10)
-    collect(Home(home), open_store(parse_location(location)), time.time())
+    store = open_store(parse_location(location))
+    if job_ids:
+        collect_unrecorded(store, job_ids.split(","), store.now())
+    else:
+        collect(Home(home), store, time.time(), store_now=store.now())
 
 
-def collect(home: Home, store: Store, now: float) -> None:
+def collect(home: Home, store: Store, now: float, *, store_now: float | None = None) -> None:
     """Remove what was not used since `MAX_AGE` before *now* and belongs to no kept job.
 
-    Of a bucket nothing: it has rules of its own for what is old, and other machines use it. What
+    Of a bucket only what killed submits left: it has rules of its own for what is old, and other
+    machines use it. *store_now* is the time by the store's clock, where that is another one. What
     cannot be looked at or removed today may be so tomorrow, and keeps nothing else from being so.
     """
     oldest = now - MAX_AGE
     with _each_by_itself():
-        _collect_staging(home, oldest)
+        _collect_staging(home, now - LEFT_AGE)
+    with _each_by_itself():
+        job_ids = [folder.rstrip("/") for folder in store.folders()]
+        collect_unrecorded(store, job_ids, now if store_now is None else store_now)
     with _each_by_itself():
         _collect_forgotten(home, store, oldest)
     uses = list(_uses(home))
     with _each_by_itself():
         _collect_bundles(home, {use.get("bundle") for use in uses}, oldest)
     if store.location.kind == "folder":
-        with _each_by_itself():
-            _collect_unrecorded(store, oldest)
         with _each_by_itself():
             _collect_contexts(store, oldest)
     with _each_by_itself():
@@ -181,20 +231,37 @@ def _collect_contexts(store: Store, oldest: float) -> None:
                 store.delete(info.name, if_generation=info.generation)
 
 
-def _collect_unrecorded(store: Store, oldest: float) -> None:
-    """Remove the payloads of jobs whose submit died before they had a record.
+def collect_unrecorded(store: Store, job_ids: Iterable[str], now: float) -> None:
+    """Remove what lies in *store* of those of *job_ids* whose submit died before they had a record.
 
-    A folder that holds anything else besides is not touched.
+    *now* is by the store's clock. A folder that holds anything younger than a day, or anything else
+    besides, is not touched.
     """
-    for folder in store.folders():
-        job_id = folder.rstrip("/")
-        if not is_job_id(job_id) or store.stat(JobObjects(job_id).handle) is not None:
-            continue
-        left = list(store.list(folder))
-        if all(is_job_object(info.name, job_id) and info.updated < oldest for info in left):
+
+    def collect_one(job_id: str) -> None:
+        try:
+            collect_left(JobObjects(job_id))
+        except StoreUnavailableError:
+            raise  # The others would wait as long for nothing.
+        except StoreError:
+            return
+
+    def collect_left(names: JobObjects) -> None:
+        if store.stat(names.handle) is not None:
+            return
+        # The list decides, not the look before: a record may have come in between.
+        left = list(store.list(names.prefix))
+        if all(
+            is_job_object(info.name, names.job_id)
+            and info.name != names.handle
+            and now - info.updated > LEFT_AGE
+            for info in left
+        ):
             for info in left:
                 with suppress(PreconditionFailedError):
                     store.delete(info.name, if_generation=info.generation)
+
+    map_at_once(collect_one, filter(is_job_id, job_ids), workers=store.concurrency)
 
 
 def _named_contexts(store: Store) -> Iterable[str]:

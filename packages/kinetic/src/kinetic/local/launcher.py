@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -64,7 +64,7 @@ The package's own first module is left out: what it does for users takes longer 
 """
 
 _COLLECT: Final = (
-    "import sys; sys.path += sys.argv[3:]; from kinetic.local.collection import main; main()"
+    "import sys; sys.path += sys.argv[4:]; from kinetic.local.collection import main; main()"
 )
 
 
@@ -312,12 +312,18 @@ def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
     _started.append(process)
 
 
-def start_collection(home: Home, store: Store, environment: Mapping[str, str]) -> None:
-    """Start a process of its own, with *environment*, that removes what is old and unused."""
+def start_collection(
+    home: Home, store: Store, environment: Mapping[str, str], *, left: Sequence[str] = ()
+) -> None:
+    """Start a process of its own, with *environment*, that removes what is old and unused.
+
+    With *left*, only what killed submits of these jobs left in the store.
+    """
     reap_supervisors()
+    arguments = [home.path, str(store.location), ",".join(left)]
     _started.append(
         _Detached(
-            [sys.executable, "-I", "-c", _COLLECT, home.path, str(store.location), *sys.path],
+            [sys.executable, "-I", "-c", _COLLECT, *arguments, *sys.path],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
