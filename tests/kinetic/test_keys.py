@@ -32,19 +32,26 @@ def test_the_key_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
     assert signing_key(tmp_path / "another") != key
 
 
-@pytest.mark.parametrize("mode", [0o644, 0o602])
-def test_a_key_that_others_may_use_is_refused_with_the_command_that_ends_it(
-    tmp_path: Path, mode: int
+def test_a_key_that_others_may_write_is_refused_with_the_command_that_ends_it(
+    tmp_path: Path,
 ) -> None:
     key = signing_key(tmp_path)
-    key_path(tmp_path).chmod(mode)
+    key_path(tmp_path).chmod(0o602)
 
-    with pytest.raises(ConfigurationError, match=f"mode {mode:04o}") as refused:
+    with pytest.raises(ConfigurationError, match="mode 0602") as refused:
         signing_key(tmp_path)
 
     assert refused.value.hint is not None
     subprocess.run(refused.value.hint.splitlines()[0].removeprefix("Run: "), shell=True, check=True)
     assert signing_key(tmp_path) == key
+
+
+def test_a_copied_key_that_others_may_read_is_made_private(tmp_path: Path) -> None:
+    key = signing_key(tmp_path)
+    key_path(tmp_path).chmod(0o644)
+
+    assert signing_key(tmp_path) == key
+    assert stat.S_IMODE(key_path(tmp_path).stat().st_mode) == 0o600
 
 
 def test_many_processes_at_once_get_the_same_key(tmp_path: Path) -> None:

@@ -295,7 +295,7 @@ def on_a_disk_of(size: str, folder: Path, *command: str) -> list[str]:
     if not shutil.which("unshare"):
         pytest.skip("no private mounts here")
     folder.mkdir(exist_ok=True)
-    mount = f'mount -t tmpfs -o size={size} none "$0" && exec "$@"'
+    mount = f'mount -t tmpfs -o mode=700,size={size} none "$0" && exec "$@"'
     return ["unshare", "--mount", "sh", "-c", mount, str(folder), *command]
 
 

@@ -213,7 +213,8 @@ def _reduce_meta(meta: Any) -> Any:
 
 def _reduce_config(config: Any) -> Any:
     # Its `__getattr__` never ends while it is empty, as pickle would make it.
-    return functools.partial(type(config), config.config_dict, check=False), ()
+    kind: Any = type(config)
+    return functools.partial(kind, config.config_dict, check=False), ()
 
 
 def _global_of_dataclasses(name: str) -> tuple[type, Callable[[Any], Any]]:

@@ -384,7 +384,7 @@ class CallPickler(ClassPickler):
 
 def _subclasses_of(classes: Iterable[type]) -> Iterator[type]:
     for one in classes:
-        below = type.__subclasses__(one)
+        below: list[type] = type.__subclasses__(one)
         yield from below
         yield from _subclasses_of(below)
 

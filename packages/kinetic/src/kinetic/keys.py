@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kinetic.errors import ConfigurationError, SignatureError, SubmitError
 from kinetic_payload.durability import flush_to_disk
-from kinetic_payload.private_files import make_folder, open_private
+from kinetic_payload.private_files import FILE_MODE, make_folder, open_private, others_may_write
 from kinetic_payload.signing import KEY_SIZE, signed, verify
 
 log = logging.getLogger("kinetic")
@@ -87,13 +87,16 @@ def read_key(home: Path) -> bytes | None:
             f"The key in {path} cannot be read: {error.strerror}.",
             hint="Give yourself the right to read it, or name another folder with KINETIC_HOME.",
         ) from error
-    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o077:
+    if others_may_write(found):
         raise ConfigurationError(
-            f"Other users may use the key in {path}: it belongs to user {found.st_uid}, with mode "
-            f"{stat.S_IMODE(found.st_mode):04o}. Who has it can sign records that run code here.",
-            hint=f"Run: chmod 600 {shlex.quote(str(path))}\nIf others have used it already, remove it "
+            f"Other users may have written the key in {path}: it belongs to user {found.st_uid}, with mode "
+            f"{stat.S_IMODE(found.st_mode):04o}. Who knows it can sign records that run code here.",
+            hint=f"Run: chmod 600 {shlex.quote(str(path))}\nIf you do not trust what it holds, remove it "
             "instead: a new key is made, which does not fit the jobs that were submitted with the old one.",
         )
+    if found.st_mode & 0o077:  # A copy, made with another mode than the key that it is of.
+        with suppress(OSError):
+            path.chmod(FILE_MODE)
     key = b""
     with suppress(ValueError):
         # Nothing but what we write: `fromhex` would take spaces between the digits, too.

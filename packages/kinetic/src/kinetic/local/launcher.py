@@ -276,10 +276,11 @@ def _uses(launch: Launch, bundle: str, home: Home, store: Store) -> dict[str, st
 
 def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
     output_dir = spec.environment[Env.OUTPUT_DIR]
-    if output_dir.startswith((f"{spec.home}/", f"{spec.store}/")):
+    if "://" in output_dir:
+        pass  # Objects in a bucket.
+    elif output_dir.startswith((f"{spec.home}/", f"{spec.store}/")):
         make_folder(output_dir)
-    elif "://" not in output_dir:
-        # The user's own folder: those above it have the modes of the user's umask.
+    else:  # The user's own folder: those above it have the modes of the user's umask.
         Path(output_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
     fds = pipes.for_supervisor
     log = open_private(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
