@@ -88,6 +88,7 @@ TESTED_AS = {
     "kinetic_k8s.accelerators.types": "kinetic_k8s/test_accelerators.py",
     "kinetic_k8s.errors": "architecture/test_public_api.py",
     "kinetic_payload.hashing": "kinetic_payload/test_digests.py",
+    "kinetic_payload.class_bodies": "kinetic_payload/test_classes.py",
     "kinetic_payload.class_parts": "kinetic_payload/test_classes.py",
     "kinetic_payload.class_rebuilding": "kinetic_payload/test_classes.py",
     "kinetic_payload.data_sending": "kinetic_payload/test_data_upload.py",

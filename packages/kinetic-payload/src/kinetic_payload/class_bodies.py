@@ -12,6 +12,7 @@ from cloudpickle import cloudpickle as internals
 
 from kinetic_payload import class_rebuilding
 from kinetic_payload.class_parts import calls_no_methods, own_attributes
+from kinetic_payload.errors import PayloadError
 
 _OF_FIELDS: Final = ("default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
 _PLAIN_FIELD: Final = {
@@ -51,7 +52,7 @@ class Bare:
         self.state = state
 
 
-class ReachedError(Exception):
+class ReachedError(PayloadError):
     """A value leads to the class that is to be made before it."""
 
 
