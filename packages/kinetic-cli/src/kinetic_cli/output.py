@@ -6,7 +6,6 @@ import errno
 import io
 import json
 import os
-import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -20,7 +19,6 @@ _COLOURS: Final = {
     "PENDING": "33",
     "NOT_FOUND": "2",
 }
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class Output:
@@ -90,11 +88,13 @@ class Output:
             self.line(f"{name:<{width}}  {self._coloured(value)}")
 
     def note(self, text: str) -> None:
-        """Say something beside the data."""
+        """Say something beside the data; its control characters are escaped."""
         with suppress(OSError):
             # A stdout that fails must not keep us from saying that it does.
             self.flush()
-        self.stderr.write(f"{text}\n")
+        from kinetic_payload.printable import printable
+
+        self.stderr.write(f"{printable(text)}\n")
         self.stderr.flush()
 
     def failure(self, error: BaseException) -> None:
@@ -162,8 +162,9 @@ def headline_of(error: BaseException) -> str:
 
 
 def _cell(value: object) -> str:
-    text = "-" if value is None or value == "" else str(value)
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    from kinetic_payload.printable import printable_line
+
+    return "-" if value is None or value == "" else printable_line(str(value))
 
 
 def _width(text: str) -> int:

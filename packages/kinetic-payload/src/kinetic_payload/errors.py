@@ -5,11 +5,17 @@ from __future__ import annotations
 import errno
 from typing import Any
 
+from kinetic_payload.printable import printable
+
 
 class KineticError(Exception):
-    """What failed, on which thing, what was seen; and, as *hint*, what to do next."""
+    """What failed, on which thing, what was seen; and, as *hint*, what to do next.
+
+    Both may repeat text of others (a record's, a service's), so control characters are escaped.
+    """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
+        message, hint = printable(message), None if hint is None else printable(hint)
         super().__init__(message)
         self.message = message
         self.hint = hint

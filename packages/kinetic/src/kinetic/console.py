@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO, cast
 
+from kinetic_payload.printable import printable
 from kinetic_payload.progress import Progress, size_text
 
 if TYPE_CHECKING:
@@ -76,11 +77,11 @@ class Console:
                 self._say(f"kinetic: {text}")
 
     def note(self, text: str) -> None:
-        """Say something that stays readable."""
+        """Say something that stays readable; its control characters are escaped."""
         with self._lock:
             shown, lent = self._live is not None, self._lent
             self._hide()
-            for line in text.splitlines() or [""]:
+            for line in printable(text).splitlines() or [""]:
                 self._say(f"kinetic: {line}")
             if shown:
                 self._show()

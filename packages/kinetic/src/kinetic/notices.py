@@ -6,9 +6,11 @@ import sys
 import warnings
 from types import FrameType
 
+from kinetic_payload.printable import printable
+
 
 def warn_caller(text: str) -> None:
-    """Warn about the line of the user's from which we were called."""
+    """Warn about the line of the user's from which we were called; control characters are escaped."""
     frame: FrameType | None = sys._getframe()
     level = depth = 1
     while frame is not None:
@@ -17,7 +19,7 @@ def warn_caller(text: str) -> None:
         if _is_ours(frame.f_globals.get("__name__")):
             level = depth
         frame = frame.f_back
-    warnings.warn(text, stacklevel=level)
+    warnings.warn(printable(text), stacklevel=level)
 
 
 def _is_ours(module: object) -> bool:
