@@ -8,6 +8,7 @@ import json
 import random
 from collections.abc import Callable
 from copy import deepcopy
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from kinetic_payload.calls import CallHeader, read_header
 from kinetic_payload.data_marker import Listed, Marker, encode_marker, parse_marker
 from kinetic_payload.decoding import decode
 from kinetic_payload.errors import KineticError, RecordError, SignatureError
+from kinetic_payload.limits import read_record
 from kinetic_payload.records import (
     Claim,
     ErrorInfo,
@@ -31,6 +33,7 @@ from kinetic_payload.records import (
 )
 from kinetic_payload.references import DataRef
 from kinetic_payload.signing import signed, verify
+from kinetic_payload.testing import MemoryStore
 
 CASES = 1000
 """For each way to read; ten of them."""
@@ -135,12 +138,14 @@ WAYS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
 
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, 10**400, 1.5, -0.0, float("nan"), float("inf"),
+    1e18, 1e300, -1e300, 2**53 + 1, 10**9, 10**18, float("-inf"), "\x1b]0;owned\x07", "\x9b2J", "a\u202eb",
     "", "x", "\0", "\udc80", "\ud83d", "é" * 50, "x" * 100_000, "../../etc/passwd", "failed", "call",
     [], [None], [[]], {}, {"": None}, {"__class__": "x"}, [{}] * 100, "hmac-sha256:0:0", "::", ":", "x" * 5000 + "::", "hmac-sha256:0:\ud800",
 )  # fmt: skip
 LITERALS: tuple[bytes, ...] = (
     b"", b"null", b"[]", b"{}", b'""', b"0", b"\xff", b"\xef\xbb\xbf{}", b"NaN", b"1e999", b"-",
     b"[" * 5000, b'{"a":' * 5000, b'{"version":' + b"9" * 5000 + b"}", b'{"version": 1e5}',
+    b"[" * 700 + b"]" * 700, b'{"version": ' + b"[" * 900 + b"]" * 900 + b"}", b'{"job_id": "a", "job_id": "b"}',
     b'{"version": 99}', b'{"version": -1}', b'{"version": "1"}', b"\0" * 100, b'"\\ud800"',
 )  # fmt: skip
 
@@ -200,13 +205,39 @@ def test_no_record_is_half_understood(way: str) -> None:
     for _ in range(CASES):
         data = mutated(rng, good)
         try:
-            read(data)
+            assert_harmless("", read(data))
             understood += 1
         except (RecordError, SignatureError) as error:
             refused += 1
             assert_in_words(error)
     assert refused > CASES // 5
     assert understood > CASES // 100 or way == "signature"
+
+
+def assert_harmless(field: str, value: object) -> None:
+    """Make sure that nothing in *value* can be waited for forever, overflow, or steer a terminal."""
+    if isinstance(value, str):
+        # Paths of files are what they are; they are printed in errors alone, which escape them.
+        assert field in ("name", "path", "executables") or not set("\x1b\x9b\x07\0\u202e") & set(
+            value
+        ), field
+    elif isinstance(value, int | float):
+        assert -1e18 <= value <= 1e18, field
+        if field in ("hosts", "host", "seconds"):
+            assert value <= 4096, field
+        if field.endswith("_at"):
+            datetime.fromtimestamp(value, UTC)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            assert_harmless("", key)
+            assert_harmless(field, one)
+    elif isinstance(value, tuple):
+        for one in value:
+            assert_harmless(field, one)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, CallHeader):
+        # Of a call's header the job's own digest is known: nobody else can have written it.
+        for one in dataclasses.fields(value):
+            assert_harmless(one.name, getattr(value, one.name))
 
 
 def assert_in_words(error: KineticError) -> None:
@@ -250,3 +281,38 @@ def test_unchecked_fields_are_those_of_an_object_or_none() -> None:
     rng = random.Random(11)
     for data in (*LITERALS, *(mutated(rng, encode(OUTCOME)) for _ in range(CASES))):
         assert isinstance(fields_of(data), dict)
+
+
+def test_a_record_that_is_too_large_is_not_read() -> None:
+    class Counted(MemoryStore):
+        most = 0
+
+        def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
+            data = super().read(name, start=start, end=end)
+            self.most = max(self.most, len(data))
+            return data
+
+    store = Counted()
+    for name in ("j/handle.json", "j/lease.json", "j/attempts/1/host-0.claim", "j/outcome.json"):
+        store.write(name, b"{" + b" " * (1 << 20) + b"}")
+        with pytest.raises(RecordError, match="may have"):
+            read_record(store, name)
+        assert store.most <= (256 << 10) + 1
+    store.write("j/outcome.json", encode(OUTCOME))
+    assert read_record(store, "j/outcome.json") == encode(OUTCOME)
+
+
+def test_a_signed_record_with_a_field_twice_is_refused() -> None:
+    good, read = WAYS["signature"]
+    twice = b'{"hosts": 1000, ' + good[1:]
+
+    with pytest.raises(SignatureError):
+        read(twice)
+
+
+@pytest.mark.parametrize("depth", [50, 300, 500, 900, 5000])
+def test_however_deep_a_signed_record_is_nested_it_is_refused_in_words(depth: int) -> None:
+    nested = b'{"x": ' + b"[" * depth + b"]" * depth + b', "signature": "hmac-sha256:0:0"}'
+
+    with pytest.raises(SignatureError):
+        verify(nested, KEY, name="job/handle.json")

@@ -142,7 +142,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
 
     def reduce_class_by_value(self, cls: Any, *, main_name: str | None) -> Any:
         """Return how to make *cls* again."""
-        if cls is self.avoided:
+        if self.avoided is not None and cls is self.avoided:
             raise ReachedError(f"It leads to {cls.__qualname__}.")
         identity = internals._get_or_create_tracker_id(cls)
         if internals._DYNAMIC_CLASS_TRACKER_BY_ID.get(identity) is not cls:

@@ -16,6 +16,7 @@ from kinetic_payload.layout import (
     data_pack,
     data_prefix,
 )
+from kinetic_payload.limits import checked_number
 
 if TYPE_CHECKING:
     from kinetic_payload.digests import TreeEntry
@@ -180,7 +181,7 @@ def parse_marker(data: bytes, *, digest: str, mounted: bool = False) -> Marker:
             digest=digest,
             objects=tuple(_listed(one, mounted) for one in _typed(written["objects"], list)),
             mounted=mounted,
-            written_at=float(_typed(written["written_at"], float, int)),
+            written_at=float(_number("written_at", written["written_at"], float, int)),
             executables=tuple(_typed(one, str) for one in written.get("executables", ())),
         )
     except RecordError:
@@ -199,8 +200,8 @@ def parse_marker(data: bytes, *, digest: str, mounted: bool = False) -> Marker:
 
 
 def _listed(one: Any, mounted: bool) -> Listed:
-    name, size = _typed(one["name"], str), _typed(one["size"], int)
-    if size < 0 or not (mounted or _PACKED_NAME.fullmatch(name)):
+    name, size = _typed(one["name"], str), _number("size", one["size"], int)
+    if not (mounted or _PACKED_NAME.fullmatch(name)):
         raise ValueError(f"{name[:80]!r} is no object of it")
     if not name.startswith("large/"):
         return Listed(name, size)
@@ -211,6 +212,11 @@ def _listed(one: Any, mounted: bool) -> Listed:
     if not _DIGEST.fullmatch(_typed(digest, str)):
         raise ValueError(f"{digest!r:.80} is no digest")
     return Listed(name, size, path, mode, digest)
+
+
+def _number(field: str, value: Any, *kinds: type) -> Any:
+    checked_number(field, _typed(value, *kinds))
+    return value
 
 
 def _typed(value: Any, *kinds: type) -> Any:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from kinetic_payload.errors import FutureRecordError, RecordError
 from kinetic_payload.layout import WIRE_VERSION
+from kinetic_payload.limits import checked_number
+from kinetic_payload.printable import printable
 from kinetic_payload.records import Record
 
 R = TypeVar("R", bound=Record)
@@ -23,6 +26,8 @@ class _Versioned(msgspec.Struct):
 def decode(kind: type[R], data: bytes, *, name: str) -> R:
     """Decode *data*, read from the object *name*, as a record of *kind*.
 
+    Every number is within its limits, and control characters of texts are escaped.
+
     Raises:
         FutureRecordError: A newer Kinetic wrote it.
         RecordError: It is not such a record; the message names the object and the field.
@@ -34,7 +39,8 @@ def decode(kind: type[R], data: bytes, *, name: str) -> R:
                 f"{name} was written in format {written}; this Kinetic reads up to {WIRE_VERSION}.",
                 hint="Upgrade Kinetic here, or use the version that submitted the job.",
             )
-        return _parsed(data, kind)
+        record: R = _bounded("", _parsed(data, kind))
+        return record
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         # A `ValueError` is JSON that is none, text that is none, or a number too long to be read.
         if isinstance(error, FutureRecordError):
@@ -59,6 +65,26 @@ def _short(error: Exception) -> str:
     """Return what an error says, but no more of a value than helps."""
     text = str(error)
     return text if len(text) < 500 else f"{text[:300]}…{text[-100:]}"
+
+
+def _bounded(field: str, value: Any) -> Any:
+    """Return *value*, which the field *field* of a record holds, with texts that do no harm.
+
+    Raises:
+        ValueError: A number in it is beyond its limits; the message names its field.
+    """
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, tuple):
+        return tuple([_bounded(field, one) for one in value])
+    if isinstance(value, dict):
+        return {printable(key): _bounded(field, one) for key, one in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        found = {one.name: getattr(value, one.name) for one in fields(value)}
+        safe = {name: _bounded(name, one) for name, one in found.items()}
+        return value if safe == found else replace(value, **safe)
+    checked_number(field, value)
+    return value
 
 
 def _parsed(data: bytes, kind: type[_T]) -> _T:

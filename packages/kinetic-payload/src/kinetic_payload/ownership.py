@@ -9,12 +9,18 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_JOB_ID: Final = r"[a-z0-9]+(?:-[a-z0-9]+)*-\d{8}-\d{6}-(?:[0-9a-f]{7}|[0-9a-f]{8}-\d+)"
+MOST_ID: Final = 63
+"""Characters of a job id: it is a label value on Kubernetes."""
+_JOB_ID: Final = (
+    rf"(?=[a-z0-9-]{{1,{MOST_ID}}}(?:/|\Z))[a-z0-9]+(?:-[a-z0-9]+)*"
+    r"-[0-9]{8}-[0-9]{6}-(?:[0-9a-f]{7}|[0-9a-f]{8}-[0-9]+)"
+)
 """A job of its own, or a member of a batch."""
 _DIGEST: Final = r"[0-9a-f]{64}"
+_NUMBER: Final = r"(?:0|[1-9][0-9]{0,8})"
 _JOB_OBJECT: Final = (
     r"(?:(?:handle|outcome|lease)\.json|payload\.pkl"
-    r"|attempts/[1-9]\d*/host-\d+\.(?:claim|json|pkl))"
+    rf"|attempts/{_NUMBER}/host-{_NUMBER}\.(?:claim|json|pkl))"
 )
 _CONTEXT: Final = rf"contexts/{_DIGEST}\.zip"
 _ENTRY: Final = "|".join(
@@ -32,6 +38,18 @@ _ENTRY: Final = "|".join(
 def is_job_id(text: str) -> bool:
     """Return whether *text* is the id of a job."""
     return re.fullmatch(_JOB_ID, text) is not None
+
+
+def number_in(text: str) -> int | None:
+    """Return the number that *text*, a part of a name, stands for; None if we write none so."""
+    return int(text) if re.fullmatch(_NUMBER, text) else None
+
+
+def report_of(name: str, job_id: str) -> tuple[int, int] | None:
+    """Return the attempt and the host that the object *name* of a job reports on, if it is a report."""
+    own, _, rest = name.partition("/")
+    found = re.fullmatch(rf"attempts/({_NUMBER})/host-({_NUMBER})\.json", rest)
+    return (int(found[1]), int(found[2])) if found and own == job_id else None
 
 
 def is_digest(text: str) -> bool:

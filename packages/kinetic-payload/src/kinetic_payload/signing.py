@@ -47,7 +47,7 @@ UNSIGNED: Final = Signer()
 
 def signed(data: bytes, key: bytes, *, name: str) -> bytes:
     """Return *data*, the JSON of a record, with its signature as the object *name*."""
-    record = json.loads(data)
+    record = _parsed(data)
     record["signature"] = f"{_SCHEME}:{key_id(key)}:{_mac(record, key, name)}"
     return json.dumps(record, sort_keys=True, ensure_ascii=False).encode(errors="backslashreplace")
 
@@ -61,8 +61,9 @@ def verify(data: bytes, key: bytes, *, name: str, if_other_key: str | None = Non
         SignatureError: It is not signed, with another key, or was changed since.
     """
     try:
-        record = json.loads(data)
+        record = _parsed(data)
         scheme, used, mac = str(record["signature"]).split(":")
+        expected = _mac(record, key, name)
     except (ValueError, TypeError, KeyError, RecursionError):
         raise SignatureError(f"{name} is not signed.", hint=_HINT) from None
     if scheme != _SCHEME:
@@ -72,7 +73,7 @@ def verify(data: bytes, key: bytes, *, name: str, if_other_key: str | None = Non
     # Not at the top: a job whose store is a folder signs nothing, and starts without it.
     from hmac import compare_digest
 
-    if not compare_digest(mac.encode(errors="replace"), _mac(record, key, name).encode()):
+    if not compare_digest(mac.encode(errors="replace"), expected.encode()):
         if used == key_id(key):
             raise SignatureError(f"{name} was changed after it was signed.", hint=_HINT)
         raise SignatureError(
@@ -90,6 +91,26 @@ _HINT: Final = (
     "Nothing of it was unpickled. Somebody wrote it who can write to the bucket and has not the key of "
     "the job: find out who, and run the job again. KINETIC_TRUST_BUCKET=1 accepts it all the same."
 )
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    """Return the fields of a record.
+
+    Raises:
+        TypeError: It is none.
+        ValueError: It is no JSON, or has a field twice: two readers would take two values from it.
+    """
+    record = json.loads(data, object_pairs_hook=_once)
+    if not isinstance(record, dict):
+        raise TypeError("no JSON object")
+    return record
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a field is there twice")
+    return found
 
 
 def _mac(record: dict[str, Any], key: bytes, name: str) -> str:

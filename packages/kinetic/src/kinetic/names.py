@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-MOST_ID = 63
-"""Characters of a job id: it is a label value on Kubernetes."""
+from kinetic_payload.ownership import MOST_ID
 
 
 def slug(text: str) -> str:

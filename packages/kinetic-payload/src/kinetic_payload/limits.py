@@ -1,0 +1,90 @@
+"""Limits of records: how many bytes one may have, and from where to where each number goes.
+
+Whoever can write to a bucket can write anything into a record. A reader takes no more of it into
+memory than a record can have, and no number that it would count to, wait for or hand on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kinetic_payload.errors import RecordError
+
+if TYPE_CHECKING:
+    from kinetic_payload.store import Store
+
+MOST_HOSTS: Final = 4096
+"""Of one job. The largest slices have about 3,000."""
+MOST_LEASE: Final = 3600.0
+"""Seconds that a lease may hold."""
+MOST_CHUNK: Final = 8 << 20
+"""Bytes of one chunk of a log; writers put half as many into one."""
+
+_KIB: Final = 1 << 10
+_SIZES: Final = {"handle.json": 256 * _KIB, "outcome.json": 256 * _KIB, "lease.json": 16 * _KIB}
+_CLAIM: Final = 16 * _KIB
+_MARKER: Final = 128 << 20
+"""One of a `Data` that is to be mounted lists each file."""
+_REPORT: Final = 8 << 20
+"""It holds up to two small pickles, a traceback and notes."""
+
+_COUNT: Final = (0, 2**31 - 1)
+_TIME: Final = (0.0, 253_402_300_799.0)
+"""Seconds from 1970 to the end of the year 9999."""
+_INTEGERS: Final = (-(2**53), 2**53)
+_NUMBERS: Final = (-1e18, 1e18)
+_RANGES: Final[dict[str, tuple[float, float]]] = {
+    "hosts": (1, MOST_HOSTS),
+    "host": (0, MOST_HOSTS - 1),
+    "other_failed_hosts": (0, MOST_HOSTS - 1),
+    "attempt": (1, 2**31 - 1),
+    "retries": _COUNT,
+    "group_index": _COUNT,
+    "total_expected": _COUNT,
+    "pid": (0, 2**63 - 1),
+    "seconds": (0.001, MOST_LEASE),
+    "size": (0, 2**53),
+    "exit_code": (-(2**31), 2**32),
+    "signal": (0, 1024),
+    "version": _COUNT,
+    "claimed_at": _TIME,
+    "written_at": _TIME,
+    "started_at": _TIME,
+    "finished_at": _TIME,
+}
+"""By the names of fields, in whichever record they are."""
+
+
+def most_bytes(name: str) -> int:
+    """Return how many bytes the record that is the object *name* may have."""
+    if name.startswith("data-markers/"):
+        return _MARKER
+    return _SIZES.get(name.rpartition("/")[2], _CLAIM if name.endswith(".claim") else _REPORT)
+
+
+def read_record(store: Store, name: str) -> bytes:
+    """Return the record that is the object *name*; no more of it is fetched than a record may have.
+
+    Raises:
+        RecordError: It has more.
+    """
+    most = most_bytes(name)
+    data = store.read(name, end=most + 1)
+    if len(data) > most:
+        raise RecordError(
+            f"{store.location}/{name} has more than the {most:,} bytes that a record may have."
+        )
+    return data
+
+
+def checked_number(field: str, value: Any) -> None:
+    """Make sure that *value*, if it is a number, is one that the field *field* of a record may hold.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return
+    least, most = _RANGES.get(field, _INTEGERS if isinstance(value, int) else _NUMBERS)
+    if not least <= value <= most:  # Neither is NaN.
+        raise ValueError(f"{field} is not between {least:g} and {most:g}")
