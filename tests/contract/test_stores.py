@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from kinetic_payload.digests import TreeEntry, file_digest
+from kinetic_payload.errors import IntegrityError
 from kinetic_payload.hashing import FileCheck
 from kinetic_payload.store import Store
 from kinetic_payload.stores.folder import FolderStore
@@ -32,3 +33,17 @@ def test_a_file_with_other_bytes_than_expected_is_not_stored(
     with pytest.raises(EOFError):
         store.upload("o", source, check=FileCheck(entry, EOFError()))
     assert store.read("o") == b"good"
+
+
+@pytest.mark.parametrize("contract", [TestFolderStore(), TestMemoryStore()])
+def test_what_is_larger_than_expected_is_not_downloaded(
+    tmp_path: Path, contract: StoreContract
+) -> None:
+    store, target = contract.make_store(tmp_path / "store"), tmp_path / "target"
+    store.write("o", b"x" * 1000)
+
+    with pytest.raises(IntegrityError):
+        store.download("o", target, most=999)
+    assert list(tmp_path.glob("*target*")) == []
+    store.download("o", target, most=1000)
+    assert target.read_bytes() == b"x" * 1000

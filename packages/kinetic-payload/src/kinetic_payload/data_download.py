@@ -23,6 +23,7 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.extraction import Contents, Extraction, expected_tree
 from kinetic_payload.layout import data_marker, data_prefix
+from kinetic_payload.limits import read_record
 from kinetic_payload.progress import Advance, Reports, silent
 from kinetic_payload.references import DataRef
 from kinetic_payload.store import Store
@@ -142,9 +143,8 @@ def _read_marker(store: Store, digest: str) -> Marker:
 
 
 def _parsed_marker(store: Store, digest: str) -> Marker:
-    data = store.read(data_marker(digest))
     try:
-        return parse_marker(data, digest=digest)
+        return parse_marker(read_record(store, data_marker(digest)), digest=digest)
     except FutureRecordError:
         raise
     except RecordError as error:
@@ -154,9 +154,8 @@ def _parsed_marker(store: Store, digest: str) -> Marker:
 def _damaged_marker(store: Store, digest: str) -> Mapping[str, int]:
     name = data_marker(digest)
     found = store.stat(name)
-    data = store.read(name)
     try:
-        parse_marker(data, digest=digest)
+        parse_marker(read_record(store, name), digest=digest)
     except RecordError:
         return {name: found.generation} if found else {}
     return {}

@@ -34,6 +34,7 @@ from kinetic_payload.errors import (
     RecordError,
 )
 from kinetic_payload.layout import data_files_prefix, data_marker, data_prefix
+from kinetic_payload.limits import read_record
 from kinetic_payload.progress import Reports, silent
 from kinetic_payload.snapshot import Snapshot, tree_of
 from kinetic_payload.store import Mountable, ObjectInfo, Store
@@ -201,7 +202,7 @@ def _seen(store: Store, wanted: _Wanted) -> tuple[Marker | None, dict[str, Objec
     def read() -> None:
         nonlocal marker
         try:
-            data = store.read(data_marker(digest, mounted=mounted))
+            data = read_record(store, data_marker(digest, mounted=mounted))
             marker = parse_marker(data, digest=digest, mounted=mounted)
         except FutureRecordError:
             raise

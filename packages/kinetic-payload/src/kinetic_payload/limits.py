@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kinetic_payload.errors import RecordError
+from kinetic_payload.errors import IntegrityError, RecordError
 
 if TYPE_CHECKING:
     from kinetic_payload.store import Store
 
 MOST_HOSTS: Final = 4096
 """Of one job. The largest slices have about 3,000."""
-MOST_LEASE: Final = 3600.0
+MOST_LEASE: Final = 600.0
 """Seconds that a lease may hold."""
 MOST_CHUNK: Final = 8 << 20
 """Bytes of one chunk of a log; writers put half as many into one."""
@@ -75,6 +75,16 @@ def read_record(store: Store, name: str) -> bytes:
             f"{store.location}/{name} has more than the {most:,} bytes that a record may have."
         )
     return data
+
+
+def refuse_larger(name: str, size: int, most: int | None) -> None:
+    """Make sure that the object *name* of *size* bytes has at most *most*, if that is given.
+
+    Raises:
+        IntegrityError: It has more.
+    """
+    if most is not None and size > most:
+        raise IntegrityError(f"{name!r} has {size:,} bytes, where at most {most:,} were expected.")
 
 
 def checked_number(field: str, value: Any) -> None:

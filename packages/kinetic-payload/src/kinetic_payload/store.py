@@ -102,8 +102,19 @@ class Store(Protocol):
         """
         ...
 
-    def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
-        """Write the object into the file *path*, complete or not at all."""
+    def download(
+        self,
+        name: str,
+        path: Path,
+        *,
+        progress: Advance | None = None,
+        most: int | None = None,
+    ) -> None:
+        """Write the object into the file *path*, complete or not at all.
+
+        Raises:
+            IntegrityError: It has more than *most* bytes; no more of it was fetched.
+        """
         ...
 
     def upload(

@@ -36,7 +36,6 @@ _CLIENTS: Final = (
     "ignore",
     "ignore_files",
     "importability",
-    "ownership",
     "packing",
     "pickling",
     "roots",

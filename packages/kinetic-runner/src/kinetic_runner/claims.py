@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kinetic_payload.errors import KineticError, PreconditionFailedError
+from kinetic_payload.errors import KineticError, PreconditionFailedError, RecordError
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import read_record
 from kinetic_payload.records import Claim, encode, fields_of
 from kinetic_payload.store import ABSENT, Store
 from kinetic_runner.hosts import Host
@@ -57,30 +58,41 @@ def _claimed(store: Store, name: str, claim: bytes, pause: Callable[[float], boo
         persist(lambda: store.write(name, claim, if_generation=ABSENT), seconds=20, pause=pause)
     except PreconditionFailedError:
         # A second try after a lost answer meets the claim that the first one made.
-        return store.read(name) == claim
+        return read_record(store, name) == claim
     return True
 
 
 def _refuse_if_finished(store: Store, job: JobObjects) -> None:
     if store.stat(job.outcome) is None:
         return
-    status = fields_of(store.read(job.outcome)).get("status")
-    error = AlreadyFinishedError(f"{job.job_id} has ended already: {status}.")
+    status = fields_of(_written(store, job.outcome)).get("status")
+    said = status if status in ("succeeded", "failed", "cancelled") else "in no way that is known"
+    error = AlreadyFinishedError(f"{job.job_id} has ended already: {said}.")
     error.succeeded = status == "succeeded"
     raise error
 
 
+def _written(store: Store, name: str) -> bytes:
+    """Return the record *name*; nothing where it can be none."""
+    try:
+        return read_record(store, name)
+    except RecordError:
+        return b""
+
+
 def _attempts(store: Store, job: JobObjects) -> list[int]:
     """Return the numbers that are taken, and 0."""
-    names = (
-        info.name.removeprefix(job.attempts).partition("/")[0] for info in store.list(job.attempts)
-    )
-    return [0, 0, *(int(name) for name in names if name.isascii() and name.isdigit())]
+    from kinetic_payload.ownership import (
+        number_in,
+    )  # Most attempts are numbered by who starts them.
+
+    names = (folder.removeprefix(job.attempts)[:-1] for folder in store.folders(job.attempts))
+    return [0, 0, *(number for name in names if (number := number_in(name)) is not None)]
 
 
 def _holder(store: Store, name: str) -> str:
     try:
-        claim = fields_of(store.read(name))
-        return f"process {claim['pid']} on {claim['hostname']}"
+        claim = fields_of(read_record(store, name))
+        return f"process {claim['pid']!s:.20} on {claim['hostname']!s:.200}"
     except (KineticError, KeyError):
         return "another process"

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from time import monotonic, time
 from typing import Final
 
-from kinetic_payload.errors import KineticError, SignatureError
+from kinetic_payload.errors import KineticError, RecordError, SignatureError
 from kinetic_payload.layout import EXIT_NOT_PREPARED, EXIT_TERMINATED, JobObjects
+from kinetic_payload.limits import read_record
 from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode, fields_of
 from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.store import Store
@@ -94,7 +95,7 @@ class Finish:
                 name = self.job.host_outcome(attempt, host)
                 try:
                     if self.store.stat(name) is not None:
-                        seen[host] = self._verified(self.store.read(name), name)
+                        seen[host] = self._read(name)
                 except KineticError:
                     continue  # Away for a moment, or removed: the time limit decides.
             if len(seen) == self.host.count or monotonic() > until:
@@ -134,10 +135,19 @@ class Finish:
 
     def _create(self, name: str, data: bytes) -> bytes:
         sealed = self.signer.sign(data, name)
-        written = create_once(
-            self.store, name, sealed, seconds=self.seconds, pause=self.wait, away=self.away
-        )
+        try:
+            written = create_once(
+                self.store, name, sealed, seconds=self.seconds, pause=self.wait, away=self.away
+            )
+        except RecordError:
+            return _FORGED
         return self._verified(written, name)
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return self._verified(read_record(self.store, name), name)
+        except RecordError:
+            return _FORGED
 
     def _verified(self, data: bytes, name: str) -> bytes:
         try:

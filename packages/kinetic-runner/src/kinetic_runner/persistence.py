@@ -15,6 +15,7 @@ from kinetic_payload.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
+from kinetic_payload.limits import read_record
 from kinetic_payload.store import ABSENT, Store
 
 T = TypeVar("T")
@@ -72,5 +73,5 @@ def create_once(
         )
     except PreconditionFailedError:
         # Somebody was first. That may have been our own try whose answer was lost.
-        return store.read(name)
+        return read_record(store, name)
     return data

@@ -31,7 +31,7 @@ from kinetic_runner.facade import with_facade
 from kinetic_runner.forks import leave_if_forked
 from kinetic_runner.skew import Fingerprint, Skew, leading, skews_of
 from kinetic_runner.task import Task
-from kinetic_runner.tracebacks import message_of, type_name
+from kinetic_runner.tracebacks import MESSAGE_LIMIT, bounded, message_of, type_name
 from kinetic_runner.workspace import Workspace, disk_words, import_path
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ class _Host:
             reason=reason,
             phase=self.phase,
             exit_code=exit_code,
-            message=message,
+            message=bounded(message, MESSAGE_LIMIT),
             error=error,
             value=value,
             value_repr=value_repr,

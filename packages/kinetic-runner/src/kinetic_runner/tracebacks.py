@@ -15,6 +15,9 @@ TEXT_LIMIT: Final = 64 * 1024
 MESSAGE_LIMIT: Final = 8 * 1024
 """Characters of one exception's message, and of one note."""
 
+NAME_LIMIT: Final = 1024
+"""Characters of the name of an exception's class."""
+
 NOTES_LIMIT: Final = 50
 
 _FRAMES_LIMIT: Final = 200
@@ -27,7 +30,7 @@ def type_name(error: BaseException) -> str:
     kind = type(error)
     module = str(getattr(kind, "__module__", None) or "builtins")
     name = str(getattr(kind, "__qualname__", None) or kind.__name__)
-    return name if module == "builtins" else f"{module}.{name}"
+    return bounded(name if module == "builtins" else f"{module}.{name}", NAME_LIMIT)
 
 
 def message_of(error: BaseException) -> str:

@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kinetic_payload.durability import flush_to_disk
 from kinetic_payload.errors import (
+    KineticError,
     ObjectNotFoundError,
     PreconditionFailedError,
     StoreError,
     StorePermissionError,
 )
+from kinetic_payload.limits import refuse_larger
 from kinetic_payload.private_files import make_folder, open_private
 from kinetic_payload.store import ABSENT, Check, Location, ObjectInfo
 from kinetic_payload.stores.listing import folders, objects
@@ -120,10 +122,18 @@ class FolderStore:
         if progress is not None:
             progress(written.size)
 
-    def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
+    def download(
+        self,
+        name: str,
+        path: Path,
+        *,
+        progress: Advance | None = None,
+        most: int | None = None,
+    ) -> None:
         """Write the object into the file *path*, complete or not at all."""
         part = path.with_name(f".{path.name[:100]}.{os.urandom(6).hex()}.part")
         with self.reader(name) as source, _translated("download", name, path):
+            refuse_larger(name, os.fstat(source.fileno()).st_size, most)
             fd = open_private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             try:
                 with open(fd, "wb") as target:  # noqa: PTH123 - a descriptor
@@ -350,7 +360,7 @@ def _translated(verb: str, name: str, place: Path | None = None) -> Iterator[Non
     """Turn what the system says into our errors, naming the object, and the *place* it goes to."""
     try:
         yield
-    except StoreError:
+    except KineticError:
         raise
     except PermissionError as error:
         raise StorePermissionError(

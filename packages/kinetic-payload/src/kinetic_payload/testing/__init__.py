@@ -19,6 +19,7 @@ from kinetic_payload.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
 )
+from kinetic_payload.limits import refuse_larger
 from kinetic_payload.store import ABSENT, Check, Location, ObjectInfo, Store
 from kinetic_payload.stores.names import check_name
 
@@ -92,9 +93,12 @@ class MemoryStore:
         if progress is not None:
             progress(written.size)
 
-    def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
+    def download(
+        self, name: str, path: Path, *, progress: Advance | None = None, most: int | None = None
+    ) -> None:
         """Write the object into the file *path*."""
         data = self._get(name)
+        refuse_larger(name, len(data), most)
         path.write_bytes(data)
         if progress is not None:
             progress(len(data))
@@ -424,10 +428,9 @@ def increment(store: Store, name: str) -> None:
     while True:
         info = store.stat(name)
         value = int(store.read(name)) if info else 0
+        found = info.generation if info else ABSENT
         try:
-            store.write(
-                name, b"%d" % (value + 1), if_generation=info.generation if info else ABSENT
-            )
+            store.write(name, b"%d" % (value + 1), if_generation=found)
         except PreconditionFailedError:
             continue
         return

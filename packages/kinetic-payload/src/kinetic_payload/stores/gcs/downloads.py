@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 from kinetic_payload.concurrently import each
 from kinetic_payload.errors import IntegrityError, StoreError
+from kinetic_payload.limits import refuse_larger
 from kinetic_payload.private_files import open_private
 from kinetic_payload.stores.gcs.bucket import Bucket
 from kinetic_payload.stores.gcs.checksums import extended, joined
@@ -75,19 +76,21 @@ def download(
     *,
     generation: int | None = None,
     progress: Advance | None = None,
+    most: int | None = None,
 ) -> None:
     """Write the object into the file *path*, complete or not at all.
 
     With a *generation*, only that one will do.
 
     Raises:
+        IntegrityError: It has more than *most* bytes.
         ReplacedError: Another generation is there.
     """
 
     def once() -> None:
         part = path.with_name(f".{path.name[:50]}.{os.urandom(6).hex()}.part")
         fd = open_private(part, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        sink = _File(os.fdopen(fd, "r+b", buffering=0), progress)
+        sink = _File(os.fdopen(fd, "r+b", buffering=0), progress, name, most)
         try:
             with sink.stream:
                 _fill(bucket, name, sink, generation)
@@ -202,11 +205,19 @@ class _Target:
 class _File(_Target):
     """An open file. Once it is closed, threads that are late can write nothing to it."""
 
-    def __init__(self, stream: IO[bytes], progress: Advance | None) -> None:
+    def __init__(
+        self, stream: IO[bytes], progress: Advance | None, name: str, most: int | None
+    ) -> None:
         self.stream = stream
+        self._name = name
+        self._most = most
         self._progress = progress
         self._lock = threading.Lock()
         self.told = 0
+
+    def opened(self, head: Head) -> None:
+        """Refuse what is too large before any of it arrives."""
+        refuse_larger(self._name, head.size, self._most)
 
     def expect(self, size: int) -> None:
         """Have the room from the beginning, where the system can promise it."""

@@ -113,9 +113,16 @@ class GcsStore:
                 yield stream
             self._put(full, SpoolSource(stream), if_generation, progress)
 
-    def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
+    def download(
+        self,
+        name: str,
+        path: Path,
+        *,
+        progress: Advance | None = None,
+        most: int | None = None,
+    ) -> None:
         """Write the object into the file *path*, complete or not at all."""
-        download(self._bucket, self._spelled(name), path, progress=progress)
+        download(self._bucket, self._spelled(name), path, progress=progress, most=most)
 
     def upload(
         self,
