@@ -654,7 +654,7 @@ def test_whoever_trusts_the_bucket_needs_no_key(bucket: FakeServices, tmp_path: 
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_that_a_job_was_cancelled_is_believed_of_anybody(
+def test_that_a_job_was_cancelled_is_believed_of_who_has_its_key_alone(
     bucket: FakeServices, tmp_path: Path
 ) -> None:
     job, trap = bucket.job(), Mark(tmp_path / "trapped")
@@ -664,9 +664,13 @@ def test_that_a_job_was_cancelled_is_believed_of_anybody(
     stranger = replace(bucket, seal=Seal(tmp_path / "elsewhere"))
 
     for services in (bucket, stranger):
-        with pytest.raises(JobCancelledError):
+        with pytest.raises(SignatureError):
             result(job, services, read_from=read(job, bucket))
     assert not trap.path.exists()
+    bucket.store.delete(JobObjects(job.job_id).outcome)
+    report(bucket.store, forged, status="cancelled", seal=bucket.seal)
+    with pytest.raises(JobCancelledError):
+        result(job, bucket, read_from=read(job, bucket))
 
 
 def test_what_we_write_of_a_job_that_vanished_is_signed(bucket: FakeServices) -> None:

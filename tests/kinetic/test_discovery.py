@@ -3,7 +3,9 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from kinetic.discovery import handle_of, jobs_in, statuses_of
 from kinetic.errors import (
     InvalidRequestError,
     JobNotFoundError,
+    KineticError,
     StoreError,
     StorePermissionError,
 )
@@ -24,6 +27,17 @@ from kinetic_payload.store import Store
 from kinetic_payload.stores.folder import FolderStore
 
 JOB = a_record().job_id
+ODD = (
+    "",
+    ".",
+    "..",
+    "../secrets",
+    "x" * 300,
+    f"{'x' * 300}-{JOB}",
+    JOB.upper(),
+    "\x1b]0;x\x07",
+    "\u0663",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +52,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def keep(store: Store, **fields: str) -> str:
+def job_id(number: int) -> str:
+    return f"cpu-f-20260101-000000-{number:07x}"
+
+
+def keep(store: Store, **fields: Any) -> str:
     """Store a record, and return the job's id."""
-    usual = {"backend": "local", "bucket_name": str(store.location)}
+    usual: dict[str, Any] = {"backend": "local", "bucket_name": str(store.location)}
     record = a_record(**{**usual, **fields})
     store.write(JobObjects(record.job_id).handle, encode(record))
     return record.job_id
@@ -63,10 +81,10 @@ def test_the_local_store_is_asked_first_and_nothing_else(
     monkeypatch.setenv("KINETIC_STORE", str(tmp_path / "shared"))
     keep(FolderStore(home / "store"), func_name="local")
     keep(FolderStore(tmp_path / "shared"), func_name="shared")
-    keep(FolderStore(tmp_path / "shared"), func_name="shared", job_id="only-there")
+    keep(FolderStore(tmp_path / "shared"), func_name="shared", job_id=job_id(1))
 
     assert attach(JOB).func_name == "local"
-    assert attach("only-there").func_name == "shared"
+    assert attach(job_id(1)).func_name == "shared"
 
 
 def test_a_store_that_moved_brings_its_jobs_along(
@@ -109,10 +127,10 @@ def test_a_job_that_is_nowhere_is_told_with_every_place(
     assert "application-default login" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("job_id", ["", "../secrets", "a/b", ".", "/etc"])
-def test_what_cannot_be_an_id_is_not_looked_for(job_id: str) -> None:
+@pytest.mark.parametrize("text", [*ODD, "a/b", "/etc", f"{JOB}/.."])
+def test_what_cannot_be_an_id_is_not_looked_for(text: str) -> None:
     with pytest.raises(InvalidRequestError, match="is not a job id"):
-        attach(job_id)
+        attach(text)
 
 
 # List
@@ -120,10 +138,10 @@ def test_what_cannot_be_an_id_is_not_looked_for(job_id: str) -> None:
 
 def test_jobs_are_listed_newest_first(home: Path) -> None:
     store = FolderStore(home / "store")
-    for day in ("02", "10", "01"):
-        keep(store, job_id=f"job-{day}", created_at=f"2026-01-{day}T00:00:00+00:00")
+    for day in (2, 10, 1):
+        keep(store, job_id=job_id(day), created_at=f"2026-01-{day:02}T00:00:00+00:00")
 
-    assert [job.job_id for job in list_jobs()] == ["job-10", "job-02", "job-01"]
+    assert [job.job_id for job in list_jobs()] == [job_id(10), job_id(2), job_id(1)]
 
 
 def test_a_machine_without_jobs_has_none_and_gets_no_folder(home: Path) -> None:
@@ -151,18 +169,33 @@ def test_one_record_that_cannot_be_read_hides_no_other_job(
 ) -> None:
     store = FolderStore(home / "store")
     keep(store)
-    store.write("damaged/handle.json", b"{")
-    store.write("future/handle.json", b'{"version": 99}')
+    store.write(JobObjects(job_id(1)).handle, b"{")
+    store.write(JobObjects(job_id(2)).handle, b'{"version": 99}')
     # Believed, a clean-up of this one would be one of another job, or of more than that.
-    store.write("moved/handle.json", store.read(JobObjects(JOB).handle))
+    store.write(JobObjects(job_id(3)).handle, store.read(JobObjects(JOB).handle))
+    keep(store, job_id=job_id(4), hosts=10**9)
+    keep(store, job_id=job_id(5), func_name="x" * 300_000)
 
     with caplog.at_level(logging.WARNING, "kinetic"):
         jobs = list_jobs()
 
     assert [job.job_id for job in jobs] == [JOB]
-    assert caplog.text.count("is left out") == 3
-    assert "job damaged" in caplog.text
-    assert "format 99" in caplog.text
+    assert caplog.text.count("is left out") == 5
+    for said in (f"job {job_id(1)}", "format 99", "hosts is not between 1 and", "262,144 bytes"):
+        assert said in caplog.text
+
+
+def test_folders_of_odd_names_break_no_list(caplog: pytest.LogCaptureFixture) -> None:
+    store = FakeStore(remote=True)
+    keep(store)
+    for text in ODD:
+        with suppress(KineticError):  # What a store of ours would not write, a bucket may hold.
+            store.write(f"{text}/handle.json", store.read(JobObjects(JOB).handle))
+    store.journal.entries.clear()
+
+    assert [job.job_id for job in jobs_in(store)] == [JOB]
+    assert len(store.journal.of("read *")) == 1
+    assert caplog.text == ""
 
 
 def test_a_store_that_may_not_be_read_is_an_error_and_no_empty_list() -> None:
@@ -176,21 +209,22 @@ def test_a_store_that_may_not_be_read_is_an_error_and_no_empty_list() -> None:
 
 def test_a_job_that_is_cleaned_up_while_they_are_listed_is_left_out() -> None:
     store = FakeStore()
-    for job_id in ("a", "b"):
-        keep(store, job_id=job_id)
-    store.journal.before("read a/handle.json", lambda: store.delete("a/handle.json"))
+    for number in (1, 2):
+        keep(store, job_id=job_id(number))
+    gone = JobObjects(job_id(1)).handle
+    store.journal.before(f"read {gone}", lambda: store.delete(gone))
 
-    assert [job.job_id for job in jobs_in(store)] == ["b"]
+    assert [job.job_id for job in jobs_in(store)] == [job_id(2)]
 
 
 def test_a_named_store_is_the_one_that_is_listed(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep(FolderStore(home / "store"), job_id="local")
-    keep(FolderStore(tmp_path / "shared"), job_id="shared")
+    keep(FolderStore(home / "store"), job_id=job_id(1))
+    keep(FolderStore(tmp_path / "shared"), job_id=job_id(2))
     monkeypatch.setenv("KINETIC_STORE", str(tmp_path / "shared"))
 
-    assert [job.job_id for job in list_jobs()] == ["shared"]
+    assert [job.job_id for job in list_jobs()] == [job_id(2)]
     shutil.rmtree(tmp_path / "shared")
     assert list_jobs() == []
 
@@ -206,7 +240,7 @@ def test_a_folder_with_other_files_is_not_taken_for_a_store_and_stays_as_it_is(
     with pytest.raises(StoreError, match="photos"):
         list_jobs()
     with pytest.raises(JobNotFoundError, match="photos"):
-        attach("nowhere")
+        attach(job_id(1))
     assert attach(JOB).job_id == JOB
     assert list(theirs.rglob("*")) == [theirs / "photos"]
 
@@ -227,21 +261,21 @@ def test_the_jobs_of_a_cluster_are_refused_and_not_silently_missing(
 def test_records_in_a_bucket_are_read_together_and_once() -> None:
     store = FakeStore(remote=True)
     for number in range(20):
-        keep(store, job_id=f"job-{number:02}", created_at=f"2026-01-01T00:00:{number:02}+00:00")
+        keep(store, job_id=job_id(number), created_at=f"2026-01-01T00:00:{number:02}+00:00")
     together = threading.Barrier(4)
     store.journal.before("read */handle.json", *[lambda: together.wait(60)] * 4)
 
     jobs = jobs_in(store)
 
-    assert [job.job_id for job in jobs] == [f"job-{n:02}" for n in reversed(range(20))]
+    assert [job.job_id for job in jobs] == [job_id(n) for n in reversed(range(20))]
     assert len(store.journal.of("read *")) == 20
 
 
 def test_one_record_that_may_not_be_read_is_an_error_also_where_they_are_read_together() -> None:
     store = FakeStore(remote=True)
     for number in range(20):
-        keep(store, job_id=f"job-{number:02}")
-    store.journal.refuse("read job-07/handle.json", StorePermissionError("You may not."))
+        keep(store, job_id=job_id(number))
+    store.journal.refuse(f"read {job_id(7)}/handle.json", StorePermissionError("You may not."))
 
     with pytest.raises(StorePermissionError):
         jobs_in(store)

@@ -178,7 +178,7 @@ def test_reports_come_in_order_of_attempt_and_host(services: FakeServices) -> No
     services.store.write(JobObjects("j").claim(1, 0), b"no report")
     services.store.write(JobObjects("j").host_value(1, 0), b"no report")
 
-    reports = read_reports(services.store, "j")
+    reports = read_reports(services, "j")
 
     assert [(r.attempt, r.host) for r in reports] == [(1, 0), (2, 2), (2, 10), (10, 0)]
 
@@ -188,7 +188,7 @@ def test_a_report_that_cannot_be_read_hides_no_other(services: FakeServices) -> 
     services.store.write(JobObjects("j").host_outcome(1, 0), b"garbage")
 
     with pytest.warns(UserWarning, match=r"Skipped: .*j/attempts/1/host-0.json"):
-        reports = read_reports(services.store, "j")
+        reports = read_reports(services, "j")
 
     assert [(r.attempt, r.host) for r in reports] == [(2, 0)]
 

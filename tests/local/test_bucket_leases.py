@@ -23,6 +23,7 @@ from kinetic_payload.decoding import decode
 from kinetic_payload.errors import StoreUnavailableError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
 from kinetic_payload.records import HostOutcome, JobRecord, Lease, Outcome, encode
+from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore
 
@@ -61,11 +62,19 @@ def record(store: Bucket) -> JobRecord:
 
 
 @contextmanager
-def kept(store: Bucket, record: JobRecord, seconds: float = 0.03) -> Iterator[threading.Event]:
+def kept(
+    store: Bucket, record: JobRecord, seconds: float = 0.03, signer: Signer = UNSIGNED
+) -> Iterator[threading.Event]:
     """Keep a lease; the event is set when the job is to stop."""
     stopped = threading.Event()
     keeper = LeaseKeeper(
-        lambda: store, record.job_id, holder=HOLDER, seconds=seconds, stop=stopped.set, first=0.0
+        lambda: store,
+        record.job_id,
+        holder=HOLDER,
+        seconds=seconds,
+        stop=stopped.set,
+        signer=signer,
+        first=0.0,
     )
     try:
         yield stopped
@@ -186,6 +195,30 @@ def test_an_outcome_that_was_written_elsewhere_stops_the_job(
         assert stopped.is_set() is stops
 
 
+@pytest.mark.parametrize(("key", "stops"), [(b"theirs", False), (None, False), (b"ours", True)])
+def test_only_who_has_the_key_stops_a_job_by_its_outcome(
+    store: Bucket, record: JobRecord, key: bytes | None, stops: bool
+) -> None:
+    name = JobObjects(record.job_id).outcome
+    store.write(name, Signer(key).sign(outcome(record, "cancelled", "client"), name))
+
+    with kept(store, record, signer=Signer(b"ours")) as stopped:
+        before = store.tries
+        eventually(lambda: store.tries > before + 3)
+        assert stopped.is_set() is stops
+
+
+def test_what_a_holder_calls_itself_cannot_steer_a_terminal(
+    store: Bucket, record: JobRecord
+) -> None:
+    lease = Lease(job_id=record.job_id, holder="\x1b]0;owned\x07\x9b2J", seconds=30)
+    store.write(lease_of(record), encode(lease))
+
+    reason = Elsewhere(store).observe(record).reason
+
+    assert reason == "It runs on \\x1b]0;owned\\x07\\x9b2J."
+
+
 def test_a_lease_that_somebody_else_touched_is_taken_back_while_the_record_is_there(
     store: Bucket, record: JobRecord
 ) -> None:
@@ -212,10 +245,21 @@ def test_a_job_that_was_cleaned_up_elsewhere_stops_and_leaves_nothing_behind(
     assert store.names() == []
 
 
+@pytest.mark.parametrize(
+    "lease",
+    [
+        b"\xff not json",
+        b'{"job_id": "%s", "holder": "x", "seconds": 1e300}',
+        b'{"job_id": "%s", "holder": "x", "seconds": -1}',
+        b'{"job_id": "%s", "holder": "x", "seconds": 1e999}',
+        b'{"job_id": "another", "holder": "x", "seconds": 600}',
+        b" " * (1 << 20),
+    ],
+)
 def test_a_lease_that_makes_no_sense_is_one_of_the_usual_length(
-    store: Bucket, record: JobRecord
+    store: Bucket, record: JobRecord, lease: bytes
 ) -> None:
-    store.write(lease_of(record), b"\xff not json")
+    store.write(lease_of(record), lease.replace(b"%s", record.job_id.encode()))
     seen = Elsewhere(store)
     assert seen.observe(record).status is JobStatus.RUNNING
     store.later = LEASE_SECONDS + 6

@@ -26,6 +26,14 @@ def bucket(project: Any) -> Iterator[GcsServer]:
         yield server
 
 
+def with_the_key(project: Any) -> str:
+    """Return another home that has the key of the project's."""
+    other: Path = project.home.with_name("other")
+    other.mkdir()
+    (other / "key").write_bytes((project.home / "key").read_bytes())
+    return str(other)
+
+
 def said(project: Any, text: str, *args: str, **environment: str) -> Any:
     out = project.script(text, *args, **project.more, **environment)
     return json.loads(out.splitlines()[-1])
@@ -152,7 +160,7 @@ if __name__ == "__main__":
         followed,
     )
     project.write("follow.py", FOLLOW)
-    other = str(project.home.with_name("other"))
+    other = with_the_key(project)
 
     done = project.run("follow.py", job_id, followed, **project.more, KINETIC_HOME=other)
 
@@ -288,15 +296,13 @@ def test_a_killed_client_leaves_a_job_that_another_home_can_collect_with_the_key
     )
     killed = project.run("main.py", **project.more)
     job_id = killed.stdout.strip()
-    other = project.home.with_name("other")
-    other.mkdir()
-    (other / "key").write_bytes((project.home / "key").read_bytes())
+    other = with_the_key(project)
     project.write(
         "collect.py",
         "import kinetic, sys\nprint(kinetic.attach(sys.argv[1]).result(timeout=100, cleanup=False))",
     )
 
-    done = project.run("collect.py", job_id, **project.more, KINETIC_HOME=str(other))
+    done = project.run("collect.py", job_id, **project.more, KINETIC_HOME=other)
 
     assert (done.stdout, done.returncode) == ("kept\n", 0), done.stderr
 
@@ -341,7 +347,7 @@ if __name__ == "__main__":
         "look.py",
         "import kinetic, sys\nprint(kinetic.attach(sys.argv[1]).status().value)",
     )
-    other = str(project.home.with_name("other"))
+    other = with_the_key(project)
     assert project.run("look.py", job_id, **project.more, KINETIC_HOME=other).stdout == "RUNNING\n"
 
     here = project.run("look.py", job_id, **project.more)

@@ -1,6 +1,7 @@
 import random
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from kinetic.local.stored_logs import follow_stored, stored_lines
 from kinetic.testing import a_launch
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import HostOutcome, JobRecord, encode
+from kinetic_payload.store import ObjectInfo
 from kinetic_payload.stores.folder import FolderStore
 from kinetic_payload.testing import MemoryStore
 
@@ -71,6 +73,10 @@ class Endless(MemoryStore):
     def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
         self.reads += 1
         return super().read(name, start=start, end=end) or b"x" * (1 << 20)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        for info in super().list(prefix, start_after=start_after):
+            yield info if info.size else replace(info, size=1 << 20)
 
 
 def endless_folder(path: Path, end: bytes = b"") -> JobFolder:

@@ -99,6 +99,11 @@ def test_exceptions_and_large_values_come_home(desk, jobs) -> None:
     assert jobs.double(large) == large * 2
 
 
+def share_key(here: Path, there: Path) -> None:
+    there.mkdir(exist_ok=True)
+    shutil.copy(key_path(here), key_path(there))
+
+
 def test_a_job_is_found_from_another_home_and_believed_with_its_key_alone(desk, jobs) -> None:
     here = desk.folder / "here"
     submitted = ended(jobs.double.run_async([1] * 40_000))
@@ -107,15 +112,17 @@ def test_a_job_is_found_from_another_home_and_believed_with_its_key_alone(desk, 
     found = kinetic.attach(submitted.job_id)
 
     assert found == submitted
-    assert found.status() is JobStatus.SUCCEEDED
     assert "doubling" in found.logs()
+    listed = kinetic.list_jobs()
+    assert [job.job_id for job in listed] == [submitted.job_id]
+    assert isinstance(statuses_of(listed)[0], SignatureError)
+    for ask in (found.status, found.outcome, found.cancel, found.result):
+        with pytest.raises(SignatureError) as caught:
+            ask()
+        assert str(key_path(there)) in str(caught.value)
+    share_key(here, there)
+    assert found.status() is JobStatus.SUCCEEDED
     assert found.outcome().hosts[0].succeeded
-    assert [job.job_id for job in kinetic.list_jobs()] == [submitted.job_id]
-    with pytest.raises(SignatureError) as caught:
-        found.result()
-    assert str(key_path(there)) in str(caught.value)
-    there.mkdir(exist_ok=True)
-    shutil.copy(key_path(here), key_path(there))
     assert found.result(cleanup=False) == [1] * 80_000
     assert kinetic.attach(submitted.job_id).result() == [1] * 80_000
     assert desk.of_jobs() == []
@@ -169,7 +176,7 @@ def test_what_was_changed_in_the_bucket_is_never_unpickled(
 
 def test_a_job_cancelled_from_another_home_is_cancelled_everywhere(desk, jobs) -> None:
     handle = jobs.sleep.run_async()
-    desk.sit("there")
+    share_key(desk.folder / "here", desk.sit("there"))
     far = kinetic.attach(handle.job_id)
     eventually(lambda: far.status() is JobStatus.RUNNING)
 
@@ -183,10 +190,12 @@ def test_a_job_cancelled_from_another_home_is_cancelled_everywhere(desk, jobs) -
 
 def test_jobs_of_several_homes_are_listed_newest_first_in_one_listing(desk, jobs) -> None:
     ids = []
-    for home in ("here", "there"):
+    for home in ("here", "there", "elsewhere"):
         desk.sit(home)
-        ids.append(ended(jobs.double.run_async(home)).job_id)
-    desk.sit("elsewhere")
+        if ids:
+            share_key(desk.folder / "here", desk.folder / home)
+        if home != "elsewhere":
+            ids.append(ended(jobs.double.run_async(home)).job_id)
     desk.server.requests.clear()
 
     found = kinetic.list_jobs()

@@ -18,6 +18,7 @@ _COLOURS: Final = {
     "RUNNING": "36",
     "PENDING": "33",
     "NOT_FOUND": "2",
+    "UNVERIFIED": "35",
 }
 
 

@@ -20,7 +20,7 @@ from kinetic.errors import (
     ResultTimeoutError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.observing import View, log_lines, look
+from kinetic.observing import View, log_lines, look, nothing_to_verify
 from kinetic.outcomes import (
     annotated,
     failure_without_exception,
@@ -32,6 +32,7 @@ from kinetic.quantities import parse_wait
 from kinetic.services import Services
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import read_record
 from kinetic_payload.loading import load
 from kinetic_payload.progress import Reports, silent
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, Pickled
@@ -97,9 +98,12 @@ def collect(
     deadline = Deadline(parse_wait(timeout))
     names = JobObjects(record.job_id)
 
+    unverified = [] if read_from is None else [read_from]
+
     def verify() -> None:
-        if read_from is not None:
-            services.verify(read_from, names.handle)
+        for data in unverified:
+            services.verify(data, names.handle)
+        unverified.clear()
 
     with LogPump(record, services, on_line, warn) if on_line else nullcontext():
         view = wait_for_outcome(
@@ -133,12 +137,11 @@ def wait_for_outcome(
     *,
     on_status_change: StatusCallback | None = None,
     stop: threading.Event | None = None,
-    verify: Callable[[], None] = lambda: None,
+    verify: Callable[[], None] = nothing_to_verify,
 ) -> View:
     """Wait until the job has a durable outcome and return what was seen then.
 
-    *verify* is called once, after the first look, unless the job was cancelled: nobody is to wait for
-    hours for what will be refused.
+    *verify* is called at each look: nobody is to wait for hours for what will be refused.
 
     Raises:
         ResultTimeoutError: The deadline passed; the job runs on.
@@ -146,16 +149,12 @@ def wait_for_outcome(
         JobFailedError: What keeps the job was not heard of for too long; it may come back.
     """
     last: JobStatus | None = None
-    verified = False
     lost: Deadline | None = None
     while True:
-        view = look(record, services)
+        view = look(record, services, verify=verify)
         if view.status is not last:
             last = view.status
             _tell(on_status_change, view.status)
-        if not (verified or _is_cancelled(view)):
-            verify()
-            verified = True
         if view.outcome is not None:
             return view
         if view.status is JobStatus.NOT_FOUND or view.forgotten:
@@ -178,10 +177,6 @@ _LOST = 30.0
 """Seconds that what was not heard of gets to be heard of: the network may have been away."""
 
 
-def _is_cancelled(view: View) -> bool:
-    return view.outcome is not None and view.outcome.status == "cancelled"
-
-
 def _tell(callback: StatusCallback | None, status: JobStatus) -> None:
     if callback is None:
         return
@@ -201,20 +196,14 @@ def collected(
     reports: Reports = silent,
     keep: Keep | None = None,
 ) -> Collected:
-    """Bring the value, or the very exception, of a job that ended as *view* says.
+    """Bring the value, or the very exception, of a job that ended as *view*, which was verified, says.
 
     *keep* gets the pickle of a value.
-
-    Raises:
-        SignatureError: It may not have ended so; nothing was unpickled.
     """
     outcome, store = view.outcome, services.store
     assert outcome is not None
     if outcome.status == "cancelled":
-        # There is nothing to unpickle, so nobody has to vouch for it.
         return Collected(error=failure_without_exception(outcome, None))
-    if view.data is not None:
-        services.verify(view.data, JobObjects(job_id).outcome)
     host = _verified_report(job_id, outcome, store)
     if outcome.status == "succeeded":
         if host is None or host.value is None:
@@ -234,7 +223,7 @@ def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome
 
     name = JobObjects(job_id).host_outcome(outcome.attempt, outcome.host)
     try:
-        data = store.read(name)
+        data = read_record(store, name)
     except ObjectNotFoundError:
         if outcome.status == "succeeded":
             raise
@@ -258,6 +247,9 @@ def _verified(pickled: Pickled, store: Store, reports: Reports) -> Iterator[IO[b
             stream: IO[bytes] = io.BytesIO(base64.b64decode(pickled.inline or ""))
         elif pickled.size > _AT_ONCE and store.concurrency > 1:
             stream = stack.enter_context(_downloaded(pickled.name, pickled.size, store, reports))
+        elif store.concurrency > 1:
+            # One byte more, so that a larger object does not match.
+            stream = io.BytesIO(store.read(pickled.name, end=pickled.size + 1))
         else:
             stream = stack.enter_context(store.reader(pickled.name))
             if not stream.seekable():
@@ -284,7 +276,7 @@ def _downloaded(name: str, size: int, store: Store, reports: Reports) -> Iterato
     with TemporaryDirectory(prefix="kinetic-") as folder:
         path = Path(folder) / "value"
         with reports("downloading the value", size) as advance:
-            store.download(name, path, progress=advance)
+            store.download(name, path, progress=advance, most=size)
         with path.open("rb") as stream:
             yield stream
 

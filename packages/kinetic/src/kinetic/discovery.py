@@ -29,7 +29,8 @@ from kinetic.services import (
     local_store_location,
     open_at,
 )
-from kinetic_payload.layout import RESERVED_PREFIXES, JobObjects
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.ownership import is_job_id
 from kinetic_payload.records import JobRecord
 from kinetic_payload.store import Location, Store
 from kinetic_payload.stores.marking import refuse_foreign_folder
@@ -67,7 +68,7 @@ def attach(job_id: str, project: str | None = None, cluster: str | None = None) 
     from kinetic.settings import Settings
 
     settings = Settings.from_environment(project=project, cluster=cluster)
-    if not job_id or "/" in job_id or job_id.startswith("."):
+    if not is_job_id(job_id):
         raise InvalidRequestError(
             f"{job_id!r} is not a job id.", hint="List the jobs there are with: kinetic jobs list"
         )
@@ -248,8 +249,9 @@ _ASKED_AT_ONCE = 16
 
 def _job_ids(store: Store) -> Iterator[str]:
     for folder in store.folders():
-        if folder not in RESERVED_PREFIXES:
-            yield folder.removesuffix("/")
+        # Whoever can write to a bucket can make any name there.
+        if is_job_id(job_id := folder.removesuffix("/")):
+            yield job_id
 
 
 def _readable(store: Store, unrecorded: Callable[[str], object], job_id: str) -> JobHandle | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
-from kinetic.errors import JobError, JobNotFoundError, RecordError
+from kinetic.errors import JobError, JobNotFoundError, RecordError, SignatureError
 from kinetic.job_status import JobStatus
 from kinetic.observing import look, write_outcome
 from kinetic.parallel import map_at_once
@@ -19,15 +18,26 @@ from kinetic_payload.store import Store
 
 
 def cancel(
-    record: JobRecord, services: Services, *, timeout: float, poll_interval: float
+    record: JobRecord,
+    services: Services,
+    *,
+    timeout: float,
+    poll_interval: float,
+    read_from: bytes | None = None,
 ) -> Outcome:
     """Write `cancelled`, then stop what runs. A job that finished first keeps its outcome.
 
+    Where the record came from the store, *read_from* is what it was read from: only who has the key
+    of the job can cancel it.
+
     Raises:
         JobNotFoundError: There is no such job.
+        SignatureError: The record was signed with another key; nothing was written then.
         JobError: Something of it still runs after *timeout* seconds, or what keeps it cannot be asked
             from here; nothing was written then.
     """
+    if read_from is not None:
+        _refuse_without_key(record, services, read_from)
     view = look(record, services)
     if view.status is JobStatus.NOT_FOUND:
         raise JobNotFoundError(
@@ -53,6 +63,17 @@ def cancel(
     return outcome
 
 
+def _refuse_without_key(record: JobRecord, services: Services, read_from: bytes) -> None:
+    try:
+        services.refuse_without_key(read_from, JobObjects(record.job_id).handle)
+    except SignatureError as error:
+        raise SignatureError(
+            f"Job {record.job_id} cannot be cancelled from here: {error.message}",
+            hint="Cancel it where it was submitted, or copy the file `key` from that KINETIC_HOME. "
+            f"A job of this machine is also stopped by: kinetic jobs cleanup {record.job_id}",
+        ) from error
+
+
 def clean_up(
     record: JobRecord,
     services: Services,
@@ -62,11 +83,13 @@ def clean_up(
     timeout: float,
     poll_interval: float,
     status: JobStatus | None = None,
+    read_from: bytes | None = None,
     forgetting: Callable[[], object] = lambda: None,
 ) -> None:
     """Remove the job's resource and its objects. Logs, outputs and what jobs share stay.
 
-    *status* spares a look at a job that is known to have ended. *forgetting* is called before the
+    *status* spares a look at a job that is known to have ended, *read_from* is as for `cancel`.
+    A job of this machine is stopped and removed whatever lies in the bucket. *forgetting* is called before the
     first object goes: until then any process can collect the job.
 
     Raises:
@@ -79,9 +102,20 @@ def clean_up(
         _await_resource(record, services, timeout)
     if resource:
         if not status.terminal:
-            # An outcome that is there and cannot be read is no reason to let it run: removing stops it.
-            with suppress(RecordError):
-                cancel(record, services, timeout=timeout, poll_interval=poll_interval)
+            # A record that cannot be read or verified is no reason to let it run: removing stops it.
+            try:
+                cancel(
+                    record,
+                    services,
+                    timeout=timeout,
+                    poll_interval=poll_interval,
+                    read_from=read_from,
+                )
+            except RecordError:
+                pass
+            except SignatureError:
+                if record.job_id not in services.backend.job_ids():
+                    raise  # Another machine's would not hear of it.
         services.backend.remove(record, timeout=timeout, poll_interval=poll_interval)
     if artifacts:
         remove_objects(record.job_id, services.store, forgetting=forgetting)
@@ -113,8 +147,8 @@ def _still_needed(record: JobRecord, status: JobStatus) -> JobError:
 def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
     try:
         return look(record, services).status
-    except RecordError:
-        # What cannot be read any more must not keep its job for ever.
+    except (RecordError, SignatureError):
+        # What cannot be read or verified any more must not keep its job for ever.
         return services.backend.observe(record).status
 
 

@@ -392,8 +392,9 @@ def a_report(job_id: str, *, value: Pickled | None = None, **more: Any) -> HostO
 def report(store: Store, host: HostOutcome, *, seal: Seal | None = None, **more: Any) -> Outcome:
     """Write the report of the *host* that decides, and the outcome that vouches for it."""
     names = JobObjects(host.job_id)
-    data = encode(host)
-    store.write(names.host_outcome(host.attempt, host.host), data)
+    name = names.host_outcome(host.attempt, host.host)
+    data = (seal or UNSIGNED).sign(encode(host), name)
+    store.write(name, data)
     usual: dict[str, Any] = {
         "status": "succeeded" if host.succeeded else "failed",
         "attempt": host.attempt,

@@ -78,16 +78,24 @@ class JobHandle:
         return asdict(self)
 
     def status(self) -> JobStatus:
-        """Return the job's status now, decided by its durable outcome before anything else."""
+        """Return the job's status now, decided by its durable outcome before anything else.
+
+        Raises:
+            SignatureError: The record or the outcome, in a bucket, is not signed with our key.
+        """
         from kinetic.observing import look
 
-        return look(self._record, self._services).status
+        return look(self._record, self._services, verify=self._verify).status
 
     def outcome(self) -> JobOutcome:
-        """Return what happened so far, per attempt and host, without unpickling anything."""
+        """Return what happened so far, per attempt and host, without unpickling anything.
+
+        Raises:
+            SignatureError: The record or the outcome, in a bucket, is not signed with our key.
+        """
         from kinetic.observing import job_outcome
 
-        return job_outcome(self._record, self._services)
+        return job_outcome(self._record, self._services, verify=self._verify)
 
     def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
         """Iterate over log lines; with *follow*, until the job ends, its last line included."""
@@ -161,6 +169,7 @@ class JobHandle:
         Raises:
             JobNotFoundError: There is no such job.
             JobError: It still runs after *cleanup_timeout* seconds.
+            SignatureError: It was submitted with another key than ours.
         """
         from kinetic.ending import cancel
 
@@ -169,6 +178,7 @@ class JobHandle:
             self._services,
             timeout=cleanup_timeout,
             poll_interval=cleanup_poll_interval,
+            read_from=self.__dict__.get("_read_from"),
         )
 
     def cleanup(
@@ -195,6 +205,7 @@ class JobHandle:
             artifacts=gcs,
             timeout=cleanup_timeout,
             poll_interval=cleanup_poll_interval,
+            read_from=self.__dict__.get("_read_from"),
         )
 
     def debug_attach(
@@ -302,6 +313,16 @@ class JobHandle:
                 "returned, and what is left of it is removed another day.",
                 warn,
             )
+
+    def _verify(self) -> None:
+        """Make sure, once, that a record out of a bucket is signed with our key."""
+        read_from = self.__dict__.get("_read_from")
+        if read_from is None or self.__dict__.get("_verified"):
+            return
+        from kinetic_payload.layout import JobObjects
+
+        self._services.verify(read_from, JobObjects(self.job_id).handle)
+        self.__dict__["_verified"] = True
 
     @property
     def _record(self) -> JobRecord:

@@ -42,16 +42,17 @@ class Seal:
         """Return the record *data* with its signature as the object *name*."""
         return signed(data, self.key, name=name)
 
-    def verify(self, data: bytes, name: str) -> None:
+    def verify(self, data: bytes, name: str, *, strictly: bool = False) -> None:
         """Make sure that *data*, read from the object *name*, was written by who has our key.
 
         Raises:
-            SignatureError: It was not, and `KINETIC_TRUST_BUCKET` does not accept it.
+            SignatureError: It was not, and `KINETIC_TRUST_BUCKET` does not accept it, or may not
+                where it is to be done *strictly*.
         """
         try:
             self._check(data, name)
         except (SignatureError, ConfigurationError) as error:
-            if not self._trusting():
+            if strictly or not self._trusting():
                 raise
             log.info("Accepted because of KINETIC_TRUST_BUCKET: %s", error.message)
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Generic, TypeVar
 
 from kinetic.backends import LogLine
 from kinetic.errors import (
     FutureRecordError,
+    KineticError,
     ObjectNotFoundError,
     PreconditionFailedError,
     RecordError,
+    SignatureError,
     StoreError,
 )
 from kinetic.job_status import JobStatus
@@ -21,10 +23,13 @@ from kinetic.outcomes import JobOutcome, deciding_host, status_of
 from kinetic.parallel import map_at_once
 from kinetic.services import Services
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import read_record
+from kinetic_payload.ownership import report_of
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, encode
 from kinetic_payload.store import ABSENT, Store
 
-_REPORT = re.compile(r"/host-[0-9]+\.json$")
+_MOST_REPORTS = 5000
+"""Of all hosts and attempts together. Whoever can write to a bucket can make any number of objects."""
 
 
 R = TypeVar("R", JobRecord, Outcome, HostOutcome)
@@ -51,25 +56,34 @@ class View:
     """Whether what keeps it was not heard of for too long; it may come back all the same."""
     unreachable: bool = False
     """Whether what keeps it cannot be asked from here, nor stopped."""
-    data: bytes | None = None
-    """What the outcome was read from; None where this process decided it and did not write it."""
 
 
-def look(record: JobRecord, services: Services) -> View:
+def nothing_to_verify() -> None:
+    """Say nothing against a record that never left this process."""
+
+
+def look(
+    record: JobRecord, services: Services, *, verify: Callable[[], None] = nothing_to_verify
+) -> View:
     """Return the job's status, by its outcome if there is one, else by its resource.
 
+    Nothing is said by a record, or by an outcome, that *verify* or the job's key does not hold for.
     A job whose resource ended without an outcome, and can report nothing any more, gets one here from
     its reports, create-only: whoever sees the end writes it, and the first writer wins. Where it
     cannot be written, because the disk is full for instance, it is true all the same.
+
+    Raises:
+        SignatureError: The record or the outcome may be of somebody who can only write to the bucket.
     """
-    found = find_outcome(services.store, record.job_id)
+    verify()
+    found = _verified_outcome(services, record.job_id)
     if found is not None:
         return _decided(found)
     seen = services.backend.observe(record)
     if not (seen.lost or seen.vanished or seen.status is JobStatus.NOT_FOUND):
         return View(seen.status, None, seen.reason, unreachable=seen.unreachable)
     # It may have finished between the two looks: the outcome is asked for again before it is made up.
-    found = find_outcome(services.store, record.job_id)
+    found = _verified_outcome(services, record.job_id)
     if found is not None:
         return _decided(found)
     if seen.lost:
@@ -92,9 +106,16 @@ def look(record: JobRecord, services: Services) -> View:
         return View(status_of(outcome), replace(outcome, message=said), said)
 
 
+def _verified_outcome(services: Services, job_id: str) -> Found[Outcome] | None:
+    found = find_outcome(services.store, job_id)
+    if found is not None:
+        services.verify(found.data, JobObjects(job_id).outcome)
+    return found
+
+
 def _decided(found: Found[Outcome]) -> View:
     outcome = found.record
-    return View(status_of(outcome), outcome, outcome.message, data=found.data)
+    return View(status_of(outcome), outcome, outcome.message)
 
 
 def find_outcome(store: Store, job_id: str) -> Found[Outcome] | None:
@@ -116,7 +137,7 @@ def _written(services: Services, outcome: Outcome) -> Found[Outcome]:
     try:
         services.store.write(name, data, if_generation=ABSENT)
     except PreconditionFailedError:
-        return find_outcome(services.store, outcome.job_id) or Found(outcome, data)
+        return _verified_outcome(services, outcome.job_id) or Found(outcome, data)
     return Found(outcome, data)
 
 
@@ -131,9 +152,9 @@ def find_record(store: Store, job_id: str) -> Found[JobRecord] | None:
 def _read(kind: type[R], store: Store, name: str) -> Found[R]:
     from kinetic_payload.decoding import decode
 
-    data = store.read(name)
     job_id, place = name.partition("/")[0], f"{store.location}/{name}"
     try:
+        data = read_record(store, name)
         record = decode(kind, data, name=place)
         if record.job_id != job_id:
             # Believed, it would have a look at this job, or its clean-up, hit another one.
@@ -155,33 +176,46 @@ def log_lines(
         yield replace(line, hosts=record.hosts) if record.hosts > 1 else line
 
 
-def read_reports(store: Store, job_id: str) -> tuple[HostOutcome, ...]:
+def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
     """Return what every host of every attempt reported, in that order.
 
-    A report that cannot be read is skipped with a warning: the others still tell something.
+    A report that cannot be read or verified is skipped with a warning: the others still tell
+    something.
     """
+    store = services.store
 
-    def read(name: str) -> HostOutcome | RecordError:
+    def read(name: str) -> HostOutcome | KineticError | None:
         try:
-            return _read(HostOutcome, store, name).record
-        except RecordError as error:
+            found = _read(HostOutcome, store, name)
+            services.verify(found.data, name)
+        except ObjectNotFoundError:
+            return None  # Cleaned up a moment ago.
+        except (RecordError, SignatureError) as error:
             return error
+        return found.record
 
-    names = [info.name for info in store.list(JobObjects(job_id).attempts)]
-    names = [name for name in names if _REPORT.search(name)]
+    listed = (info.name for info in store.list(JobObjects(job_id).attempts))
+    ours = (name for name in listed if report_of(name, job_id) is not None)
+    names = list(islice(ours, _MOST_REPORTS + 1))
+    if len(names) > _MOST_REPORTS:
+        warn_caller(f"Skipped: all but {_MOST_REPORTS:,} reports of {job_id}.")
     reports = []
-    for found in map_at_once(read, names, workers=store.concurrency):
-        if isinstance(found, RecordError):
+    for found in map_at_once(read, names[:_MOST_REPORTS], workers=store.concurrency):
+        if found is None:
+            continue
+        if isinstance(found, KineticError):
             warn_caller(f"Skipped: {found.message}")
         else:
             reports.append(found)
     return tuple(sorted(reports, key=lambda report: (report.attempt, report.host)))
 
 
-def job_outcome(record: JobRecord, services: Services) -> JobOutcome:
+def job_outcome(
+    record: JobRecord, services: Services, *, verify: Callable[[], None] = nothing_to_verify
+) -> JobOutcome:
     """Return what happened to the job so far, without unpickling anything."""
-    view = look(record, services)
-    reports = read_reports(services.store, record.job_id)
+    view = look(record, services, verify=verify)
+    reports = read_reports(services, record.job_id)
     message = view.reason
     if view.outcome is not None:
         host = deciding_host(view.outcome, reports)

@@ -40,6 +40,15 @@ class Services:
         """
         (self.seal or UNSIGNED).verify(data, name)
 
+    def refuse_without_key(self, data: bytes, name: str) -> None:
+        """Make sure that what is signed here counts where *data*, the record *name*, does.
+
+        Raises:
+            SignatureError: It was signed with another key; no setting changes that.
+        """
+        if self.seal is not None:
+            self.seal.verify(data, name, strictly=True)
+
 
 def jobs_location(settings: Settings, backend: str) -> Location:
     """Return the store of jobs that *backend* runs: `KINETIC_STORE`, else the backend's own."""

@@ -33,12 +33,15 @@ from kinetic.parallel import map_at_once
 from kinetic_payload.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
+    RecordError,
     StoreError,
     StoreUnavailableError,
 )
 from kinetic_payload.layout import JobObjects, context_object
+from kinetic_payload.limits import read_record
 from kinetic_payload.ownership import is_context, is_digest, is_job_id, is_job_object
 from kinetic_payload.private_files import make_folder, write_private
+from kinetic_payload.reports import fields_of
 from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores.locks import locked
 
@@ -269,10 +272,10 @@ def _named_contexts(store: Store) -> Iterable[str]:
         job_id = folder.rstrip("/")
         if not is_job_id(job_id):
             continue
-        with suppress(ObjectNotFoundError, ValueError):
-            record = json.loads(store.read(JobObjects(job_id).handle))
-            if isinstance(record, dict) and record.get("context_digest"):
-                yield context_object(record["context_digest"])
+        with suppress(ObjectNotFoundError, RecordError):
+            digest = fields_of(read_record(store, JobObjects(job_id).handle)).get("context_digest")
+            if isinstance(digest, str):
+                yield context_object(digest)
 
 
 def _children(folder: str) -> list[Path]:

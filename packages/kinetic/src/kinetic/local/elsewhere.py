@@ -17,6 +17,7 @@ from kinetic.waiting import Deadline, sleep
 from kinetic_payload.decoding import decode
 from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
+from kinetic_payload.limits import read_record
 from kinetic_payload.records import JobRecord, Lease, fields_of
 from kinetic_payload.store import Store
 
@@ -160,9 +161,11 @@ class Elsewhere:
         """Return whether nothing is written to the log any more."""
         outcome = JobObjects(record.job_id).outcome
         try:
-            said = fields_of(self._store.read(outcome))
+            said = fields_of(read_record(self._store, outcome))
         except ObjectNotFoundError:
             return self._standing(record) in (Standing.LOST, Standing.NONE)
+        except RecordError:
+            return True
         # A runner or a supervisor writes the outcome after the logs; a client, while the job runs.
         return said.get("written_by") != "client" or self._has_gone(record, self._standing(record))
 
@@ -194,10 +197,13 @@ class Elsewhere:
         if known is None:
             name = JobObjects(job_id).lease
             try:
-                known = decode(Lease, self._store.read(name), name=name)
+                known = decode(Lease, read_record(self._store, name), name=name)
+                if known.job_id != job_id:
+                    raise RecordError(f"{name} is the lease of another job.")
             except ObjectNotFoundError:
                 return None  # Removed a moment ago.
             except RecordError:
+                # Nobody vouches for a lease: it tells at most that a job seems to run.
                 known = Lease(job_id=job_id, holder="an unknown machine", seconds=LEASE_SECONDS)
             self._leases[job_id] = known
         return known

@@ -14,7 +14,10 @@ from typing import Final
 
 from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import read_record
+from kinetic_payload.ownership import is_job_object
 from kinetic_payload.records import Lease, encode, fields_of
+from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.store import Store
 
 _FIRST: Final = 1.0
@@ -25,8 +28,8 @@ _REMOVAL: Final = 10.0
 class LeaseKeeper:
     """Renews the lease of a job until it is closed, however the store does meanwhile.
 
-    *stop* is called, from the thread, when somebody elsewhere ended the job: its outcome is there
-    and says so, or the job was removed altogether.
+    *stop* is called, from the thread, when somebody elsewhere ended the job: its outcome is there,
+    signed with the key of *signer*, and says so, or the job was removed altogether.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class LeaseKeeper:
         holder: str,
         seconds: float,
         stop: Callable[[], object],
+        signer: Signer = UNSIGNED,
         first: float = _FIRST,
     ) -> None:
         self._open_store = open_store
@@ -45,6 +49,7 @@ class LeaseKeeper:
         self._interval = seconds / 3
         self._first = min(first, self._interval)
         self._stop = stop
+        self._signer = signer
         self._stopped = False
         self._removed = False
         self._closing = threading.Event()
@@ -88,9 +93,11 @@ class LeaseKeeper:
         if self._stopped:
             return
         try:
-            outcome = fields_of(store.read(self._names.outcome))
+            data = read_record(store, self._names.outcome)
         except ObjectNotFoundError:
             return
+        self._signer.verify(data, self._names.outcome)  # Raises, which is written to our log.
+        outcome = fields_of(data)
         # One that a runner wrote is no reason to disturb it: it is about to end.
         if outcome.get("written_by") == "client":
             self._end()
@@ -116,6 +123,7 @@ class LeaseKeeper:
         if self._removed:
             # Cleaned up elsewhere while we were asleep: what was written since is nobody's.
             for info in list(store.list(self._names.prefix)):
-                store.delete(info.name)
+                if is_job_object(info.name, self._names.job_id):
+                    store.delete(info.name)
         else:
             store.delete(self._names.lease)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
 import signal
@@ -11,13 +10,14 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from kinetic.local.attempt import Verdict
 from kinetic.local.verdict import HostEnd, deciding, other_failures, worth_a_retry
 from kinetic_payload.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
+    RecordError,
     SignatureError,
 )
 from kinetic_payload.layout import (
@@ -26,7 +26,9 @@ from kinetic_payload.layout import (
     EXIT_TERMINATED,
     JobObjects,
 )
-from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode, fields_of
+from kinetic_payload.limits import read_record
+from kinetic_payload.printable import printable
+from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, Reason, encode, fields_of
 from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.store import ABSENT, Store
 
@@ -77,11 +79,21 @@ def settle(
     try:
         store.write(name, signer.sign(encode(outcome), name), if_generation=ABSENT)
     except PreconditionFailedError:
-        written = fields_of(store.read(name))
-        return Verdict(
-            succeeded=written.get("status") == "succeeded", message=str(written.get("message", ""))
-        )
+        return _written_before(store, name, signer)
     return Verdict(succeeded=outcome.status == "succeeded", message=outcome.message)
+
+
+def _written_before(store: Store, name: str, signer: Signer) -> Verdict:
+    """Return what the outcome says that somebody else wrote, if that may speak for the job."""
+    try:
+        data = read_record(store, name)
+        signer.verify(data, name)
+    except (ObjectNotFoundError, RecordError, SignatureError) as error:
+        return Verdict(succeeded=False, message=f"Its outcome cannot be stored: {error.message}")
+    written = fields_of(data)
+    return Verdict(
+        succeeded=written.get("status") == "succeeded", message=str(written.get("message", ""))
+    )
 
 
 def outcome_of(job_id: str, attempt: int, ends: Sequence[HostEnd], *, stop: Stop | None) -> Outcome:
@@ -117,28 +129,47 @@ def read_end(
 ) -> HostEnd | None:
     """Return how a host reported its end, or None if it did not.
 
-    What *verify* refuses is the end of a host that did not report, and whose place was taken.
+    What *verify* refuses, or what is no report, is the end of a host that did not report, and whose
+    place was taken.
     """
     name = JobObjects(job_id).host_outcome(attempt, host)
     try:
-        data = store.read(name)
+        data = read_record(store, name)
         verify(data, name)
+        return _end_in(host, data)
     except ObjectNotFoundError:
         return None
-    except SignatureError as error:
+    except (RecordError, SignatureError) as error:
         message = f"The job did not write what stands for the end of host {host}: {error.message}"
         return HostEnd(host, False, "unreported", EXIT_FUNCTION_FAILED, message=message)
-    report = json.loads(data)
-    return HostEnd(
+
+
+def _end_in(host: int, data: bytes) -> HostEnd:
+    """Return the end that a report says.
+
+    Raises:
+        RecordError: It is no report.
+    """
+    report = fields_of(data)
+    error = report.get("error") or {}
+    end = HostEnd(
         host,
-        succeeded=bool(report["succeeded"]),
-        reason=report["reason"],
-        exit_code=report["exit_code"],
+        succeeded=report.get("succeeded") is True,
+        reason=report.get("reason", ""),
+        exit_code=report.get("exit_code", ""),
         message=report.get("message", ""),
-        error=(report.get("error") or {}).get("type", ""),
+        error=error.get("type", "") if isinstance(error, dict) else "",
         finished_at=report.get("finished_at", 0.0),
         digest=hashlib.sha256(data).hexdigest(),
     )
+    texts, numbers = (end.reason, end.message, end.error), (end.exit_code, end.finished_at)
+    if not (
+        end.reason in get_args(Reason)
+        and all(isinstance(text, str) for text in texts)
+        and all(isinstance(number, int | float) for number in numbers)
+    ):
+        raise RecordError(f"What host {host} reported is not a valid report.")
+    return replace(end, message=printable(end.message), error=printable(end.error))
 
 
 def _end_of(

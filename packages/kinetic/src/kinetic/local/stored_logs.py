@@ -1,11 +1,16 @@
-"""The durable log in the store, for when a job's folder is gone or on another machine."""
+"""The durable log in the store, for when a job's folder is gone or on another machine.
+
+Logs are not signed. What is read from a bucket is taken for text that anybody may have written: it
+keeps its colours, and nothing else that a terminal would obey; a chunk has a size limit.
+"""
 
 from __future__ import annotations
 
 import io
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
@@ -22,14 +27,21 @@ from kinetic.local.reporting import read_end
 from kinetic.local.verdict import deciding
 from kinetic.parallel import Crew, Task
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import MOST_CHUNK, MOST_HOSTS
+from kinetic_payload.ownership import number_in
+from kinetic_payload.printable import printable_log
 from kinetic_payload.records import JobRecord
-from kinetic_payload.store import Store
+from kinetic_payload.store import ObjectInfo, Store
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _AHEAD: Final = 8
-"""Chunks, of at most some MiB each, that are read at once over a network."""
+"""Reads at once over a network, of all hosts together."""
+_IN_MEMORY: Final = 64 << 20
+"""Bytes that these bring, but for the least size of a read."""
+_LEAST_READ: Final = 64 << 10
+_CHUNK: Final = re.compile(r"[0-9]{8}")
 
 
 def stored_lines(store: Store, job_id: str, *, tail: int | None = None) -> Iterator[LogLine]:
@@ -39,32 +51,85 @@ def stored_lines(store: Store, job_id: str, *, tail: int | None = None) -> Itera
     if not attempts:
         return
     attempt = max(attempts)
-    hosts = sorted(_numbers(store, f"{names.logs}{attempt}/"))
+    hosts = sorted(_numbers(store, f"{names.logs}{attempt}/", "host-"))[:MOST_HOSTS]
     prefixes = {host: names.log_chunks(attempt, host) for host in hosts}
     if tail is None:
-        parts = [(host, _lines(store, prefix)) for host, prefix in prefixes.items()]
+        reading = _Reading.of(store, len(hosts))
+        parts = [(host, _lines(reading, prefix)) for host, prefix in prefixes.items()]
         found = interleaved(parts, attempt)
     else:
         ends = [(host, _tail(store, prefix, tail)) for host, prefix in prefixes.items()]
         found = last_lines(ends, attempt, tail)
-    yield from (replace(line, hosts=len(hosts)) for line in found)
+    shown = _shown_by(store)
+    yield from (replace(line, text=shown(line.text), hosts=len(hosts)) for line in found)
 
 
-def _numbers(store: Store, prefix: str) -> list[int]:
-    names = (folder.removeprefix(prefix).rstrip("/") for folder in store.folders(prefix))
-    numbers = (name.removeprefix("host-") for name in names)
-    return [int(number) for number in numbers if number.isdigit()]
+def _shown_by(store: Store) -> Callable[[str], str]:
+    """Return what makes a line of a log out of *store* fit for a terminal."""
+    return printable_log if store.location.kind == "gs" else str
 
 
-def _lines(store: Store, prefix: str) -> Iterator[str]:
-    yield from whole_lines(cast("BinaryIO", io.BufferedReader(_Chunks(store, prefix))))
+def _numbers(store: Store, prefix: str, before: str = "") -> list[int]:
+    """Return the numbers by which folders below *prefix* are called, after the word *before*."""
+    names = (folder.removeprefix(prefix + before)[:-1] for folder in store.folders(prefix))
+    return [number for name in names if (number := number_in(name)) is not None]
+
+
+def _chunks(store: Store, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+    """Iterate over the chunks of a log, whatever else there is besides."""
+    for info in store.list(prefix, start_after=start_after):
+        if _CHUNK.fullmatch(info.name, len(prefix)):
+            yield info
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How the chunks of one of several logs are read: by *workers*, *size* bytes at a time."""
+
+    store: Store
+    workers: int
+    size: int
+
+    @classmethod
+    def of(cls, store: Store, logs: int) -> _Reading:
+        """Return how *logs* logs are read together: in memory that hardly depends on their number."""
+        workers = max(1, min(store.concurrency, _AHEAD // max(logs, 1)))
+        size = _IN_MEMORY // (max(logs, 1) * workers)
+        return cls(store, workers, max(_LEAST_READ, min(size, MOST_CHUNK)))
+
+    def contents(self, chunks: Iterable[ObjectInfo]) -> Iterator[bytes]:
+        """Iterate over the contents of *chunks*; over a network a few are on their way at any time."""
+        coming: deque[Task[bytes]] = deque()
+        with Crew(self.workers) as crew:
+            for read in self._reads(chunks):
+                coming.append(crew.start(read))
+                if len(coming) >= self.workers:
+                    yield coming.popleft().result()
+            while coming:
+                yield coming.popleft().result()
+
+    def _reads(self, chunks: Iterable[ObjectInfo]) -> Iterator[Callable[[], bytes]]:
+        for info in chunks:
+            end = min(info.size, MOST_CHUNK)
+            for start in range(0, end, self.size):
+                part = {"start": start, "end": min(start + self.size, end)}
+                yield partial(self.store.read, info.name, **part)
+            if info.size > end:
+                note = (
+                    f"\n[kinetic] {info.size - end} bytes of the log are left out here.\n".encode()
+                )
+                yield partial(bytes, note)
+
+
+def _lines(reading: _Reading, prefix: str) -> Iterator[str]:
+    yield from whole_lines(cast("BinaryIO", io.BufferedReader(_Chunks(reading, prefix))))
 
 
 class _Chunks(io.RawIOBase):
     """The chunks of a log as one stream."""
 
-    def __init__(self, store: Store, prefix: str) -> None:
-        self._chunks = _contents(store, (info.name for info in store.list(prefix)))
+    def __init__(self, reading: _Reading, prefix: str) -> None:
+        self._chunks = reading.contents(_chunks(reading.store, prefix))
         self._left = memoryview(b"")
 
     def readable(self) -> bool:
@@ -83,31 +148,19 @@ class _Chunks(io.RawIOBase):
         return size
 
 
-def _contents(store: Store, names: Iterable[str]) -> Iterator[bytes]:
-    """Iterate over the contents of *names*; over a network a few are on their way at any time."""
-    workers = min(store.concurrency, _AHEAD)
-    coming: deque[Task[bytes]] = deque()
-    with Crew(workers) as crew:
-        for name in names:
-            coming.append(crew.start(partial(store.read, name)))
-            if len(coming) >= workers:
-                yield coming.popleft().result()
-        while coming:
-            yield coming.popleft().result()
-
-
 def _tail(store: Store, prefix: str, count: int) -> list[str]:
-    data, cut = _end(store, [info.name for info in store.list(prefix)], count)
+    data, cut = _end(store, list(_chunks(store, prefix)), count)
     return with_note(list(whole_lines(io.BytesIO(data)))[-count:] if count > 0 else [], cut=cut)
 
 
-def _end(store: Store, names: list[str], count: int) -> tuple[bytes, bool]:
+def _end(store: Store, found: list[ObjectInfo], count: int) -> tuple[bytes, bool]:
     """Return the end of the log that holds *count* lines, and whether these lack a part."""
     chunks: deque[bytes] = deque()
 
     def backwards() -> Iterator[bytes]:
-        for name in reversed(names):
-            chunks.appendleft(store.read(name))
+        for info in reversed(found):
+            start = max(0, info.size - MOST_CHUNK)
+            chunks.appendleft(store.read(info.name, start=start, end=info.size))
             yield chunks[0]
 
     size, cut = tail_size(backwards(), count)
@@ -123,7 +176,9 @@ def follow_stored(
     pause: Callable[[], None],
 ) -> Iterator[LogLine]:
     """Iterate over the stored log from the latest attempt on, until *ended* and all of it was read."""
-    attempt = max(_numbers(store, JobObjects(record.job_id).logs), default=1)
+    began = _numbers(store, JobObjects(record.job_id).logs)
+    # There is one attempt more than retries, whatever somebody else put there.
+    attempt = max((one for one in began if 0 < one <= record.retries + 1), default=1)
     share = None if tail is None else -(-tail // record.hosts)
     while True:
         hosts = [_Host(store, record.job_id, attempt, host, share) for host in range(record.hosts)]
@@ -157,6 +212,8 @@ class _Host:
         self, store: Store, job_id: str, attempt: int, host: int, tail: int | None
     ) -> None:
         self._store = store
+        self._reading = _Reading.of(store, 1)
+        self._shown = _shown_by(store)
         self._prefix = JobObjects(job_id).log_chunks(attempt, host)
         self._attempt = attempt
         self._host = host
@@ -167,17 +224,18 @@ class _Host:
 
     def read(self) -> Iterator[LogLine]:
         """Iterate over the lines that were written since the last time."""
-        names = [info.name for info in self._store.list(self._prefix, start_after=self._last)]
-        if not names:
+        # Listed before any is read: whoever goes on writing chunks must not keep us here.
+        chunks = list(_chunks(self._store, self._prefix, self._last))
+        if not chunks:
             yield from self._said(self._lines.bar())
             return
-        self._last = names[-1]
+        self._last = chunks[-1].name
         tail, self._tail = self._tail, None
         if tail is None:
-            for data in _contents(self._store, names):
+            for data in self._reading.contents(chunks):
                 yield from self._said(self._lines.feed(data))
             return
-        data, self._cut = _end(self._store, names, tail)
+        data, self._cut = _end(self._store, chunks, tail)
         whole = self._lines.feed(data)
         # A last line that is not at its end yet is one of them.
         wanted = tail if data.endswith(b"\n") else tail - 1
@@ -190,7 +248,7 @@ class _Host:
     def _said(self, lines: list[str]) -> list[LogLine]:
         noted = with_note(lines, cut=self._cut)
         self._cut = self._cut and not lines
-        return [LogLine(text, self._host, self._attempt) for text in noted]
+        return [LogLine(self._shown(text), self._host, self._attempt) for text in noted]
 
 
 def _has_begun(store: Store, job_id: str, attempt: int) -> bool:

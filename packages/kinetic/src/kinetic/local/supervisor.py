@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kinetic.local.lease import LeaseKeeper
     from kinetic.local.reporting import Gone
     from kinetic.local.state import AttemptState, State
+    from kinetic_payload.signing import Signer
     from kinetic_payload.store import Store
 
 _AWAY = 3600.0
@@ -101,7 +102,14 @@ def _keep_lease(spec: SupervisorSpec, cancel: int) -> LeaseKeeper | None:
         holder=spec.holder,
         seconds=spec.lease_seconds,
         stop=lambda: os.write(cancel, CANCEL),
+        signer=_signer(spec),
     )
+
+
+def _signer(spec: SupervisorSpec) -> Signer:
+    from kinetic_payload.signing import Signer
+
+    return Signer(bytes.fromhex(spec.signing_key) or None)
 
 
 def _open(spec: SupervisorSpec) -> Store:
@@ -215,7 +223,6 @@ class _Job:
         """Write how the attempt ended; where the store is a bucket that is away, wait for it."""
         from kinetic.local.reporting import settle
         from kinetic_payload.errors import StoreError, StoreUnavailableError
-        from kinetic_payload.signing import Signer
 
         spec = self._spec
         until = time.monotonic() + (0.0 if spec.lease_seconds is None else _AWAY)
@@ -229,7 +236,7 @@ class _Job:
                     retries=spec.retries,
                     started_at=started_at,
                     stop=self._events.stop,
-                    signer=Signer(bytes.fromhex(spec.signing_key) or None),
+                    signer=_signer(spec),
                 )
             except StoreError as error:
                 # A job whose folder was removed has nobody left who wants to know.

@@ -12,6 +12,7 @@ from kinetic.local.paths import JobFolder
 from kinetic.local.reporting import Verify, outcome_of, read_end
 from kinetic.local.verdict import deciding
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.ownership import number_in
 from kinetic_payload.records import JobRecord, Outcome
 from kinetic_payload.store import Store
 
@@ -71,5 +72,6 @@ def outcome_of_vanished(
 
 def _last_attempt(store: Store, record: JobRecord) -> int:
     prefix = JobObjects(record.job_id).attempts
-    numbers = (name.removeprefix(prefix).rstrip("/") for name in store.folders(prefix))
-    return max((int(number) for number in numbers if number.isdigit()), default=0)
+    found = (number_in(name.removeprefix(prefix)[:-1]) for name in store.folders(prefix))
+    # There is one attempt more than retries, whatever somebody else put there.
+    return max((number for number in found if number and number <= record.retries + 1), default=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from kinetic.job_status import JobStatus
     from kinetic.jobs import JobHandle
     from kinetic_cli.app import Where
+
+
+_UNVERIFIED: Final = "UNVERIFIED"
+"""The status of a job in a bucket whose record or outcome is not signed with our key."""
 
 
 @click.command("list")
@@ -39,6 +43,7 @@ def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
     where: Where | None = "local" if local else "cluster" if cluster is not None else None
     handles = app.list_jobs(where)
     statuses = app.statuses_of(handles)
+    _note_unverified(app, statuses)
     jobs = [_described(app, *each) for each in zip(handles, statuses, strict=True)]
     if as_json:
         app.output.json(jobs)
@@ -78,11 +83,25 @@ def _described(app: App, job: JobHandle, status: JobStatus | KineticError) -> di
     }
 
 
+def _note_unverified(app: App, statuses: list[JobStatus | KineticError]) -> None:
+    from kinetic.errors import SignatureError
+
+    refused = [status for status in statuses if isinstance(status, SignatureError)]
+    if refused:
+        jobs = "1 job is" if len(refused) == 1 else f"{len(refused)} jobs are"
+        app.output.note(f"Warning: {jobs} {_UNVERIFIED}. {refused[0].message}")
+        if refused[0].hint:
+            app.output.note(refused[0].hint)
+
+
 def _text(app: App, job: JobHandle, status: JobStatus | KineticError) -> str | None:
+    from kinetic.errors import SignatureError
     from kinetic.job_status import JobStatus
 
     if isinstance(status, JobStatus):
         return status.value
+    if isinstance(status, SignatureError):
+        return _UNVERIFIED
     # One job that cannot be asked must not hide the others.
     app.output.note(f"Warning: the status of {job.job_id} is unknown: {status.message}")
     return None
