@@ -150,6 +150,7 @@ TESTED_AS = {
     "kinetic_payload.testing.gcs.process": "kinetic_payload/test_gcs_server_faults.py",
     "kinetic_payload.testing.gcs.ranges": "kinetic_payload/test_gcs_server.py",
     "kinetic_payload.testing.gcs.requests": "kinetic_payload/test_gcs_server_faults.py",
+    "kinetic_payload.lifeline": "local/test_slices.py",
     "kinetic_payload.testing.gcs.resources": "kinetic_payload/test_gcs_server.py",
     "kinetic_payload.testing.gcs.resumable": "kinetic_payload/test_gcs_server_uploads.py",
     "kinetic_payload.testing.gcs.server": "kinetic_payload/test_gcs_server_faults.py",

@@ -18,6 +18,7 @@ class Told:
     """A child that is as quick as can be."""
 
     mark = "mark"
+    stop_fd = 0
     reaper = False
 
     def keep_orphans(self) -> None:

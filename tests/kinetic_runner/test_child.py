@@ -82,7 +82,7 @@ def test_the_child_has_no_input_and_none_of_our_descriptors(runner):
     done = runner.run(
         """
         print(repr(sys.stdin.read()))
-        theirs = [int(argument) for argument in sys.argv[-2:]]
+        theirs = [task.stop_fd, *(int(argument) for argument in sys.argv[-2:])]
         kept = [fd for fd in range(3, 64) if os.path.exists(f"/dev/fd/{fd}") and fd not in theirs]
         print(kept, any(map(os.get_inheritable, theirs)), os.getsid(0) == os.getpid())
         """,

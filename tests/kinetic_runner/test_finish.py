@@ -73,6 +73,14 @@ def test_a_leader_whose_sibling_failed_does_not_say_success(store):
     assert final(store) is None
 
 
+def test_a_sibling_that_the_system_stopped_leaves_the_job_open(store):
+    finish(store, 1, 2).report(failed(1, reason="terminated", exit_code=143))
+
+    assert finish(store, 0, 2, last_attempt=1).report(ended()) == 143
+
+    assert final(store) is None
+
+
 def test_the_lowest_failing_host_counts_and_the_others_are_named(store):
     for host in (3, 1):
         finish(store, host, 4).report(failed(host))

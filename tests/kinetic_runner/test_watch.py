@@ -26,6 +26,7 @@ class Beside:
             os.set_blocking(end, False)
         self.status: int | None = None
         self.signals: list[int] = []
+        self.requests = 0
         self.stop_asked = False
         self.stops_when_told = False
         self.says_when_told = b""
@@ -51,6 +52,9 @@ class Beside:
         self.signals.append(number)
         if self.says_when_told:
             self.says(self.says_when_told)
+
+    def request_stop(self) -> None:
+        self.requests += 1
 
     def kill_all_but_trackers(self) -> bool:
         return True
@@ -144,6 +148,17 @@ def test_a_child_that_knows_that_its_function_had_ended_before_the_stop_is_belie
     seen = run(beside, Limits())
 
     assert (seen.cause, seen.reported_in_time, len(beside.signals)) == ("terminated", True, 1)
+
+
+def test_whether_a_preemption_came_before_the_end_is_not_for_python_to_say(beside: Beside) -> None:
+    beside.says(b'{"sigterm": "native"}')
+    beside.says(b'{"phase": "call"}')
+    beside.stop_asked = True
+    beside.says_when_told = b'{"undisturbed": true}'
+
+    seen = run(beside, Limits())
+
+    assert (seen.cause, seen.reported_in_time, len(beside.signals)) == ("terminated", False, 1)
 
 
 @pytest.mark.parametrize(("phase", "in_time"), [("call", False), ("report", True)])

@@ -35,7 +35,7 @@ def end(job):
         notes = []
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
-        notes = [note for note in error.__notes__ if "traceback" not in note]
+        notes = [note for note in getattr(error, "__notes__", ()) if "traceback" not in note]
     return [said, notes, {one.host: one.reason for one in job.outcome().hosts}]
 """
 
@@ -164,3 +164,133 @@ if __name__ == "__main__":
     assert found[0] == "ValueError: the culprit"
     assert "on host 2" in found[1][0]
     assert found[2]["2"] == "exception"
+
+
+NEEDS_JAX = pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
+
+JOINED = """
+import pathlib, signal
+
+def joined():
+    import jax
+    from jax.experimental import multihost_utils
+    multihost_utils.sync_global_devices("joined")
+    return multihost_utils
+
+def tidy_up():
+    # The leader has nothing left to do when the other one is in the middle of it.
+    if host() == 0:
+        atexit.register(mark, "ended")
+    else:
+        await_marks(folder(), "0 ended")
+        time.sleep(1)
+    mark("tidied up")
+
+def folder():
+    return pathlib.Path(os.environ["KINETIC_OUTPUT_DIR"])
+
+def mark(what):
+    (folder() / f"{host()} {what}").touch()
+
+def await_marks(folder, *names):
+    while not all((folder / name).exists() for name in names):
+        time.sleep(0.01)
+
+def outputs(job):
+    return pathlib.Path(os.environ["KINETIC_HOME"]) / "store" / "outputs" / job.job_id
+
+def ended(job):
+    said = end(job)
+    messages = [one.message for one in job.outcome().hosts]
+    return [*said, messages, sorted(path.name for path in outputs(job).iterdir())]
+"""
+
+
+@NEEDS_JAX
+@pytest.mark.slow  # four jobs of two processes that import JAX
+def test_whatever_ends_a_slice_its_hosts_tidy_up_although_jax_has_taken_sigterm(project) -> None:
+    cancelled, late, raised, returned = said(
+        project,
+        JOINED
+        + """
+def work(how):
+    try:
+        hosts = joined()
+        mark("at work")
+        if how == "raise" and host() == 0:
+            raise ValueError("the culprit")
+        if how == "return":
+            if host() == 0:
+                return
+            await_marks(folder(), "0 ended")
+            raise ValueError("the culprit")
+        while how == "compute":
+            hosts.sync_global_devices("again")
+        time.sleep(600)
+    finally:
+        if how in ("raise", "sleep"):
+            tidy_up()
+        else:
+            mark("tidied up")
+            atexit.register(mark, "ended")
+
+on_two_hosts = {"accelerator": "v4-8", "backend": "local-gke"}
+
+if __name__ == "__main__":
+    running = kinetic.run(**on_two_hosts)(work).run_async("compute")
+    await_marks(outputs(running), "0 at work", "1 at work")
+    running.cancel()
+    ends = [ended(running)]
+    for how, more in (("sleep", {"timeout": 10}), ("raise", {}), ("return", {})):
+        ends.append(ended(kinetic.run(**on_two_hosts, **more)(work).run_async(how)))
+    print(json.dumps(ends))
+""",
+    )
+
+    assert cancelled[0].startswith("JobCancelledError")
+    assert cancelled[2] == {"0": "terminated", "1": "terminated"}
+    assert "10 s" in late[0]
+    assert "timeout" in late[2].values()  # The other one may be stopped before its own time is up.
+    assert set(late[2].values()) <= {"timeout", "terminated"}
+    assert raised[0] == "ValueError: the culprit"
+    assert "on host 0" in raised[1][0]
+    assert raised[2] == {"0": "exception", "1": "terminated"}
+    assert returned[0] == "ValueError: the culprit"
+    assert returned[2] == {"0": "returned", "1": "exception"}
+    for _, _, _, messages, marks in (cancelled, late, raised, returned):
+        assert not [message for message in messages if "killed" in message]
+        assert {"0 tidied up", "1 tidied up"} <= set(marks)
+
+
+@NEEDS_JAX
+@pytest.mark.slow  # two processes that import JAX
+def test_jax_sees_a_preemption_of_one_host_on_all_at_the_same_step(project) -> None:
+    found, steps = said(
+        project,
+        JOINED
+        + """
+@kinetic.run(accelerator="v4-8", backend="local-gke", retries=1)
+def work():
+    hosts = joined()
+    mark("at work")
+    step = 0
+    while not hosts.reached_preemption_sync_point(step):
+        step += 1
+        hosts.sync_global_devices(f"step {step}")
+    (folder() / f"{host()} saved").write_text(f"{os.environ['KINETIC_ATTEMPT']} {step}")
+
+if __name__ == "__main__":
+    job = work.run_async()
+    await_marks(outputs(job), "0 at work", "1 at work")
+    state = pathlib.Path(os.environ["KINETIC_HOME"]) / "jobs" / job.job_id / "state.json"
+    os.kill(json.loads(state.read_text())["attempts"][0]["pids"][1], signal.SIGTERM)
+    found = ended(job)
+    print(json.dumps([found, [(outputs(job) / f"{n} saved").read_text() for n in (0, 1)]]))
+""",
+    )
+
+    assert steps[0] == steps[1]
+    assert steps[0].startswith("1 ")  # Whoever stops a job from outside means it: no other attempt.
+    assert "SIGTERM came from outside" in found[0]
+    assert "on host 1" in found[1][0]
+    assert found[2] == {"0": "returned", "1": "terminated"}

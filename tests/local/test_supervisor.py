@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -363,7 +363,7 @@ def test_what_was_said_between_two_attempts_is_heard_when_the_next_begins(machin
 
         stop = "terminated"
 
-        def wait(self, timeout: float | None) -> None:
+        def wait(self, timeout: float | None, _readable: Sequence[int]) -> None:
             assert timeout is not None
             threading.Event().wait(0.01)
 

@@ -41,6 +41,12 @@ LOST = "jax.errors.JaxRuntimeError"
         # The survivor may even be the first that is seen, but for one that only lost it, too.
         ([end(0, "killed", code=134, first=True), end(1, "exception")], 1, (0,)),
         ([end(0, "exception", error=LOST), end(1, "killed", code=134, first=True)], 1, (0,)),
+        ([end(0, "killed", code=134, first=True), end(1, "killed", code=137)], 1, (0,)),
+        ([end(0, "exception", error=LOST, first=True), end(1, "killed", code=137)], 1, (0,)),
+        # A host that the system preempts leaves the others without it.
+        ([end(0, "exception", error=LOST), end(1, "terminated", first=True)], 1, (0,)),
+        ([end(0, "killed", code=134), end(1, "terminated", first=True)], 1, (0,)),
+        ([end(0, "exception", error="KeyError"), end(1, "terminated", first=True)], 0, ()),
         # What JAX raises may be no more than the end of another host.
         ([end(0, "exception", error=LOST), end(1, "exception", error="ValueError")], 1, (0,)),
         ([end(0, "exception", error=LOST), end(1, "killed")], 0, (1,)),

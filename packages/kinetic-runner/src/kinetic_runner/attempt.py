@@ -83,8 +83,7 @@ def attend(
         sys.stderr.write(f"[kinetic] {error}\n")
         return EXIT_NOT_PREPARED
     child.keep_orphans()  # Before there can be any: nobody would find them.
-    report_file = f"{arguments.workspace}/.report-{child.mark}"
-    task = _task(arguments, attempt, host, report_file=report_file, linger=linger or _LINGER)
+    task = _task(arguments, attempt, host, child, linger=linger or _LINGER)
     child.send_task(task.encode())
     claimed = monotonic() - began
     journal = Journal(store, partial(job.log_chunk, attempt, host.index))
@@ -102,7 +101,7 @@ def attend(
         journal=journal,
         limits=limits,
         lifeline=arguments.lifeline,
-        report_file=report_file,
+        report_file=task.report_file,
     )
     seen, warnings = _seen_through(watch, journal, patience=patience)
     blank = HostOutcome(
@@ -183,9 +182,7 @@ def _claim(job_id: str, host: Host, hostname: str, now: float, attempt: int) -> 
     )
 
 
-def _task(
-    arguments: Arguments, attempt: int, host: Host, *, report_file: str, linger: float
-) -> Task:
+def _task(arguments: Arguments, attempt: int, host: Host, child: Child, *, linger: float) -> Task:
     return Task(
         store=arguments.store,
         job_id=arguments.job,
@@ -195,7 +192,9 @@ def _task(
         payload_digest=arguments.payload_digest,
         context_digest=arguments.context_digest,
         workspace=arguments.workspace,
-        report_file=report_file,
+        report_file=f"{arguments.workspace}/.report-{child.mark}",
+        stop_fd=child.stop_fd,
+        hold=arguments.lifeline is not None,  # There is a supervisor to say when it is over.
         linger=linger,
         keep_inputs=arguments.keep_inputs,
         debug_port=arguments.debug_port,

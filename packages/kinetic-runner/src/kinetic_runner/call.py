@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import EXIT_TERMINATED
+from kinetic_runner.stop_requests import StopRequests
 
 
 class Returned(NamedTuple):
@@ -71,18 +72,23 @@ class Stopping:
     would be lost in one that is just being made.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, requests: int = -1) -> None:
         self.asked = False
         self.came_late = False
         """Whether it is certain that the function had ended before it could be told to stop."""
         self._raises = True
         self._process = os.getpid()
+        self.requests = StopRequests(requests, lambda: self.asked)
 
     @classmethod
-    def install(cls) -> Stopping:
-        """Handle SIGTERM from now on, until user code sets a handler of its own."""
-        stopping = cls()
+    def install(cls, requests: int | None = None) -> Stopping:
+        """Handle SIGTERM from now on, until user code sets a handler of its own.
+
+        *requests* is the pipe from the parent that stands in for it where native code takes it.
+        """
+        stopping = cls(requests if requests is not None else -1)
         signal.signal(signal.SIGTERM, stopping)
+        stopping.requests.install()
         os.register_at_fork(after_in_child=stopping._forked)
         return stopping
 

@@ -17,17 +17,21 @@ _READ_SIZE = 256 * 1024
 
 
 class Child:
-    """A running child: one pipe for its output, one for its reports, one for its task.
+    """A running child: one pipe for its output, one for its reports, one for its task, one to stop it.
 
     `status` is what `waitpid` said, or None while it lives. The task's pipe stays open: the child
     takes its end for the parent's death.
     """
 
-    def __init__(self, pid: int, output: int, report: int, task: int, mark: str) -> None:
+    def __init__(
+        self, pid: int, output: int, report: int, task: int, stop: tuple[int, int], mark: str
+    ) -> None:
         self.pid = pid
         self.output = output
         self.report = report
         self.task = task
+        self.stop_fd, self._stop = stop
+        """The number that the child knows its end of the pipe by; ours."""
         self.mark = mark
         self.status: int | None = None
         self.reaper = False
@@ -53,6 +57,15 @@ class Child:
                 os.kill(self.pid, number)
             except ProcessLookupError:
                 return
+
+    def request_stop(self) -> None:
+        """Have Python's handler of SIGTERM called, where native code has taken the signal."""
+        if self.status is None:
+            try:
+                os.write(self._stop, b".")
+            except OSError:
+                return  # It ended, closed the pipe, or has been asked a thousand times.
+            self.signal(signal.SIGURG)  # Ignored by whoever does not handle it.
 
     def reap(self) -> bool:
         """Collect whatever ended; return whether the child is among it, now or earlier."""
@@ -128,9 +141,10 @@ def spawn(command: Sequence[str], environment: Mapping[str, str]) -> Child:
     output, output_end = os.pipe()
     report, report_end = os.pipe()
     task_end, task = os.pipe()
-    for mine in (output, report):
+    stop_end, stop = os.pipe()
+    for mine in (output, report, stop):
         os.set_blocking(mine, False)
-    for theirs in (task_end, report_end):
+    for theirs in (task_end, report_end, stop_end):
         os.set_inheritable(theirs, True)
     null = os.open(os.devnull, os.O_RDONLY)
     mark = f"{os.getpid()}-{os.urandom(8).hex()}"
@@ -154,9 +168,9 @@ def spawn(command: Sequence[str], environment: Mapping[str, str]) -> Child:
                 setsigdef=fresh, setsigmask=[],
             )  # fmt: skip
     finally:
-        for theirs in (null, output_end, report_end, task_end):
+        for theirs in (null, output_end, report_end, task_end, stop_end):
             os.close(theirs)
-    return Child(pid, output, report, task, mark)
+    return Child(pid, output, report, task, (stop_end, stop), mark)
 
 
 def read_available(fd: int) -> bytes | None:

@@ -5,6 +5,7 @@ Nothing here imports JAX. A hook in `sys.meta_path` waits for somebody else to.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -36,12 +37,15 @@ class Slice:
         return self.coordinator if name in ("127.0.0.1", "localhost", "[::1]") else None
 
 
-def prepare(slice_: Slice) -> None:
-    """Make `import jax` join *slice_*, once, in this process; forked children are left alone."""
-    after_import("jax", lambda jax: join(jax, slice_))
+def prepare(slice_: Slice, joined: Callable[[], None] = lambda: None) -> None:
+    """Make `import jax` join *slice_*, once, in this process; forked children are left alone.
+
+    *joined* is called each time that the hosts are joined.
+    """
+    after_import("jax", lambda jax: join(jax, slice_, joined))
 
 
-def join(jax: Any, slice_: Slice) -> None:
+def join(jax: Any, slice_: Slice, joined: Callable[[], None] = lambda: None) -> None:
     """Initialise `jax.distributed` of the module *jax*; the user's own calls then do no harm."""
     original = jax.distributed.initialize
     explicit: dict[str, Any] = {
@@ -63,6 +67,7 @@ def join(jax: Any, slice_: Slice) -> None:
         )
         asked = {k: v for k, v in {**named, **kwargs}.items() if v is not None}
         original(*args[3:], **{**explicit, **asked})
+        joined()
 
     try:
         original(**explicit)
@@ -73,22 +78,76 @@ def join(jax: Any, slice_: Slice) -> None:
             hint="Look at the logs of the other hosts: one of them may have failed before.",
         ) from error
     jax.distributed.initialize = initialize
+    # Before JAX's own exit handler, and after those that are registered from now on.
+    atexit.register(leave_quietly)
+    joined()
 
 
-def forsake() -> None:
-    """Leave the slice without a farewell, if this process is part of one.
+def leave_quietly() -> None:
+    """Keep JAX's exit handler from parting from the other hosts; `left` then returns what can.
 
-    JAX's own exit handler waits until all hosts say farewell. Where this one failed, the others wait for
-    it in the middle of their work, and nobody would hear of the failure until that waiting ends.
+    JAX waits until all hosts part. Where this one failed, the others wait for it in the middle of their
+    work; where another one fails, nobody could tell that waiting here from an exit handler at work.
     """
     state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
-    if state is not None and getattr(state, "client", None) is not None:
-        # Kept, because they say farewell when they are destroyed, too.
-        _forsaken.extend((state.client, state.service))
-        state.client = state.service = None
+    if state is None or getattr(state, "client", None) is None:
+        return
+    joined = Joined(
+        client=state.client,
+        service=getattr(state, "service", None),
+        preemption=getattr(state, "preemption_sync_manager", None),
+        port=str(getattr(state, "coordinator_address", "")).rpartition(":")[2],
+    )
+    _kept.append(joined)  # What it holds parts from the others when it is destroyed, too.
+    state.client = state.service = state.preemption_sync_manager = None
 
 
-_forsaken: list[Any] = []
+def left() -> Joined | None:
+    """Return this process' part in the slice that it left quietly, if it did."""
+    return _kept[-1] if _kept else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """This process' part in a slice, which nothing but us ends."""
+
+    client: Any
+    service: Any
+    preemption: Any
+    port: str
+    """Where the coordinator listens."""
+
+    @property
+    def coordinates(self) -> bool:
+        """Whether the others are aborted when this process ends."""
+        return self.service is not None
+
+    def shut_down(self) -> None:
+        """Part from the other hosts, which waits for all of them, in the order that JAX keeps."""
+        for part in (self.preemption, self.client, self.service):
+            if part is not None:
+                part.shutdown()
+
+    def disconnect(self) -> None:
+        """End connections other than the coordinator's: a host that waits for our data fails at once."""
+        import socket
+
+        for number in [int(name) for name in os.listdir("/dev/fd")]:  # noqa: PTH208
+            try:
+                connection = socket.socket(fileno=number)
+            except OSError:
+                continue
+            try:
+                ends = (connection.getsockname(), connection.getpeername())
+                if self.port not in [str(end[1]) for end in ends if len(end) > 1]:
+                    connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # It listens, or its other end is gone.
+            finally:
+                connection.detach()
+
+
+_kept: list[Joined] = []
 
 
 def _is_joined(jax: Any) -> bool:

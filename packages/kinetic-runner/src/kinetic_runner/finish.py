@@ -67,6 +67,8 @@ class Finish:
         if not failed and not missing:
             self._write_final("succeeded", attempt, self.host.index, written)
             return 0
+        if failed and all(_was_terminated(seen[host]) for host in failed):
+            return EXIT_TERMINATED  # A host that the system stopped leaves the outcome open.
         if self._is_final(attempt, _EXIT_UNFINISHED):
             self._fail(attempt, seen)
         return _EXIT_UNFINISHED
@@ -163,3 +165,7 @@ _FORGED: Final = b""
 
 def _failed(seen: dict[int, bytes]) -> list[int]:
     return sorted(host for host, data in seen.items() if not fields_of(data).get("succeeded"))
+
+
+def _was_terminated(data: bytes) -> bool:
+    return fields_of(data).get("reason") == "terminated"

@@ -15,7 +15,7 @@ from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, encode
 from kinetic_runner import WARM
 from kinetic_runner.forks import leave_if_forked
 from kinetic_runner.shutdown import shut_down
-from kinetic_runner.streams import flush, write_whole
+from kinetic_runner.streams import flush, identity, write_whole
 from kinetic_runner.task import Task
 
 Tell = Callable[[dict[str, Any]], None]
@@ -52,6 +52,8 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     gc.freeze()
     gc.enable()
     task = Task.decode(line)
+    if task.stop_fd is not None:
+        os.set_inheritable(task.stop_fd, False)
     _die_with_parent(task_fd)
     _say_who_we_are(task)
     report = _Report(report_fd, task.report_file)
@@ -70,12 +72,33 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     if task.hosts > 1 and not outcome.succeeded:
         from kinetic_runner import distributed
 
-        distributed.forsake()
+        distributed.leave_quietly()
     try:
         shut_down(task.linger)
+        if task.hosts > 1:
+            _part(report, succeeded=outcome.succeeded, hold=task.hold)
     finally:
         # Not sys.exit: threads that user code left behind would keep the process alive.
         os._exit(outcome.exit_code)
+
+
+def _part(report: _Report, *, succeeded: bool, hold: bool) -> None:
+    """Part from the other hosts of a slice, if they are joined; the parent may end this at any time."""
+    import threading
+
+    from kinetic_runner import distributed
+
+    slice_ = distributed.left()
+    if slice_ is None:
+        return
+    if succeeded:
+        report.tell({"parting": "together"})
+        slice_.shut_down()
+    elif hold and slice_.coordinates:
+        # JAX aborts the other hosts when their coordinator ends, and they may be tidying up.
+        slice_.disconnect()
+        report.tell({"parting": "last"})
+        threading.Event().wait()
 
 
 def _import_client() -> None:
@@ -109,7 +132,7 @@ class _Report:
         self.phase: Phase = "fetch"
         self._fd = fd
         self._file = file
-        self._pipe = _identity(fd)
+        self._pipe = identity(fd)
         self._pid = os.getpid()
 
     def tell(self, message: dict[str, Any]) -> None:
@@ -122,7 +145,7 @@ class _Report:
     def send(self, line: bytes) -> None:
         try:
             # The number may be that of a file of the user's by now.
-            if self._pipe is not None and _identity(self._fd) == self._pipe:
+            if self._pipe is not None and identity(self._fd) == self._pipe:
                 _write(self._fd, line)
                 return
         except OSError:
@@ -135,14 +158,6 @@ class _Report:
                 _write(fd, line)
             finally:
                 os.close(fd)
-
-
-def _identity(fd: int) -> tuple[int, int] | None:
-    try:
-        status = os.fstat(fd)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _write(fd: int, data: bytes) -> None:

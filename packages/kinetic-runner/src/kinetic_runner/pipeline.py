@@ -30,6 +30,7 @@ from kinetic_runner.earlier import Earlier
 from kinetic_runner.facade import with_facade
 from kinetic_runner.forks import leave_if_forked
 from kinetic_runner.skew import Fingerprint, Skew, leading, skews_of
+from kinetic_runner.stop_requests import sigterm_is_native
 from kinetic_runner.task import Task
 from kinetic_runner.tracebacks import MESSAGE_LIMIT, bounded, message_of, type_name
 from kinetic_runner.workspace import Workspace, disk_words, import_path
@@ -76,7 +77,7 @@ def run(task: Task, tell: Tell, tools: Tools | None = None) -> HostOutcome:
     """
     faulthandler.enable(_STDERR)
     # Not undone at the end: a signal must not kill the process before the outcome is sent.
-    stopping = Stopping.install()
+    stopping = Stopping.install(task.stop_fd)
     host = _Host(task, tell, tools or _tools(), stopping)
     try:
         try:
@@ -209,8 +210,14 @@ class _Host:
         sys.path[:] = import_path(with_facade(sys.path), map(space.within_project, header.paths))
         sys.argv = [str(space.within_project(header.main)) if header.main else ""]
         tools.rebuild_main(header, space.project)
-        _prepare_environment(task, tools.environment, space, header.cwd)
+        _prepare_environment(task, tools.environment, space, header.cwd, self.joined)
         return header, decided
+
+    def joined(self) -> None:
+        """See to it that a stop arrives although JAX has taken SIGTERM."""
+        if sigterm_is_native():
+            self.stopping.requests.watch()
+            self.tell({"sigterm": "native"})
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
@@ -328,7 +335,11 @@ def _is_debugged(task: Task) -> bool:
 
 
 def _prepare_environment(
-    task: Task, environment: Mapping[str, str], space: Workspace, folder: str
+    task: Task,
+    environment: Mapping[str, str],
+    space: Workspace,
+    folder: str,
+    joined: Callable[[], None],
 ) -> None:
     output = environment.get(Env.OUTPUT_DIR, "")
     if output and "://" not in output:
@@ -337,7 +348,7 @@ def _prepare_environment(
     if task.hosts > 1 and coordinator:
         from kinetic_runner import distributed
 
-        distributed.prepare(distributed.Slice(coordinator, task.hosts, task.host))
+        distributed.prepare(distributed.Slice(coordinator, task.hosts, task.host), joined)
     if task.debug_port is not None and _is_debugged(task):
         from kinetic_runner import debugger
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 
@@ -61,3 +62,12 @@ def flush() -> None:
         ctypes.CDLL(None).fflush(None)
     except (ImportError, OSError, AttributeError):
         return
+
+
+def identity(fd: int) -> tuple[int, int] | None:
+    """Return what tells the file of descriptor *fd* from others; None if none is open there."""
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

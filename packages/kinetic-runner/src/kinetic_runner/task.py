@@ -27,6 +27,10 @@ class Task:
     """Seconds that threads may go on, and exit handlers may take, after the outcome is reported."""
     keep_inputs: bool = False
     """Leave payload and project archive in the workspace: another attempt may follow in it."""
+    stop_fd: int | None = None
+    """Where requests to stop arrive: the reading end of a pipe."""
+    hold: bool = False
+    """Let the host that coordinates a slice end last: the parent says when the others are gone."""
     debug_port: int | None = None
     private_mounts: bool = False
     """Put volumes into a mount namespace of the child's own instead of the machine's file system."""
@@ -45,5 +49,7 @@ class Task:
 # Messages from child to parent are lines of JSON on the report pipe:
 #   {"phase": "extract"}                a phase begins (the parent starts the timeout at "call")
 #   {"undisturbed": true}               the function ended before it could be told to stop
+#   {"sigterm": "native"}               native code has taken SIGTERM: requests to stop replace it
+#   {"parting": "together" | "last"}    all is done; the process waits for the other hosts only
 #   {"warning": "…"}                    something the user should read; the parent logs it
 #   {"outcome": {…HostOutcome…}}        the last message; the child's output is flushed before it

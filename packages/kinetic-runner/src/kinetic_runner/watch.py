@@ -7,10 +7,12 @@ import os
 import select
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
+from kinetic_payload.lifeline import FAILED, OTHERS_GONE, STOP
 from kinetic_payload.reports import HostOutcome, Phase
 from kinetic_payload.sweeping import SECONDS, sweep
 from kinetic_runner.bell import Bell
@@ -33,6 +35,8 @@ class Limits:
     """Of the function, from the phase `call`."""
     grace: float = 30.0
     """Between SIGTERM and SIGKILL."""
+    last_part: float = 1 / 3
+    """Of the grace, when a function is stopped that SIGTERM left time to save its state."""
     linger: float = 10.0
     """Between a reported outcome and the end of the process: for threads and exit handlers."""
     linger_after_failure: float = 10.0
@@ -78,6 +82,13 @@ class Watch:
         self._at_line_start = True
         self._call_until: float | None = None
         self._kill_at: float | None = None
+        self._request_at: float | None = None
+        self._stop_now = False
+        """Whether the supervisor wants an end; else SIGTERM is the system's, and leaves time."""
+        self._others_gone = False
+        self._sigterm_native = False
+        self._sigterm_sent = False
+        self._parting = ""
         self._linger = limits.linger
         self._give_up_at: float | None = None
         self._open = {child.output: self._take_output, child.report: self._take_report}
@@ -87,6 +98,7 @@ class Watch:
         while not (self._child.reap() or self._is_abandoned() or self._gave_up()):
             self._keep_time()
             self._wait()
+        self._report_failure()
         memory = out_of_memory()
         self._take_the_rest()
         self._clear_remains()
@@ -96,7 +108,8 @@ class Watch:
         self._end_phase()
         return Seen(
             phase=self._phase,
-            status=self._child.status,
+            # A child that only waited for other hosts had ended in its own way before.
+            status=self._child.status if not self._parting else 0,
             reported=self._reported,
             reported_in_time=not self._interrupted,
             cause=self._cause,
@@ -130,15 +143,33 @@ class Watch:
                 self._open[fd]()
         if self._bell.fd in ready:
             self._bell.listen()
-        if self._lifeline in ready and not os.read(self._lifeline or 0, 512):
+        if self._lifeline in ready:
+            self._take_word()
+        self._journal.tick()
+
+    def _take_word(self) -> None:
+        """Take what the supervisor says; the end of the lifeline is its own."""
+        try:
+            words = os.read(self._lifeline or 0, 512)
+        except ConnectionError:  # It died with something unread.
+            words = b""
+        if not words:
             self._lifeline = None
             self._drain(self._child.report)
             self._abandon()
-        self._journal.tick()
+        self._stop_now = self._stop_now or STOP in words
+        self._others_gone = self._others_gone or OTHERS_GONE in words
+
+    def _report_failure(self) -> None:
+        """Let the supervisor stop the other hosts, before all is done here."""
+        if self._lifeline is not None and not (self._reported and self._reported.succeeded):
+            # A lifeline that nobody reads, of a single host, is a pipe's end.
+            with suppress(OSError):
+                os.write(self._lifeline, FAILED)
 
     def _patience(self, held_back: bool) -> float:
         now = monotonic()
-        alarms = [self._call_until, self._kill_at]
+        alarms = [self._call_until, self._kill_at, self._request_at]
         waits = [max(0.0, alarm - now) for alarm in alarms if alarm is not None]
         due = self._journal.due_in
         return min(
@@ -148,44 +179,72 @@ class Watch:
     def _keep_time(self) -> None:
         self._take_report_file()
         now = monotonic()
-        if self._bell.stop_asked or (self._call_until is not None and now >= self._call_until):
+        if self._stopping or (self._call_until is not None and now >= self._call_until):
             # What the child has said by now counts, also if we were too slow to hear it in time.
             self._drain(self._child.report)
-        if self._bell.stop_asked and self._cause is None:
+        if self._stopping and self._cause is None:
             if self._reported is None:
-                self._stop("terminated")
+                self._stop("terminated", now=self._stop_now)
             else:
                 # The outcome is known; threads and exit handlers have the grace, and no more.
                 until = now + self._limits.grace
                 self._kill_at = min(self._kill_at or until, until)
+        if self._request_at is not None and (self._stop_now or now >= self._request_at):
+            self._request_at = None
+            self._child.request_stop()
         if self._call_until is not None and now >= self._call_until:
             self._call_until = None
             if self._cause is None and self._reported is None:
                 self.say(f"The time limit of {self._limits.timeout:g} s is reached.")
-                self._stop("timeout")
-        if self._kill_at is not None and now >= self._kill_at:
-            self._kill_at = None
-            self._killed = True
-            if self._reported is not None and self._cause is None and not self._bell.stop_asked:
-                self.say(
-                    f"The function has ended, but its threads and exit handlers took more than "
-                    f"{self._linger:g} s: the process is killed."
-                )
-            self._child.signal(signal.SIGKILL)  # Its group later, when all is over.
-            self._give_up_at = now + self._limits.remains
+                self._stop("timeout", now=True)
+        if self._has_parted or (self._kill_at is not None and now >= self._kill_at):
+            self._kill(now)
+
+    @property
+    def _stopping(self) -> bool:
+        return self._bell.stop_asked or self._stop_now
+
+    @property
+    def _has_parted(self) -> bool:
+        """Whether a child that only waits for other hosts need not wait any more."""
+        if not self._parting or self._give_up_at is not None:
+            return False
+        return self._others_gone or (self._stop_now and self._parting == "together")
+
+    def _kill(self, now: float) -> None:
+        self._kill_at = None
+        self._killed = not self._parting
+        if self._reported is not None and not (self._cause or self._stopping or self._parting):
+            self.say(
+                f"The function has ended, but its threads and exit handlers took more than "
+                f"{self._linger:g} s: the process is killed."
+            )
+        self._child.signal(signal.SIGKILL)  # Its group later, when all is over.
+        self._give_up_at = now + self._limits.remains
 
     def _gave_up(self) -> bool:
         """Say whether it was killed a while ago and is still there: stuck inside the kernel."""
         return self._give_up_at is not None and monotonic() >= self._give_up_at
 
-    def _stop(self, cause: Cause) -> None:
+    def _stop(self, cause: Cause, *, now: bool) -> None:
+        """Stop the child for *cause*: *now*, or when it has had most of the grace to save its state.
+
+        The difference shows only where native code has taken SIGTERM. JAX reports one to checkpoint
+        libraries as a preemption, and then the function goes on until it is asked to stop.
+        """
         self._cause = cause
         self._kill_at = monotonic() + self._limits.grace
         if self._phase == "report":
             return  # The function has ended: nothing is left to stop, and its value is on its way.
         self._interrupted = True
         # The child alone: its own workers die when it lets go of them, not while it saves its state.
-        self._child.signal(signal.SIGTERM)
+        if not (now and self._sigterm_native):
+            self._sigterm_sent = True
+            self._child.signal(signal.SIGTERM)
+        if now:
+            self._child.request_stop()
+        else:
+            self._request_at = self._kill_at - self._limits.grace * self._limits.last_part
 
     def _abandon(self) -> None:
         """End it at once, because its supervisor died, unless its function has ended.
@@ -279,10 +338,20 @@ class Watch:
             message: Any = json.loads(line)
         except ValueError:
             return  # User code wrote to a descriptor that is not its own, or died half-way.
-        if not isinstance(message, dict) or self._reported is not None:
+        if not isinstance(message, dict):
             return
-        if "undisturbed" in message:
-            self._interrupted = False  # We told it to stop when it had ended, and did not know.
+        if self._reported is not None and "parting" not in message:
+            return
+        if "sigterm" in message:
+            self._sigterm_native = True
+        if "undisturbed" in message and not (self._sigterm_native and self._sigterm_sent):
+            # We told it to stop when it had ended, and did not know. What native code made of a SIGTERM,
+            # Python does not know.
+            self._interrupted = False
+        if "parting" in message:
+            self._parting = str(message["parting"])
+            if self._parting == "last":
+                self._kill_at = monotonic() + self._limits.grace
         if "phase" in message:
             self._begin_phase(message["phase"])
         if "warning" in message:
@@ -317,3 +386,5 @@ class Watch:
         self._linger = limits.linger if self._reported.succeeded else limits.linger_after_failure
         linger = monotonic() + self._linger
         self._kill_at = min(self._kill_at or linger, linger)
+        if not self._reported.succeeded:
+            self._report_failure()

@@ -9,6 +9,7 @@ import time
 from kinetic.local.paths import Home, JobFolder
 from kinetic.local.processes import Runner, has_children, reap, start_runner
 from kinetic.local.spec import SupervisorSpec
+from kinetic_payload.lifeline import OTHERS_GONE, STOP
 from kinetic_payload.private_files import make_fifo, make_new_folder
 
 TYPE_CHECKING = False
@@ -39,8 +40,8 @@ class Verdict:
 class Attempt:
     """The runners of attempt *number*; they start at once.
 
-    All hold the read end of a pipe, the lifeline: if we die it ends, and so does each whose function
-    has not ended. And all hold the write end of a FIFO: while one of them lives, it may still report.
+    Each holds an end of a lifeline: if we die it ends, and so does each whose function has not ended.
+    And all hold the write end of a FIFO: while one of them lives, it may still report.
     """
 
     def __init__(self, spec: SupervisorSpec, folder: JobFolder, number: int) -> None:
@@ -59,8 +60,7 @@ class Attempt:
         self._limits: dict[int, MemoryLimit] = {}
         self._port: Port | None = None
         make_new_folder(folder.attempt(number))
-        lifeline, self._lifeline = os.pipe()
-        os.set_inheritable(lifeline, True)
+        self._leader_knows = False
         held = -1
         try:
             if number > 1 and spec.bundle:  # Who started the job looked before the first one.
@@ -75,7 +75,6 @@ class Attempt:
                         folder,
                         attempt=number,
                         host=host,
-                        lifeline=lifeline,
                         coordinator=address,
                         limit=self._limits.get(host),
                     )
@@ -84,7 +83,6 @@ class Attempt:
             self.problem = f"The runner could not be started: {error}."
             self.stop()
         finally:
-            os.close(lifeline)
             if held >= 0:
                 os.close(held)
 
@@ -123,9 +121,15 @@ class Attempt:
             waits.append(max(0.0, self._deadline - time.monotonic()))
         return min(waits, default=None)
 
-    def stop(self, *, reports: bool = True) -> None:
+    @property
+    def lifelines(self) -> list[int]:
+        """What to listen to: `advance` takes what runners say."""
+        return [one.lifeline for one in self.runners if one.listening and one.lifeline is not None]
+
+    def stop(self, *, reports: bool = True, now: bool = True) -> None:
         """Tell every host to stop; those that do not are killed when their grace is over.
 
+        Not *now*, a function that asks JAX for preemptions has most of the grace to save its state.
         With *reports*, a runner whose function is over by then goes on with its log and its report,
         which may take long where the store is far away.
         """
@@ -134,19 +138,26 @@ class Attempt:
             self._deadline = time.monotonic() + self._grace + _REPORTING
             self._given_up_at = self._deadline + _REPORTS_AT_MOST
             for runner in self.runners:
+                if now:
+                    runner.say(STOP)
                 runner.signal(_SIGTERM)
         if not reports:
             self._given_up_at = time.monotonic()
 
     def advance(self) -> None:
         """Look at what happened, and act: one failed host stops the others."""
+        for runner in self.runners:
+            if runner.listening:
+                runner.listen()
         reap(self.runners)
         for host, limit in self._limits.items():
             if limit.exceeded():
                 self.over_memory.add(host)
         if not self._stopping:
             if not self.first_failed:
-                self.first_failed = {runner.host for runner in self.runners if runner.failed}
+                self.first_failed = {
+                    runner.host for runner in self.runners if runner.failed or runner.said_failed
+                }
                 if self.first_failed:
                     self._deadline = time.monotonic() + _SETTLING
             if (
@@ -159,6 +170,15 @@ class Attempt:
                 self._deadline = time.monotonic() + self._grace
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._overdue()
+        self._release_leader()
+
+    def _release_leader(self) -> None:
+        """Let the leader end as soon as the others have: JAX aborts hosts whose coordinator is gone."""
+        failing = self._stopping or self.first_failed
+        if failing and not self._leader_knows and self.runners[1:]:
+            self._leader_knows = all(runner.status is not None for runner in self.runners[1:])
+            if self._leader_knows:
+                self.runners[0].say(OTHERS_GONE)
 
     def _overdue(self) -> None:
         if not self._stopping:
@@ -178,8 +198,7 @@ class Attempt:
     def close(self) -> None:
         """Kill the hosts that still run, and let go of what they shared."""
         for runner in self.runners:
-            runner.kill()
-        os.close(self._lifeline)
+            runner.close()
         if self._port is not None:
             self._port.close()
 

@@ -10,6 +10,7 @@ from kinetic.local.liveness import CANCEL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Literal
 
     Stop = Literal["cancelled", "terminated"]
@@ -34,9 +35,13 @@ class Events:
         self._poll.register(self._signals, select.POLLIN)
         self._poll.register(control, select.POLLIN)
 
-    def wait(self, timeout: float | None) -> None:
-        """Return when something happened, or after *timeout* seconds."""
+    def wait(self, timeout: float | None, readable: Sequence[int] = ()) -> None:
+        """Return when something happened or one is *readable*, or after *timeout* seconds."""
+        for fd in readable:
+            self._poll.register(fd, select.POLLIN)
         self._poll.poll(None if timeout is None else max(0, int(timeout * 1000 + 0.999)))
+        for fd in readable:
+            self._poll.unregister(fd)
         if signal.SIGTERM in _read(self._signals):
             self.stop = self.stop or "terminated"
         if CANCEL in _read(self._control):

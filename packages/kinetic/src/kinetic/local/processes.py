@@ -8,6 +8,7 @@ import sys
 
 from kinetic.local.paths import JobFolder
 from kinetic.local.spec import SupervisorSpec
+from kinetic_payload.lifeline import FAILED
 from kinetic_payload.private_files import open_private
 
 TYPE_CHECKING = False
@@ -24,9 +25,17 @@ _FRESH = _signal.valid_signals() - {_SIGKILL, _signal.SIGSTOP}
 class Runner:
     """One host of one attempt."""
 
-    def __init__(self, host: int, pid: int) -> None:
+    def __init__(
+        self, host: int, pid: int, lifeline: int | None = None, *, listening: bool = False
+    ) -> None:
         self.host = host
         self.pid = pid
+        self.lifeline = lifeline
+        """Our end. If we die, the runner's ends, and so does the runner."""
+        self.said_failed = False
+        """Whether it said that its function has failed."""
+        self.listening = listening
+        """Whether it may say something over the lifeline."""
         self.status: int | None = None
         """As `waitpid` gives it; None while it lives."""
         self._sent: set[int] = set()
@@ -46,6 +55,32 @@ class Runner:
         if self.status is None:
             self._sent.add(number)
             os.kill(self.pid, number)  # Not reaped, so the pid is its own.
+
+    def say(self, message: bytes) -> None:
+        """Send a message over the lifeline."""
+        if self.status is None and self.lifeline is not None:
+            try:
+                os.write(self.lifeline, message)
+            except OSError:
+                return  # It is ending, or never read any of them.
+
+    def listen(self) -> None:
+        """Take what the runner has said over the lifeline."""
+        try:
+            data = os.read(self.lifeline, 512) if self.lifeline is not None else b""
+        except BlockingIOError:
+            return
+        except ConnectionError:  # It ended, and left something unread.
+            data = b""
+        self.listening = bool(data)
+        self.said_failed = self.said_failed or FAILED in data
+
+    def close(self) -> None:
+        """Kill it if it still runs, and let go of the lifeline."""
+        self.kill()
+        if self.lifeline is not None:
+            os.close(self.lifeline)
+            self.lifeline, self.listening = None, False
 
     def kill(self) -> None:
         """Kill it and its process group."""
@@ -68,18 +103,18 @@ def start_runner(
     *,
     attempt: int,
     host: int,
-    lifeline: int,
     coordinator: str,
     limit: MemoryLimit | None = None,
 ) -> Runner:
     """Start one host of *attempt*, in a session of its own, with its output in its log."""
     log = open_private(folder.log(attempt, host), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    ours, theirs = _lifeline(both_ways=spec.hosts > 1)
     command, environment = spec.runner(
         attempt=attempt,
         host=host,
         workspace=folder.workspace(host),
-        lifeline=lifeline,
+        lifeline=theirs,
         coordinator=coordinator,
     )
     try:
@@ -87,10 +122,27 @@ def start_runner(
         def spawn() -> int:
             return _spawn(command, environment, (null, log, log))
 
-        return Runner(host, limit.start(spawn) if limit is not None else spawn())
+        pid = limit.start(spawn) if limit is not None else spawn()
+        return Runner(host, pid, ours, listening=spec.hosts > 1)
+    except BaseException:
+        os.close(ours)
+        raise
     finally:
-        os.close(log)
-        os.close(null)
+        for fd in (log, null, theirs):
+            os.close(fd)
+
+
+def _lifeline(*, both_ways: bool) -> tuple[int, int]:
+    """Return our end and a runner's. What a single host says would interest nobody."""
+    if both_ways:
+        import socket
+
+        ours, theirs = (end.detach() for end in socket.socketpair())
+    else:
+        theirs, ours = os.pipe()
+    os.set_blocking(ours, False)
+    os.set_inheritable(theirs, True)
+    return ours, theirs
 
 
 def _spawn(command: list[str], environment: dict[str, str], files: tuple[int, ...]) -> int:

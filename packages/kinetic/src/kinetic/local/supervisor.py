@@ -168,11 +168,12 @@ class _Job:
         while True:
             if self._events.stop is not None:  # Also if it came before this attempt began.
                 # Who cancels has written the outcome before, and waits: nobody asks for reports.
-                attempt.stop(reports=self._events.stop != "cancelled")
+                cancelled = self._events.stop == "cancelled"
+                attempt.stop(reports=not cancelled, now=cancelled)
             attempt.advance()  # A runner may have ended before its signal could be heard.
             if not attempt.running:
                 break
-            self._events.wait(self._load_in_time(attempt.patience))
+            self._events.wait(self._load_in_time(attempt.patience), attempt.lifelines)
         attempt.close()
         verdict = self._settle(attempt, started_at)
         self._attempts[-1]["state"] = "succeeded" if verdict.succeeded else "failed"

@@ -15,6 +15,8 @@ _LOST_A_PEER: Final = ("JaxRuntimeError", "XlaRuntimeError")
 """What JAX raises where a host that it talks to is gone, among many other things."""
 _ABORTED: Final = 128 + 6
 """The exit code of SIGABRT."""
+_KILLED: Final = 128 + 9
+"""The exit code of SIGKILL, of which no host dies because of another."""
 _WORTH_A_RETRY: Final = _OWN | _NO_WORD
 
 
@@ -39,8 +41,8 @@ class HostEnd:
 def deciding(ends: Sequence[HostEnd]) -> HostEnd:
     """Return the host whose end is the job's: the leader's success, or the failure that explains.
 
-    A host that died first explains why others lost it; a host that we stopped explains nothing, and
-    one whose JAX failed may only have lost another. Among equals the lowest counts.
+    A host that died first, or that the system stopped, explains why others lost it; a host that we stopped
+    explains nothing, and one whose JAX failed may only have lost another. Among equals the lowest counts.
     """
     failed = [end for end in ends if not end.succeeded]
     if not failed:
@@ -50,15 +52,15 @@ def deciding(ends: Sequence[HostEnd]) -> HostEnd:
 
 def _rank(end: HostEnd) -> tuple[int, float, int]:
     if end.reason in _NO_WORD:
-        if not end.first:
-            return 4, 0, end.host
         # JAX aborts where a peer is gone, and that may be seen before the peer has told why it went.
-        return (2 if end.exit_code == _ABORTED else 0), 0, end.host
+        if end.first:
+            return (3 if end.exit_code == _ABORTED else 0), 0, end.host
+        return (2 if end.exit_code == _KILLED else 5), 0, end.host
     if end.reason not in _OWN:
-        return 5, 0, end.host
+        return (2 if end.first else 6), 0, end.host
     if end.error.endswith(_LOST_A_PEER):
         # If all say so, it began with the first.
-        return 3, end.finished_at, end.host
+        return 4, end.finished_at, end.host
     return 1, 0, end.host
 
 

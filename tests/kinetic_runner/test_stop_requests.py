@@ -1,0 +1,119 @@
+"""Stops that arrive although native code has taken the signals: XLA does so for the hosts of a slice."""
+
+import os
+import signal
+
+import pytest
+
+from kinetic_payload.lifeline import STOP
+
+TAKEN = """
+import ctypes
+from kinetic_runner.call import Stopping
+
+libc = ctypes.CDLL(None)
+nothing = ctypes.cast(libc.abs, ctypes.c_void_p)
+stopping = Stopping.install(task.stop_fd)
+{before}
+for number in {numbers}:
+    libc.signal(int(number), nothing)
+if signal.SIGURG in {numbers}:  # Then it is known, as it is of JAX.
+    tell({{"sigterm": "native"}})
+    stopping.requests.watch()
+tell({{"phase": "call"}})
+open({mark!r}, "w").write(".")
+try:
+    time.sleep(600)
+finally:
+    print("tidied up", flush=True)
+"""
+ONE = "[signal.SIGTERM]"
+BOTH = "[signal.SIGTERM, signal.SIGURG]"
+FOREVER = "100000"
+
+
+def taken(runner, numbers: str, before: str = "") -> str:
+    return TAKEN.format(numbers=numbers, mark=str(runner.folder / "there"), before=before)
+
+
+@pytest.mark.parametrize("numbers", ["[]", ONE, BOTH])
+def test_a_supervisor_stops_a_function_at_once_whatever_native_code_has_taken(runner, numbers):
+    read_end, write_end = os.pipe()
+    process = runner.start(
+        taken(runner, numbers),
+        *("--grace", FOREVER, "--lifeline", str(read_end)),
+        phase="data",
+        pass_fds=[read_end],
+    )
+    runner.wait_for(runner.folder / "there")
+
+    os.write(write_end, STOP)
+    process.terminate()
+    done = runner.finish(process)
+    for end in (read_end, write_end):
+        os.close(end)
+
+    assert (done.code, done.outcome["reason"]) == (143, "terminated")
+    assert b"tidied up" in done.log
+
+
+@pytest.mark.parametrize("numbers", [ONE, BOTH])
+def test_a_time_limit_stops_it_as_well(runner, numbers):
+    limits = ("--timeout", "0.1", "--grace", FOREVER)
+    done = runner.run(taken(runner, numbers), *limits, phase="data")
+
+    assert done.outcome["reason"] == "timeout"
+    assert b"tidied up" in done.log
+
+
+def test_a_preempted_function_has_most_of_the_grace_and_is_stopped_before_its_end(runner):
+    process = runner.start(taken(runner, BOTH), "--grace", "15", phase="data")
+    runner.wait_for(runner.folder / "there")
+
+    process.terminate()
+    done = runner.finish(process)
+
+    assert (done.code, done.outcome["reason"]) == (143, "terminated")
+    assert "killed" not in done.outcome["message"]
+    assert b"tidied up" in done.log
+
+
+def test_a_handler_of_the_users_is_called_in_place_of_ours(runner):
+    handler = "signal.signal(signal.SIGTERM, lambda *_: print('saved', flush=True) or os._exit(0))"
+    limits = ("--timeout", "0.1", "--grace", FOREVER)
+    done = runner.run(taken(runner, BOTH, handler), *limits, phase="data")
+
+    assert done.log.endswith(b"saved\n")
+
+
+def test_where_sigterm_is_as_usual_the_users_handler_is_called_once(runner):
+    done = runner.run(
+        """
+        from kinetic_runner.call import Stopping
+        stopping = Stopping.install(task.stop_fd)
+        signal.signal(signal.SIGTERM, lambda *_: print("saving", flush=True))
+        tell({"phase": "call"})
+        time.sleep(600)
+        """,
+        *("--timeout", "0.1", "--grace", "1"),
+        phase="data",
+    )
+
+    assert done.outcome["signal"] == signal.SIGKILL
+    assert done.log.count(b"saving") == 1
+
+
+def test_a_forked_process_is_stopped_by_nothing_that_its_parent_is_asked(runner):
+    done = runner.run(
+        """
+        from kinetic_runner.call import Stopping
+        stopping = Stopping.install(task.stop_fd)
+        child = os.fork()
+        if not child:
+            os.kill(os.getpid(), signal.SIGURG)
+            os._exit(7)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """
+    )
+
+    assert done.log == b"7\n"
