@@ -87,6 +87,8 @@ TESTED_AS = {
     "kinetic_k8s.accelerators.tpus": "kinetic_k8s/test_accelerators.py",
     "kinetic_k8s.accelerators.types": "kinetic_k8s/test_accelerators.py",
     "kinetic_k8s.errors": "architecture/test_public_api.py",
+    "kinetic_payload.assertions": "kinetic_payload/test_module_globals.py",
+    "kinetic_payload.global_dumping": "kinetic_payload/test_module_globals.py",
     "kinetic_payload.hashing": "kinetic_payload/test_digests.py",
     "kinetic_payload.class_bodies": "kinetic_payload/test_classes.py",
     "kinetic_payload.class_parts": "kinetic_payload/test_classes.py",

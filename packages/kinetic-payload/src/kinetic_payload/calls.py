@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, Protocol
@@ -101,6 +100,8 @@ class LoadedCall:
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+    """What differs here from where the call was made."""
 
 
 @dataclass(frozen=True)
@@ -273,12 +274,20 @@ def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:
     Raises:
         PayloadError: It contains a function by value, and another minor version of Python wrote it.
     """
+    from kinetic_payload.module_globals import restore
     from kinetic_payload.rebuilding import add_hints
 
+    def follows(nothing: Any) -> Any:
+        try:
+            return load(stream, header.python)
+        except EOFError:
+            return nothing
+
     function, args, kwargs = load(stream, header.python)
-    with suppress(EOFError):  # Only annotations that are text need more.
-        add_hints(load(stream, header.python), header.python)
-    return LoadedCall(function, args, kwargs)
+    hints, globals_then = follows({}), follows(())
+    add_hints(hints, header.python)
+    warnings = restore(globals_then, header.python)
+    return LoadedCall(function, args, kwargs, tuple(warnings))
 
 
 def dump_value(value: Any, stream: BinaryIO) -> None:

@@ -15,6 +15,13 @@ _LOADS: Final = frozenset({"LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 
 
 @functools.lru_cache(4000)
+def assigned_globals_in(code: CodeType) -> frozenset[str]:
+    """Return the globals that *code*, or a function within it, assigns."""
+    steps = (step for one in (code, *code_within(code)) for step in dis.get_instructions(one))
+    return frozenset(step.argval for step in steps if step.opname == "STORE_GLOBAL")
+
+
+@functools.lru_cache(4000)
 def globals_of_classes_in(code: CodeType) -> frozenset[str]:
     """Return the globals that the bodies of classes within *code* read."""
     names: set[str] = set()
@@ -39,6 +46,20 @@ def names_in(annotations: dict[str, Any]) -> Iterator[str]:
     """Iterate over the names in those parts of *annotations* that are text."""
     for annotation in annotations.values():
         yield from _names_in_part(annotation)
+
+
+def code_within(code: CodeType) -> Iterator[CodeType]:
+    """Iterate over the functions and class bodies within *code*, of every depth."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from code_within(constant)
+
+
+def mentions_in(code: CodeType) -> Iterator[str]:
+    """Iterate over all names that *code* and code within it use: globals, attributes, imports."""
+    for one in (code, *code_within(code)):
+        yield from one.co_names
 
 
 def _class_bodies_in(code: CodeType) -> Iterator[CodeType]:

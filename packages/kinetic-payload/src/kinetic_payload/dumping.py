@@ -13,7 +13,9 @@ import cloudpickle
 from kinetic_payload.calls import CallHeader, DumpedCall, FoundData, python_version
 from kinetic_payload.class_parts import UnrestorableClassError
 from kinetic_payload.errors import PayloadError
+from kinetic_payload.global_dumping import dump_globals
 from kinetic_payload.importability import Importability
+from kinetic_payload.module_globals import UntravelledGlobalError
 from kinetic_payload.pickling import CallPickler
 from kinetic_payload.rebuilding import wrappings
 from kinetic_payload.references import collecting
@@ -46,7 +48,7 @@ def dump(
     title = name_of(function)
     try:
         collector = _dump((function, args, kwargs), stream, pickler_to, volumes)
-    except (MemoryError, UnrestorableClassError):
+    except (MemoryError, UnrestorableClassError, UntravelledGlobalError):
         raise
     except Exception as error:
         explained = _explain(error, title, parts(), _prober(pickler_to))
@@ -92,11 +94,15 @@ def _dump(
         token = collecting.set(collector)
         try:
             pickler.dump(call)
+            found = dump_globals(pickler)
         finally:
             collecting.reset(token)
         if pickler.wanted <= names:
-            if hints := pickler.hints():
+            hints = pickler.hints()
+            if hints or found:
                 pickle.dump(hints, stream, pickle.HIGHEST_PROTOCOL)
+            if found:
+                pickle.dump(found, stream, pickle.HIGHEST_PROTOCOL)
             return collector
         # A module outside the project: only after everything was pickled is it known what of it
         # the code needs.

@@ -18,8 +18,16 @@ from kinetic_payload.class_bodies import Bare
 from kinetic_payload.class_parts import reducer_of_part
 from kinetic_payload.classes import NAMED_TYPES, ClassPickler
 from kinetic_payload.code_lines import lines_of
-from kinetic_payload.code_names import globals_of_classes_in, names_in, names_of_function
+from kinetic_payload.code_names import (
+    assigned_globals_in,
+    code_within,
+    globals_of_classes_in,
+    mentions_in,
+    names_in,
+    names_of_function,
+)
 from kinetic_payload.importability import Importability, is_main
+from kinetic_payload.module_globals import UsedGlobal
 from kinetic_payload.references import collecting, data_path
 from kinetic_payload.value_pickling import Sink
 
@@ -75,6 +83,10 @@ class CallPickler(ClassPickler):
         self._hinted: set[str] = set()
         self._classes: list[type] = []
         self._asks_for_subclasses = False
+        self.used_globals: dict[UsedGlobal, None] = {}
+        """In the order in which they were met."""
+        self.collected = 0
+        """How many times a `Data` was met."""
 
     def reducer_override(self, obj: Any) -> Any:
         """Decide how *obj* travels. Pickle does not ask for atoms and plain containers."""
@@ -113,12 +125,13 @@ class CallPickler(ClassPickler):
         return self._reduce_wrapper if hasattr(kind, "__call__") else None  # noqa: B004
 
     def _reduce_data(self, data: Any) -> Any:
+        self.collected += 1
         return data_path, (self._collect(data),)
 
     def _importable(self, module: object) -> bool:
         return isinstance(module, str) and self._where.importable(module)
 
-    def _reference(self, obj: Any) -> tuple[str, str, int] | None:
+    def reference(self, obj: Any) -> tuple[str, str, int] | None:
         """Return where the worker finds *obj*: module, name, and how many others it wraps."""
         module = getattr(obj, "__module__", None)
         name = getattr(obj, "__qualname__", None)
@@ -142,17 +155,17 @@ class CallPickler(ClassPickler):
             return super().reducer_override(cls)
         if internals._should_pickle_by_reference(cls):
             return NotImplemented
-        return rebuilding.resolve, self._reference(cls)
+        return rebuilding.resolve, self.reference(cls)
 
     def goes_by_value(self, obj: Any) -> bool:
         """Tell whether *obj*, a class or function, is made again on the worker."""
         if not isinstance(obj, type):
-            return self._reference(obj) is None
+            return self.reference(obj) is None
         known = self._by_value.get(obj)
         if known is None:
             known = self._by_value[obj] = obj not in internals._BUILTIN_TYPE_NAMES and (
                 not self._importable(obj.__module__)
-                or not (internals._should_pickle_by_reference(obj) or self._reference(obj))
+                or not (internals._should_pickle_by_reference(obj) or self.reference(obj))
             )
         return known
 
@@ -168,7 +181,7 @@ class CallPickler(ClassPickler):
         )
 
     def _reduce_function(self, function: FunctionType) -> Any:
-        reference = self._reference(function)
+        reference = self.reference(function)
         if reference is not None:
             module, name, _ = reference
             if rebuilding.leads_plainly_to(function, module, name):
@@ -197,12 +210,26 @@ class CallPickler(ClassPickler):
     def _travelling(
         self, function: FunctionType, home: ModuleType | None, used: dict[str, Any]
     ) -> dict[str, Any]:
-        if home is not None and self._where.importable(home.__name__):
-            return {}
         for name in globals_of_classes_in(function.__code__):
             if name in function.__globals__:
                 used[name] = function.__globals__[name]
+        if home is not None and self._where.importable(home.__name__):
+            self._note_globals(home, used, assigned_globals_in(function.__code__))
+            return {}
         return {name: value for name, value in used.items() if name not in _OF_THE_MODULE}
+
+    def _note_globals(self, home: ModuleType, used: dict[str, Any], assigned: Any) -> None:
+        """Take note of what is read of an imported module: the job's own may be another value."""
+        ours = self.is_of_project(home.__name__)
+        for name in used:
+            # What is set by a rewriting import, as that of pytest, is called `@…`.
+            if (ours and name not in _OF_THE_MODULE) or name.startswith("@"):
+                self.used_globals[UsedGlobal(home, name, name in assigned)] = None
+
+    def is_of_project(self, name: str) -> bool:
+        """Tell whether the file of the imported module *name* is in the snapshot."""
+        file = getattr(sys.modules.get(name), "__file__", None)
+        return isinstance(file, str) and self._where.source(file) is not None
 
     def _home_of(self, function: FunctionType) -> ModuleType | None:
         """Return the module whose globals *function* uses, or None if no module has them."""
@@ -228,7 +255,7 @@ class CallPickler(ClassPickler):
     def _reduce_wrapper(self, obj: Any) -> Any:
         if not _wraps(obj):
             return NotImplemented
-        reference = self._reference(obj)
+        reference = self.reference(obj)
         if reference is not None:
             return rebuilding.resolve, reference
         if type(obj) is rebuilding.CACHED:
@@ -259,7 +286,7 @@ class CallPickler(ClassPickler):
         if source is None:
             # Code within code is pickled after it, and its lines are among the outer one's.
             text = "" if code in self._inner_code else lines_of(code)
-            self._inner_code.update(_code_within(code))
+            self._inner_code.update(code_within(code))
             return (rebuilding.code_with_lines, (text, arguments)) if text else (make, arguments)
         arguments = (*arguments[:_FILENAME], source, *arguments[_FILENAME + 1 :])
         return rebuilding.code_in_project, (source, arguments)
@@ -272,6 +299,8 @@ class CallPickler(ClassPickler):
 
     def _reduce_module(self, module: ModuleType) -> Any:
         name = module.__name__
+        if name == "_pytest.assertion.rewrite":
+            return rebuilding.imported, ("kinetic_payload.assertions",)
         if module is sys.modules.get("__main__") or is_main(name):
             return rebuilding.imported, ("__main__",)
         if self._where.importable(name):
@@ -315,13 +344,23 @@ class CallPickler(ClassPickler):
         self._another(sink).dump_uncollected(value)
         return sink.size
 
-    def _another(self, stream: Any) -> CallPickler:
+    def dump_apart(self, value: Any, stream: BinaryIO) -> None:
+        """Pickle *value* into *stream*, to be loaded by itself, and take note of what it needs."""
+        part = self._another(stream, collect=self._collect, names=self._names)
+        part.dump(value)
+        self._parts += part._parts
+        self._mentioned |= part._mentioned
+        self._hinted |= part._hinted
+        self.used_globals.update(part.used_globals)
+        self.collected += part.collected
+
+    def _another(self, stream: Any, **options: Any) -> CallPickler:
         return CallPickler(
             stream,
             where=self._where,
             data_type=self._data_type,
-            collect=_uncollected,
             main=self._main,
+            **{"collect": _uncollected, **options},
         )
 
     def dump_uncollected(self, value: Any) -> None:
@@ -341,7 +380,7 @@ class CallPickler(ClassPickler):
             and not self._where.importable(value.__name__)
             for value in reachable
         ):
-            self._mentioned.update(_names_in(code))
+            self._mentioned.update(mentions_in(code))
 
     def note_annotations(self, cls: type) -> None:
         """Take note of what the annotations of *cls*, which travels by value, name."""
@@ -412,18 +451,6 @@ def _needs_what_it_wraps(kind: Any) -> bool:
     plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
     told = hasattr(kind, "__getnewargs__") or hasattr(kind, "__getnewargs_ex__")
     return plain and not told and isinstance(kind.__new__, FunctionType)
-
-
-def _code_within(code: CodeType) -> Iterator[CodeType]:
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield constant
-            yield from _code_within(constant)
-
-
-def _names_in(code: CodeType) -> Iterator[str]:
-    for one in (code, *_code_within(code)):
-        yield from one.co_names
 
 
 def _content(cell: Any) -> Any:

@@ -152,6 +152,8 @@ class _Host:
                 header, decided = self.prepare(stream)
             with self.during("unpickle"):
                 call = tools.load_call(stream, header)
+                for text in call.warnings:
+                    self.warn(text)
         if not task.keep_inputs:
             space.payload.unlink()
         with self.during("data"):

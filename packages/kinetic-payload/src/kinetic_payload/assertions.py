@@ -1,0 +1,65 @@
+"""What code that pytest rewrote calls when an `assert` fails: pytest's own, or plain words without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    # Not before an assertion fails: pytest takes long to import.
+    try:
+        from _pytest.assertion import rewrite
+    except ImportError:
+        return getattr(_Plain, name)
+    return getattr(rewrite, name)
+
+
+class _Plain:
+    """The part of `_pytest.assertion.rewrite` that rewritten code names, without comparisons."""
+
+    @staticmethod
+    def _saferepr(value: object) -> str:
+        import reprlib
+
+        return reprlib.repr(value).replace("\n", "\\n")
+
+    @staticmethod
+    def _should_repr_global_name(value: object) -> bool:
+        return not callable(value) and not hasattr(value, "__name__")
+
+    @staticmethod
+    def _format_assertmsg(message: object) -> str:
+        return str(message).replace("\n", "\n~").replace("%", "%%")
+
+    @staticmethod
+    def _format_boolop(explanations: Any, is_or: bool) -> str:
+        joined = (" or " if is_or else " and ").join(explanations)
+        return f"({joined})".replace("%", "%%")
+
+    @staticmethod
+    def _call_reprcompare(_: Any, results: Any, explanations: Any, __: Any) -> str:
+        failed = [one for one, result in zip(explanations, results, strict=False) if not result]
+        return str((failed or list(explanations))[0])
+
+    @staticmethod
+    def _format_explanation(explanation: str) -> str:
+        first, *rest = explanation.split("\n")
+        shown, outer = [first], [0]
+        for line in rest:
+            if line.startswith("{"):  # Where a value in the line before comes from.
+                outer.append(len(shown))
+                shown.append(f"  where {line[1:]}")
+            elif line.startswith("}"):  # The rest of the line before that.
+                outer.pop()
+                shown[outer[-1]] += line[1:]
+            else:
+                shown.append(line[1:] if line.startswith(">") else f"  {line[1:]}")
+        return "\n".join(shown)
+
+    @staticmethod
+    def _call_assertion_pass(*_: object) -> None:
+        return None
+
+    @staticmethod
+    def _check_if_assertion_pass_impl() -> bool:
+        return False

@@ -1,0 +1,182 @@
+"""What a module's text gives a global when it is imported: a literal, something of the machine, or unknown."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+from collections.abc import Iterator
+from enum import Enum, auto
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+_MACHINE: Final = frozenset(
+    [
+        "getpass",
+        "multiprocessing",
+        "nt",
+        "os",
+        "platform",
+        "posix",
+        "posixpath",
+        "psutil",
+        "shutil",
+        "socket",
+        "subprocess",
+        "sys",
+        "tempfile",
+    ]
+)
+"""Modules whose answers depend on the machine."""
+_ATTRIBUTES: Final = frozenset(
+    [
+        "cwd",
+        "default_backend",
+        "expanduser",
+        "home",
+        "is_available",
+        "process_count",
+        "process_index",
+    ]
+)
+
+
+class Kind(Enum):
+    """What is known of the value that an import gives."""
+
+    NOTHING = auto()
+    """The text assigns nothing of that name."""
+    LITERAL = auto()
+    MACHINE = auto()
+    """It depends on where the module is imported: paths, devices, variables of the environment."""
+    UNKNOWN = auto()
+
+
+class Initial(NamedTuple):
+    """The value that an import gives, as far as the module's text tells."""
+
+    kind: Kind
+    value: Any = None
+    """Of a literal."""
+
+
+class _Text(NamedTuple):
+    """What the text of a module says of its globals."""
+
+    assigned: dict[str, list[ast.expr | None]]
+    """Expressions, or None for what is bound otherwise: imports, definitions, loops."""
+    imported: dict[str, tuple[str, str]]
+    """Module and name behind `from module import name`."""
+    rebound: frozenset[str]
+    """What functions assign with `global`."""
+
+
+def initial_of(module: ModuleType, name: str) -> Initial:
+    """Return what is known of the value that importing *module* gives its global *name*."""
+    text = _text_of(module)
+    if text is None or "*" in text.assigned:
+        return Initial(Kind.UNKNOWN)
+    found = text.assigned.get(name)
+    if found is None:
+        return Initial(Kind.NOTHING)
+    if len(found) == 1 and found[0] is not None:
+        try:
+            return Initial(Kind.LITERAL, ast.literal_eval(found[0]))
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            pass
+    if name not in text.rebound and _of_machine(module, name, set()):
+        return Initial(Kind.MACHINE)
+    return Initial(Kind.UNKNOWN)
+
+
+def _of_machine(module: ModuleType, name: str, seen: set[tuple[str, str]]) -> bool:
+    text = _text_of(module)
+    if text is None or (module.__name__, name) in seen:
+        return False
+    seen.add((module.__name__, name))
+    origin = text.imported.get(name)
+    if origin is not None and (other := sys.modules.get(origin[0])) is not None:
+        return _of_machine(other, origin[1], seen)
+    nodes = [node for one in text.assigned.get(name, ()) if one for node in ast.walk(one)]
+    if any(isinstance(node, ast.Attribute) and node.attr == "argv" for node in nodes):
+        return False  # It is the caller's.
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            if node.attr in _ATTRIBUTES or "device" in node.attr:
+                return True
+        elif isinstance(node, ast.Name) and (
+            node.id == "__file__"
+            or _top_level_of(vars(module).get(node.id)) in _MACHINE
+            or _of_machine(module, node.id, seen)
+        ):
+            return True
+    return False
+
+
+def _top_level_of(value: Any) -> str:
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return name.partition(".")[0] if isinstance(name, str) else ""
+
+
+@functools.lru_cache(64)
+def _text_of(module: ModuleType) -> _Text | None:
+    """Read the text of *module*; None if it has none."""
+    try:
+        tree = ast.parse(Path(str(module.__file__)).read_bytes())
+    except (AttributeError, OSError, SyntaxError, ValueError, RecursionError):
+        return None
+    text = _Text(
+        {},
+        {},
+        frozenset(
+            name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names
+        ),
+    )
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        pairs: list[tuple[str, ast.expr | None]] = []
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            pairs.append((node.name, None))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            pairs += [((one.asname or one.name).partition(".")[0], None) for one in node.names]
+            if isinstance(node, ast.ImportFrom):
+                origin = _absolute(node, module)
+                text.imported.update({a.asname or a.name: (origin, a.name) for a in node.names})
+        elif isinstance(node, ast.Assign):
+            waiting.append(node.value)
+            pairs += [pair for one in node.targets for pair in _pairs(one, node.value)]
+        elif isinstance(node, ast.AnnAssign):
+            pairs += _pairs(node.target, node.value) if node.value else ()
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            pairs.append((node.id, None))
+        elif not isinstance(node, ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+        for name, value in pairs:
+            text.assigned.setdefault(name, []).append(value)
+    return text
+
+
+def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.expr | None]]:
+    """Iterate over the names in *target*, each with what of *value* is assigned to it."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Starred):
+        yield from _pairs(target.value, None)
+    elif isinstance(target, ast.Tuple | ast.List):
+        parts: list[ast.expr] = getattr(value, "elts", [])
+        starred = any(isinstance(part, ast.Starred) for part in (*parts, *target.elts))
+        fit = len(parts) == len(target.elts) and not starred
+        for index, inner in enumerate(target.elts):
+            yield from _pairs(inner, parts[index] if fit else None)
+
+
+def _absolute(node: ast.ImportFrom, module: ModuleType) -> str:
+    if not node.level:
+        return node.module or ""
+    package = module.__name__.split(".")
+    if not hasattr(module, "__path__"):
+        package.pop()
+    package = package[: len(package) - node.level + 1]
+    return ".".join([*package, *filter(None, [node.module])])
