@@ -100,12 +100,26 @@ def test_home_and_profiles_file_can_be_moved(home: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "variable",
-    ["KINETIC_CONTEXT_SIZE_WARN_MB", "KINETIC_PAYLOAD_SIZE_WARN_MB"],
+    ["KINETIC_CONTEXT_SIZE_WARN_MB", "KINETIC_PAYLOAD_SIZE_WARN_MB", "KINETIC_STORE_TIMEOUT"],
 )
 @pytest.mark.parametrize("text", ["many", "-1", "nan", "inf", "1e999", "1_000", "١٠", "１"])
 def test_a_bad_number_names_its_variable(home: Path, variable: str, text: str) -> None:
     with pytest.raises(ConfigurationError, match=variable):
         resolved(home, {variable: text})
+
+
+def test_the_time_for_a_store_that_cannot_be_reached_comes_from_wherever_settings_do(
+    home: Path,
+) -> None:
+    profiles(home, dev={"backend": "local", "store_timeout": "90"})
+
+    found = resolved(home, {}).store_timeout
+    assert (found.value, found.source) == (90, "profile 'dev'")
+    assert resolved(home, {"KINETIC_STORE_TIMEOUT": "300.5"}).store_timeout.value == 300.5
+    for text in ("0", "86401"):
+        with pytest.raises(ConfigurationError, match="from 1 to 86400") as caught:
+            resolved(home, {"KINETIC_STORE_TIMEOUT": text})
+        assert "KINETIC_STORE_TIMEOUT=60" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("1", True), ("yes", True), ("0", False)])

@@ -29,7 +29,7 @@ def test_a_profile_lives_from_create_to_rm(tmp_path: Path) -> None:
     assert names(tmp_path) == {}
 
     first = run("profile", "create", "one", *A, home=tmp_path)
-    run("profile", "create", "two", *A, "--backend", "gke", home=tmp_path)
+    run("profile", "create", "two", *A, "--backend", "gke", "--store-timeout", "120", home=tmp_path)
 
     assert first.stdout == "Wrote profile one. It is the current one.\n"
     assert names(tmp_path) == {"one": True, "two": False}
@@ -42,6 +42,7 @@ def test_a_profile_lives_from_create_to_rm(tmp_path: Path) -> None:
         "namespace": None,
         "backend": "gke",
         "kube_context": None,
+        "store_timeout": "120",
         "current": True,
     }
     assert run("profile", "unset", home=tmp_path).exit_code == 0

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import socket
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +20,7 @@ from typing import Any
 import pytest
 
 from kinetic_payload.errors import PreconditionFailedError, StoreUnavailableError
+from kinetic_payload.outages import OutageLimit, limited
 from kinetic_payload.store import ABSENT
 from kinetic_payload.stores.gcs import GcsStore, Patience, Service
 from kinetic_payload.testing import increment
@@ -47,7 +53,7 @@ class Steps:
     def step(self, _: float) -> None:
         self.now += 0.1
 
-    def patience(self, deadline: float, quiet: float = 5.0) -> Patience:
+    def patience(self, deadline: float, quiet: float = 3.0) -> Patience:
         return Patience(deadline=deadline, quiet=quiet, clock=lambda: self.now, pause=self.step)
 
 
@@ -351,7 +357,7 @@ def test_who_waits_for_a_bucket_that_is_away_is_told_why_and_once(gcs: GcsServer
 
     assert store.stat("nothing") is None
     assert len(told) == 1
-    assert "gs://bucket does not answer" in told[0]
+    assert "gs://bucket is unavailable" in told[0]
     assert "(503)" in told[0]
     assert "10 s" in told[0]
 
@@ -379,3 +385,140 @@ def test_of_many_threads_that_wait_one_tells_of_it(gcs: GcsServer) -> None:
         list(pool.map(store.stat, map(str, range(8))))
 
     assert len(told) == 1
+
+
+# Under a limit that many calls share
+
+
+class Passing(Steps):
+    """Time that passes in pauses, as long as these are; what happens *after* so long happens once."""
+
+    def __init__(self, after: float = math.inf, act: Callable[[], object] = lambda: None) -> None:
+        super().__init__()
+        self._after, self._act = after, act
+
+    def step(self, seconds: float) -> None:
+        self.now += seconds
+        if self.now >= self._after:
+            self._after = math.inf
+            self._act()
+
+
+def test_many_calls_wait_together_no_longer_than_their_limit(gcs: GcsServer) -> None:
+    gcs.faults.add(status=503)
+    time, told = Passing(), list[str]()
+    store = open_it(gcs, time.patience(150))
+    limit = OutageLimit(50, report=told.append, clock=lambda: time.now)
+
+    with limited(limit):
+        for _ in range(5):
+            with pytest.raises(StoreUnavailableError, match=r"\(503\)"):
+                store.write("new", b"")
+
+    assert time.now <= 50
+    assert len(told) == 1
+    assert "gs://bucket is unavailable" in told[0]
+    assert "50 s" in told[0]
+
+
+def test_an_outage_of_half_a_minute_is_waited_out_under_the_limit_of_a_submit(
+    gcs: GcsServer,
+) -> None:
+    gcs.faults.add(status=503)
+    time = Passing(30, gcs.faults.clear)
+
+    with limited(OutageLimit(50, clock=lambda: time.now)):
+        open_it(gcs, time.patience(150)).write("new", b"")
+
+    assert gcs.names("bucket") == ["new"]
+
+
+def test_an_upload_that_makes_progress_is_not_cut_by_a_limit(
+    gcs: GcsServer, tmp_path: Path
+) -> None:
+    (tmp_path / "source").write_bytes(LARGE)
+    for _ in range(8):
+        gcs.faults.add(operation="objects.insert.chunk", times=1, reset="request", at=2 << 20)
+    time = Steps()
+
+    with limited(OutageLimit(0.15, clock=lambda: time.now)):
+        open_it(gcs, time.patience(150)).upload("new", tmp_path / "source")
+
+    assert time.now > 0.15
+    assert gcs.read("bucket", "new") == LARGE
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """Return a port of this machine that answers no connection, as behind a firewall that drops them."""
+    with socket.socket() as full, ExitStack() as stack:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        for _ in range(4):  # More than it queues.
+            one = stack.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", port))
+        yield port
+
+
+def test_a_connection_that_is_not_answered_is_given_up_in_time(silent_port: int) -> None:
+    time = Passing()
+    service = Service(f"http://127.0.0.1:{silent_port}", anonymous=True)
+    patience = replace(time.patience(150), connect=0.2)
+    store = GcsStore("bucket", service=service, patience=patience)
+
+    with (
+        pytest.raises(StoreUnavailableError, match=r"no connection to 127\.0\.0\.1 within"),
+        limited(OutageLimit(5, clock=lambda: time.now)),
+    ):
+        store.stat("o")
+
+
+SUBMIT = """
+import kinetic
+
+@kinetic.run(accelerator="cpu")
+def one():
+    return 1
+
+if __name__ == "__main__":
+    one()
+"""
+
+
+@pytest.mark.parametrize("what", ["503", "refused", "silent", "hangs", "no such name", "list"])
+def test_a_submit_reports_a_bucket_that_cannot_be_reached_in_the_time_that_is_set(
+    what: str, gcs: GcsServer, silent_port: int, warm: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    gcs.faults.add(**({"held": True} if what == "hangs" else {"status": 503}))
+    with socket.socket() as refusing:
+        refusing.bind(("127.0.0.1", 0))
+        port = {"refused": refusing.getsockname()[1], "silent": silent_port, "list": silent_port}
+        place = f"http://127.0.0.1:{port[what]}" if what in port else gcs.endpoint
+        (tmp_path / "main.py").write_text(SUBMIT)
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("KINETIC_")}  # noqa: TID251
+        listing = [sys.executable, "-m", "kinetic_cli", "jobs", "list"]
+        ran = subprocess.run(
+            listing if what == "list" else [sys.executable, "main.py"],
+            cwd=tmp_path,
+            env={
+                **kept,
+                "KINETIC_HOME": str(warm(tmp_path / "home")),
+                "KINETIC_BACKEND": "local",
+                "KINETIC_STORE": "gs://bucket/team",
+                "KINETIC_STORE_TIMEOUT": "6",
+                "STORAGE_EMULATOR_HOST": "http://nowhere.invalid"
+                if what == "no such name"
+                else place,
+            },
+            capture_output=True,
+            text=True,
+            timeout=140,  # Without the limit it takes more.
+        )
+
+    assert ran.returncode == 1
+    assert re.search(r"gs://bucket (has not answered for|is unavailable)", ran.stderr), ran.stderr
+    assert re.search(r"for up to \d+ s", ran.stderr)
+    assert "Could not" in ran.stderr
+    assert "again and again" in ran.stderr

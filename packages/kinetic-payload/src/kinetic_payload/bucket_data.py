@@ -63,11 +63,10 @@ class Bucket(Protocol):
         ...
 
 
-def open_bucket(source: GcsSource, *, deadline: float | None = None) -> Bucket:
+def open_bucket(source: GcsSource) -> Bucket:
     """Open the bucket of *source*: as whom the environment says, or as nobody where it says nothing.
 
-    Nobody may read public buckets. Nothing is asked yet. With *deadline*, what fails is tried again for
-    so many seconds only.
+    Nobody may read public buckets. Nothing is asked yet.
 
     Raises:
         DataError: Google's library is not installed.
@@ -79,8 +78,7 @@ def open_bucket(source: GcsSource, *, deadline: float | None = None) -> Bucket:
             f"Reading gs://{source.bucket} needs google-cloud-storage: {error}.",
             hint="Add google-cloud-storage to the requirements of your project.",
         ) from error
-    patience = gcs.Patience() if deadline is None else gcs.Patience(deadline=deadline)
-    return gcs.ForeignBucket(source.bucket, patience=patience)
+    return gcs.ForeignBucket(source.bucket)
 
 
 def look(bucket: Bucket, source: GcsSource) -> None:

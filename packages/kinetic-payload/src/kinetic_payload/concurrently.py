@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Final, TypeVar
@@ -108,7 +110,8 @@ def each(
     try:
         for _ in range(threads):
             begun += 1
-            threading.Thread(target=keep_working, name="kinetic-each", daemon=True).start()
+            work_on = partial(copy_context().run, keep_working)
+            threading.Thread(target=work_on, name="kinetic-each", daemon=True).start()
         # Not `join`: when it is interrupted, it takes a thread that runs for one that ended
         # (python/cpython#90882). Nor a semaphore: interrupted at the wrong step, it is locked for
         # good (python/cpython#148874). To wait at a `SimpleQueue` is one step.

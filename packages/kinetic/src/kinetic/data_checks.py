@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kinetic.errors import (
     CredentialsError,
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from kinetic.data import Data
     from kinetic_payload.bucket_data import Bucket
     from kinetic_payload.sources import GcsSource
-
-_PATIENCE: Final = 30.0
-"""Seconds: somebody waits for the submit."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +99,7 @@ def _look(
 
     source = parse_gcs(data.path)
     try:
-        if open_bucket is not None:
-            bucket = open_bucket(source)
-        else:
-            bucket = bucket_data.open_bucket(source, deadline=_PATIENCE)
+        bucket = (open_bucket or bucket_data.open_bucket)(source)
         bucket_data.look(bucket, source)
     except (StorePermissionError, CredentialsError) as error:
         if worker.this_machine:

@@ -27,6 +27,7 @@ from kinetic.services import (
     cluster_location,
     jobs_location,
     local_store_location,
+    looking,
     open_at,
 )
 from kinetic_payload.layout import JobObjects
@@ -72,6 +73,11 @@ def attach(job_id: str, project: str | None = None, cluster: str | None = None) 
         raise InvalidRequestError(
             f"{job_id!r} is not a job id.", hint="List the jobs there are with: kinetic jobs list"
         )
+    with looking():
+        return _attached(job_id, settings)
+
+
+def _attached(job_id: str, settings: Settings) -> JobHandle:
     looked = []
     answered = []
     hint = None
@@ -186,7 +192,8 @@ def list_local_jobs(settings: Settings) -> list[JobHandle]:
     if store is None:
         return []
     unrecorded: list[str] = []
-    jobs = jobs_in(store, unrecorded=unrecorded.append)
+    with looking():
+        jobs = jobs_in(store, unrecorded=unrecorded.append)
     _collect_left(store, unrecorded, settings, now=time.time())
     return jobs
 
@@ -241,7 +248,8 @@ def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
             return error
 
     remote = any(job.bucket_name.startswith("gs://") for job in jobs)
-    return map_at_once(status, jobs, workers=_ASKED_AT_ONCE if remote else 1)
+    with looking():
+        return map_at_once(status, jobs, workers=_ASKED_AT_ONCE if remote else 1)
 
 
 _ASKED_AT_ONCE = 16

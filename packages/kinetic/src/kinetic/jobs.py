@@ -84,8 +84,10 @@ class JobHandle:
             SignatureError: The record or the outcome, in a bucket, is not signed with our key.
         """
         from kinetic.observing import look
+        from kinetic.services import looking
 
-        return look(self._record, self._services, verify=self._verify).status
+        with looking():
+            return look(self._record, self._services, verify=self._verify).status
 
     def outcome(self) -> JobOutcome:
         """Return what happened so far, per attempt and host, without unpickling anything.

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -85,7 +86,8 @@ class Crew:
             self._waiting.append(task)
             if self._threads < self._workers:
                 self._threads += 1
-                threading.Thread(target=self._work, daemon=True, name="kinetic-crew").start()
+                work = partial(copy_context().run, self._work)
+                threading.Thread(target=work, daemon=True, name="kinetic-crew").start()
         return task
 
     def wait_for(self, task: Task[Any]) -> None:

@@ -25,6 +25,7 @@ class Profile:
     namespace: str | None = None
     backend: str | None = None
     kube_context: str | None = None
+    store_timeout: str | None = None
 
     def values(self) -> dict[str, str]:
         """Return the settings it makes, without its name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from kinetic.keys import Seal
     from kinetic.settings import Settings
 
+LOOK = 10.0
+"""Seconds that what only looks waits for a store that cannot be reached."""
 LOCAL_BACKENDS = ("local", "local-gke", "local-pathways")
 """The names under which jobs run on this machine."""
 
@@ -48,6 +51,14 @@ class Services:
         """
         if self.seal is not None:
             self.seal.verify(data, name, strictly=True)
+
+
+def looking() -> AbstractContextManager[None]:
+    """Return a block in which a store that cannot be reached is not waited for longer than `LOOK`."""
+    from kinetic.notices import warn_caller
+    from kinetic_payload.outages import limited_look
+
+    return limited_look(LOOK, warn_caller)
 
 
 def jobs_location(settings: Settings, backend: str) -> Location:

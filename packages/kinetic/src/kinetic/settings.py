@@ -24,6 +24,8 @@ DEFAULT_ZONE = "us-central1-a"
 DEFAULT_CLUSTER = "kinetic-cluster"
 DEFAULT_NAMESPACE = "default"
 DEFAULT_IMAGE_REPO = "kinetic"
+_LONGEST = 86_400
+"""Seconds that a setting may be."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Settings:
     no_default_excludes: Setting[bool]
     context_size_warn_mb: Setting[float]
     payload_size_warn_mb: Setting[float]
+    store_timeout: Setting[float]
+    """Seconds that a submit waits for a store that cannot be reached."""
     trust_bucket: Setting[bool]
     allow_sleep: Setting[bool]
     no_color: Setting[bool]
@@ -181,6 +185,7 @@ def resolve(
         no_default_excludes=sources.flag("KINETIC_NO_DEFAULT_EXCLUDES"),
         context_size_warn_mb=sources.number("KINETIC_CONTEXT_SIZE_WARN_MB", 100),
         payload_size_warn_mb=sources.number("KINETIC_PAYLOAD_SIZE_WARN_MB", 50),
+        store_timeout=sources.seconds("store_timeout", 60),
         trust_bucket=sources.flag("KINETIC_TRUST_BUCKET"),
         allow_sleep=sources.flag("KINETIC_ALLOW_SLEEP"),
         # The convention has no KINETIC_ prefix and counts any value that is not empty: no-color.org.
@@ -241,6 +246,19 @@ class _Sources:
                 hint=f"Set {variable}={default:g}, or unset it.",
             )
         return Setting(number, variable)
+
+    def seconds(self, name: str, default: float) -> Setting[float]:
+        found = self.text(name)
+        if found.value is None:
+            return Setting(default, "default")
+        number = parse_number(found.value.strip())
+        if number is None or not 1 <= number <= _LONGEST:
+            raise ConfigurationError(
+                f"{name} is {found.value!r} ({found.source}), which is not a number of seconds from 1 to "
+                f"{_LONGEST}.",
+                hint=f"Set KINETIC_{name.upper()}={default:g}, or unset it.",
+            )
+        return Setting(number, found.source)
 
     def _from_profile(self, name: str) -> Setting[str] | None:
         if self._profile is None:

@@ -40,6 +40,7 @@ from kinetic.settings import user_home, working_folder
 from kinetic.waiting import Deadline
 from kinetic_payload.concurrently import stoppable
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.outages import OutageLimit, limited
 from kinetic_payload.private_files import others_may_write
 from kinetic_payload.records import JobRecord, encode
 from kinetic_payload.store import ABSENT
@@ -72,20 +73,27 @@ def submit(
     console: Console | None = None,
     started: list[JobHandle] | None = None,
     clock: Callable[[], float] = time.time,
+    outage_limit: OutageLimit | None = None,
 ) -> JobHandle:
     """Start *request* and return a handle to it, at once.
 
     The handle is appended to *started* in the moment from which on the job goes on, whatever is raised
     here. Without that list, what is raised then has a note that names the job. *clock* tells the time,
-    also that during which this machine sleeps.
+    also that during which this machine sleeps. A store that cannot be reached is waited for as the
+    settings say, or *outage_limit*.
 
     Raises:
         KineticError: It could not be packaged or started; nothing of this job stays behind.
         KeyboardInterrupt: Ctrl-C came; nothing of the job stays behind unless a note says so.
     """
     begun: list[JobHandle] = [] if started is None else started
+    seconds = request.settings.store_timeout.value
+    limit = OutageLimit(
+        seconds - _to_take_back(seconds), report=warn_caller if console is None else console.note
+    )
     try:
-        return _submit(request, function, (args, kwargs), services, console, begun, clock)
+        with limited(outage_limit or limit):
+            return _submit(request, function, (args, kwargs), services, console, begun, clock)
     except BaseException as error:
         if begun and started is None:
             job_id = begun[0].job_id
@@ -215,7 +223,15 @@ def _start(
                 f"The job {handle.job_id} was cleaned up by another process while it was started.",
                 hint="Nothing of it is left. Submit it again.",
             )
-        _withdraw(handle.job_id, written, record, services, recorded=saved, reason=reason)
+        _withdraw(
+            handle.job_id,
+            written,
+            record,
+            services,
+            recorded=saved,
+            reason=reason,
+            seconds=request.settings.store_timeout.value,
+        )
         if reason is error:
             raise
         raise reason from error
@@ -265,6 +281,7 @@ def _withdraw(
     *,
     recorded: bool,
     reason: BaseException,
+    seconds: float,
 ) -> None:
     """Remove what a submit made, newest first. Nothing here may hide the *reason*; notes add to it.
 
@@ -274,7 +291,7 @@ def _withdraw(
 
     deadline = Deadline(_TAKING_BACK)
     try:
-        with stoppable(lambda: deadline.passed):
+        with stoppable(lambda: deadline.passed), limited(OutageLimit(_to_take_back(seconds))):
             if record is not None:
                 services.backend.remove(record, timeout=GRACE, poll_interval=0.1)
             if recorded:
@@ -294,6 +311,11 @@ def _withdraw(
         )
         if interrupted:
             raise
+
+
+def _to_take_back(seconds: float) -> float:
+    """Return how many of the *seconds* for a store that cannot be reached are kept for `_withdraw`."""
+    return seconds / 6
 
 
 def _environment(request: JobRequest) -> dict[str, str]:

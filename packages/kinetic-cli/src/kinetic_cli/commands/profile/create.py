@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.options import profile_argument, target_options
+from kinetic_cli.options import Seconds, profile_argument, target_options
 
 
 @click.command("create")
@@ -15,10 +15,21 @@ from kinetic_cli.options import profile_argument, target_options
     "--backend", metavar="NAME", help="Backend: local, local-gke, local-pathways, gke or pathways."
 )
 @click.option("--kube-context", metavar="NAME", help="Context of your kubeconfig to use.")
+@click.option(
+    "--store-timeout",
+    type=Seconds(min=1, max=86_400),
+    metavar="SECONDS",
+    help="How long a submit waits for a store that cannot be reached.",
+)
 @click.option("--replace", is_flag=True, help="Replace the profile if it is there already.")
 @click.pass_obj
 def command(
-    app: App, name: str, backend: str | None, kube_context: str | None, replace: bool
+    app: App,
+    name: str,
+    backend: str | None,
+    kube_context: str | None,
+    store_timeout: float | None,
+    replace: bool,
 ) -> None:
     """Make the profile NAME. The first one made becomes the current one."""
     from kinetic.profiles import Profile, create_profile
@@ -31,6 +42,7 @@ def command(
         namespace=app.target.get("namespace"),
         backend=backend or None,
         kube_context=kube_context or None,
+        store_timeout=None if store_timeout is None else f"{store_timeout:g}",
     )
     written = create_profile(app.profiles_path(), profile, replace=replace)
     current = " It is the current one." if written.current == name else ""

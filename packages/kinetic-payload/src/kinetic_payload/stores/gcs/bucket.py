@@ -19,6 +19,7 @@ import requests
 from google.api_core.exceptions import GoogleAPICallError, NotFound, PreconditionFailed
 
 from kinetic_payload.errors import StorePermissionError
+from kinetic_payload.outages import current_limit
 from kinetic_payload.stores.gcs.checksums import parsed
 from kinetic_payload.stores.gcs.connection import Connection, connection_to
 from kinetic_payload.stores.gcs.origin import foreign
@@ -100,24 +101,41 @@ class Bucket:
         with translated(self.name, doing):
             connection = self.connection
         with translated(self.name, doing, connection.principal):
-            return self.patience.run(act, progress=progress, failing=self._say)
+            return self.patience.run(
+                act,
+                progress=progress,
+                failing=self._say,
+                limit=current_limit(),
+                where=f"gs://{self.name}",
+            )
 
     def _say(self, error: Exception) -> None:
-        """Tell who waits what for, but not again at once, and not from every thread."""
+        """Report what is waited for, but not again at once, and not from every thread."""
+        limit = current_limit()
+        seconds = min(self.patience.deadline, limit.seconds if limit else math.inf)
+        text = f"gs://{self.name} is unavailable: {in_words(error)}. Retrying for up to {seconds:.0f} s."
+        if limit is not None:
+            limit.explain(text)
+            return
         with self._saying:
             now = self.patience.clock()
             if now - self._said < _SAY_EVERY:
                 return
             self._said = now
-        self._waiting(
-            f"gs://{self.name} does not answer as it should: {in_words(error)}. Trying on, for "
-            f"{self.patience.deadline:.0f} s at most."
-        )
+        self._waiting(text)
 
     def send(self, method: str, url: str, **more: Any) -> requests.Response:
         """Make one request, with our timeouts."""
-        timeout = (self.patience.connect, self.patience.read)
-        return self.connection.send(method, url, timeout=timeout, **more)
+        connect, read = self.patience.connect, self.patience.read
+        limit = current_limit()
+        if limit is None:
+            return self.connection.send(method, url, timeout=(connect, read), **more)
+        # Of what is left, half is kept for another attempt. What is sent may have to wait in the
+        # system's buffers for a slow network: that takes all the time there is.
+        connect = limit.at_most(connect, share=0.5)
+        read = limit.at_most(read, share=1.0 if callable(more.get("body")) else 0.5)
+        self.connection.reach(url, connect)
+        return self.connection.send(method, url, timeout=(connect, read), **more)
 
     def stat(self, name: str) -> BucketObject | None:
         """Return what is known about *name*, or None."""

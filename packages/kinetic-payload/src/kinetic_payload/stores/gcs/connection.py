@@ -9,13 +9,16 @@ adapter of its session.
 from __future__ import annotations
 
 import functools
+import math
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from email.utils import parsedate_to_datetime
+from queue import Empty, SimpleQueue
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import requests
 from google.api_core.client_info import ClientInfo
@@ -24,6 +27,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
+from requests.utils import select_proxy
 
 from kinetic_payload.stores.gcs.origin import TokenRequest, check_answer, described, is_page
 from kinetic_payload.stores.gcs.service import Service
@@ -31,6 +35,8 @@ from kinetic_payload.stores.gcs.service import Service
 CONCURRENCY: Final = 32
 _POOL: Final = 2 * CONCURRENCY
 _CLOCK_AGE: Final = 60.0
+_HEARD: Final = 5.0
+"""Seconds for which who answered is taken for reachable."""
 
 Body = bytes | Callable[[], Iterable[bytes]] | None
 """What a request carries; a callable is asked again if the request has to be made again."""
@@ -100,6 +106,7 @@ class Connection:
         """To be held for each part of a large object, so that many of those take no more memory."""
         self._token_lock = threading.Lock()
         self._clock = ServiceClock()
+        self._heard = -math.inf
 
     @property
     def principal(self) -> str:
@@ -123,6 +130,38 @@ class Connection:
     def upload_url(self, bucket: str, **query: Any) -> str:
         """Return the address that uploads go to."""
         return self._url("upload/storage/v1", bucket, None, query)
+
+    def reach(self, url: str, seconds: float) -> None:
+        """Make sure that *url* can be connected to, where that is not known: within *seconds*.
+
+        Names may take minutes to look up, and each of a dozen addresses may keep silent for its own
+        time: no timeout of a request ends that.
+
+        Raises:
+            requests.ConnectionError: It cannot, or not in that time.
+        """
+        if time.monotonic() - self._heard < _HEARD:
+            return
+        place = urlsplit(select_proxy(url, self._settings["proxies"]) or url)
+        port = place.port or (443 if place.scheme == "https" else 80)
+        found: SimpleQueue[OSError | None] = SimpleQueue()
+
+        def connect() -> None:
+            try:
+                socket.create_connection((place.hostname or "", port), timeout=2.0).close()
+                found.put(None)
+            except OSError as error:
+                found.put(error)
+
+        threading.Thread(target=connect, name="kinetic-reach", daemon=True).start()
+        try:
+            error = found.get(timeout=seconds)
+        except Empty:
+            raise requests.ConnectTimeout(
+                f"no connection to {place.hostname} within {seconds:.0f} s"
+            ) from None
+        if error is not None:
+            raise requests.ConnectionError(error) from error
 
     def send(
         self,
@@ -182,6 +221,7 @@ class Connection:
             timeout=timeout,
             **self._settings,
         )
+        self._heard = time.monotonic()
         if not response.headers.get("Content-Type", "").startswith("text/html"):
             # A captive portal may be years behind.
             self._clock.note(response.headers.get("Date"), asked, time.time())

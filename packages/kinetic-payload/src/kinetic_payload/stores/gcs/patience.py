@@ -8,6 +8,7 @@ import re
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from time import monotonic
 from typing import Final, TypeVar
 
@@ -17,6 +18,7 @@ from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import RefreshError, TransportError
 
 from kinetic_payload.concurrently import check_wanted, pause
+from kinetic_payload.outages import OutageLimit
 
 _T = TypeVar("_T")
 
@@ -46,8 +48,8 @@ class Patience:
     connect: float = 10.0
     read: float = 40.0
     """How long a connection may be silent."""
-    quiet: float = 5.0
-    """After how long in vain who waits is told."""
+    quiet: float = 3.0
+    """After how long in vain that is reported."""
     clock: Callable[[], float] = monotonic
     pause: Callable[[float], object] = pause
     """How time is told, and how it is let pass."""
@@ -58,37 +60,53 @@ class Patience:
         *,
         progress: Callable[[], int] = lambda: 0,
         failing: Callable[[Exception], object] = lambda _: None,
+        limit: OutageLimit | None = None,
+        where: str = "",
     ) -> _T:
         """Return `act(n)`, tried again while it fails in ways that pass.
 
         *act* is told how many attempts failed before. When *progress* moved, the deadline starts anew.
         It must not be patient itself, or two deadlines would add up. *failing* is told why, each time
-        that nothing came of it for a while (`quiet`).
+        that nothing came of it for a while (`quiet`). A *limit* ends it sooner, for all of an operation
+        that asks *where*, and decides itself when it reports what *failing* tells it.
 
         Raises:
             PatienceError: The deadline passed.
         """
-        failed, limit = 0, self.first
+        # Without one, a limit of this call alone, which the deadline ends.
+        shared = limit is not None
+        limit = limit or OutageLimit(inf)
+        failed, longest = 0, self.first
         since, reached = self.clock(), progress()
         while True:
             check_wanted()
+            if limit.reached:
+                raise PatienceError from limit.last
             try:
-                return act(failed)
+                with limit.attempt(where, progress) as began:
+                    found = act(failed)
+                limit.worked()
+                return found
             except Exception as error:
                 if not passes(error):
+                    if isinstance(error, GoogleAPICallError):
+                        limit.worked()
                     raise
-                now, found = self.clock(), progress()
-                if found != reached:
-                    since, reached, limit = now, found, self.first
-                left = since + self.deadline - now
+                now, moved = self.clock(), progress()
+                if moved != reached:
+                    since, reached, longest = now, moved, self.first
+                    began = limit.clock()
+                    limit.worked()
+                limit.failed(began, error)
+                left = min(since + min(self.deadline, limit.seconds) - now, limit.left)
                 if left <= 0:
                     raise PatienceError from error
-                if now - since >= self.quiet:
+                if shared or now - since >= self.quiet:
                     failing(error)
-                wait = _asked(error) + random.uniform(0, limit)  # noqa: S311 - no secret
+                wait = _asked(error) + random.uniform(0, longest)  # noqa: S311 - no secret
             # The last try is at the end, also where the service asks for more time than there is.
             self.pause(min(left, wait))
-            failed, limit = failed + 1, min(2 * limit, self.longest)
+            failed, longest = failed + 1, min(2 * longest, self.longest)
 
 
 def passes(error: BaseException) -> bool:

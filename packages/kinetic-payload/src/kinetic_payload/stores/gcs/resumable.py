@@ -83,10 +83,14 @@ class _Upload:
         """Bytes of which *progress* knows."""
         self._furthest = 0
         """Where it was furthest. Bytes on their way count once, so that a break after an hour is no end."""
+        self._kept = 0
+        """How many bytes the service said that it has: less than were on their way."""
 
     def run(self) -> BucketObject:
         written = self._bucket.run(
-            f"write {self._name!r}", self._attempt, progress=lambda: self._furthest
+            f"write {self._name!r}",
+            self._attempt,
+            progress=lambda: self._furthest + self._kept,
         )
         if self._entry:
             self._entry.forget()
@@ -113,6 +117,7 @@ class _Upload:
                 return self._send(self._session.url, 0)
             found = self._ask(self._session.url)
             if isinstance(found, int):
+                self._kept = max(self._kept, found)
                 return self._send(self._session.url, found)
             if self._begun_before and not self._is_there(found):
                 return self._begin_again()

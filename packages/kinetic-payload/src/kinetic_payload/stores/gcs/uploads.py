@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from google.api_core.exceptions import NotFound, PreconditionFailed
@@ -57,10 +58,15 @@ def upload_small(
         "Content-Length": str(length),
     }
 
+    furthest = 0
+
     def parts() -> Iterator[bytes]:
-        yield head
-        yield from Sums(source).blocks(0, source.size)
-        yield tail
+        nonlocal furthest
+        sent = 0
+        for part in chain((head,), Sums(source).blocks(0, source.size), (tail,)):
+            yield part
+            sent += len(part)
+            furthest = max(furthest, sent)
 
     body: Body = b"".join(parts()) if length <= _ONE_PIECE else parts
 
@@ -82,7 +88,7 @@ def upload_small(
         except NotFound as error:
             raise not_written(bucket, error, if_generation) from error
 
-    written = bucket.run(f"write {name!r}", act)
+    written = bucket.run(f"write {name!r}", act, progress=lambda: furthest)
     if progress is not None:
         progress(source.size)
     return written

@@ -1,0 +1,96 @@
+"""Outages: one limit for many calls and threads, and what is reported of it."""
+
+from __future__ import annotations
+
+import threading
+
+from kinetic_payload.concurrently import each
+from kinetic_payload.outages import OutageLimit, current_limit, limited, limited_look
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_time_is_counted_from_the_first_failure_since_something_worked() -> None:
+    clock = Clock()
+    limit = OutageLimit(60, clock=clock)
+    clock.now = 100
+    assert (limit.left, limit.reached) == (60, False)
+
+    limit.failed(95, OSError())
+    limit.failed(99, OSError())
+    clock.now = 154
+    assert (limit.left, limit.reached) == (1, False)
+    assert limit.at_most(40) == 1
+    assert limit.at_most(0.1) == 0.1
+    clock.now = 155
+    assert limit.reached
+    assert limit.at_most(40) == 0.5, "what is tried all the same is not hopeless"
+
+    limit.worked()
+    assert (limit.left, limit.reached) == (60, False)
+
+
+def test_an_attempt_that_hangs_is_reported_once_and_one_that_moves_is_not() -> None:
+    clock, told, moved = Clock(), list[str](), [0]
+    limit = OutageLimit(60, report=told.append, clock=clock)
+    with limit.attempt("gs://moving", lambda: moved[0]):
+        for now in range(1, 20):
+            clock.now, moved[0] = now, now
+            limit.look()
+    assert told == []
+
+    with limit.attempt("gs://stuck", lambda: 0):
+        for now in (21.9, 22, 25):
+            clock.now = now
+            limit.look()
+        assert told == ["gs://stuck has not answered for 3 s. Waiting for up to 60 s."]
+
+
+def test_what_fails_is_reported_in_time_and_not_if_it_works_again_before() -> None:
+    clock, told = Clock(), list[str]()
+    limit = OutageLimit(60, report=told.append, clock=clock)
+    for began in (0, 10):
+        limit.failed(began, OSError())
+        limit.explain(f"from {began}")
+        clock.now = began + 2.9
+        limit.look()
+        assert told == []
+        if began == 0:
+            limit.worked()
+
+    clock.now = 13
+    limit.look()
+    limit.look()
+    assert told == ["from 10"]
+
+
+def test_threads_that_work_for_an_operation_have_its_limit_and_others_have_none() -> None:
+    limit, seen = OutageLimit(1), list[object]()
+
+    with limited(limit):
+        each(lambda _: seen.append(current_limit()), range(4), threads=2)
+        with limited_look(10, print):
+            seen.append(current_limit())
+        other = threading.Thread(target=lambda: seen.append(current_limit()))
+        other.start()
+        other.join()
+
+    assert seen == [limit] * 5 + [None]
+    assert current_limit() is None
+    with limited_look(10, print):
+        found = current_limit()
+    assert found is not None
+    assert found.seconds == 10
+
+
+def test_what_hangs_is_reported_while_it_does() -> None:
+    reported = threading.Event()
+    limit = OutageLimit(60, report=lambda _: reported.set(), quiet=0)
+
+    with limited(limit), limit.attempt("gs://stuck", lambda: 0):
+        assert reported.wait(60)
