@@ -183,7 +183,7 @@ def test_content_hash_takes_unchanged_files_from_the_cache(tmp_path: Path) -> No
     assert content_hash(data, StatCache(tmp_path / "cache")) == before
 
 
-def test_a_trees_digest_depends_on_paths_modes_links_and_contents_only() -> None:
+def test_a_trees_digest_depends_on_paths_modes_links_sizes_and_contents_only() -> None:
     entries = [
         TreeEntry("a", "file", 0o644, 1, "aa" * 32),
         TreeEntry("b", "dir", 0o755),
@@ -203,3 +203,5 @@ def test_a_trees_digest_depends_on_paths_modes_links_and_contents_only() -> None
         changed[number] = other
         assert tree_digest(changed) != digest
     assert tree_digest(entries[:2]) != digest
+    assert tree_digest([TreeEntry("a", "file", 0o644, 2, "aa" * 32), *entries[1:]]) != digest
+    assert tree_digest([*entries[:2], TreeEntry("c", "link", 0o777, 9, target="a")]) == digest

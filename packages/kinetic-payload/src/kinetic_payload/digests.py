@@ -73,13 +73,15 @@ def open_regular(path: Path | str) -> int:
 
 
 def tree_digest(entries: Iterable[TreeEntry]) -> str:
-    """Return the digest of a tree: sorted paths, kinds, modes, file digests, link targets.
+    """Return the digest of a tree: sorted paths, kinds, modes, files' sizes and digests, link targets.
 
-    It depends on nothing else, so it is known without writing an archive, and the two ends agree.
+    It depends on nothing else, so it is known without writing an archive, and the two ends agree. With
+    the sizes, an archive that promises this tree cannot unpack to more than it.
     """
-    sha = hashlib.sha256(b"kinetic-tree 1\0")
+    sha = hashlib.sha256(b"kinetic-tree 2\0")
     for entry in sorted(entries, key=lambda entry: entry.path):
         # No path, digest or target holds a NUL, so the fields cannot run into each other.
-        fields = (entry.kind, f"{entry.mode:o}", entry.path, entry.digest, entry.target)
+        size = str(entry.size) if entry.kind == "file" else ""
+        fields = (entry.kind, f"{entry.mode:o}", entry.path, size, entry.digest, entry.target)
         sha.update(encoded("\0".join(fields)) + b"\0")
     return sha.hexdigest()
