@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import pickle
 import shutil
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +15,6 @@ import kinetic
 from kinetic.backends import Launch
 from kinetic.discovery import statuses_of
 from kinetic.errors import (
-    IntegrityError,
     JobCancelledError,
     SignatureError,
 )
@@ -33,7 +30,6 @@ from kinetic.services import Services, open_at, seal_of
 from kinetic.settings import Settings
 from kinetic.submit import submit
 from kinetic.testing import eventually
-from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import Outcome
 from kinetic_payload.store import Store, parse_location
 
@@ -138,40 +134,6 @@ def test_whoever_trusts_the_bucket_says_so(desk, jobs) -> None:
     desk.set(KINETIC_TRUST_BUCKET="1")
 
     assert found.result() == 42
-
-
-class Trap:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.path,)
-
-
-@pytest.mark.parametrize("what", ["value", "report", "outcome", "record"])
-def test_what_was_changed_in_the_bucket_is_never_unpickled(
-    desk, jobs, tmp_path: Path, what: str
-) -> None:
-    submitted = ended(jobs.double.run_async(bytes(100_000)))
-    names, store, trap = JobObjects(submitted.job_id), the_store(desk), Trap(tmp_path / "trapped")
-    evil = pickle.dumps(trap)
-    if what == "value":
-        store.write(names.host_value(1, 0), evil)
-    else:
-        name = {
-            "report": names.host_outcome(1, 0),
-            "outcome": names.outcome,
-            "record": names.handle,
-        }[what]
-        record = json.loads(store.read(name))
-        record["func_name" if what == "record" else "message"] = "changed"
-        store.write(name, json.dumps(record).encode())
-
-    with pytest.raises(IntegrityError, match=submitted.job_id):
-        kinetic.attach(submitted.job_id).result()
-
-    assert not trap.path.exists()
-    assert desk.of_jobs() != []
 
 
 def test_a_job_cancelled_from_another_home_is_cancelled_everywhere(desk, jobs) -> None:

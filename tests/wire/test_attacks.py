@@ -1,0 +1,587 @@
+"""What somebody can do who writes to the bucket and has no key: forge, replay, swap, bomb, escape, hang.
+
+Each attack is made on real jobs over the strict server, and ends in the right value or in one clear
+error: no code of the attacker's runs, no lie is believed, and nothing is waited for or read without a
+limit, which requests and bytes are counted for. `docs/trust.md` says what is left to an attacker.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import itertools
+import json
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kinetic
+from kinetic.discovery import statuses_of
+from kinetic.errors import IntegrityError, KineticError, SignatureError
+from kinetic.job_status import JobStatus
+from kinetic.jobs import JobHandle
+from kinetic.keys import key_path
+from kinetic.local.liveness import wait_for_death
+from kinetic.local.paths import Home
+from kinetic.local.stored_logs import stored_lines
+from kinetic.services import open_at
+from kinetic.settings import Settings
+from kinetic.testing import eventually
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import HostOutcome, Lease, Outcome, Pickled, encode
+from kinetic_payload.signing import Signer
+from kinetic_payload.store import parse_location
+from kinetic_payload.testing.gcs.faults import Fault
+from kinetic_payload.zipformat import (
+    central_header,
+    data_offset,
+    end_records,
+    local_header,
+    read_directory,
+)
+
+JOBS = """
+    import kinetic, os, pathlib, time
+
+    def until(path):
+        while path and not os.path.exists(path):
+            time.sleep(0.02)
+
+    @kinetic.run(accelerator="cpu")
+    def work(value, begun="", go="", ended=""):
+        print("\\x1b[31mworking\\x1b[0m", flush=True)
+        if begun:
+            pathlib.Path(begun).touch()
+        until(go)
+        if ended:
+            pathlib.Path(ended).touch()
+        return value
+
+    @kinetic.run(accelerator="cpu", retries=1)
+    def second(value):
+        if os.environ["KINETIC_ATTEMPT"] == "1":
+            raise ValueError("not yet")
+        return value
+
+    @kinetic.run(accelerator="cpu")
+    def open_at(data):
+        return pathlib.Path(data, "file").read_text()
+"""
+
+
+class Canary:
+    """Unpickled anywhere, it leaves a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+class Attacker:
+    """Writes to the bucket of a desk, whose job *handle* is."""
+
+    def __init__(self, desk: Any, folder: Path) -> None:
+        self.desk = desk
+        self.canary = folder / "canary"
+        self.evil = pickle.dumps(Canary(self.canary))
+        self.store = open_at(parse_location(desk.store), folder / "attackers-home")
+
+    @property
+    def value(self) -> Pickled:
+        """A value that is the canary."""
+        inline = base64.b64encode(self.evil).decode()
+        return Pickled(len(self.evil), hashlib.sha256(self.evil).hexdigest(), inline=inline)
+
+    def write(self, name: str, data: bytes) -> None:
+        self.store.write(name, data)
+
+    def change(self, name: str, **fields: Any) -> None:
+        """Rewrite a record, with its signature as it was."""
+        self.write(name, json.dumps({**json.loads(self.store.read(name)), **fields}).encode())
+
+    def unsign(self, name: str, **fields: Any) -> None:
+        """Rewrite a record without a signature."""
+        record = json.loads(self.store.read(name))
+        record.pop("signature", None)
+        self.write(name, json.dumps({**record, **fields}).encode())
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """Let the bucket be afterwards what it was before the block."""
+        before = {name: self.store.read(name) for name in self.desk.names()}
+        yield
+        for name in self.desk.names():
+            if name not in before:
+                self.store.delete(name)
+        for name, data in before.items():
+            self.store.write(name, data)
+
+    def holding(self, name: str) -> Fault:
+        """Let whoever reads the object *name* wait from now on, once."""
+        operation = "objects.get.media"
+        return self.desk.server.faults.add(operation=operation, name=name, held=True, times=1)
+
+    def swap(self, held: Fault, name: str, data: bytes) -> None:
+        """Replace an object once somebody is about to read it."""
+        eventually(lambda: held.hits)
+        self.write(name, data)
+        held.release()
+
+
+@pytest.fixture
+def attacker(desk: Any, tmp_path: Path) -> Iterator[Attacker]:
+    found = Attacker(desk, tmp_path)
+    yield found
+    assert not found.canary.exists(), "code of the attacker's ran"
+
+
+@pytest.fixture
+def jobs(desk: Any) -> Any:
+    return desk.module("jobs", JOBS)
+
+
+def ended(handle: JobHandle) -> JobHandle:
+    """Wait until a job of this home has ended, and its supervisor, which tidies up in the bucket."""
+    folder = Home(str(Settings.from_environment().home.value)).job(handle.job_id)
+    eventually(lambda: wait_for_death(folder, 1))
+    return handle
+
+
+def collected(job_id: str) -> Any:
+    """Return what somebody gets who collects the job: the value, or an error of ours."""
+    try:
+        return kinetic.attach(job_id).result(timeout=120, cleanup=False)
+    except KineticError as error:
+        return error
+
+
+def beside(act: Callable[[], Any]) -> Callable[[], Any]:
+    """Begin *act* in a thread; return what waits for its end and returns what it returned."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(act()), daemon=True)
+    thread.start()
+
+    def end() -> Any:
+        thread.join(150)
+        assert found, "it never ended"
+        return found[0]
+
+    return end
+
+
+@pytest.fixture
+def work(jobs: Any) -> Any:
+    return jobs.work
+
+
+# Forge
+
+
+def forgeries(attacker: Attacker, job_id: str) -> dict[str, Callable[[], None]]:
+    """Return ways to change what a finished job left; all but the last two make a lie of its end."""
+    names = JobObjects(job_id)
+    report = json.loads(attacker.store.read(names.host_outcome(1, 0)))
+    lie = json.dumps({**report, "value": asdict(attacker.value)}).encode()
+    mine = Signer(b"m" * 32)
+
+    def outcome(sign: Callable[[bytes], bytes]) -> None:
+        attacker.write(names.host_outcome(1, 0), lie)
+        digest = hashlib.sha256(lie).hexdigest()
+        told = Outcome(job_id=job_id, status="succeeded", attempt=1, host=0, digest=digest)
+        attacker.write(names.outcome, sign(encode(told)))
+
+    return {
+        "an unsigned outcome": lambda: outcome(bytes),
+        "an outcome of another key": lambda: outcome(lambda data: mine.sign(data, names.outcome)),
+        "a changed outcome": lambda: attacker.change(names.outcome, message="changed"),
+        "an unsigned cancellation": lambda: attacker.unsign(names.outcome, status="cancelled"),
+        "an unsigned record": lambda: attacker.unsign(names.handle, func_name="theirs"),
+        "a changed record": lambda: attacker.change(names.handle, hosts=2),
+        "a changed report": lambda: attacker.write(names.host_outcome(1, 0), lie),
+        "another value": lambda: attacker.write(names.host_value(1, 0), attacker.evil),
+    }
+
+
+def test_what_is_forged_of_a_finished_job_is_refused_and_never_unpickled(
+    desk: Any, work: Any, attacker: Attacker
+) -> None:
+    job_id = ended(work.run_async(bytes(100_000))).job_id
+    assert collected(job_id) == bytes(100_000)
+
+    for what, forge in forgeries(attacker, job_id).items():
+        with attacker.undone():
+            forge()
+            assert isinstance(collected(job_id), IntegrityError), what
+            [job] = kinetic.list_jobs()
+            [status] = statuses_of([job])
+            if what in ("a changed report", "another value"):
+                assert status is JobStatus.SUCCEEDED, what  # The signed outcome says so.
+            else:
+                assert isinstance(status, SignatureError), what
+                for ask in (job.status, job.outcome):
+                    with pytest.raises(SignatureError):
+                        ask()
+    assert collected(job_id) == bytes(100_000)
+
+
+def forged_while_it_runs(names: JobObjects, attacker: Attacker) -> dict[str, bytes]:
+    job_id = names.job_id
+    report = HostOutcome(
+        job_id=job_id, attempt=1, host=0, succeeded=True, reason="returned", phase="report",
+        exit_code=0, value=attacker.value,
+    )  # fmt: skip
+    cancelled = Outcome(job_id=job_id, status="cancelled", written_by="client")
+    success = Outcome(
+        job_id=job_id, status="succeeded", attempt=1, host=0,
+        digest=hashlib.sha256(encode(report)).hexdigest(),
+    )  # fmt: skip
+    return {
+        "a cancellation": encode(cancelled),
+        "a success": encode(success),
+        "a report": encode(report),
+    }
+
+
+@pytest.mark.parametrize("what", ["a cancellation", "a success", "a report"])
+def test_what_is_forged_of_a_running_job_neither_stops_it_nor_is_believed(
+    desk: Any, work: Any, attacker: Attacker, tmp_path: Path, what: str
+) -> None:
+    begun, go, end = (str(tmp_path / name) for name in ("begun", "go", "ended"))
+    handle = work.run_async(42, begun, go, end)
+    names = JobObjects(handle.job_id)
+    eventually(lambda: Path(begun).exists())
+    desk.server.requests.clear()
+    name = names.host_outcome(1, 0) if what == "a report" else names.outcome
+    attacker.write(name, forged_while_it_runs(names, attacker)[what])
+    if what != "a report":
+        # Its supervisor looks whether it was cancelled, and goes on.
+        looked = {"operation": "objects.get.media", "name": f"*{name}"}
+        eventually(lambda: desk.server.requests.count(**looked) >= 1)
+
+    Path(go).touch()
+
+    ended(handle)
+    assert Path(end).exists()
+    found = collected(handle.job_id)
+    assert isinstance(found, KineticError)
+    assert names.job_id in found.message
+    for job in kinetic.list_jobs():
+        assert statuses_of([job])[0] is not JobStatus.SUCCEEDED
+
+
+# Replay
+
+
+def test_what_an_older_job_left_proves_nothing_in_another_place(
+    desk: Any, jobs: Any, attacker: Attacker
+) -> None:
+    older, newer = (JobObjects(ended(jobs.work.run_async(n)).job_id) for n in ("old", "new"))
+    retried = JobObjects(ended(jobs.second.run_async("second")).job_id)
+    moves = {
+        "a record": [(older.handle, newer.handle)],
+        "an outcome": [(older.outcome, newer.outcome)],
+        "a report": [(older.host_outcome(1, 0), newer.host_outcome(1, 0))],
+        "a whole end": [
+            (older.outcome, newer.outcome),
+            (older.host_outcome(1, 0), newer.host_outcome(1, 0)),
+        ],
+        "an attempt": [(retried.host_outcome(1, 0), retried.host_outcome(2, 0))],
+    }
+    assert [collected(one.job_id) for one in (newer, retried)] == ["new", "second"]
+
+    for what, copies in moves.items():
+        with attacker.undone():
+            for source, target in copies:
+                attacker.write(target, attacker.store.read(source))
+            found = collected(copies[0][1].partition("/")[0])
+            assert isinstance(found, KineticError), (what, found)
+
+
+# Swap
+
+
+def swaps(attacker: Attacker) -> dict[str, tuple[str, bytes, str]]:
+    """Return what is replaced in the moment before the worker reads it, by what, and what is said."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("sitecustomize.py", f"open({str(attacker.canary)!r}, 'w')")
+        packed.writestr("../../escaped.py", "")
+    header = b'{"format": 1, "python": "3.11", "cloudpickle": "3", "kinetic": "0"}\n'
+    return {
+        "the call": ("payload.pkl", header + attacker.evil, "payload"),
+        "the project": (".zip", archive.getvalue(), "extract"),
+    }
+
+
+@pytest.mark.parametrize("what", ["the call", "the project"])
+def test_what_is_swapped_before_the_worker_reads_it_never_runs(
+    desk: Any, work: Any, attacker: Attacker, what: str
+) -> None:
+    suffix, data, said = swaps(attacker)[what]
+    held = attacker.holding(f"*{suffix}")
+    end = beside(lambda: ended(work.run_async(42)).job_id)
+    eventually(lambda: held.hits)
+    [name] = [name for name in desk.names() if name.endswith(suffix)]
+    attacker.swap(held, name, data)
+
+    found = collected(end())
+
+    assert isinstance(found, KineticError)
+    assert said in str(found)
+    assert not list(desk.folder.rglob("escaped.py"))
+
+
+@pytest.mark.parametrize("what", ["a report", "a value"])
+def test_what_is_swapped_before_it_is_collected_is_never_unpickled(
+    desk: Any, work: Any, attacker: Attacker, what: str
+) -> None:
+    names = JobObjects(ended(work.run_async(bytes(100_000))).job_id)
+    name = names.host_outcome(1, 0) if what == "a report" else names.host_value(1, 0)
+    report = json.loads(attacker.store.read(names.host_outcome(1, 0)))
+    lie = json.dumps({**report, "value": asdict(attacker.value)}).encode()
+    held = attacker.holding(f"*{name}")
+    end = beside(lambda: collected(names.job_id))
+
+    attacker.swap(held, name, lie if what == "a report" else attacker.evil)
+
+    assert isinstance(end(), IntegrityError)
+
+
+# Bomb
+
+
+def test_no_more_of_an_object_is_fetched_than_it_can_have(
+    desk: Any, work: Any, attacker: Attacker
+) -> None:
+    names = JobObjects(ended(work.run_async(bytes(100_000))).job_id)
+    large = bytes(20 << 20)
+    most = {
+        names.handle: 256 << 10,
+        names.outcome: 256 << 10,
+        names.lease: 16 << 10,
+        names.host_outcome(1, 0): 8 << 20,
+        names.host_value(1, 0): 200_000,
+        f"{names.log_chunks(1, 0)}00000000": 8 << 20,
+    }
+
+    for name, size in most.items():
+        with attacker.undone():
+            attacker.write(name, b"{" + large)
+            desk.server.requests.clear()
+            kinetic.list_jobs()
+            found = collected(names.job_id)
+            with suppress(KineticError):
+                kinetic.attach(names.job_id).outcome()
+            log = "".join(line.text for line in stored_lines(attacker.store, names.job_id))
+            asked = desk.server.requests.matching(operation="objects.get.media", name=f"*{name}")
+            assert max((one.bytes_out for one in asked), default=0) <= size + 1, name
+            assert len(log.replace("\\x00", "0")) < 9 << 20
+            harmless = name.startswith("logs/") or name == names.lease
+            assert isinstance(found, KineticError) is not harmless, name
+
+
+def test_a_large_value_is_fetched_only_if_it_has_the_size_that_was_signed(
+    desk: Any, work: Any, attacker: Attacker
+) -> None:
+    names = JobObjects(ended(work.run_async(bytes(9 << 20))).job_id)
+    attacker.write(names.host_value(1, 0), bytes(60 << 20))
+    desk.server.requests.clear()
+
+    assert isinstance(collected(names.job_id), IntegrityError)
+
+    asked = desk.server.requests.matching(name="*host-0.pkl")
+    assert sum(one.bytes_out for one in asked) <= 17 << 20
+
+
+def test_an_archive_that_unpacks_to_more_than_its_tree_is_refused_before_it_unpacks(
+    desk: Any, work: Any, attacker: Attacker
+) -> None:
+    held = attacker.holding("*.zip")
+    end = beside(lambda: ended(work.run_async(42)).job_id)
+    eventually(lambda: held.hits)
+    [name] = [name for name in desk.names() if name.endswith(".zip")]
+    # Its directory names the right files with the right digests, and the first one is a bomb.
+    stream = io.BytesIO(attacker.store.read(name))
+    members = list(read_directory(stream, max_entries=1000))
+    bomb, *rest = sorted(members, key=lambda one: (one.kind != "file", one.path))
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    data = b"".join(packer.compress(bytes(1 << 20)) for _ in range(300)) + packer.flush()
+    bomb = replace(bomb, method=8, size=300 << 20, packed=len(data), offset=0, streamed=False)
+    archive = io.BytesIO()
+    archive.write(local_header(bomb) + data)
+    for one in rest:
+        content = stream.getvalue()[data_offset(stream, one) :][: one.packed]
+        one.offset, one.streamed = archive.tell(), False
+        archive.write(local_header(one) + content)
+    start = archive.tell()
+    archive.write(b"".join(central_header(one) for one in (bomb, *rest)))
+    archive.write(end_records(len(members), start, archive.tell() - start))
+    attacker.swap(held, name, archive.getvalue())
+    job_id = end()
+
+    assert "tree" in str(collected(job_id))
+    assert not [path for path in desk.folder.rglob(bomb.path) if path.stat().st_size > 1 << 20]
+
+
+HOSTILE = (
+    {"hosts": 10**9},
+    {"hosts": -1},
+    {"retries": 1e300},
+    {"hosts": 10**400},
+    {"timeout": 1e999},
+    {"created_at": "9" * 100_000},
+    {"func_name": None},
+    {"labels": [[]]},
+    {"keeper": {"home": "/", "machine": 3}},
+    {"version": 10**30},
+    {"job_id": "../../.."},
+    {"x": None},
+)
+
+
+def test_no_number_or_shape_of_a_record_breaks_or_hangs_a_list(
+    desk: Any, work: Any, attacker: Attacker
+) -> None:
+    job_id = ended(work.run_async(42)).job_id
+    record = json.loads(attacker.store.read(JobObjects(job_id).handle))
+    nested = b'{"labels": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    bombs = [
+        *(json.dumps({**record, **fields}).encode() for fields in HOSTILE),
+        nested, b"", b"\xff" * 100, b"null", b'{"job_id": "a", "job_id": "b"}',
+    ]  # fmt: skip
+    for number, data in enumerate(bombs):
+        fake = f"cpu-f-20260101-000000-{number:07x}"
+        own = data.replace(job_id.encode(), fake.encode())
+        attacker.write(JobObjects(fake).handle, own)
+        attacker.write(
+            JobObjects(fake).outcome, b'{"job_id": "%s", "status": "succeeded"}' % fake.encode()
+        )
+
+    listed = kinetic.list_jobs()
+    statuses = dict(zip([job.job_id for job in listed], statuses_of(listed), strict=True))
+
+    assert statuses.pop(job_id) is JobStatus.SUCCEEDED
+    assert all(isinstance(status, SignatureError) for status in statuses.values())
+
+
+# Escape
+
+
+def test_no_text_in_the_bucket_steers_a_terminal(desk: Any, work: Any, attacker: Attacker) -> None:
+    nasty = "\x1b]0;owned\x07\x1b[2J\x9b2J\u202e"
+    job_id = ended(work.run_async(42)).job_id
+    names = JobObjects(job_id)
+    log = f"\x1b[32mgreen\x1b[0m {nasty} end\r\n".encode()
+    attacker.write(f"{names.log_chunks(1, 0)}00000001", log)
+    attacker.write(names.lease, encode(Lease(job_id=job_id, holder=nasty, seconds=500)))
+    attacker.write(f"{nasty}/handle.json", b"{}")
+    attacker.write(f"{names.attempts}{nasty}/host-0.json", b"{}")
+    attacker.write(f"{names.logs}{nasty}/host-0/00000000", log)
+    fake = JobObjects("cpu-f-20260101-000000-abcdef0")
+    record = json.loads(attacker.store.read(names.handle))
+    record |= {"job_id": fake.job_id, "func_name": nasty, "display_name": nasty, "backend": nasty}
+    attacker.write(fake.handle, json.dumps(record).encode())
+    attacker.write(f"{fake.log_chunks(1, 0)}00000000", log)
+    desk.sit("elsewhere")
+    environment = {**os.environ, "KINETIC_TRUST_BUCKET": "1"}  # noqa: TID251
+
+    for command in (["list"], ["status", job_id], ["status", fake.job_id], ["logs", job_id],
+                    ["logs", fake.job_id], ["result", "--no-cleanup", job_id]):  # fmt: skip
+        for trusting in (environment, {**environment, "KINETIC_TRUST_BUCKET": ""}):
+            done = subprocess.run(
+                [sys.executable, "-m", "kinetic_cli", "jobs", *command],
+                env=trusting, capture_output=True, check=False,
+            )  # fmt: skip
+            said = (done.stdout + done.stderr).decode()
+            colours = re.compile(r"\x1b\[[0-9;]*m")
+            rest = colours.sub("", said) if command[0] == "logs" else said
+            assert not set("\x1b\x07\x9b\u202e") & set(rest), (command, rest)
+            if command == ["logs", job_id]:
+                assert "\x1b[32mgreen\x1b[0m \\x1b]0;owned" in said
+
+
+# Hang
+
+
+def test_what_is_put_beside_a_job_costs_it_nothing(
+    desk: Any, work: Any, attacker: Attacker
+) -> None:
+    job_id = ended(work.run_async(42)).job_id
+    names = JobObjects(job_id)
+    odd = ("x", "01", "-1", "1" * 30, "\u0661", "99999999999", " 1")
+    junk = [
+        *(f"{names.attempts}{text}/host-0.json" for text in odd),
+        *(f"{names.attempts}1/host-{text}.json" for text in odd),
+        *(f"{names.logs}{text}/host-0/00000000" for text in odd),
+        *(f"{names.logs}1/host-{text}/00000000" for text in odd),
+        *(f"{names.log_chunks(1, 0)}{text}" for text in ("x", "0", "000000000", "zzzzzzzz")),
+        *(f"{text * 20}/handle.json" for text in "abc"),
+        *(f"{number:0300}/handle.json" for number in range(100)),
+        *(f"{job_id}-{number}/handle.json" for number in range(100)),
+        *(f"{names.prefix}{number}" for number in range(100)),
+    ]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda name: attacker.write(name, b"x"), junk))
+    desk.server.requests.clear()
+
+    [job] = kinetic.list_jobs()
+    assert desk.server.requests.count(operation="objects.get.media") == 1
+    assert job.status() is JobStatus.SUCCEEDED
+    with warnings.catch_warnings(action="error"):
+        assert [host.attempt for host in job.outcome().hosts] == [1]
+    log = [line.text for line in stored_lines(attacker.store, job_id)]
+    assert log == ["\x1b[31mworking\x1b[0m"]
+    assert desk.server.requests.count(operation="objects.get.media") < 10
+    assert job.result(timeout=60) == 42
+
+
+def test_a_lease_for_ever_keeps_no_dead_job_running(
+    desk: Any, work: Any, attacker: Attacker
+) -> None:
+    job_id = ended(work.run_async(42)).job_id
+    names = JobObjects(job_id)
+    shutil.copy(key_path(desk.folder / "here"), key_path(desk.sit("there")))
+    attacker.store.delete(names.outcome)
+    for seconds in (b"1e300", b"1e999", b"-1", b'"x"', b"[" * 1000):
+        lease = b'{"job_id": "%s", "holder": "x", "seconds": %s}' % (job_id.encode(), seconds)
+        attacker.write(names.lease, lease)
+        desk.server.age("bucket", f"team/{names.lease}", timedelta(minutes=2))
+        # Not RUNNING: what it says of its length is not believed.
+        assert kinetic.attach(job_id).status() is JobStatus.FAILED
+
+
+def test_a_log_that_somebody_goes_on_writing_ends_with_its_job(
+    desk: Any, work: Any, attacker: Attacker
+) -> None:
+    job_id = ended(work.run_async(42)).job_id
+    names = JobObjects(job_id)
+    shutil.copy(key_path(desk.folder / "here"), key_path(desk.sit("there")))
+    more = itertools.count(1)
+    lines = 0
+
+    for _ in kinetic.attach(job_id).log_lines(follow=True):
+        lines += 1
+        for _ in range(5):
+            attacker.write(names.log_chunk(1, 0, next(more)), b"and on\n")
+        assert lines < 100
+
+    assert lines >= 1
