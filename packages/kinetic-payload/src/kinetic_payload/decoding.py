@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -39,8 +39,9 @@ def decode(kind: type[R], data: bytes, *, name: str) -> R:
                 f"{name} was written in format {written}; this Kinetic reads up to {WIRE_VERSION}.",
                 hint="Upgrade Kinetic here, or use the version that submitted the job.",
             )
-        record: R = _bounded("", _parsed(data, kind))
-        return record
+        record = _parsed(data, kind)
+        _check_numbers("", record)
+        return record if _is_harmless(data) else _printable(record)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         # A `ValueError` is JSON that is none, text that is none, or a number too long to be read.
         if isinstance(error, FutureRecordError):
@@ -67,23 +68,40 @@ def _short(error: Exception) -> str:
     return text if len(text) < 500 else f"{text[:300]}…{text[-100:]}"
 
 
-def _bounded(field: str, value: Any) -> Any:
-    """Return *value*, which the field *field* of a record holds, with texts that do no harm.
+def _check_numbers(field: str, value: Any) -> None:
+    """Make sure of all numbers in *value*, which the field *field* of a record holds.
 
     Raises:
-        ValueError: A number in it is beyond its limits; the message names its field.
+        ValueError: One is beyond its limits; the message names its field.
     """
+    if value is None or isinstance(value, str):
+        return  # Most are; a list of jobs asks this of all their fields.
+    if isinstance(value, int | float):
+        checked_number(field, value)
+    elif isinstance(value, tuple):
+        for one in value:
+            _check_numbers(field, one)
+    else:
+        inner = value if isinstance(value, dict) else vars(value)
+        for name, one in inner.items():
+            _check_numbers(field if isinstance(value, dict) else name, one)
+
+
+def _is_harmless(data: bytes) -> bool:
+    """Return whether no text in the JSON *data* can hold a control character."""
+    return data.isascii() and b"\\" not in data and b"\x7f" not in data
+
+
+def _printable(value: Any) -> Any:
+    """Return *value*, a record or a part of one, with texts that do no harm."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, tuple):
-        return tuple([_bounded(field, one) for one in value])
+        return tuple([_printable(one) for one in value])
     if isinstance(value, dict):
-        return {printable(key): _bounded(field, one) for key, one in value.items()}
+        return {printable(key): _printable(one) for key, one in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        found = {one.name: getattr(value, one.name) for one in fields(value)}
-        safe = {name: _bounded(name, one) for name, one in found.items()}
-        return value if safe == found else replace(value, **safe)
-    checked_number(field, value)
+        return replace(value, **{name: _printable(one) for name, one in vars(value).items()})
     return value
 
 
