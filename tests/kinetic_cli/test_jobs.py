@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from kinetic.backends import LogLine
-from kinetic.errors import JobFailedError, ResultTimeoutError, ResultUnreadableError, StoreError
+from kinetic.errors import (
+    JobFailedError,
+    ResultTimeoutError,
+    ResultUnreadableError,
+    SignatureError,
+    StoreError,
+)
 from kinetic.job_status import JobStatus
 from kinetic.outcomes import JobOutcome
 from kinetic_cli.testing import StubApp, StubJob, a_job, run
@@ -87,6 +93,16 @@ def test_a_job_that_cannot_be_asked_does_not_hide_the_others(tmp_path: Path) -> 
     assert [job["status"] for job in json.loads(ran.stdout)] == [None, "RUNNING"]
     assert "disk on fire" in ran.stderr
     assert ran.exit_code == 0
+
+
+def test_jobs_that_cannot_be_verified_are_shown_so_and_explained_once(tmp_path: Path) -> None:
+    refused = SignatureError("It is not signed.", hint="Copy the key.")
+    jobs = [a_job("a", raises=refused), a_job("b", raises=refused), a_job("well")]
+
+    ran = run("jobs", "list", "--json", home=tmp_path, app=StubApp(*jobs))
+
+    assert [job["status"] for job in json.loads(ran.stdout)] == ["UNVERIFIED"] * 2 + ["RUNNING"]
+    assert ran.stderr == "Warning: 2 jobs are UNVERIFIED. It is not signed.\nCopy the key.\n"
 
 
 @pytest.mark.parametrize(
