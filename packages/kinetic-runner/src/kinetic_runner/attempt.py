@@ -22,8 +22,9 @@ from kinetic_payload.layout import (
 )
 from kinetic_payload.records import Claim, HostOutcome
 from kinetic_payload.signing import Signer
-from kinetic_payload.store import parse_location
+from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
+from kinetic_payload.sweeping import sweep
 from kinetic_runner.bell import Bell
 from kinetic_runner.child import Child
 from kinetic_runner.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
@@ -34,6 +35,7 @@ from kinetic_runner.hosts import Host, host_of
 from kinetic_runner.journal import Journal
 from kinetic_runner.memory import kills_for_memory
 from kinetic_runner.mirror import Mirror
+from kinetic_runner.persistence import WAIT
 from kinetic_runner.task import Task
 from kinetic_runner.watch import Limits, Watch
 
@@ -82,6 +84,7 @@ def attend(
     except AlreadyClaimedError as error:
         sys.stderr.write(f"[kinetic] {error}\n")
         return EXIT_NOT_PREPARED
+    _outlive_supervisor(arguments, store, child)
     child.keep_orphans()  # Before there can be any: nobody would find them.
     task = _task(arguments, attempt, host, child, linger=linger or _LINGER)
     child.send_task(task.encode())
@@ -93,7 +96,6 @@ def attend(
         linger=linger or (_LINGER if host.count == 1 else _LINGER_TOGETHER),
         linger_after_failure=linger or _LINGER,
     )
-    patience = _JOURNAL_SECONDS_AFAR if store.concurrency > 1 else _JOURNAL_SECONDS
     watch = Watch(
         child,
         bell,
@@ -103,7 +105,7 @@ def attend(
         lifeline=arguments.lifeline,
         report_file=task.report_file,
     )
-    seen, warnings = _seen_through(watch, journal, patience=patience)
+    seen, warnings = _seen_through(watch, journal, afar=store.concurrency > 1)
     blank = HostOutcome(
         job_id=job.job_id,
         attempt=attempt,
@@ -132,6 +134,29 @@ def attend(
     return _report(finish, outcome)
 
 
+def _outlive_supervisor(arguments: Arguments, store: Store, child: Child) -> None:
+    """Have the job's lease, which there is in a bucket, renewed also once its supervisor died."""
+    if arguments.lifeline is None or store.concurrency == 1:
+        return
+    from kinetic_runner.lease import start_renewing
+
+    start_renewing(
+        store,
+        JobObjects(arguments.job),
+        arguments.lifeline,
+        holder=os.uname().nodename,
+        give_up=partial(_give_up, child),
+    )
+
+
+def _give_up(child: Child) -> None:
+    """End this process and all that it started: nobody waits for its report."""
+    try:
+        sweep(child.kill_descendants, pause=partial(WAIT, 0.02))
+    finally:
+        os._exit(EXIT_TERMINATED)
+
+
 def _host(arguments: Arguments, environment: Mapping[str, str]) -> Host:
     host = host_of(environment, hosts=arguments.hosts)
     if host.count > 1 and arguments.attempt is None:
@@ -152,10 +177,9 @@ def _signing_key(environment: Mapping[str, str]) -> bytes | None:
         ) from None
 
 
-def _seen_through(
-    watch: Watch, journal: Journal, *, patience: float
-) -> tuple[Seen, tuple[str, ...]]:
+def _seen_through(watch: Watch, journal: Journal, *, afar: bool) -> tuple[Seen, tuple[str, ...]]:
     """Watch the child to its end and bring its log home; return what was seen, and warnings."""
+    patience = _JOURNAL_SECONDS_AFAR if afar else _JOURNAL_SECONDS
     kills = kills_for_memory()
     seen = watch.run(lambda: _more_kills(kills))
     if seen.cause == "orphaned":

@@ -101,7 +101,7 @@ def is_left_due(home: Home, now: float) -> bool:
         if abs(now - mark.stat().st_mtime) < _LEFT_EVERY:
             return False
     with suppress(FileNotFoundError):  # Who only lists jobs of a bucket has no home, and gets none.
-        mark.touch(mode=0o600)
+        write_private(mark, b"")
     return True
 
 
