@@ -45,7 +45,7 @@ def guarded() -> Iterator[GcsServer]:
         yield server
 
 
-def key_file(server: GcsServer, folder: Path) -> Path:
+def key_file(server: GcsServer, folder: Path, who: str = WHO) -> Path:
     """Write a service account's key, as Application Default Credentials have it."""
     pem = KEY.private_bytes(
         serialization.Encoding.PEM,
@@ -54,7 +54,7 @@ def key_file(server: GcsServer, folder: Path) -> Path:
     )
     found = {
         "type": "service_account",
-        "client_email": WHO,
+        "client_email": who,
         "private_key": pem.decode(),
         "private_key_id": "1",
         "token_uri": f"{server.endpoint}/token",
@@ -122,6 +122,41 @@ def test_a_token_that_expires_during_an_upload_does_not_end_it(
     store.upload("o", tmp_path / "source", progress=expire_once)
 
     assert guarded.read("bucket", "o") == data
+
+
+@pytest.mark.parametrize("refusal", [401, 403])
+def test_credentials_that_were_replaced_are_read_again_after_a_refusal(
+    guarded: GcsServer, store: GcsStore, tmp_path: Path, refusal: int
+) -> None:
+    store.write("o", b"data")
+    other = WHO.replace("worker", "other")
+    guarded.allow("bucket", {other: {"storage.objects.get"}})
+    assert guarded.tokens is not None
+    if refusal == 403:
+        with pytest.raises(StorePermissionError, match="worker@"):
+            store.read("o")
+    else:
+        guarded.tokens.expire()
+
+    key_file(guarded, tmp_path, other)
+
+    assert store.read("o") == b"data"
+
+
+@pytest.mark.parametrize("anonymous", [False, True])
+def test_one_401_is_tried_once_more_and_two_are_an_error(
+    guarded: GcsServer, service: Service, gcs: GcsServer, anonymous: bool
+) -> None:
+    server = gcs if anonymous else guarded
+    found = Service(gcs.endpoint, anonymous=True) if anonymous else service
+    store = GcsStore("bucket", service=found, patience=QUICK)
+    server.faults.add(operation="objects.insert*", status=401, times=1)
+    store.write("o", b"data")
+
+    server.faults.add(operation="objects.get*", status=401, times=2)
+    with pytest.raises(CredentialsError):
+        store.read("o")
+    assert store.read("o") == b"data"
 
 
 def test_a_login_that_is_over_is_told_at_once(gcs: GcsServer, tmp_path: Path) -> None:

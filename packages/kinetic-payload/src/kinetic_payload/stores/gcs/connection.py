@@ -23,13 +23,14 @@ from urllib.parse import quote, urlencode, urlsplit
 import requests
 from google.api_core.client_info import ClientInfo
 from google.api_core.exceptions import GoogleAPICallError, from_http_status
-from google.auth.credentials import AnonymousCredentials
+from google.auth.exceptions import RefreshError
 from google.cloud import storage
 from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 from requests.utils import select_proxy
 
 from kinetic_payload.stores.gcs.origin import TokenRequest, check_answer, described, is_page
+from kinetic_payload.stores.gcs.patience import passes
 from kinetic_payload.stores.gcs.service import Service
 
 CONCURRENCY: Final = 32
@@ -72,8 +73,9 @@ class Connection:
     """Authorised requests to one service, from any thread."""
 
     def __init__(self, service: Service) -> None:
+        self._service = service
         self._credentials = service.credentials()
-        self._anonymous = isinstance(self._credentials, AnonymousCredentials)
+        self._refused = False
         options = {"api_endpoint": service.endpoint} if service.endpoint else {}
         universe = getattr(self._credentials, "universe_domain", None)
         if universe and not service.endpoint:
@@ -173,7 +175,9 @@ class Connection:
         body: Body = None,
         stream: bool = False,
     ) -> requests.Response:
-        """Make one request, and return its answer; a token that expired is renewed.
+        """Make one request, and return its answer. After a 401 it is made once more, with new credentials.
+
+        Refused credentials are read from their source again: a key or a login may have been replaced.
 
         Raises:
             GoogleAPICallError: The answer says no.
@@ -181,10 +185,12 @@ class Connection:
             requests.RequestException, GoogleAuthError: There is no answer.
         """
         response, token = self._attempt(method, url, timeout, headers, body, stream=stream)
-        if response.status_code == 401 and not self._anonymous:
+        if response.status_code == 401:
             response.close()
-            self._renew(token, timeout)
-            response, _ = self._attempt(method, url, timeout, headers, body, stream=stream)
+            self._replace(token)
+            response, token = self._attempt(method, url, timeout, headers, body, stream=stream)
+        if response.status_code in (401, 403):
+            self._note_refusal(token)
         if response.status_code >= 300 or not stream:
             # Of what is streamed, `fetching` looks at the headers.
             with response:
@@ -235,14 +241,33 @@ class Connection:
         asking = functools.partial(self._asking, timeout=timeout)
         # Of many threads whose token expired, one fetches another.
         with self._token_lock:
-            self._credentials.before_request(asking, method, url, headers)
+            if self._refused:
+                self._read_again()
+            try:
+                self._credentials.before_request(asking, method, url, headers)
+            except RefreshError as error:
+                if passes(error) or self._service.anonymous:
+                    raise
+                self._read_again()
+                self._credentials.before_request(asking, method, url, headers)
             token: str | None = self._credentials.token
         return token
 
-    def _renew(self, token: str | None, timeout: tuple[float, float]) -> None:
+    def _replace(self, token: str | None) -> None:
+        """Replace the credentials whose *token* was rejected, unless another thread has done so."""
         with self._token_lock:
-            if self._credentials.token == token:
-                self._credentials.refresh(functools.partial(self._asking, timeout=timeout))
+            if self._credentials.token == token and not self._service.anonymous:
+                self._read_again()
+
+    def _note_refusal(self, token: str | None) -> None:
+        """Have the next request read the credentials again: they may be another account's by then."""
+        with self._token_lock:
+            if self._credentials.token == token and not self._service.anonymous:
+                self._refused = True
+
+    def _read_again(self) -> None:
+        self._credentials = self._service.credentials()
+        self._refused = False
 
     def _url(self, api: str, bucket: str, name: str | None, query: Mapping[str, Any]) -> str:
         place = f"{self.base}/{api}/b/{quote(bucket, safe='')}/o"
