@@ -160,7 +160,7 @@ class Connection:
             error = found.get(timeout=seconds)
         except Empty:
             raise requests.ConnectTimeout(
-                f"no connection to {place.hostname} within {seconds:.0f} s"
+                f"no connection to {place.hostname} within {seconds:.1f} s"
             ) from None
         if error is not None:
             raise requests.ConnectionError(error) from error
