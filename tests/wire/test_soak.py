@@ -19,7 +19,7 @@ JOBS = """
 
 @pytest.mark.slow  # An outage of 30 s, and a hundred processes.
 @pytest.mark.timeout(400)
-@pytest.mark.filterwarnings("ignore:gs://.* is unavailable")  # That is what is tried.
+@pytest.mark.filterwarnings("ignore:gs.//.* is unavailable")  # That is what is tried.
 def test_fifty_jobs_give_fifty_values_through_errors_and_an_outage(desk: Any) -> None:
     square = desk.module("jobs", JOBS).square
     faults = desk.server.faults
