@@ -487,20 +487,25 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("what", ["503", "refused", "silent", "hangs", "no such name", "list"])
+@pytest.mark.parametrize(
+    "what", ["503", "refused", "silent", "hangs", "no such name", "list", "status"]
+)
 def test_a_submit_reports_a_bucket_that_cannot_be_reached_in_the_time_that_is_set(
     what: str, gcs: GcsServer, silent_port: int, warm: Callable[[Path], Path], tmp_path: Path
 ) -> None:
     gcs.faults.add(**({"held": True} if what == "hangs" else {"status": 503}))
     with socket.socket() as refusing:
         refusing.bind(("127.0.0.1", 0))
-        port = {"refused": refusing.getsockname()[1], "silent": silent_port, "list": silent_port}
+        port = dict.fromkeys(("silent", "list", "status"), silent_port)
+        port["refused"] = refusing.getsockname()[1]
         place = f"http://127.0.0.1:{port[what]}" if what in port else gcs.endpoint
         (tmp_path / "main.py").write_text(SUBMIT)
         kept = {k: v for k, v in os.environ.items() if not k.startswith("KINETIC_")}  # noqa: TID251
-        listing = [sys.executable, "-m", "kinetic_cli", "jobs", "list"]
+        looks = {"list": ["list"], "status": ["status", "cpu-f-20260101-000000-0123456"]}
         ran = subprocess.run(
-            listing if what == "list" else [sys.executable, "main.py"],
+            [sys.executable, "-m", "kinetic_cli", "jobs", *looks[what]]
+            if what in looks
+            else [sys.executable, "main.py"],
             cwd=tmp_path,
             env={
                 **kept,

@@ -17,6 +17,7 @@ from kinetic.errors import (
     KineticError,
     RecordError,
     StoreError,
+    StoreUnavailableError,
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs import JobHandle, known
@@ -65,6 +66,7 @@ def attach(job_id: str, project: str | None = None, cluster: str | None = None) 
 
     Raises:
         JobNotFoundError: None of the places knows the job; the message names them all.
+        StoreUnavailableError: One of them could not be reached, and the others do not know the job.
     """
     from kinetic.settings import Settings
 
@@ -81,15 +83,20 @@ def _attached(job_id: str, settings: Settings) -> JobHandle:
     looked = []
     answered = []
     hint = None
+    unavailable: StoreUnavailableError | None = None
     for place in _places(settings):
         try:
             handle, seen = _find(job_id, place, settings)
             answered.append(place)
         except StoreError as refusal:
             handle, seen, hint = None, refusal.message, refusal.hint
+            if isinstance(refusal, StoreUnavailableError):
+                unavailable = unavailable or refusal
         if handle is not None:
             return handle
         looked.append(f"{place.title} ({place.location}): {seen}")
+    if unavailable is not None:
+        raise unavailable  # The job may be there.
     hint = hint or "List the jobs there are with: kinetic jobs list"
     if _kept_log(job_id, answered, settings) is not None:
         hint = f"It was cleaned up. Its log is kept: kinetic jobs logs {job_id}"
