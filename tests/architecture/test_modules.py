@@ -52,6 +52,7 @@ TESTED_AS = {
     "kinetic.local.state": "contract/test_backends.py",
     "kinetic.local.stored_logs": "local/test_logs.py",
     "kinetic.local.unreported": "local/test_reporting.py",
+    "kinetic.local.unsaved": "wire/test_job_ends.py",
     "kinetic.submission": "kinetic/test_decorator.py",
     "kinetic.testing": "contract/test_backends.py",
     "kinetic_cli.__main__": "cli/test_process.py",

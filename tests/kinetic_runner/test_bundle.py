@@ -143,7 +143,7 @@ def test_a_call_runs_from_the_bundle_alone(bundle, tmp_path):
 
 def test_a_relative_path_is_enough_although_the_folder_changes(bundle, tmp_path):
     def later():
-        import kinetic_payload.decoding  # noqa: F401  # not imported before
+        import kinetic_payload.assertions  # noqa: F401  # not imported before
 
     done = run(
         bundle.name, tmp_path / "store", submit(tmp_path / "store", later), cwd=bundle.parent

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import threading
@@ -11,6 +12,8 @@ import pytest
 from kinetic_payload.errors import (
     BucketNotFoundError,
     CredentialsError,
+    IntegrityError,
+    StoreError,
     StorePermissionError,
     StoreUnavailableError,
 )
@@ -170,50 +173,54 @@ def test_no_leader_believes_what_another_put_in_the_place_of_a_sibling(store, fo
     assert "job did not write" in final(store)["message"]
 
 
-@pytest.mark.parametrize("error", [BucketNotFoundError, CredentialsError, StorePermissionError])
-def test_what_a_store_will_never_take_is_not_tried_again(error):
-    class Closed:
-        def write(self, *args: Any, **options: Any) -> Any:
-            raise error("no")
+class Away:
+    """Fails for so many writes, then writes to *store*."""
 
-    with pytest.raises(error):
-        finish(Closed(), wait=lambda _: pytest.fail("waited")).report(ended())
+    concurrency = 1
+
+    def __init__(self, store: Any, error: Exception, times: int = 20) -> None:
+        self.store = store
+        self.times = times
+        self.error = error
+
+    def write(self, *args: Any, **options: Any) -> Any:
+        self.times -= 1
+        if self.times >= 0:
+            raise self.error
+        return self.store.write(*args, **options)
 
 
-def test_a_store_that_does_not_answer_is_waited_for_longer_than_one_that_fails(store):
-    class Away:
-        """Not there for so many writes."""
+@pytest.mark.parametrize("error", [BucketNotFoundError("no"), OSError(errno.EFBIG, "too large")])
+def test_what_a_store_will_never_take_is_not_tried_again(store, error):
+    with pytest.raises(type(error)):
+        finish(Away(store, error), wait=lambda _: pytest.fail("waited")).report(ended())
 
-        def __init__(self, times: int, error: Exception) -> None:
-            self.times = times
-            self.error = error
 
-        def write(self, *args: Any, **options: Any) -> Any:
-            self.times -= 1
-            if self.times >= 0:
-                raise self.error
-            return store.write(*args, **options)
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreUnavailableError("no answer"),
+        CredentialsError("401"),
+        StorePermissionError("403"),
+        StoreError("billing is disabled"),
+        IntegrityError("changed on its way"),
+        OSError(errno.ENOSPC, "full"),
+    ],
+)
+def test_whatever_may_pass_is_tried_again_at_the_end_and_reported_once(store, error):
+    said: list[str] = []
 
-    unanswered = Away(20, StoreUnavailableError("no answer"))
-    assert finish(unanswered, seconds=0.0, wait=lambda _: False).report(ended()) == 0
+    away = Away(store, error)
+    assert finish(away, wait=lambda _: False, say=said.append).report(ended()) == 0
+
     assert final(store)["status"] == "succeeded"
-    with pytest.raises(OSError, match="full"):
-        finish(Away(1, OSError("full")), seconds=0.0, wait=lambda _: False).report(ended())
+    assert len(said) == 1
+    assert str(error) in said[0]
+    with pytest.raises(type(error)):
+        finish(Away(store, error), seconds=0.0, wait=lambda _: False).report(ended())
 
 
 def test_a_stop_does_not_turn_tries_into_a_busy_loop_or_silence(store):
-    class Away:
-        """Not there for the first three writes."""
-
-        def __init__(self) -> None:
-            self.tries = 0
-
-        def write(self, *args: Any, **options: Any) -> Any:
-            self.tries += 1
-            if self.tries <= 3:
-                raise OSError("away")
-            return store.write(*args, **options)
-
     waited: list[float] = []
 
     def wait(seconds: float) -> bool:
@@ -221,7 +228,7 @@ def test_a_stop_does_not_turn_tries_into_a_busy_loop_or_silence(store):
         return False
 
     words = failed(reason="terminated", exit_code=143)
-    code = finish(Away(), pause=lambda _: True, wait=wait).report(words)
+    code = finish(Away(store, OSError("away"), 3), pause=lambda _: True, wait=wait).report(words)
 
     assert (code, waited) == (143, [0.1, 0.2, 0.4])
     assert store.stat(JOB.host_outcome(1, 0)) is not None

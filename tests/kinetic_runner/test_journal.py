@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kinetic_payload.errors import StoreError, StorePermissionError
+from kinetic_payload.errors import BucketNotFoundError, StoreError, StorePermissionError
 from kinetic_runner.journal import Journal
 
 
@@ -89,7 +89,7 @@ def test_what_waited_long_enough_is_sent_off(wait_until):
 
 
 def test_a_store_that_fails_for_a_while_gets_everything_in_order():
-    store = Pages(StoreError("away"), OSError("away"))
+    store = Pages(StoreError("away"), OSError("away"), StorePermissionError("not now"))
     journal = journal_to(store, chunk_size=4)
 
     journal.append(b"one-two-three-")
@@ -158,8 +158,8 @@ def test_a_store_that_makes_progress_is_not_given_up_however_slow_it_is():
     assert (journal.lost, journal.trouble) == (0, None)
 
 
-def test_a_refusal_is_not_argued_with():
-    store = Pages(*[StorePermissionError("no")] * 1000)
+def test_a_bucket_that_is_not_there_is_not_waited_for():
+    store = Pages(*[BucketNotFoundError("no")] * 1000)
     journal = journal_to(store)
     journal.append(b"12345")
 

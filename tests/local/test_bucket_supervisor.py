@@ -41,13 +41,15 @@ class Machines:
         self.store = store
         self.home = folder / "home"
         self.here = LocalBackend(self.home, store, lease_seconds=1.0)
+        self.brief = LocalBackend(self.home, store, lease_seconds=1.0, report_seconds=0.1)
+        """Gives up at once what the bucket does not take."""
         self.elsewhere = LocalBackend(folder / "other", store)
         self.records: list[JobRecord] = []
 
-    def start(self, code: str, **options: object) -> JobRecord:
+    def start(self, code: str, *, brief: bool = False, **options: object) -> JobRecord:
         launch = a_launch(self.store, textwrap.dedent(code), **options)  # type: ignore[arg-type]
         self.records.append(launch.record)
-        self.here.start(launch)
+        (self.brief if brief else self.here).start(launch)
         return launch.record
 
     def until_up(self, record: JobRecord) -> None:
@@ -202,7 +204,7 @@ def test_the_supervisor_waits_for_a_bucket_that_is_away_when_the_job_ends(
 def test_a_bucket_that_takes_nothing_any_more_is_why_an_end_is_not_known(
     machines: Machines,
 ) -> None:
-    record = machines.start(SLEEP)
+    record = machines.start(SLEEP, brief=True)
     machines.until_up(record)
     machines.server.faults.add(method="POST", name=f"{record.job_id}/*", status=403)
     machines.supervisor(record).children()[0].kill()
@@ -223,6 +225,19 @@ def test_what_a_runner_said_that_could_not_begin_is_the_reason(machines: Machine
     assert outcome.status == "failed"
     assert "exit code 2: gs://jobs is a bucket, and google-cloud-storage is not" in outcome.message
     assert outcome.message.endswith("Install it.")
+
+
+def test_a_supervisor_writes_an_end_again_that_was_refused_for_a_moment(
+    machines: Machines,
+) -> None:
+    record = machines.start(SLEEP)
+    machines.until_up(record)
+    refused = machines.server.faults.add(
+        method="POST", name=f"{record.job_id}/attempts/*", status=403, times=1
+    )
+    machines.supervisor(record).children()[0].kill()
+    outcome = await_outcome(machines.here, machines.store, record)
+    assert (outcome.written_by, refused.hits) == ("supervisor", 1)
 
 
 @pytest.mark.parametrize("hosts", [1, 2])

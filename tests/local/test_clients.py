@@ -299,15 +299,8 @@ def on_a_disk_of(size: str, folder: Path, *command: str) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", mount, str(folder), *command]
 
 
-@pytest.mark.parametrize(
-    ("size", "said"),
-    [
-        ("100k", "KINETIC_HOME"),
-        ("600k", "KINETIC_HOME"),
-        ("3m", "no space is left on the disk"),
-    ],
-)
-def test_a_full_disk_is_said_and_leaves_nothing_half_done(project, size: str, said: str) -> None:
+@pytest.mark.parametrize("size", ["100k", "600k"])
+def test_a_full_disk_is_said_and_leaves_nothing_half_done(project, size: str) -> None:
     project.write(
         "main.py",
         """
@@ -324,9 +317,6 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_done(project, size: str, sa
                 work.run_async().result()
             except kinetic.KineticError as error:
                 print(type(error).__name__, error)
-            for job in list_jobs():
-                print("listed", job.status().value)
-                job.cleanup()
             print("left", len(list_jobs()))
     """,
     )
@@ -338,8 +328,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_done(project, size: str, sa
         command, cwd=project.root, env=project.environment, capture_output=True, text=True
     )
 
-    assert said in done.stdout, done.stdout + done.stderr
-    assert ("listed FAILED" in done.stdout) == (size == "3m")
+    assert "KINETIC_HOME" in done.stdout, done.stdout + done.stderr
     assert done.stdout.endswith("left 0\n")
 
 

@@ -29,6 +29,7 @@ from kinetic_payload.stores.folder import FolderStore
 from kinetic_payload.stores.locks import locked
 from kinetic_payload.testing import MemoryStore
 from kinetic_payload.testing.gcs import GcsServer
+from kinetic_payload.unsaved import Unsaved
 
 NOW = time.time()
 OLD = NOW - MAX_AGE - 60
@@ -113,21 +114,30 @@ def test_of_a_bucket_no_context_is_collected_and_of_the_home_all_the_same(tmp_pa
 
 def test_what_is_left_of_a_job_that_was_cleaned_up_elsewhere_goes(tmp_path: Path) -> None:
     home, bucket = Home(str(tmp_path)), MemoryStore()
-    gone, young, kept, other = map(a_job, ("gone", "young", "kept", "other"))
+    gone, young, kept, other, unsaved = map(a_job, ("gone", "young", "kept", "other", "unsaved"))
     for job, place in (
         (gone, bucket.location),
         (young, bucket.location),
         (kept, bucket.location),
         (other, "gs://another"),
+        (unsaved, bucket.location),
     ):
         Path(home.job(job).path).mkdir(parents=True)
         Path(home.job(job).uses).write_text(json.dumps({"store": str(place)}))
         age(home.job(job).path, NOW if job == young else OLD)
     bucket.write(JobObjects(kept).handle, b"{}")
+    # A result that could not be stored is as young as itself.
+    report = JobObjects(unsaved).host_outcome(1, 0)
+    Unsaved(home.job(unsaved).unsaved).write(report, b"{}")
+    age(Path(home.job(unsaved).unsaved, report), NOW)
+    age(home.job(unsaved).path, OLD)
 
     collect(home, bucket, NOW)
 
-    assert sorted(os.listdir(home.jobs)) == sorted((kept, other, young))
+    assert sorted(os.listdir(home.jobs)) == sorted((kept, other, young, unsaved))
+
+    collect(home, bucket, NOW + 2 * MAX_AGE)
+    assert sorted(os.listdir(home.jobs)) == sorted((kept, other))
 
 
 def test_a_job_says_what_it_uses_and_is_not_forgotten_while_its_record_is_there(

@@ -140,6 +140,10 @@ class Flag:
     KEEP_INPUTS = "--keep-inputs"
     LIFELINE = "--lifeline"
     DEBUG_PORT = "--debug-port"
+    UNSAVED = "--unsaved"
+    """A folder that outlives the job, for what its store does not have yet."""
+    REPORT_SECONDS = "--report-seconds"
+    """For how long the end of the job is stored again and again."""
 
 
 class Env:
@@ -182,6 +186,9 @@ EXIT_TERMINATED: Final = 143
 
 LEASE_SECONDS: Final = 30.0
 """How long a lease holds after it was renewed; whoever keeps a job renews it three times as often."""
+
+REPORT_SECONDS: Final = 3600.0
+"""For how long the end of a job is stored again and again while its store fails."""
 
 INLINE_LIMIT: Final = 64 * 1024
 """Bytes of pickled value or exception that travel inside an outcome."""

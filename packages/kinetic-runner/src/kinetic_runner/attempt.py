@@ -25,6 +25,7 @@ from kinetic_payload.signing import Signer
 from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
 from kinetic_payload.sweeping import sweep
+from kinetic_payload.unsaved import Unsaved
 from kinetic_runner.bell import Bell
 from kinetic_runner.child import Child
 from kinetic_runner.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
@@ -89,6 +90,28 @@ def attend(
     task = _task(arguments, attempt, host, child, linger=linger or _LINGER)
     child.send_task(task.encode())
     claimed = monotonic() - began
+    blank = HostOutcome(
+        job_id=job.job_id,
+        attempt=attempt,
+        host=host.index,
+        succeeded=False,
+        reason="unreported",
+        phase="claim",
+        exit_code=EXIT_TERMINATED,
+        started_at=started,
+        python=".".join(map(str, sys.version_info[:3])),
+        hostname=hostname,
+    )
+    finish = Finish(
+        store=store,
+        job=job,
+        host=host,
+        pause=bell.pause,
+        last_attempt=arguments.last_attempt,
+        signer=signer,
+        unsaved=Unsaved(arguments.unsaved) if arguments.unsaved else None,
+        seconds=arguments.report_seconds,
+    )
     journal = Journal(store, partial(job.log_chunk, attempt, host.index))
     limits = Limits(
         timeout=arguments.timeout,
@@ -105,33 +128,27 @@ def attend(
         lifeline=arguments.lifeline,
         report_file=task.report_file,
     )
-    seen, warnings = _seen_through(watch, journal, afar=store.concurrency > 1)
-    blank = HostOutcome(
-        job_id=job.job_id,
-        attempt=attempt,
-        host=host.index,
-        succeeded=False,
-        reason="unreported",
-        phase="claim",
-        exit_code=EXIT_TERMINATED,
-        started_at=started,
-        finished_at=time(),
-        python=".".join(map(str, sys.version_info[:3])),
-        hostname=hostname,
-        warnings=warnings,
-    )
-    outcome = outcome_of(_with_claim(seen, claimed), blank)
-    finish = Finish(
-        store=store,
-        job=job,
-        host=host,
-        pause=bell.pause,
-        last_attempt=arguments.last_attempt,
-        signer=signer,
-    )
+    return _see_through(watch, journal, finish, blank, claimed=claimed)
+
+
+def _see_through(
+    watch: Watch, journal: Journal, finish: Finish, blank: HostOutcome, *, claimed: float
+) -> int:
+    """Watch the child to its end, bring its log home, and report; return the exit code.
+
+    *blank* names what is reported on; the attempt was *claimed* within so many seconds.
+    """
+    kills = kills_for_memory()
+    seen = watch.run(lambda: _more_kills(kills))
+    outcome = outcome_of(_with_claim(seen, claimed), replace(blank, finished_at=time()))
+    patience = _JOURNAL_SECONDS_AFAR if finish.store.concurrency > 1 else _JOURNAL_SECONDS
+    reader = _READER_SECONDS
     if seen.cause == "orphaned":
-        finish = replace(finish, seconds=_ORPHAN_SECONDS, away=_ORPHAN_SECONDS)
-    return _report(finish, outcome)
+        finish = replace(finish, seconds=_ORPHAN_SECONDS)
+        reader = 0.0
+    finish.keep(outcome)  # Its log may take minutes.
+    warnings = _close(watch, journal, patience=min(patience, finish.seconds), reader=reader)
+    return _report(finish, replace(outcome, warnings=(*outcome.warnings, *warnings)))
 
 
 def _outlive_supervisor(arguments: Arguments, store: Store, child: Child) -> None:
@@ -177,21 +194,15 @@ def _signing_key(environment: Mapping[str, str]) -> bytes | None:
         ) from None
 
 
-def _seen_through(watch: Watch, journal: Journal, *, afar: bool) -> tuple[Seen, tuple[str, ...]]:
-    """Watch the child to its end and bring its log home; return what was seen, and warnings."""
-    patience = _JOURNAL_SECONDS_AFAR if afar else _JOURNAL_SECONDS
-    kills = kills_for_memory()
-    seen = watch.run(lambda: _more_kills(kills))
-    if seen.cause == "orphaned":
-        return seen, _close(watch, journal, patience=_ORPHAN_SECONDS, reader=0.0)
-    return seen, _close(watch, journal, patience=patience, reader=_READER_SECONDS)
-
-
 def _report(finish: Finish, outcome: HostOutcome) -> int:
     try:
         return finish.report(outcome)
     except (KineticError, OSError) as error:
-        sys.stderr.write(f"[kinetic] The outcome could not be stored: {error}\n")
+        text = f"[kinetic] The outcome could not be stored: {error}\n"
+        if finish.unsaved is not None and finish.unsaved.reports():
+            text += f"[kinetic] It is kept in {finish.unsaved.folder}. Store it there with: "
+            text += f"kinetic jobs result {outcome.job_id}\n"
+        sys.stderr.write(text)
         return outcome.exit_code or EXIT_FUNCTION_FAILED
 
 
@@ -223,6 +234,8 @@ def _task(arguments: Arguments, attempt: int, host: Host, child: Child, *, linge
         keep_inputs=arguments.keep_inputs,
         debug_port=arguments.debug_port,
         private_mounts=arguments.private_mounts,
+        unsaved=arguments.unsaved,
+        report_seconds=arguments.report_seconds,
     )
 
 

@@ -26,11 +26,14 @@ SIZE_LIMIT: Final = 512 * 1024
 _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 _START: Final = "kinetic_runner/bundle_main.py"
 _CLIENTS: Final = (
+    "binaries",
     "code_names",
     "data_sending",
     "data_upload",
+    "decoding",
     "distributions",
     "dumping",
+    "exclusion",
     "file_times",
     "global_dumping",
     "hashing",

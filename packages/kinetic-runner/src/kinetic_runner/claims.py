@@ -10,7 +10,7 @@ from kinetic_payload.limits import read_record
 from kinetic_payload.records import Claim, encode, fields_of
 from kinetic_payload.store import ABSENT, Store
 from kinetic_runner.hosts import Host
-from kinetic_runner.persistence import persist
+from kinetic_runner.persistence import REFUSED, persist
 
 
 class AlreadyClaimedError(KineticError):
@@ -55,7 +55,12 @@ def claim_attempt(
 
 def _claimed(store: Store, name: str, claim: bytes, pause: Callable[[float], bool]) -> bool:
     try:
-        persist(lambda: store.write(name, claim, if_generation=ABSENT), seconds=20, pause=pause)
+        persist(
+            lambda: store.write(name, claim, if_generation=ABSENT),
+            seconds=20,
+            pause=pause,
+            final=REFUSED,
+        )
     except PreconditionFailedError:
         # A second try after a lost answer meets the claim that the first one made.
         return read_record(store, name) == claim

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kinetic_payload.errors import InvalidRequestError
-from kinetic_payload.layout import Flag
+from kinetic_payload.layout import REPORT_SECONDS, Flag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,8 @@ class Arguments:
     keep_inputs: bool = False
     lifeline: int | None = None
     debug_port: int | None = None
+    unsaved: str | None = None
+    report_seconds: float = REPORT_SECONDS
 
 
 _TEXTS: Final = {
@@ -37,6 +39,7 @@ _TEXTS: Final = {
     Flag.PAYLOAD_DIGEST: "payload_digest",
     Flag.CONTEXT_DIGEST: "context_digest",
     Flag.WORKSPACE: "workspace",
+    Flag.UNSAVED: "unsaved",
 }
 _NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NUMBERS: Final = {
@@ -46,7 +49,11 @@ _NUMBERS: Final = {
     Flag.LIFELINE: ("lifeline", 0),
     Flag.DEBUG_PORT: ("debug_port", 0),  # 0: any free one, which the log then names
 }
-_SECONDS: Final = {Flag.TIMEOUT: "timeout", Flag.GRACE: "grace"}
+_SECONDS: Final = {
+    Flag.TIMEOUT: "timeout",
+    Flag.GRACE: "grace",
+    Flag.REPORT_SECONDS: "report_seconds",
+}
 _SWITCHES: Final = {Flag.PRIVATE_MOUNTS: "private_mounts", Flag.KEEP_INPUTS: "keep_inputs"}
 _REQUIRED: Final = (Flag.STORE, Flag.JOB, Flag.PAYLOAD_DIGEST, Flag.WORKSPACE)
 

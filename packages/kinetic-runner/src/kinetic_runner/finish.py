@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Final
 
 from kinetic_payload.errors import KineticError, RecordError, SignatureError
-from kinetic_payload.layout import EXIT_NOT_PREPARED, EXIT_TERMINATED, JobObjects
+from kinetic_payload.layout import (
+    EXIT_NOT_PREPARED,
+    EXIT_TERMINATED,
+    REPORT_SECONDS,
+    JobObjects,
+)
 from kinetic_payload.limits import read_record
 from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode, fields_of
 from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.store import Store
+from kinetic_payload.unsaved import Unsaved
 from kinetic_runner.hosts import Host
-from kinetic_runner.persistence import AWAY, WAIT, create_once
+from kinetic_runner.persistence import WAIT, create_once, persist, retrying
 
 OTHERS_SECONDS: Final = 330.0
 """How long the leader waits for the others' outcomes after its own success. Longer than a child may
@@ -25,7 +33,13 @@ _SIBLINGS_SECONDS: Final = 2.0
 _EXIT_UNFINISHED: Final = 1
 
 
-@dataclass(frozen=True, kw_only=True)
+def _say(text: str) -> None:
+    with suppress(OSError):  # A full disk may be what the text is about.
+        sys.stderr.write(f"[kinetic] {text}\n")
+        sys.stderr.flush()
+
+
+@dataclass(kw_only=True)
 class Finish:
     """Writes outcomes of one attempt of one job on one host."""
 
@@ -38,17 +52,39 @@ class Finish:
     """Waits between tries to write; SIGTERM is no reason to leave without a word."""
     last_attempt: int | None = None
     """Failures of this attempt and later ones are final; None leaves them to somebody else."""
-    seconds: float = 60.0
-    """How long to try while the store fails,"""
-    away: float = AWAY
-    """and while it does not answer at all."""
+    seconds: float = REPORT_SECONDS
+    """How long to try, for all that is written together, while the store fails."""
     signer: Signer = UNSIGNED
     """Signs what is reported where the store is a bucket: who can only write there is not believed."""
+    unsaved: Unsaved | None = None
+    """Keeps what the store does not have yet, on a disk that outlives the job; None without one."""
+    say: Callable[[str], object] = _say
+    """Reports that the store fails, the first time."""
+    _until: float = field(default=0.0, init=False)
+    _troubled: bool = field(default=False, init=False)
+
+    def keep(self, outcome: HostOutcome) -> None:
+        """Write *outcome* to the disk, where the store is a service: it may be away for long."""
+        if self.store.concurrency > 1:
+            self._keep(outcome)
 
     def report(self, outcome: HostOutcome) -> int:
         """Write *outcome*, and the job's final outcome if it is ours to write; return the exit code."""
+        self._until = monotonic() + self.seconds
+        self.keep(outcome)
+        self._store_value(outcome)
+        code = self._report(outcome)
+        if self.unsaved is not None:
+            self.unsaved.over()
+        return code
+
+    def _report(self, outcome: HostOutcome) -> int:
         attempt = outcome.attempt
-        written = self._create(self.job.host_outcome(attempt, self.host.index), encode(outcome))
+        name = self.job.host_outcome(attempt, self.host.index)
+        written = self._create(name, encode(outcome), failing=lambda: self._keep(outcome))
+        if self.unsaved is not None:
+            with suppress(OSError):
+                self.unsaved.remove(name)
         if outcome.succeeded:
             return self._succeed(attempt, written) if self.host.leader else outcome.exit_code
         if outcome.reason != "terminated" and self._is_final(attempt, outcome.exit_code):
@@ -135,11 +171,40 @@ class Finish:
         # Who was first, was first: a job cancelled a moment ago stays cancelled.
         self._create(self.job.outcome, encode(outcome))
 
-    def _create(self, name: str, data: bytes) -> bytes:
+    def _keep(self, outcome: HostOutcome) -> None:
+        if self.unsaved is not None and _is_its_own(outcome):
+            name = self.job.host_outcome(outcome.attempt, self.host.index)
+            with suppress(OSError):  # Then the store alone can take it.
+                self.unsaved.write(name, self.signer.sign(encode(outcome), name))
+
+    def _store_value(self, outcome: HostOutcome) -> None:
+        """Store the value, or the exception, that the child left on the disk."""
+        unsaved, error = self.unsaved, outcome.error
+        pickled = outcome.value or (error.pickled if error is not None else None)
+        if unsaved is None or pickled is None or pickled.name is None:
+            return
+        name, digest = pickled.name, pickled.digest
+        if unsaved.has(name):
+            self._keep(outcome)
+            persist(
+                lambda: unsaved.store_value(self.store, name, digest),
+                seconds=self._left,
+                pause=self.wait,
+                failing=self._failing,
+            )
+
+    def _create(
+        self, name: str, data: bytes, *, failing: Callable[[], object] = lambda: None
+    ) -> bytes:
+        def failed(error: Exception) -> None:
+            if not self._troubled:
+                failing()
+            self._failing(error)
+
         sealed = self.signer.sign(data, name)
         try:
             written = create_once(
-                self.store, name, sealed, seconds=self.seconds, pause=self.wait, away=self.away
+                self.store, name, sealed, seconds=self._left, pause=self.wait, failing=failed
             )
         except RecordError:
             return _FORGED
@@ -151,12 +216,30 @@ class Finish:
         except RecordError:
             return _FORGED
 
+    @property
+    def _left(self) -> float:
+        return max(0.0, self._until - monotonic())
+
+    def _failing(self, error: Exception) -> None:
+        if not self._troubled:
+            self._troubled = True
+            why = " ".join(str(error).split())
+            text = f"The end of the job cannot be stored yet: {why} {retrying(self._left)}"
+            self.say(text)
+            if self.unsaved is not None:
+                self.unsaved.say(text)
+
     def _verified(self, data: bytes, name: str) -> bytes:
         try:
             self.signer.verify(data, name)
         except SignatureError:
             return _FORGED
         return data
+
+
+def _is_its_own(outcome: HostOutcome) -> bool:
+    """Return whether the function ended by itself; that it was stopped is not worth to be kept."""
+    return outcome.reason != "terminated"
 
 
 _FORGED: Final = b""

@@ -12,7 +12,7 @@ from typing import IO, Final
 
 from kinetic_payload.errors import KineticError
 from kinetic_payload.store import Store
-from kinetic_runner.persistence import FINAL
+from kinetic_runner.persistence import GONE
 
 CHUNK_SIZE: Final = 4 * 1024 * 1024
 CHUNK_SECONDS: Final = 5.0
@@ -247,7 +247,7 @@ class _Writer:
                 self._store.write(self._name_of(self._sequence), chunk)
             except (KineticError, OSError) as error:
                 self.trouble = str(error)
-                if isinstance(error, FINAL) or not self._rest(pause):
+                if isinstance(error, GONE) or not self._rest(pause):
                     return False
                 pause = min(pause * 2, 5.0)
             else:

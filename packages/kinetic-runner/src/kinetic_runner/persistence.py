@@ -1,7 +1,8 @@
-"""Writing what must not be lost: again and again while the store is away, and exactly once."""
+"""Writing what must not be lost: again and again while the store fails, and exactly once."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from threading import Event
 from time import monotonic
@@ -10,22 +11,34 @@ from typing import Final, TypeVar
 from kinetic_payload.errors import (
     BucketNotFoundError,
     CredentialsError,
+    IntegrityError,
+    ObjectNotFoundError,
     PreconditionFailedError,
     StoreError,
     StorePermissionError,
-    StoreUnavailableError,
 )
 from kinetic_payload.limits import read_record
 from kinetic_payload.store import ABSENT, Store
 
 T = TypeVar("T")
+Failing = Callable[[Exception], object]
 
-FINAL: Final = (BucketNotFoundError, CredentialsError, StorePermissionError)
-"""What a store refuses and will go on refusing, however long one waits."""
+GONE: Final = (BucketNotFoundError,)
+"""What no waiting changes at the end of a job. Credentials are refreshed, permissions come back."""
+REFUSED: Final = (BucketNotFoundError, CredentialsError, StorePermissionError)
+"""What is not waited for at its beginning, when nothing is lost yet."""
 WAIT: Final[Callable[[float], bool]] = Event().wait
 """A pause that nobody cuts short."""
-AWAY: Final = 3600.0
-"""Seconds that are waited for a store that does not answer, before the end of a job is lost with it."""
+_LASTING: Final = frozenset({errno.EFBIG, errno.ENAMETOOLONG})
+
+
+def retrying(seconds: float) -> str:
+    """Return the sentence that says for how long something is tried again."""
+    return f"Retrying for up to {seconds / 60:.0f} min."
+
+
+def quietly(_: Exception) -> None:
+    """Report a failure to nobody."""
 
 
 def persist(
@@ -33,23 +46,26 @@ def persist(
     *,
     seconds: float,
     pause: Callable[[float], bool],
-    away: float = 0.0,
+    final: tuple[type[Exception], ...] = GONE,
+    failing: Failing = quietly,
 ) -> T:
     """Return what *action* returns; while the store fails, try again for *seconds*.
 
-    A store that does not answer is given *away* seconds, if that is longer. *pause* waits, and
-    returns True to give up sooner. A refusal that no waiting can change is raised at once.
+    *pause* waits, and returns True to give up sooner. *failing* is told of every failure that is tried
+    again. Errors in *final*, and what no waiting can change, are raised at once.
     """
-    began = monotonic()
+    until = monotonic() + seconds
     delay = 0.1
     while True:
         try:
             return action()
-        except (PreconditionFailedError, *FINAL):
+        except (PreconditionFailedError, ObjectNotFoundError):
             raise
-        except (StoreError, OSError) as error:
-            patience = max(seconds, away) if isinstance(error, StoreUnavailableError) else seconds
-            if monotonic() + delay > began + patience or pause(delay):
+        except (StoreError, IntegrityError, OSError) as error:
+            if isinstance(error, final) or _lasts(error):
+                raise
+            failing(error)
+            if monotonic() + delay > until or pause(delay):
                 raise
         delay = min(delay * 2, 5.0)
 
@@ -61,17 +77,23 @@ def create_once(
     *,
     seconds: float,
     pause: Callable[[float], bool],
-    away: float = 0.0,
+    failing: Failing = quietly,
 ) -> bytes:
     """Write *data* as *name* unless something is there; return what is there now."""
-    try:
-        persist(
-            lambda: store.write(name, data, if_generation=ABSENT),
-            seconds=seconds,
-            pause=pause,
-            away=away,
-        )
-    except PreconditionFailedError:
-        # Somebody was first. That may have been our own try whose answer was lost.
-        return read_record(store, name)
-    return data
+
+    def create() -> bytes:
+        try:
+            store.write(name, data, if_generation=ABSENT)
+        except PreconditionFailedError:
+            # Somebody was first. That may have been our own try whose answer was lost.
+            return read_record(store, name)
+        return data
+
+    return persist(create, seconds=seconds, pause=pause, failing=failing)
+
+
+def _lasts(error: Exception) -> bool:
+    """Return whether a disk refused what it can never take."""
+    return any(
+        isinstance(one, OSError) and one.errno in _LASTING for one in (error, error.__cause__)
+    )

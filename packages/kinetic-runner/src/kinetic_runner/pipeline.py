@@ -24,11 +24,13 @@ from kinetic_payload.private_files import make_folder
 from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, Pickled, Reason
 from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
+from kinetic_payload.unsaved import Unsaved
 from kinetic_runner import inputs, report
 from kinetic_runner.call import Exited, Raised, Returned, Stopped, Stopping, Terminated, invoke
 from kinetic_runner.earlier import Earlier
 from kinetic_runner.facade import with_facade
 from kinetic_runner.forks import leave_if_forked
+from kinetic_runner.persistence import retrying
 from kinetic_runner.skew import Fingerprint, Skew, leading, skews_of
 from kinetic_runner.stop_requests import sigterm_is_native
 from kinetic_runner.task import Task
@@ -101,6 +103,7 @@ class _Host:
     warnings: list[str] = field(default_factory=list)
     skews: tuple[Skew, ...] = ()
     store: Store | None = None
+    failing: bool = False
 
     def __post_init__(self) -> None:
         self.pid = os.getpid()
@@ -108,6 +111,7 @@ class _Host:
         self.names = JobObjects(self.task.job_id)
         self.space = Workspace(self.task.workspace)
         self.earlier = Earlier(self.space.root)
+        self.unsaved = Unsaved(self.task.unsaved) if self.task.unsaved else None
 
     @property
     def value_name(self) -> str:
@@ -252,7 +256,14 @@ class _Host:
         if self.task.host != 0:
             return self.outcome("returned", layout.EXIT_SUCCESS)
         try:
-            kept = report.keep(value, store, self.value_name)
+            kept = report.keep(
+                value,
+                store,
+                self.value_name,
+                unsaved=self.unsaved,
+                seconds=self.task.report_seconds,
+                failing=self.report_fails,
+            )
         except report.UnpicklableValueError as error:
             info = report.error_info(error, None, self.value_name)
             return self.outcome(
@@ -279,7 +290,25 @@ class _Host:
         return self.outcome("exception", code, message, info)
 
     def info(self, error: BaseException) -> ErrorInfo:
-        return report.error_info(error, self.store, self.value_name)
+        return report.error_info(
+            error,
+            self.store,
+            self.value_name,
+            unsaved=self.unsaved,
+            seconds=self.task.report_seconds,
+            failing=self.report_fails,
+        )
+
+    def report_fails(self, error: Exception) -> None:
+        """Log, once, why the value cannot be stored; not in the outcome, as it may be stored yet."""
+        if not self.failing:
+            self.failing = True
+            words = disk_words(error, self.space.root) or message_of(error)
+            again = retrying(self.task.report_seconds)
+            text = f"The value cannot be stored yet: {words.rstrip('.')}. {again}"
+            self.tell({"warning": text})
+            if self.unsaved is not None:
+                self.unsaved.say(text)
 
     def stopped(self, info: ErrorInfo) -> HostOutcome:
         message = f"Stopped by SIGTERM in the phase {self.phase}."

@@ -8,18 +8,19 @@ import hashlib
 import io
 import os
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import FunctionType
 from typing import Any, BinaryIO, Final
 
 from kinetic_payload.errors import KineticError, PreconditionFailedError, StoreError
-from kinetic_payload.layout import INLINE_LIMIT
+from kinetic_payload.layout import INLINE_LIMIT, REPORT_SECONDS
 from kinetic_payload.reports import ErrorInfo, Pickled
 from kinetic_payload.store import ABSENT, Store
+from kinetic_payload.unsaved import Unsaved, digest_of
 from kinetic_payload.value_pickling import Sink, ValuePickler
 from kinetic_runner.forks import leave_if_forked
-from kinetic_runner.persistence import AWAY, WAIT, persist
+from kinetic_runner.persistence import WAIT, Failing, persist, quietly
 from kinetic_runner.tracebacks import bounded, message_of, notes_of, text_of, type_name
 
 REPR_LIMIT: Final = 2000
@@ -34,27 +35,61 @@ def keep(
     store: Store,
     name: str,
     *,
+    unsaved: Unsaved | None = None,
+    seconds: float = REPORT_SECONDS,
     pause: Callable[[float], bool] = WAIT,
+    failing: Failing = quietly,
 ) -> Pickled:
     """Pickle *value*: small ones into the result, larger ones streamed into the object *name*.
 
-    The object is create-only, and appears only when all of the value is in it. A store that does not
-    answer is waited for, with *pause*: what took hours to compute is not to be lost with it.
+    The object is create-only, and appears only when all of the value is in it. While nothing takes it, it
+    is tried again for *seconds*, with *pause* between: what took hours to compute is not to be lost.
+    Where there is *unsaved*, it may also end as a file there, for the parent to store: always where the
+    store is a service, which may be away for long.
 
     Raises:
         UnpicklableValueError: Its cause says why.
         StoreError: The store would not take it.
         OSError: Neither would the disk.
     """
-    return persist(lambda: _pickled(value, store, name), seconds=0.0, pause=pause, away=AWAY)
+    ways = _ways(store, name, unsaved)
+    return persist(
+        lambda: _first_of(lambda way: _pickled(value, store, name, way), ways),
+        seconds=seconds,
+        pause=pause,
+        failing=failing,
+    )
 
 
-def _pickled(value: Any, store: Store, name: str) -> Pickled:
+Way = Callable[[], AbstractContextManager[BinaryIO]]
+"""Opens what takes the bytes of an object."""
+
+
+def _ways(store: Store, name: str, unsaved: Unsaved | None) -> list[Way]:
+    ways: list[Way] = [lambda: store.writer(name, if_generation=ABSENT)]
+    if unsaved is not None:
+        ways.insert(0 if store.concurrency > 1 else 1, lambda: unsaved.writer(name))
+    return ways
+
+
+def _first_of(act: Callable[[Way], Pickled], ways: Sequence[Way]) -> Pickled:
+    """Return `act(way)` for the first way on which it succeeds; raise what failed first."""
+    failure: Exception | None = None
+    for way in ways:
+        try:
+            return act(way)
+        except PreconditionFailedError:
+            raise
+        except (StoreError, OSError) as error:
+            failure = failure or error
+    assert failure is not None
+    raise failure
+
+
+def _pickled(value: Any, store: Store, name: str, way: Way) -> Pickled:
     pid = os.getpid()
     with ExitStack() as stack:
-        sink = _Sink(
-            lambda: stack.enter_context(store.writer(name, if_generation=ABSENT)),
-        )
+        sink = _Sink(lambda: stack.enter_context(way()))
         try:
             ValuePickler(sink).dump(value)
         except BaseException as error:
@@ -68,15 +103,23 @@ def _pickled(value: Any, store: Store, name: str) -> Pickled:
             stack.close()
         except PreconditionFailedError:
             # A retried create is told that its own object is in the way.
-            if kept.name is None or _digest_of(store, name) != kept.digest:
+            if kept.name is None or digest_of(store, name) != kept.digest:
                 raise
         return kept
 
 
-def error_info(error: BaseException, store: Store | None, name: str) -> ErrorInfo:
+def error_info(
+    error: BaseException,
+    store: Store | None,
+    name: str,
+    *,
+    unsaved: Unsaved | None = None,
+    seconds: float = REPORT_SECONDS,
+    failing: Failing = quietly,
+) -> ErrorInfo:
     """Describe *error* as text, and add the object itself if it pickles and unpickles again.
 
-    Never raises. Without a *store* only a small one is added.
+    Never raises. Without a *store* only a small one is added; a large one is stored as by `keep`.
     """
     # The text first: pickling runs code of the user's that may change the exception.
     kind, message, notes = type_name(error), message_of(error), notes_of(error)
@@ -89,7 +132,7 @@ def error_info(error: BaseException, store: Store | None, name: str) -> ErrorInf
         try:
             data = dump_error(error)
             leave_if_forked(pid)
-            pickled = _keep_bytes(data, store, name)
+            pickled = _keep_bytes(data, store, name, unsaved, seconds, failing)
         except BaseException as failure:  # noqa: BLE001 - the text is what must get home
             leave_if_forked(pid, failure)
             why = f"{type_name(failure)}: {bounded(message_of(failure), REPR_LIMIT)}"
@@ -243,23 +286,32 @@ def _dump(error: BaseException, *, chained: bool, without_init: bool) -> bytes:
     return file.getvalue()
 
 
-def _keep_bytes(data: bytes, store: Store | None, name: str) -> Pickled:
+def _keep_bytes(
+    data: bytes,
+    store: Store | None,
+    name: str,
+    unsaved: Unsaved | None,
+    seconds: float,
+    failing: Failing,
+) -> Pickled:
     digest = hashlib.sha256(data).hexdigest()
     if len(data) <= INLINE_LIMIT:
         return Pickled(len(data), digest, inline=_base64(data))
     if store is None:
         raise StoreError(f"it has {len(data):,} bytes, and there is no store to put it into")
-    store.write(name, data, if_generation=ABSENT)
-    return Pickled(len(data), digest, name=name)
+    kept = Pickled(len(data), digest, name=name)
 
+    def write(way: Way) -> Pickled:
+        try:
+            with way() as stream:
+                stream.write(data)
+        except PreconditionFailedError:
+            if digest_of(store, name) != digest:
+                raise
+        return kept
 
-def _digest_of(store: Store, name: str) -> str:
-    digest = hashlib.sha256()
-    reader: AbstractContextManager[BinaryIO] = store.reader(name)
-    with reader as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+    ways = _ways(store, name, unsaved)
+    return persist(lambda: _first_of(write, ways), seconds=seconds, pause=WAIT, failing=failing)
 
 
 def _base64(data: bytes) -> str:

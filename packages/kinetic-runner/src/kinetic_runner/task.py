@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kinetic_payload.layout import REPORT_SECONDS
+
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
@@ -32,6 +34,10 @@ class Task:
     hold: bool = False
     """Let the host that coordinates a slice end last: the parent says when the others are gone."""
     debug_port: int | None = None
+    unsaved: str | None = None
+    """A folder that outlives the job, where the value may be left for the parent to store."""
+    report_seconds: float = REPORT_SECONDS
+    """For how long to try to leave the value somewhere."""
     private_mounts: bool = False
     """Put volumes into a mount namespace of the child's own instead of the machine's file system."""
 

@@ -113,6 +113,7 @@ def collect(
             on_status_change=on_status_change,
             stop=stop,
             verify=verify,
+            warn=warn,
         )
     try:
         return collected(record.job_id, view, services, reports=reports, keep=keep)
@@ -138,17 +139,21 @@ def wait_for_outcome(
     on_status_change: StatusCallback | None = None,
     stop: threading.Event | None = None,
     verify: Callable[[], None] = nothing_to_verify,
+    warn: Callable[[str], None] = log.warning,
 ) -> View:
     """Wait until the job has a durable outcome and return what was seen then.
 
-    *verify* is called at each look: nobody is to wait for hours for what will be refused.
+    *verify* is called at each look: nobody is to wait for hours for what will be refused. *warn* is told,
+    once each, what keeps the job from its end.
 
     Raises:
         ResultTimeoutError: The deadline passed; the job runs on.
         JobNotFoundError: There is neither an outcome nor a resource.
         JobFailedError: What keeps the job was not heard of for too long; it may come back.
+        StoreError: It has ended, and its result cannot be stored yet; it is kept where it ran.
     """
     last: JobStatus | None = None
+    warned: set[str] = set()
     lost: Deadline | None = None
     while True:
         view = look(record, services, verify=verify)
@@ -157,10 +162,16 @@ def wait_for_outcome(
             _tell(on_status_change, view.status)
         if view.outcome is not None:
             return view
+        if view.unsaved and view.status.terminal:
+            services.backend.store_result(record)
+            continue
         if view.status is JobStatus.NOT_FOUND or view.forgotten:
             raise _not_found(record, view.status)
         if stop is not None and stop.is_set():
             raise WaitStopped
+        if view.trouble and view.trouble not in warned:
+            warned.add(view.trouble)
+            warn(f"Job {record.job_id} is {view.status.value}: {view.trouble}")
         lost = (lost or Deadline(_LOST)) if view.lost else None
         if lost is not None and (lost.passed or deadline.passed):
             raise _lost(record, view.reason)

@@ -47,6 +47,12 @@ def cancel(
     if view.unreachable:
         # Raises. It would not hear of the outcome: the job would run on, and its value be lost.
         services.backend.stop(record, timeout=timeout, poll_interval=poll_interval)
+    if view.unsaved:
+        # It finished first: what runs is stopped, and its result stays where it is.
+        services.backend.stop(record, timeout=timeout, poll_interval=poll_interval)
+        view = look(record, services)
+        if view.outcome is None:
+            raise _kept(record, view.reason)
     outcome = view.outcome
     if outcome is None:
         outcome = write_outcome(
@@ -93,7 +99,8 @@ def clean_up(
     first object goes: until then any process can collect the job.
 
     Raises:
-        JobError: The artifacts of a job that still runs were to go, and the resource was not.
+        JobError: The artifacts of a job that still runs were to go, and the resource was not; or the
+            only copy of its result lies where it ran.
     """
     status = status or _status_to_clean(record, services)
     if artifacts and not resource:
@@ -144,9 +151,21 @@ def _still_needed(record: JobRecord, status: JobStatus) -> JobError:
     )
 
 
+def _kept(record: JobRecord, reason: str) -> JobError:
+    error = JobError(
+        f"Job {record.job_id} has ended, and its result is not in the store yet. {reason}",
+        hint=f"Store and print it with: kinetic jobs result {record.job_id}",
+    )
+    error.job_id = record.job_id
+    return error
+
+
 def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
     try:
-        return look(record, services).status
+        view = look(record, services)
+        if view.unsaved and view.status.terminal:
+            raise _kept(record, view.reason)
+        return view.status
     except (RecordError, SignatureError):
         # What cannot be read or verified any more must not keep its job for ever.
         return services.backend.observe(record).status

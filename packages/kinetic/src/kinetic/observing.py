@@ -56,6 +56,10 @@ class View:
     """Whether what keeps it was not heard of for too long; it may come back all the same."""
     unreachable: bool = False
     """Whether what keeps it cannot be asked from here, nor stopped."""
+    trouble: str = ""
+    """What its user can do something about while it runs."""
+    unsaved: bool = False
+    """Whether its result lies where it ran, and is not in the store yet."""
 
 
 def nothing_to_verify() -> None:
@@ -80,8 +84,13 @@ def look(
     if found is not None:
         return _decided(found)
     seen = services.backend.observe(record)
+    if seen.unsaved:
+        # An outcome that says anything else would be false.
+        return View(seen.status, None, seen.reason, trouble=seen.trouble, unsaved=True)
     if not (seen.lost or seen.vanished or seen.status is JobStatus.NOT_FOUND):
-        return View(seen.status, None, seen.reason, unreachable=seen.unreachable)
+        return View(
+            seen.status, None, seen.reason, unreachable=seen.unreachable, trouble=seen.trouble
+        )
     # It may have finished between the two looks: the outcome is asked for again before it is made up.
     found = _verified_outcome(services, record.job_id)
     if found is not None:

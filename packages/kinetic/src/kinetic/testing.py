@@ -259,7 +259,7 @@ import argparse, hashlib, json, os, signal, sys, threading, time, traceback
 
 parser = argparse.ArgumentParser()
 for name in ("store", "job", "payload-digest", "context-digest", "workspace", "timeout", "grace",
-             "debug-port"):
+             "debug-port", "unsaved", "report-seconds"):
     parser.add_argument("--" + name)
 for name in ("attempt", "hosts", "lifeline", "last-attempt"):
     parser.add_argument("--" + name, type=int)

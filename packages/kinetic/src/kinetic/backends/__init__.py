@@ -62,6 +62,11 @@ class Observation:
     """Nothing was heard of it for longer than it should be silent; it may come back all the same."""
     unreachable: bool = False
     """What keeps it cannot be asked from here: it can be waited for, but not stopped or removed."""
+    unsaved: bool = False
+    """Its function has ended, and its result lies where it ran: nobody may say that it failed.
+    If it does not run any more, `store_result` stores it."""
+    trouble: str = ""
+    """What keeps it from going on, or from being stored, and its user can do something about."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,14 @@ class Backend(Protocol):
 
     def job_ids(self) -> list[str]:
         """Return the ids of jobs that have a resource here."""
+        ...
+
+    def store_result(self, record: JobRecord) -> None:
+        """Store the result of a job that ended and could not store it itself.
+
+        Raises:
+            StoreError: The store still does not take it; it stays where it is.
+        """
         ...
 
     def unreported(self, record: JobRecord, observation: Observation) -> Outcome:

@@ -17,7 +17,7 @@ from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.local.paths import Home, JobFolder
 from kinetic.waiting import Deadline, poll_interval, sleep
-from kinetic_payload.layout import LEASE_SECONDS, JobObjects
+from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, JobObjects
 from kinetic_payload.private_files import make_folder
 from kinetic_payload.records import JobRecord, Outcome
 from kinetic_payload.signing import UNSIGNED
@@ -48,7 +48,8 @@ class LocalBackend:
     their lease, which a supervisor renews three times in *lease_seconds*, and which may be missing
     for *starting* seconds after the job's record was written. Where the store is a folder, another
     home on this machine is asked like this one; a job of any other is seen by what the store has of it.
-    *verify* raises `SignatureError` where an object was not written by who has our key.
+    *verify* raises `SignatureError` where an object was not written by who has our key. The end of a job
+    is stored again and again for *report_seconds*; what is not stored by then is kept in its folder.
     """
 
     name = "local"
@@ -62,6 +63,7 @@ class LocalBackend:
         inherited: Mapping[str, str] | None = None,
         lease_seconds: float = LEASE_SECONDS,
         starting: float = _STARTING,
+        report_seconds: float = REPORT_SECONDS,
         verify: Callable[[bytes, str], None] = UNSIGNED.verify,
     ) -> None:
         if sys.platform == "win32":
@@ -73,6 +75,7 @@ class LocalBackend:
         self._environment = environment
         self._inherited = inherited
         self._lease_seconds = lease_seconds
+        self._report_seconds = report_seconds
         self._verify = verify
         self._waits: dict[str, _Wait] = {}
         self._announced: dict[str, Staged] = {}
@@ -137,14 +140,20 @@ class LocalBackend:
 
             environment |= bucket_environment(inherited)
         with ExitStack() as stack, self._refused(launch.record):
-            job_id, seconds = launch.record.job_id, self._lease_seconds
+            job_id = launch.record.job_id
             place = self._announced.get(job_id)
             if place is None:
                 place = Staged(self._home, job_id)
                 stack.callback(place.close)
                 place.open()
             start_supervisor(
-                launch, self._store, self._home, environment, place, lease_seconds=seconds
+                launch,
+                self._store,
+                self._home,
+                environment,
+                place,
+                lease_seconds=self._lease_seconds,
+                report_seconds=self._report_seconds,
             )
         self._collect_garbage(environment)
 
@@ -173,6 +182,7 @@ class LocalBackend:
         """Look once at the job's supervisor and what it wrote."""
         from kinetic.local.liveness import is_alive, is_announced, is_reporting
         from kinetic.local.state import read_state
+        from kinetic.local.unsaved import observation_of, trouble_of
 
         home = self._home_of(record)
         if not isinstance(home, Home):
@@ -197,21 +207,27 @@ class LocalBackend:
             )
             for one in (state["attempts"] if state else ())
         )
-        if state is not None and state["status"] != "running":
-            status = JobStatus[state["status"].upper()]
-            return Observation(status, state["reason"], attempts, vanished=not alive)
+        reason = state["reason"] if state is not None else ""
+        running = alive or reporting
+        unsaved = observation_of(record.job_id, folder, attempts, running=running, reason=reason)
+        if unsaved is not None and not reporting:
+            return unsaved
+        if unsaved is None and state is not None and state["status"] != "running":
+            return Observation(JobStatus[state["status"].upper()], reason, attempts, not alive)
         if alive:
             if state is not None:
-                return Observation(JobStatus.RUNNING, state["reason"], attempts)
+                return Observation(JobStatus.RUNNING, reason, attempts)
             if _has_begun(folder):
                 return Observation(JobStatus.RUNNING)
             return Observation(JobStatus.PENDING, "Its supervisor starts.")
         from kinetic.local.unreported import REPORTING, last_words
 
         if reporting:
-            return Observation(JobStatus.RUNNING, REPORTING, attempts)
+            seen = unsaved or Observation(JobStatus.RUNNING, "", attempts)
+            return replace(seen, reason=f"{REPORTING} {seen.reason}".rstrip())
         before_start = state is None and not _has_begun(folder)
-        why = " ".join(filter(None, (last_words(folder, before_start), state and state["reason"])))
+        words = (trouble_of(folder), last_words(folder, before_start), reason)
+        why = " ".join(filter(None, words))
         return Observation(JobStatus.FAILED, why, attempts, True)
 
     def wait(self, record: JobRecord, timeout: float | None) -> None:
@@ -294,6 +310,7 @@ class LocalBackend:
         """
         from kinetic.local.liveness import is_alive, wait_for_death
         from kinetic.local.removal import put_aside, remove_tree
+        from kinetic.local.unsaved import refuse_to_lose
         from kinetic.notices import warn_caller
 
         place = self._announced.pop(record.job_id, None)
@@ -305,10 +322,12 @@ class LocalBackend:
         if not isinstance(folder, JobFolder):
             folder.await_end(record, timeout=timeout, poll_interval=poll_interval)
             return
-        if self._store.stat(JobObjects(record.job_id).outcome) is not None:
+        decided = self._store.stat(JobObjects(record.job_id).outcome) is not None
+        if decided:
             # It is over, and its supervisor tidies up: that takes a moment, and no cancelling.
             wait_for_death(folder, min(timeout, _TIDYING))
         self._await_end(record, folder, timeout, poll_interval)
+        refuse_to_lose(record, folder, decided=decided)
         self._waits.pop(record.job_id, None)
         for gone in put_aside(folder.path, in_use=lambda path: is_alive(JobFolder(path))):
             left = remove_tree(gone)
@@ -317,6 +336,18 @@ class LocalBackend:
                     f"The job {record.job_id} was removed, but for what its function left and may "
                     f"not be removed: {'; '.join(left)}. Remove {gone} when you can."
                 )
+
+    def store_result(self, record: JobRecord) -> None:
+        """Store what lies in the job's folder because its store did not take it.
+
+        Raises:
+            StoreError: The store still does not take it; it stays where it is.
+        """
+        from kinetic.local.unsaved import store_result
+
+        folder = self._folder(record)
+        if isinstance(folder, JobFolder):
+            store_result(record.job_id, folder, self._store, self._verify)
 
     def job_ids(self) -> list[str]:
         """Return the ids of jobs that have a folder here, finished ones too."""

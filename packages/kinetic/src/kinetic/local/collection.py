@@ -44,6 +44,7 @@ from kinetic_payload.private_files import make_folder, write_private
 from kinetic_payload.reports import fields_of
 from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores.locks import locked
+from kinetic_payload.unsaved import Unsaved
 
 MAX_AGE: Final = 14 * 86_400.0
 """Seconds that something unused is kept."""
@@ -186,7 +187,7 @@ def _collect_forgotten(home: Home, store: Store, oldest: float) -> None:
             if (
                 isinstance(uses, dict)
                 and uses.get("store") == str(store.location)
-                and job.stat().st_mtime < oldest
+                and max(job.stat().st_mtime, Unsaved(folder.unsaved).since or 0.0) < oldest
                 and not is_alive(folder)
                 and store.stat(JobObjects(job.name).handle) is None
             ):

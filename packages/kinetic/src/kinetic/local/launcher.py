@@ -29,7 +29,7 @@ from kinetic.local.spec import (
     WORKSPACE,
     SupervisorSpec,
 )
-from kinetic_payload.layout import LEASE_SECONDS, RUNNER_NAME, Env, Flag, JobObjects
+from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, RUNNER_NAME, Env, Flag, JobObjects
 from kinetic_payload.private_files import (
     make_folder,
     make_new_folder,
@@ -134,6 +134,7 @@ def start_supervisor(
     place: Staged,
     *,
     lease_seconds: float = LEASE_SECONDS,
+    report_seconds: float = REPORT_SECONDS,
 ) -> None:
     """Start the job of *launch* in *place*; *environment* is what its processes get besides their own.
 
@@ -146,7 +147,15 @@ def start_supervisor(
     record = launch.record
     folder = home.job(record.job_id)
     bundle = ensure_bundle(home, launch.bundle)
-    spec = spec_of(launch, store, home, bundle, environment, lease_seconds=lease_seconds)
+    spec = spec_of(
+        launch,
+        store,
+        home,
+        bundle,
+        environment,
+        lease_seconds=lease_seconds,
+        report_seconds=report_seconds,
+    )
     write_private(place.folder.uses, json.dumps(_uses(launch, bundle, home, store)).encode())
     assert place.pipes is not None
     with Uninterrupted():
@@ -196,6 +205,7 @@ def spec_of(
     environment: Mapping[str, str],
     *,
     lease_seconds: float = LEASE_SECONDS,
+    report_seconds: float = REPORT_SECONDS,
 ) -> SupervisorSpec:
     """Return *launch* in the terms of processes."""
     record = launch.record
@@ -210,7 +220,7 @@ def spec_of(
         retries=record.retries,
         grace=launch.grace,
         memory=launch.memory,
-        command=_command(launch, store, bundle),
+        command=_command(launch, store, bundle, home, report_seconds),
         environment={
             **environment,
             Env.OUTPUT_DIR: record.output_dir or f"{store.location}/{names.outputs.rstrip('/')}",
@@ -224,10 +234,13 @@ def spec_of(
         signing_key=launch.signing_key.hex() if launch.signing_key is not None else "",
         keep_awake=launch.keep_awake,
         bundle=bundle,
+        report_seconds=report_seconds,
     )
 
 
-def _command(launch: Launch, store: Store, bundle: str) -> list[str]:
+def _command(
+    launch: Launch, store: Store, bundle: str, home: Home, report_seconds: float
+) -> list[str]:
     record = launch.record
     flags: list[tuple[str, object]] = [
         (Flag.STORE, store.location),
@@ -241,6 +254,8 @@ def _command(launch: Launch, store: Store, bundle: str) -> list[str]:
         (Flag.GRACE, launch.grace),
         (Flag.LIFELINE, LIFELINE),
         (Flag.DEBUG_PORT, launch.debug_port),
+        (Flag.UNSAVED, home.job(record.job_id).unsaved),
+        (Flag.REPORT_SECONDS, report_seconds),
     ]
     command = [launch.interpreter, "-u", bundle]
     for flag, value in flags:

@@ -45,6 +45,8 @@ class JobFolder:
         self.uses = f"{path}/uses.json"
         """What the job needs of what jobs share: nothing of it is collected meanwhile."""
         self.supervisor_log = f"{path}/supervisor.log"
+        self.unsaved = f"{path}/unsaved"
+        """Results that the store does not have yet."""
 
     def attempt(self, number: int) -> str:
         """Return the folder of one attempt."""

@@ -42,6 +42,7 @@ class SupervisorSpec:
         signing_key: str = "",
         keep_awake: Sequence[str] = (),
         bundle: str = "",
+        report_seconds: float = 3600.0,
     ) -> None:
         self.home = home
         self.job_id = job_id
@@ -69,6 +70,8 @@ class SupervisorSpec:
         """Command that keeps the machine awake while the process whose id is added to it lives."""
         self.bundle = bundle
         """The runner's file, whose folder is named by its digest; empty: it is not verified."""
+        self.report_seconds = report_seconds
+        """For how long the end of the job is stored again and again."""
 
     def encode(self) -> bytes:
         """Return the spec as bytes for `decode` in the same Python."""

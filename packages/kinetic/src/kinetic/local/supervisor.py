@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from kinetic.local.state import AttemptState, State
     from kinetic_payload.signing import Signer
     from kinetic_payload.store import Store
+    from kinetic_payload.unsaved import Unsaved
 
-_AWAY = 3600.0
-"""Seconds to go on trying to say how a job ended, in a bucket that does not answer."""
 _PAUSE = 5.0
 _ALL_LOADED = 0.3
 """Seconds after the start by which a short job has ended, and the cores have time for imports."""
@@ -86,8 +85,8 @@ def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
         attempt = Attempt(spec, folder, attempt.number + 1)
     job.end(verdict)
     job.sweep(attempt)
-    if lease is not None:
-        lease.close()
+    if lease is not None and not job.unsaved.reports():
+        lease.close()  # Otherwise it runs out: from elsewhere this looks like a machine that sleeps.
 
 
 def _keep_lease(spec: SupervisorSpec, cancel: int) -> LeaseKeeper | None:
@@ -124,7 +123,8 @@ def _load(spec: SupervisorSpec) -> None:
     import hashlib  # noqa: F401
 
     import kinetic.local.reporting  # noqa: F401
-    import kinetic_payload.sweeping  # noqa: F401
+    import kinetic_payload.sweeping
+    import kinetic_payload.unsaved  # noqa: F401
 
     if spec.lease_seconds is None:
         _open(spec)  # A bucket is opened, and written to, by who keeps the lease.
@@ -152,6 +152,13 @@ class _Job:
         self._adopting = adopting
         self._attempts: list[AttemptState] = []
         self._load_at: float | None = time.monotonic() + _ALL_LOADED
+
+    @property
+    def unsaved(self) -> Unsaved:
+        """What its runners could not store."""
+        from kinetic_payload.unsaved import Unsaved
+
+        return Unsaved(self._folder.unsaved)
 
     def see_through(self, attempt: Attempt, started_at: float) -> Verdict:
         """Wait for the end of *attempt*, and say what follows."""
@@ -221,30 +228,42 @@ class _Job:
         return self._report(gone, attempt.number, started_at)
 
     def _report(self, gone: Sequence[Gone], number: int, started_at: float) -> Verdict:
-        """Write how the attempt ended; where the store is a bucket that is away, wait for it."""
+        """Write how the attempt ended, and before that what its runners could not store.
+
+        While the store fails, try again, for as long in all as the runners did.
+        """
         from kinetic.local.reporting import settle
-        from kinetic_payload.errors import StoreError, StoreUnavailableError
+        from kinetic_payload.errors import BucketNotFoundError, IntegrityError, StoreError
 
         spec = self._spec
-        until = time.monotonic() + (0.0 if spec.lease_seconds is None else _AWAY)
+        since = self.unsaved.since
+        tried = max(0.0, time.time() - since) if since is not None else 0.0
+        until = time.monotonic() + spec.report_seconds - tried
+        signer = _signer(spec)
         while True:
             try:
+                store = _open(spec)
+                self.unsaved.store_all(store, signer.verify)
                 return settle(
-                    _open(spec),
+                    store,
                     spec.job_id,
                     number,
                     gone,
                     retries=spec.retries,
                     started_at=started_at,
                     stop=self._events.stop,
-                    signer=_signer(spec),
+                    signer=signer,
                 )
-            except StoreError as error:
-                # A job whose folder was removed has nobody left who wants to know.
-                wanted = time.monotonic() < until and os.path.isdir(self._folder.path)  # noqa: PTH112
-                if not (wanted and isinstance(error, StoreUnavailableError)):
-                    said = f"How it ended could not be stored: {error.message}"
+            except (StoreError, IntegrityError, OSError) as error:
+                why = error.message if isinstance(error, (StoreError, IntegrityError)) else error
+                # A job whose folder was removed has nobody left who wants to know, nor has one that
+                # was cancelled.
+                wanted = os.path.isdir(self._folder.path) and self._events.stop != "cancelled"  # noqa: PTH112
+                final = isinstance(error, (BucketNotFoundError, IntegrityError))
+                if final or not wanted or time.monotonic() >= until:
+                    said = f"How it ended could not be stored: {why}"
                     return Verdict(succeeded=False, message=said)
+                self._write("running", f"It has ended, and that cannot be stored yet: {why}")
             self._events.wait(_PAUSE)
 
     def _last_words(self, attempt: Attempt, host: int) -> str:

@@ -1,0 +1,188 @@
+"""Objects of a job that its store does not have yet, as files of a folder that outlives the job.
+
+The runner writes them, and removes each when the store has it. What is left, because the store refused it
+or because the runner was killed, is stored later: by the supervisor, or by who asks for the result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from kinetic_payload.durability import flush_to_disk
+from kinetic_payload.errors import IntegrityError, PreconditionFailedError
+from kinetic_payload.private_files import make_folder, open_private
+from kinetic_payload.reports import fields_of
+from kinetic_payload.store import ABSENT, Store
+
+_REPORT: Final = ".json"
+_TROUBLE: Final = "trouble.txt"
+
+
+class Unsaved:
+    """The files of one job below *folder*, which is made when something is written."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    @contextmanager
+    def writer(self, name: str) -> Iterator[BinaryIO]:
+        """Open the file of the object *name*; it appears, on the disk, when the block ends.
+
+        Raises:
+            OSError: The disk would not take it.
+        """
+        path = self._path(name)
+        make_folder(path.parent)
+        part = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+        try:
+            fd = open_private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            with open(fd, "wb") as stream:  # noqa: PTH123 - a descriptor
+                yield stream
+                stream.flush()
+                flush_to_disk(fd)
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write *data* as the file of the object *name*, complete or not at all.
+
+        Raises:
+            OSError: The disk would not take it.
+        """
+        with self.writer(name) as stream:
+            stream.write(data)
+
+    def has(self, name: str) -> bool:
+        """Return whether the object *name* lies here."""
+        return self._path(name).is_file()
+
+    def remove(self, name: str) -> None:
+        """Remove the object *name*, and folders that hold nothing more.
+
+        Raises:
+            OSError: It is still there.
+        """
+        path = self._path(name)
+        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            for folder in path.parents:
+                folder.rmdir()
+                if folder == self.folder:
+                    break
+
+    def say(self, trouble: str) -> None:
+        """Leave a note of why something is not stored yet; the next one replaces it."""
+        with suppress(OSError):
+            self.write(_TROUBLE, trouble.encode(errors="backslashreplace"))
+
+    @property
+    def trouble(self) -> str:
+        """The note of why something is not stored yet; empty without one."""
+        try:
+            return self._path(_TROUBLE).read_text(errors="replace")
+        except OSError:
+            return ""
+
+    def over(self) -> None:
+        """Remove the note: everything is stored."""
+        with suppress(OSError):
+            self.remove(_TROUBLE)
+
+    def reports(self) -> dict[str, bytes]:
+        """Return by name the reports that lie here: each is how a host ended."""
+        found = {}
+        for name in self._names():
+            if name.endswith(_REPORT):
+                with suppress(FileNotFoundError):  # It was stored a moment ago.
+                    found[name] = self._path(name).read_bytes()
+        return found
+
+    @property
+    def since(self) -> float | None:
+        """When the first of the reports was written, in seconds since the epoch; None without any."""
+        times = []
+        for name in self._names():
+            if name.endswith(_REPORT):
+                with suppress(FileNotFoundError):
+                    times.append(self._path(name).stat().st_mtime)
+        return min(times, default=None)
+
+    def store_all(self, store: Store, verify: Callable[[bytes, str], None]) -> None:
+        """Store every report that lies here, and before it its value; remove what the store has.
+
+        *verify* raises for a report that its job did not write. A file whose digest is not the one in
+        the report is not stored. An object that is in the store already stays what it is.
+
+        Raises:
+            StoreError: The store would not take something; it stays here.
+            IntegrityError: Something here is not what its job wrote.
+        """
+        for name, data in self.reports().items():
+            verify(data, name)
+            for value, digest in _values_of(data):
+                if self.has(value):
+                    self.store_value(store, value, digest)
+            with suppress(PreconditionFailedError):
+                store.write(name, data, if_generation=ABSENT)
+            self.remove(name)
+        self.over()
+
+    def store_value(self, store: Store, name: str, digest: str) -> None:
+        """Store the file *name*, whose *digest* is expected, and remove it here.
+
+        Raises:
+            StoreError: The store would not take it; it stays here.
+            IntegrityError: The file is not what it was, or the store has another object of its name.
+        """
+        path = self._path(name)
+        try:
+            with path.open("rb") as stream:
+                found = hashlib.file_digest(stream, "sha256").hexdigest()
+            if found != digest:
+                raise IntegrityError(
+                    f"{path} is not what the job wrote: its digest is another one."
+                )
+            store.upload(name, path, if_generation=ABSENT)
+        except PreconditionFailedError:
+            # By a try whose answer was lost, or by another process that stores the same.
+            if digest_of(store, name) != digest:
+                raise
+        except FileNotFoundError:
+            if store.stat(name) is None:
+                raise
+        self.remove(name)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / name
+
+    def _names(self) -> list[str]:
+        found = []
+        for folder, _, files in os.walk(self.folder):
+            place = Path(folder).relative_to(self.folder).as_posix()
+            found += [f"{place}/{file}" for file in files if not file.startswith(".")]
+        return sorted(found)
+
+
+def digest_of(store: Store, name: str) -> str:
+    """Return the digest of the object *name*."""
+    with store.reader(name) as stream:
+        digest = hashlib.sha256()
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _values_of(report: bytes) -> Iterator[tuple[str, str]]:
+    """Iterate over the objects that a report names, with their digests."""
+    fields = fields_of(report)
+    error = fields.get("error")
+    for pickled in (fields.get("value"), error.get("pickled") if isinstance(error, dict) else None):
+        if isinstance(pickled, dict) and isinstance(pickled.get("name"), str):
+            yield pickled["name"], str(pickled.get("digest"))

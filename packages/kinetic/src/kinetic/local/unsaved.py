@@ -1,0 +1,105 @@
+"""Results that a job's store does not have yet: kept in the job's folder, and stored from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kinetic.backends import AttemptView, Observation
+from kinetic.errors import IntegrityError, JobError, StoreError
+from kinetic.job_status import JobStatus
+from kinetic.local.paths import JobFolder
+from kinetic.notices import warn_caller
+from kinetic_payload.records import JobRecord, fields_of
+from kinetic_payload.store import Store
+from kinetic_payload.unsaved import Unsaved
+
+
+def observation_of(
+    job_id: str,
+    folder: JobFolder,
+    attempts: tuple[AttemptView, ...],
+    *,
+    running: bool,
+    reason: str,
+) -> Observation | None:
+    """Return what to say of a job whose result lies in its *folder*; None if there is none.
+
+    *reason* is what its supervisor wrote last. While that or a runner is *running*, the result is being
+    stored; afterwards nobody stores it before it is asked for.
+    """
+    unsaved = Unsaved(folder.unsaved)
+    reports = unsaved.reports()
+    if running and (reports or unsaved.trouble):
+        said = "The function has ended, and its result is being stored."
+        trouble = unsaved.trouble or reason
+        return Observation(
+            JobStatus.RUNNING, trouble or said, attempts, unsaved=bool(reports), trouble=trouble
+        )
+    if not reports:
+        return None
+    returned = all(fields_of(data).get("succeeded") for data in reports.values())
+    said = (
+        f"The function has {'returned' if returned else 'failed'}, and its result is not in the store "
+        f"yet: it is kept in {folder.unsaved}. Store it from this machine with: kinetic jobs result "
+        f"{job_id}"
+    )
+    said = f"{said}. {reason}" if reason else said
+    return Observation(JobStatus.FAILED, said, attempts, unsaved=True)
+
+
+def store_result(
+    job_id: str, folder: JobFolder, store: Store, verify: Callable[[bytes, str], None]
+) -> None:
+    """Store what lies in the job's *folder*, such that the job can be collected.
+
+    Raises:
+        StoreError: The store still does not take it; it stays where it is.
+        IntegrityError: It is not what the job wrote.
+    """
+    try:
+        Unsaved(folder.unsaved).store_all(store, verify)
+    except (StoreError, IntegrityError) as error:
+        raise type(error)(
+            f"The result of job {job_id} could not be stored: {error.message}",
+            hint=f"{error.hint or 'Try again later.'}\n{_kept(job_id, folder)}",
+        ) from error
+    except OSError as error:
+        raise StoreError(
+            f"The result of job {job_id} could not be read: {error}.", hint=_kept(job_id, folder)
+        ) from error
+
+
+def trouble_of(folder: JobFolder) -> str:
+    """Return why the result of the job could be left nowhere; empty where nothing was in its way."""
+    return Unsaved(folder.unsaved).trouble
+
+
+def refuse_to_lose(record: JobRecord, folder: JobFolder, *, decided: bool) -> None:
+    """Make sure that the job's *folder*, which is to go, does not hold the only copy of its result.
+
+    Where the outcome is *decided* (another machine cancelled the job), the result is lost with a warning.
+
+    Raises:
+        JobError: It does.
+    """
+    if not Unsaved(folder.unsaved).reports():
+        return
+    if decided:
+        warn_caller(
+            f"Job {record.job_id} has an outcome, and a result that was not stored before: that is "
+            "removed with the job."
+        )
+    else:
+        error = JobError(
+            f"Job {record.job_id} has ended, and its result is not in the store yet.",
+            hint=_kept(record.job_id, folder),
+        )
+        error.job_id = record.job_id
+        raise error
+
+
+def _kept(job_id: str, folder: JobFolder) -> str:
+    return (
+        f"It is kept in {folder.unsaved}. Store and print it with: kinetic jobs result {job_id}\n"
+        "To give it up, remove that folder."
+    )

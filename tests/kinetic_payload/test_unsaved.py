@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from kinetic_payload.errors import IntegrityError, PreconditionFailedError, StorePermissionError
+from kinetic_payload.signing import UNSIGNED
+from kinetic_payload.store import ObjectInfo
+from kinetic_payload.testing import MemoryStore
+from kinetic_payload.unsaved import Unsaved
+
+VALUE, REPORT = "job/attempts/1/host-0.pkl", "job/attempts/1/host-0.json"
+DATA = b"value" * 1000
+
+
+def a_result(folder: Path) -> Unsaved:
+    unsaved = Unsaved(folder / "unsaved")
+    digest = hashlib.sha256(DATA).hexdigest()
+    unsaved.write(VALUE, DATA)
+    unsaved.write(REPORT, json.dumps({"value": {"name": VALUE, "digest": digest}}).encode())
+    return unsaved
+
+
+class Refusing(MemoryStore):
+    def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
+        raise StorePermissionError("no")
+
+
+def test_a_result_is_stored_whole_and_then_nothing_is_left(tmp_path: Path) -> None:
+    unsaved, store = a_result(tmp_path), MemoryStore()
+    assert unsaved.since is not None
+
+    unsaved.store_all(store, UNSIGNED.verify)
+
+    assert store.read(VALUE) == DATA
+    assert store.stat(REPORT) is not None
+    assert list(tmp_path.iterdir()) == []
+    assert (unsaved.reports(), unsaved.since) == ({}, None)
+
+
+def test_what_the_store_refuses_stays_and_is_stored_by_a_later_try(tmp_path: Path) -> None:
+    unsaved, store = a_result(tmp_path), Refusing()
+
+    with pytest.raises(StorePermissionError):
+        unsaved.store_all(store, UNSIGNED.verify)
+
+    assert list(unsaved.reports()) == [REPORT]
+    unsaved.store_all(MemoryStore(), UNSIGNED.verify)
+    assert unsaved.reports() == {}
+
+
+def test_a_value_that_is_in_the_store_already_is_compared_and_another_one_is_not_replaced(
+    tmp_path: Path,
+) -> None:
+    same, other = MemoryStore(), MemoryStore()
+    same.write(VALUE, DATA)
+    other.write(VALUE, b"another")
+
+    a_result(tmp_path).store_all(same, UNSIGNED.verify)
+    with pytest.raises(PreconditionFailedError):
+        a_result(tmp_path).store_all(other, UNSIGNED.verify)
+
+    assert other.read(VALUE) == b"another"
+
+
+def test_a_file_that_was_damaged_is_not_stored(tmp_path: Path) -> None:
+    unsaved, store = a_result(tmp_path), MemoryStore()
+    unsaved.write(VALUE, DATA[:-1])
+
+    with pytest.raises(IntegrityError, match="digest"):
+        unsaved.store_all(store, UNSIGNED.verify)
+
+    assert store.stat(VALUE) is None
+    assert store.stat(REPORT) is None
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail() -> None:
+        with Unsaved(tmp_path / "unsaved").writer(VALUE) as stream:
+            stream.write(DATA)
+            raise ValueError("half way")
+
+    with pytest.raises(ValueError, match="half"):
+        fail()
+
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -1,0 +1,249 @@
+"""Jobs whose bucket refuses what they bring at their end: no value is lost, and no job has failed by it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from kinetic.backends.local import LocalBackend
+from kinetic.errors import IntegrityError, JobError, SignatureError, StorePermissionError
+from kinetic.job_status import JobStatus
+from kinetic.jobs import JobHandle
+from kinetic.keys import Seal
+from kinetic.options import RunOptions
+from kinetic.request import resolve_request
+from kinetic.services import Services, open_at
+from kinetic.settings import Settings
+from kinetic.submit import submit
+from kinetic.testing import eventually
+from kinetic_payload.layout import REPORT_SECONDS, JobObjects
+from kinetic_payload.store import parse_location
+
+WORK = """
+    import pathlib, random, time
+
+    class Broken(Exception):
+        pass
+
+    def work(size, until=None):
+        print("at work", flush=True)
+        while until is not None and not pathlib.Path(until).exists():
+            time.sleep(0.01)
+        return random.Random(7).randbytes(size)
+
+    def fail(size):
+        raise Broken("x" * size)
+"""
+LARGE = 200_000
+
+
+def expected(size: int) -> bytes:
+    import random
+
+    return random.Random(7).randbytes(size)
+
+
+class Desk:
+    """Submits real jobs over the strict server, which store their end for *seconds*."""
+
+    def __init__(self, desk: Any, *, seconds: float = REPORT_SECONDS) -> None:
+        self.desk = desk
+        self.home = desk.folder / "here"
+        self.seconds = seconds
+        self.module = desk.module("work", WORK)
+
+    @property
+    def services(self) -> Services:
+        store = open_at(parse_location(self.desk.store), self.home)
+        seal = Seal(self.home)
+        backend = LocalBackend(
+            self.home, store, verify=seal.verify, report_seconds=self.seconds, lease_seconds=3.0
+        )
+        return Services(store, backend, seal=seal)
+
+    def submit(self, name: str, *args: object) -> JobHandle:
+        function = getattr(self.module, name)
+        request = resolve_request(
+            RunOptions(accelerator="cpu"),
+            function,
+            Settings.from_environment(),
+            environ={},
+            cwd=self.desk.project,
+        )
+        return submit(request, function, args, {}, services=self.services)
+
+    def found(self, handle: JobHandle) -> JobHandle:
+        """Return the job as a process of its own would find it."""
+        import kinetic
+
+        return kinetic.attach(handle.job_id)
+
+    def refuse(self, status: int, name: str = "*", **more: Any) -> Any:
+        return self.desk.server.faults.add(
+            operation="objects.insert*", name=name, status=status, **more
+        )
+
+    def kept(self, handle: JobHandle) -> Path:
+        return Path(self.home, "jobs", handle.job_id, "unsaved")
+
+    def unsaved(self, size: int = LARGE) -> JobHandle:
+        """Return a job whose result could not be stored, and that nothing runs of any more."""
+        self.refuse(403, "*/attempts/*/host-0.[pj]*")
+        handle = self.submit("work", size)
+        eventually(lambda: handle.status() is JobStatus.FAILED)
+        return handle
+
+
+@pytest.fixture
+def here(desk: Any) -> Desk:
+    return Desk(desk)
+
+
+@pytest.fixture
+def brief(desk: Any) -> Desk:
+    """Return a desk whose jobs give up at once."""
+    return Desk(desk, seconds=0.5)
+
+
+ENDS = ["*/host-0.pkl", "*/host-0.json", "*/outcome.json", "*logs/*"]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("name", ENDS)
+def test_one_refusal_at_the_end_of_a_job_costs_nothing(here: Desk, name: str, status: int) -> None:
+    # A 401 is tried again at once, and passes unnoticed.
+    refused = here.refuse(status, name, times=3)
+
+    handle = here.submit("work", LARGE)
+
+    assert handle.result(cleanup=False) == expected(LARGE)
+    assert refused.hits == 3
+    assert "at work" in handle.logs()
+    assert not here.kept(handle).exists()
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_window_in_which_everything_is_refused_costs_nothing(
+    here: Desk, tmp_path: Path, status: int
+) -> None:
+    handle = here.submit("work", LARGE, str(tmp_path / "go"))
+    next(iter(handle.log_lines(follow=True)))
+    window = here.desk.server.faults.outage(3, status=status)
+
+    (tmp_path / "go").touch()
+
+    home = here.home / "jobs" / handle.job_id / "state.json"
+    eventually(lambda: home.exists() and json.loads(home.read_bytes())["status"] == "succeeded")
+    assert window.hits
+    assert handle.result() == expected(LARGE)
+
+
+def test_a_large_exception_is_worth_as_much_as_a_value(here: Desk) -> None:
+    refused = here.refuse(403, "*/host-0.pkl", times=2)
+
+    with pytest.raises(here.module.Broken) as caught:
+        here.submit("fail", LARGE).result()
+
+    assert (refused.hits, len(str(caught.value))) == (2, LARGE)
+
+
+@pytest.mark.parametrize("size", [LARGE, 100])
+def test_what_cannot_be_stored_is_kept_here_and_stored_when_it_is_asked_for(
+    brief: Desk, size: int
+) -> None:
+    handle = brief.unsaved(size)
+
+    outcome = handle.outcome()
+    assert f"kinetic jobs result {handle.job_id}" in outcome.message
+    assert str(brief.kept(handle)) in outcome.message
+    with pytest.raises(StorePermissionError, match="could not be stored") as caught:
+        brief.found(handle).result()
+    assert str(brief.kept(handle)) in str(caught.value.hint)
+    for destroy in (handle.cleanup, handle.cancel):
+        with pytest.raises(JobError, match="not in the store yet"):
+            destroy()
+    assert JobObjects(handle.job_id).outcome not in brief.desk.names()
+    shutil.copy2(brief.home / "key", brief.desk.sit("there") / "key")
+    assert brief.found(handle).status() is not JobStatus.SUCCEEDED
+    brief.desk.sit("here")
+
+    brief.desk.server.faults.clear()
+
+    assert brief.found(handle).result(cleanup=False) == expected(size)
+    assert handle.status() is JobStatus.SUCCEEDED
+    assert not brief.kept(handle).exists()
+    assert handle.result() == expected(size)
+    assert brief.desk.of_jobs() == []
+
+
+def test_what_is_kept_here_is_stored_only_if_its_job_wrote_it(brief: Desk) -> None:
+    handle = brief.unsaved()
+    brief.desk.server.faults.clear()
+    names = JobObjects(handle.job_id)
+    value, report = (
+        brief.kept(handle) / n for n in (names.host_value(1, 0), names.host_outcome(1, 0))
+    )
+    written = value.read_bytes(), report.read_bytes()
+
+    value.write_bytes(b"x" * len(written[0]))
+    with pytest.raises(IntegrityError, match="digest"):
+        handle.result()
+    value.write_bytes(written[0])
+    report.write_bytes(written[1].replace(b'"attempt": 1', b'"attempt": 2'))
+    with pytest.raises(SignatureError):
+        handle.result()
+    report.write_bytes(written[1])
+
+    assert handle.result() == expected(LARGE)
+
+
+@pytest.mark.parametrize("victim", ["supervisor", "runner", "both"])
+def test_a_kill_while_the_end_is_stored_loses_nothing(here: Desk, victim: str) -> None:
+    refused = here.refuse(403, "*/host-0.pkl")
+    handle = here.submit("work", LARGE)
+    eventually(lambda: refused.hits)
+    assert handle.status() is JobStatus.RUNNING
+    state = json.loads((here.home / "jobs" / handle.job_id / "state.json").read_bytes())
+    runner = psutil.Process(state["attempts"][0]["pids"][0])
+    supervisor = runner.parent()
+    assert supervisor is not None
+    if victim != "runner":
+        os.kill(supervisor.pid, signal.SIGKILL)
+    if victim != "supervisor":
+        os.kill(runner.pid, signal.SIGKILL)
+    if victim == "runner":
+        # Its supervisor takes over.
+        state_file = here.home / "jobs" / handle.job_id / "state.json"
+        eventually(lambda: "cannot be stored yet" in state_file.read_text())
+    elif victim == "supervisor":
+        # Its runner goes on.
+        said = "supervisor died.*cannot be stored yet"
+        eventually(lambda: re.search(said, handle.outcome().message))
+        assert handle.status() is JobStatus.RUNNING
+    else:
+        eventually(lambda: handle.status() is JobStatus.FAILED)
+
+    here.desk.server.faults.clear()
+
+    assert here.found(handle).result() == expected(LARGE)
+
+
+def test_a_cancel_while_the_end_is_stored_stops_that_and_keeps_the_value(here: Desk) -> None:
+    refused = here.refuse(403, "*/host-0.pkl")
+    handle = here.submit("work", LARGE)
+    eventually(lambda: refused.hits)
+
+    with pytest.raises(JobError, match=f"kinetic jobs result {handle.job_id}"):
+        handle.cancel()
+    here.desk.server.faults.clear()
+
+    assert handle.status() is JobStatus.FAILED
+    assert handle.result() == expected(LARGE)
