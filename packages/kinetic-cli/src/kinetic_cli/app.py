@@ -76,6 +76,12 @@ class App:
 
         return statuses_of(jobs)
 
+    def full_disk_of(self, jobs: Sequence[JobHandle]) -> str:
+        """Return what to say of a full disk that some of *jobs* need; nothing if none is."""
+        from kinetic.discovery import full_disk_of
+
+        return full_disk_of(jobs)
+
     def profiles_path(self) -> Path:
         """Return where the profiles file is, or will be."""
         from kinetic.settings import environment, resolve

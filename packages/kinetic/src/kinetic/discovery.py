@@ -34,7 +34,7 @@ from kinetic.services import (
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_id
 from kinetic_payload.records import JobRecord
-from kinetic_payload.store import Location, Store
+from kinetic_payload.store import Location, Store, parse_location
 from kinetic_payload.stores.marking import refuse_foreign_folder
 
 if TYPE_CHECKING:
@@ -260,6 +260,20 @@ def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
 
 
 _ASKED_AT_ONCE = 16
+
+
+def full_disk_of(jobs: Sequence[JobHandle]) -> str:
+    """Return what to say of a full disk of this machine that some of *jobs* need; nothing if none is."""
+    local = [job for job in jobs if job.backend in LOCAL_BACKENDS]
+    if not local:
+        return ""
+    from kinetic.local.disks import full_disk, needed_by
+    from kinetic.local.paths import Home
+    from kinetic.settings import Settings
+
+    home = Home(Settings.from_environment().home.value)
+    places = dict.fromkeys(job.bucket_name for job in local)
+    return full_disk(one for place in places for one in needed_by(home, parse_location(place)))
 
 
 def _job_ids(store: Store) -> Iterator[str]:

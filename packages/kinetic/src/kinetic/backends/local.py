@@ -179,7 +179,17 @@ class LocalBackend:
             log.info("What is old could not be collected today: %s", error)
 
     def observe(self, record: JobRecord) -> Observation:
-        """Look once at the job's supervisor and what it wrote."""
+        """Look once at the job's supervisor and what it wrote; a full disk comes first."""
+        seen = self._observe(record)
+        undecided = seen.status in (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.FAILED)
+        if not undecided or not isinstance(self._home_of(record), Home):
+            return seen
+        from kinetic.local.disks import full_disk, needed_by
+
+        full = full_disk(needed_by(self._home, self._store.location))
+        return seen if not full else replace(seen, reason=f"{full} {seen.reason}", trouble=full)
+
+    def _observe(self, record: JobRecord) -> Observation:
         from kinetic.local.liveness import is_alive, is_announced, is_reporting
         from kinetic.local.state import read_state
         from kinetic.local.unsaved import observation_of, trouble_of
@@ -194,7 +204,7 @@ class LocalBackend:
             if is_announced(home, record.job_id):
                 return Observation(JobStatus.PENDING, "It is about to start.")
             if _is_there(folder):  # It started between the two looks.
-                return self.observe(record)
+                return self._observe(record)
             elsewhere = self._elsewhere
             return elsewhere.observe(record) if elsewhere else Observation(JobStatus.NOT_FOUND)
         reporting = not alive and is_reporting(folder)

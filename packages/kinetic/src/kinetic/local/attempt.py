@@ -59,10 +59,10 @@ class Attempt:
         self._given_up_at = float("inf")
         self._limits: dict[int, MemoryLimit] = {}
         self._port: Port | None = None
-        make_new_folder(folder.attempt(number))
         self._leader_knows = False
         held = -1
         try:
+            make_new_folder(folder.attempt(number))
             if number > 1 and spec.bundle:  # Who started the job looked before the first one.
                 _refuse_changed(spec.bundle)
             held = _hold_fifo(folder.runners(number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 
@@ -32,16 +33,30 @@ if TYPE_CHECKING:
 
 
 def write_state(path: str, state: State) -> None:
-    """Replace the state at *path*; a reader sees the old one or the new one."""
+    """Replace the state at *path*; a reader sees the old one or the new one.
+
+    A disk that is full takes it in the place of the old one.
+    """
+    data = json.dumps(state, indent=1).encode()
     temporary = f"{path}.new"  # There is one writer.
-    fd = open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
-        left = memoryview(json.dumps(state, indent=1).encode())
+        _write(temporary, os.O_CREAT | os.O_TRUNC, data)
+        os.replace(temporary, path)  # noqa: PTH105 - light
+    except OSError as error:
+        if error.errno not in _FULL or not os.path.exists(path):  # noqa: PTH110 - light
+            raise
+        # Blocks that the file has are written again without new ones. Spaces end what is shorter.
+        _write(path, 0, data.ljust(os.path.getsize(path)))  # noqa: PTH202 - light
+
+
+def _write(path: str, flags: int, data: bytes) -> None:
+    fd = open_private(path, os.O_WRONLY | flags)
+    try:
+        left = memoryview(data)
         while left:  # A disk that is nearly full takes a part, and refuses the next.
             left = left[os.write(fd, left) :]
     finally:
         os.close(fd)
-    os.replace(temporary, path)  # noqa: PTH105 - light
 
 
 def read_state(path: str) -> State | None:
@@ -74,5 +89,6 @@ def _is_state(found: object) -> bool:
     )
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _STATUSES = ("running", "succeeded", "failed")
 _ATTEMPT = {"number", "hosts", "state", "message"}

@@ -44,6 +44,8 @@ def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
     handles = app.list_jobs(where)
     statuses = app.statuses_of(handles)
     _note_unverified(app, statuses)
+    if full := app.full_disk_of(handles):
+        app.output.note(f"Warning: {full}")
     jobs = [_described(app, *each) for each in zip(handles, statuses, strict=True)]
     if as_json:
         app.output.json(jobs)
