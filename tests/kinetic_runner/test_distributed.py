@@ -31,11 +31,19 @@ class Jax:
             initialize=self.initialize, is_initialized=lambda: self.joined
         )
 
-    def initialize(self, **kwargs: Any) -> None:
+    def initialize(self, heartbeat_timeout_seconds: int = 100, **kwargs: Any) -> None:
         if self.fails:
             raise RuntimeError("connection refused")
-        self.calls.append(kwargs)
+        self.calls.append({**kwargs, "heartbeat_timeout_seconds": heartbeat_timeout_seconds})
         self.joined = True
+
+
+class EarlierJax(Jax):
+    """A version whose hosts cannot be told how long to do without heartbeats."""
+
+    def initialize(self, **kwargs: Any) -> None:  # type: ignore[override]
+        super().initialize(**kwargs)
+        assert "heartbeat_timeout_seconds" not in kwargs
 
 
 def a_slice() -> Slice:
@@ -54,8 +62,19 @@ def test_the_values_are_passed_explicitly_and_the_service_stays_on_loopback() ->
             "num_processes": 2,
             "process_id": 1,
             "cluster_detection_method": "deactivate",
+            "heartbeat_timeout_seconds": 315360000,
         }
     ]
+
+
+def test_an_earlier_jax_and_a_cluster_keep_their_own_heartbeats() -> None:
+    earlier, cluster = EarlierJax(), Jax()
+
+    join(earlier, a_slice())
+    join(cluster, Slice("job-0.svc:8476", hosts=2, host=1))
+
+    assert earlier.joined
+    assert [call["heartbeat_timeout_seconds"] for call in cluster.calls] == [100]
 
 
 def test_the_users_own_call_does_no_harm() -> None:
@@ -118,9 +137,20 @@ def test_nothing_imports_jax_by_itself() -> None:
     assert done.stdout == "False\n"
 
 
+@pytest.fixture
+def nameless_machine() -> list[str]:
+    """Return what runs a command on a machine whose own name has no address: nothing, if nobody may."""
+    enter = ["unshare", "--map-root-user", "--uts"]
+    nameless = [*enter, "sh", "-c", 'hostname nowhere.invalid && exec "$@"', "sh"]
+    may = sys.platform == "linux" and not subprocess.run([*nameless, "true"]).returncode
+    return nameless if may else []
+
+
 @pytest.mark.slow  # two processes import JAX at once: about 8 s on two cores
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
-def test_two_processes_see_each_others_devices() -> None:
+def test_two_processes_see_each_others_devices_whatever_the_machine_is_called(
+    nameless_machine: list[str],
+) -> None:
     # Bound, and not listened to, the port is kept from everybody but JAX's service, which shares ports.
     kept = socket.socket()
     kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -133,7 +163,7 @@ def test_two_processes_see_each_others_devices() -> None:
     )
     hosts = [
         subprocess.Popen(
-            [sys.executable, "-c", code, str(host)],
+            [*nameless_machine, sys.executable, "-c", code, str(host)],
             env={
                 **os.environ,  # noqa: TID251 - the same, and a shape
                 "JAX_PLATFORMS": "cpu",

@@ -6,6 +6,8 @@ Nothing here imports JAX. A hook in `sys.meta_path` waits for somebody else to.
 from __future__ import annotations
 
 import atexit
+import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +17,8 @@ from types import ModuleType
 from typing import Any
 
 from kinetic_payload.errors import KineticError
+
+_TEN_YEARS = 10 * 365 * 24 * 3600
 
 
 class DistributedError(KineticError):
@@ -57,6 +61,11 @@ def join(jax: Any, slice_: Slice, joined: Callable[[], None] = lambda: None) -> 
     }
     if slice_.bind_address is not None:
         explicit["coordinator_bind_address"] = slice_.bind_address
+        # Heartbeats age by wall clock: a laptop that slept would take all hosts for dead. Here the
+        # supervisor sees at once that one has died.
+        if "heartbeat_timeout_seconds" in inspect.signature(original).parameters:
+            explicit["heartbeat_timeout_seconds"] = _TEN_YEARS
+        keep_collectives_on_loopback()
 
     def initialize(*args: Any, **kwargs: Any) -> None:
         """Do nothing if the hosts are joined; else join them with the slice's values."""
@@ -81,6 +90,27 @@ def join(jax: Any, slice_: Slice, joined: Callable[[], None] = lambda: None) -> 
     # Before JAX's own exit handler, and after those that are registered from now on.
     atexit.register(leave_quietly)
     joined()
+
+
+def keep_collectives_on_loopback() -> None:
+    """Have gloo connect the hosts, which are on this machine, by its loopback interface.
+
+    It would listen at the address of the machine's name, which may have none (VPN, DHCP) or get another
+    one with the next network. JAX has no setting for this, and calls the function without a name; where
+    a version has no such function, nothing changes.
+    """
+    module = sys.modules.get("jaxlib._jax") or sys.modules.get("jaxlib.xla_extension")
+    make = getattr(module, "make_gloo_tcp_collectives", None)
+    if make is None or "hostname" not in (make.__doc__ or "") or hasattr(make, "__wrapped__"):
+        return
+
+    @functools.wraps(make)
+    def make_on_loopback(*args: Any, **kwargs: Any) -> Any:
+        if len(args) < 2 and not kwargs.get("interface"):
+            kwargs["hostname"] = kwargs.get("hostname") or "127.0.0.1"
+        return make(*args, **kwargs)
+
+    module.make_gloo_tcp_collectives = make_on_loopback  # type: ignore[union-attr]
 
 
 def leave_quietly() -> None:
