@@ -300,6 +300,30 @@ def test_skew_is_told_before_unpickling_and_leads_the_failure(job: Job) -> None:
     )
 
 
+@pytest.mark.parametrize("where", ["raise ImportError('no _fast')", "pass"], ids=["load", "call"])
+def test_what_another_platform_cannot_import_names_both(job: Job, where: str) -> None:
+    job.header = {"platform": "darwin-arm64"}
+    job.code = f"{where}\ndef train(): import no_such_module_of_anyone\n"
+
+    run = job.run()
+    info = run.outcome["error"]
+
+    system = f"The call was pickled on macOS arm64 and runs on Linux {os.uname().machine}."
+    assert system in run.outcome["message"] + info["traceback"]
+    assert run.warnings == []
+
+
+@pytest.mark.parametrize("platform", ["darwin-arm64", ""])
+def test_another_platform_is_not_worth_a_word_where_nothing_fails(job: Job, platform: str) -> None:
+    job.header = {"platform": platform}
+    job.code = "def train(): raise ValueError('bad learning rate')\n"
+
+    run = job.run()
+
+    assert run.warnings == []
+    assert "macOS" not in json.dumps(run.outcome)
+
+
 def test_data_is_where_the_function_is_told(job: Job) -> None:
     data = job.folder / "set"
     data.mkdir()

@@ -33,3 +33,20 @@ def test_a_failure_begins_with_the_skew_and_ends_with_what_to_do() -> None:
 
 def test_without_a_skew_the_failure_speaks_for_itself() -> None:
     assert leading((), "boom") == "boom"
+
+
+@pytest.mark.parametrize(
+    ("client", "here", "silent"),
+    [
+        ("darwin-arm64", "linux-x86_64", [True]),
+        ("linux-aarch64", "linux-x86_64", [True]),
+        ("linux-x86_64", "linux-x86_64", []),
+        ("", "linux-x86_64", []),
+    ],
+)
+def test_another_platform_matters_only_to_a_failure(
+    client: str, here: str, silent: list[bool]
+) -> None:
+    skews = skews_of(Fingerprint("", "", client), Fingerprint("", "", here))
+
+    assert [skew.silent for skew in skews] == silent

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -50,6 +52,8 @@ class CallHeader:
     """What stood after `python -m`, where `main_kind` is `module`."""
     late_paths: tuple[str, ...] = ()
     """Like `paths`, for the end of `sys.path`; `mainmodule.rebuild` appends them."""
+    platform: str = ""
+    """The client's, `darwin-arm64`; the format began without it."""
 
     def encode(self) -> bytes:
         """Return the header as one line of JSON, without the line's end."""
@@ -57,6 +61,8 @@ class CallHeader:
         for ref in values["data"]:
             if ref["local_path"] is None:  # The format began without it.
                 del ref["local_path"]
+        if not values["platform"]:  # Nor did it have this.
+            del values["platform"]
         return json.dumps(values, sort_keys=True).encode()
 
     @classmethod
@@ -91,6 +97,11 @@ class CallHeader:
             if isinstance(error, FutureRecordError):
                 raise
             raise RecordError(f"The payload has no valid header: {error!r}.") from error
+
+
+def platform_name() -> str:
+    """Return the system and the machine that compiled modules are built for: `linux-x86_64`."""
+    return f"{sys.platform}-{os.uname().machine}" if hasattr(os, "uname") else sys.platform
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import cloudpickle
 
-from kinetic_payload.calls import CallHeader, DumpedCall, FoundData, python_version
+from kinetic_payload.calls import CallHeader, DumpedCall, FoundData, platform_name, python_version
 from kinetic_payload.class_parts import UnrestorableClassError
 from kinetic_payload.errors import PayloadError
 from kinetic_payload.global_dumping import dump_globals
@@ -69,6 +69,7 @@ def dump(
         main_kind=plan.kind,
         main_name=spec.name if plan.kind == "module" and spec is not None else None,
         late_paths=tuple(where.late_paths),
+        platform=platform_name(),
     )
     return DumpedCall(
         stream,

@@ -30,8 +30,12 @@ from kinetic_runner.call import Exited, Raised, Returned, Stopped, Stopping, Ter
 from kinetic_runner.earlier import Earlier
 from kinetic_runner.facade import with_facade
 from kinetic_runner.forks import leave_if_forked
+<<<<<<< HEAD
 from kinetic_runner.persistence import retrying
 from kinetic_runner.skew import Fingerprint, Skew, leading, skews_of
+=======
+from kinetic_runner.skew import Fingerprint, Skew, import_note, leading, skews_of
+>>>>>>> e254168 (Name both platforms where a call cannot be loaded on another one)
 from kinetic_runner.stop_requests import sigterm_is_native
 from kinetic_runner.task import Task
 from kinetic_runner.tracebacks import MESSAGE_LIMIT, bounded, message_of, type_name
@@ -198,9 +202,12 @@ class _Host:
         header = tools.read_header(stream)
         if header.context_digest != task.context_digest:
             raise IntegrityError("The call belongs to another snapshot than the job names.")
-        self.skews = skews_of(Fingerprint(header.python, header.cloudpickle), _here())
+        self.skews = skews_of(
+            Fingerprint(header.python, header.cloudpickle, header.platform), _here()
+        )
         for skew in self.skews:
-            self.warn(skew.warning)
+            if not skew.silent:
+                self.warn(skew.warning)
         decided = inputs.plan(header.data, space, private_mounts=task.private_mounts)
         references.place(dict(decided.paths))
         cwd = space.within_project(header.cwd)
@@ -247,6 +254,9 @@ class _Host:
             case Raised(error):
                 self.tell({"phase": "report"})
                 message = f"{type_name(error)}: {message_of(error)}"
+                note = import_note(self.skews, error)
+                if note is not None:
+                    error.add_note(note)
                 return self.outcome(
                     "exception", layout.EXIT_FUNCTION_FAILED, message, self.info(error)
                 )
@@ -394,7 +404,7 @@ def _log(text: str) -> None:
 
 
 def _here() -> Fingerprint:
-    return Fingerprint(calls.python_version(), cloudpickle.__version__)
+    return Fingerprint(calls.python_version(), cloudpickle.__version__, calls.platform_name())
 
 
 def _download_data(store: Store, ref: DataRef, dest: Path, /, *, reports: Reports) -> None:

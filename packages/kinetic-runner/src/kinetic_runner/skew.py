@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+_SYSTEMS = {"darwin": "macOS", "linux": "Linux", "win32": "Windows"}
+_OTHER_LIBRARY = ("ELF", "mach-o")
+
 
 class Fingerprint(NamedTuple):
     """What decides whether one Python can load what another one pickled."""
@@ -12,6 +15,8 @@ class Fingerprint(NamedTuple):
     """Full version, `3.11.7`."""
     cloudpickle: str
     """Full version, `3.1.1`."""
+    platform: str = ""
+    """System and machine, `darwin-arm64`; empty where a call does not say."""
 
 
 class Skew(NamedTuple):
@@ -19,6 +24,8 @@ class Skew(NamedTuple):
 
     warning: str
     advice: str
+    silent: bool = False
+    """Whether it is not worth a word where nothing failed."""
 
 
 def skews_of(client: Fingerprint, here: Fingerprint) -> tuple[Skew, ...]:
@@ -44,7 +51,27 @@ def skews_of(client: Fingerprint, here: Fingerprint) -> tuple[Skew, ...]:
                 f"Use cloudpickle {_minor(client.cloudpickle)} at both ends.",
             )
         )
+    if client.platform and client.platform != here.platform:
+        found.append(
+            Skew(
+                f"The call was pickled on {_words(client.platform)} and runs on "
+                f"{_words(here.platform)}.",
+                f"Modules compiled for {_words(client.platform)} cannot be loaded there: install them "
+                "in the job from its requirements.",
+                silent=True,
+            )
+        )
     return tuple(found)
+
+
+def import_note(skews: tuple[Skew, ...], error: BaseException) -> str | None:
+    """Return what to add to an *error* of user code that may be one of another platform, or None."""
+    of_platform = [skew for skew in skews if skew.silent]
+    # What `ctypes` and `dlopen` call a library of another system.
+    library = isinstance(error, OSError) and any(word in str(error) for word in _OTHER_LIBRARY)
+    if not of_platform or not (library or isinstance(error, ImportError)):
+        return None
+    return " ".join(f"{skew.warning} {skew.advice}" for skew in of_platform)
 
 
 def leading(skews: tuple[Skew, ...], message: str) -> str:
@@ -52,6 +79,11 @@ def leading(skews: tuple[Skew, ...], message: str) -> str:
     if not skews:
         return message
     return " ".join([*(skew.warning for skew in skews), message, *(skew.advice for skew in skews)])
+
+
+def _words(platform: str) -> str:
+    system, _, machine = platform.partition("-")
+    return f"{_SYSTEMS.get(system, system)} {machine}".rstrip()
 
 
 def _differ(one: str, other: str) -> bool:
