@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -233,6 +233,21 @@ def test_an_outage_is_outlasted(gcs: GcsServer, store: GcsStore) -> None:
         list(pool.map(lambda number: store.write(f"new/{number}", b"new"), range(16)))
 
     assert len(list(store.list("new/"))) == 16
+
+
+@pytest.mark.parametrize("limit", [None, 60.0])
+def test_another_networks_proxy_is_found_while_requests_fail(
+    gcs: GcsServer, monkeypatch: pytest.MonkeyPatch, limit: float | None
+) -> None:
+    with socket.socket() as nobody:  # Bound, and not listened to.
+        nobody.bind(("127.0.0.1", 0))
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        patience = replace(QUICK, pause=lambda _: monkeypatch.delenv("http_proxy", raising=False))
+
+        with limited(OutageLimit(limit)) if limit else nullcontext():
+            assert open_it(gcs, patience).stat("o") is None
 
 
 def test_an_outage_without_end_is_told_as_what_was_seen_last(gcs: GcsServer) -> None:

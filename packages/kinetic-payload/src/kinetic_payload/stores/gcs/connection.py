@@ -101,14 +101,18 @@ class Connection:
             "Accept-Encoding": "gzip",
             "Accept": "*/*",
         }
-        found = session.merge_environment_settings(self.base, {}, None, None, None)
-        self._settings: dict[str, Any] = {key: found[key] for key in ("verify", "cert", "proxies")}
+        self._settings = self._found_settings()
         self._asking = TokenRequest(requests.Session())
         self.ranges = threading.BoundedSemaphore(CONCURRENCY)
         """To be held for each part of a large object, so that many of those take no more memory."""
         self._token_lock = threading.Lock()
         self._clock = ServiceClock()
         self._heard = -math.inf
+
+    def _found_settings(self) -> dict[str, Any]:
+        """Return the system's proxies and certificates, as they are now."""
+        found = self._session.merge_environment_settings(self.base, {}, None, None, None)
+        return {key: found[key] for key in ("verify", "cert", "proxies")}
 
     @property
     def principal(self) -> str:
@@ -159,10 +163,12 @@ class Connection:
         try:
             error = found.get(timeout=seconds)
         except Empty:
+            self._settings = self._found_settings()
             raise requests.ConnectTimeout(
                 f"no connection to {place.hostname} within {seconds:.1f} s"
             ) from None
         if error is not None:
+            self._settings = self._found_settings()
             raise requests.ConnectionError(error) from error
 
     def send(
@@ -221,12 +227,11 @@ class Connection:
         request.body = body() if callable(body) else body  # type: ignore[assignment]
         adapter = self._session.get_adapter(url)
         asked = time.time()
-        response = adapter.send(
-            request,
-            stream=True,
-            timeout=timeout,
-            **self._settings,
-        )
+        try:
+            response = adapter.send(request, stream=True, timeout=timeout, **self._settings)
+        except requests.RequestException:
+            self._settings = self._found_settings()  # Another network may have other proxies.
+            raise
         self._heard = time.monotonic()
         if not response.headers.get("Content-Type", "").startswith("text/html"):
             # A captive portal may be years behind.
