@@ -172,6 +172,7 @@ TESTED_AS = {
     "kinetic_runner.mirror": "kinetic_runner/test_main.py",
     "kinetic_runner.persistence": "kinetic_runner/test_main.py",
     "kinetic_runner.task": "kinetic_runner/test_pipeline.py",
+    "kinetic.outages": "local/test_bucket_supervisor.py",
 }
 """Modules whose tests have another name, and where they are: parts of one thing that is tested whole."""
 

@@ -695,6 +695,9 @@ def test_a_job_that_nobody_heard_of_fails_for_now_and_gives_its_value_when_it_is
         def observe(self, _: JobRecord) -> Observation:
             return Observation(status, "Not heard of since noon.", lost=True)
 
+        def lives_here(self, _: JobRecord) -> bool:
+            return False
+
         def wait(self, _: JobRecord, timeout: float | None) -> None:
             assert timeout is not None
 

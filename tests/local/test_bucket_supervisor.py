@@ -5,7 +5,7 @@ import os
 import sys
 import textwrap
 import venv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,17 +13,21 @@ import psutil
 import pytest
 
 from kinetic.backends.local import LocalBackend
-from kinetic.errors import JobError, SubmitError
+from kinetic.collect import wait_for_outcome
+from kinetic.errors import JobError, ResultTimeoutError, StoreUnavailableError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.local.buckets import bucket_environment, client_folders
 from kinetic.local.processes import marked
 from kinetic.local.reporting import Gone, settle
+from kinetic.services import Services
 from kinetic.testing import a_launch, await_outcome, eventually, kill_hard, outcome_of
+from kinetic.waiting import Deadline
 from kinetic_payload.layout import Env, JobObjects
 from kinetic_payload.records import JobRecord, Outcome, encode
 from kinetic_payload.signing import verify
 from kinetic_payload.store import Location, Store
 from kinetic_payload.stores import open_store
+from kinetic_payload.stores.gcs import GcsStore, Patience
 from kinetic_payload.testing import MemoryStore
 from kinetic_payload.testing.gcs import GcsServer
 
@@ -305,3 +309,60 @@ def test_the_client_of_buckets_can_be_imported_from_its_folders_alone() -> None:
         env={"PATH": os.defpath},
     )
     assert done.returncode == 0, done.stderr
+
+
+class Impatient:
+    """Somebody who waits here, whose time passes in the pauses between requests only."""
+
+    def __init__(self, machines: Machines, *, then: Callable[[float], object]) -> None:
+        self.now, self.told = 0.0, list[str]()
+        self._then = then
+        patience = Patience(clock=lambda: self.now, pause=self._pause)
+        self._services = Services(GcsStore("jobs", patience=patience), machines.here)
+
+    def _pause(self, seconds: float) -> None:
+        self.now += seconds
+        self._then(self.now)
+
+    def wait(self, record: JobRecord, seconds: float | None = None) -> JobStatus:
+        deadline = Deadline(seconds)
+        return wait_for_outcome(record, self._services, deadline, warn=self.told.append).status
+
+
+def test_an_outage_of_any_length_ends_no_wait_for_a_job_on_this_machine(
+    machines: Machines, tmp_path: Path
+) -> None:
+    end = tmp_path / "end"
+    record = machines.start(
+        f"import os, time\nprint('up', flush=True)\nwhile not os.path.exists({str(end)!r}): time.sleep(0.01)"
+    )
+    machines.until_up(record)
+
+    def outlast(now: float) -> None:
+        if now > Patience().deadline:
+            machines.server.faults.clear()
+            end.touch()
+
+    machines.server.faults.add(status=503)
+    client = Impatient(machines, then=outlast)
+
+    assert client.wait(record) is JobStatus.SUCCEEDED
+    [told] = client.told
+    assert f"Job {record.job_id} runs on this machine, so the wait for it goes on" in told
+
+
+def test_in_an_outage_the_deadline_and_the_death_of_the_job_still_count(
+    machines: Machines,
+) -> None:
+    record = machines.start(SLEEP)
+    machines.until_up(record)
+    machines.server.faults.add(status=503)
+
+    with pytest.raises(ResultTimeoutError, match=r"still RUNNING \(Could not look|Could not read"):
+        Impatient(machines, then=lambda _: None).wait(record, 0.1)
+
+    supervisor = machines.supervisor(record)
+    client = Impatient(machines, then=lambda now: now > 30 and supervisor.kill())
+    with pytest.raises(StoreUnavailableError):
+        client.wait(record)
+    assert len(client.told) == 1

@@ -85,6 +85,9 @@ class Lamp:
     def observe(self, _: JobRecord) -> Observation:
         return Observation(JobStatus.RUNNING)
 
+    def lives_here(self, _: JobRecord) -> bool:
+        return False
+
     def wait(self, _: JobRecord, timeout: float | None) -> None:
         raise AssertionError("There is an outcome.")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from math import inf
 from time import monotonic
 from typing import Final
 
@@ -111,6 +112,8 @@ class OutageLimit:
         self._over.set()
 
     def _watch(self) -> None:
+        if self._quiet == inf:  # Nothing is to be reported.
+            return
         with self._lock:
             watched, self._watched = self._watched, True
         if not watched:

@@ -30,12 +30,8 @@ from kinetic_runner.call import Exited, Raised, Returned, Stopped, Stopping, Ter
 from kinetic_runner.earlier import Earlier
 from kinetic_runner.facade import with_facade
 from kinetic_runner.forks import leave_if_forked
-<<<<<<< HEAD
 from kinetic_runner.persistence import retrying
-from kinetic_runner.skew import Fingerprint, Skew, leading, skews_of
-=======
 from kinetic_runner.skew import Fingerprint, Skew, import_note, leading, skews_of
->>>>>>> e254168 (Name both platforms where a call cannot be loaded on another one)
 from kinetic_runner.stop_requests import sigterm_is_native
 from kinetic_runner.task import Task
 from kinetic_runner.tracebacks import MESSAGE_LIMIT, bounded, message_of, type_name

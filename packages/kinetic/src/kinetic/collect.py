@@ -21,6 +21,7 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.observing import View, log_lines, look, nothing_to_verify
+from kinetic.outages import Outage
 from kinetic.outcomes import (
     annotated,
     failure_without_exception,
@@ -144,19 +145,30 @@ def wait_for_outcome(
     """Wait until the job has a durable outcome and return what was seen then.
 
     *verify* is called at each look: nobody is to wait for hours for what will be refused. *warn* is told,
-    once each, what keeps the job from its end.
+    once each, what keeps the job from its end. A store that does not answer ends no wait for a job that
+    lives on this machine.
 
     Raises:
         ResultTimeoutError: The deadline passed; the job runs on.
         JobNotFoundError: There is neither an outcome nor a resource.
         JobFailedError: What keeps the job was not heard of for too long; it may come back.
         StoreError: It has ended, and its result cannot be stored yet; it is kept where it ran.
+        StoreUnavailableError: The store does not answer, and the job does not live on this machine.
     """
     last: JobStatus | None = None
     warned: set[str] = set()
     lost: Deadline | None = None
+    outage = Outage(record, services, warn)
     while True:
-        view = look(record, services, verify=verify)
+        with outage:
+            view = look(record, services, verify=verify)
+        if outage.error is not None:
+            if stop is not None and stop.is_set():
+                raise WaitStopped
+            if deadline.passed:
+                raise _timed_out(record, JobStatus.RUNNING, outage.error.message)
+            outage.pause()
+            continue
         if view.status is not last:
             last = view.status
             _tell(on_status_change, view.status)
@@ -180,7 +192,8 @@ def wait_for_outcome(
         # Woken now and then all the same, so that a stop is heard and a lost wake-up does no harm.
         longest = _LONGEST_WAIT if stop is None else 0.25
         longest = longest if lost is None else lost.at_most(longest)
-        services.backend.wait(record, deadline.at_most(longest))
+        with outage:  # Its look will meet it again.
+            services.backend.wait(record, deadline.at_most(longest))
 
 
 _LONGEST_WAIT = 30.0

@@ -186,6 +186,11 @@ class FakeBackend:
                 found.status, found.reason, attempts if began else (), found.vanished
             )
 
+    def lives_here(self, record: JobRecord) -> bool:
+        """Return whether there is a resource that has not ended."""
+        found = self._resources.get(record.job_id)
+        return found is not None and found.status in (JobStatus.PENDING, JobStatus.RUNNING)
+
     def wait(self, record: JobRecord, timeout: float | None) -> None:
         """Return when the job has an outcome or was told something, or after *timeout* seconds."""
         deadline = Deadline(timeout)

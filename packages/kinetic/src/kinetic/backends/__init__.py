@@ -123,6 +123,10 @@ class Backend(Protocol):
         """Look once at the job's resource."""
         ...
 
+    def lives_here(self, record: JobRecord) -> bool:
+        """Return whether the job is known to live on this machine; the store is not asked."""
+        ...
+
     def wait(self, record: JobRecord, timeout: float | None) -> None:
         """Return when something may have changed, or after *timeout* seconds. Never spins."""
         ...

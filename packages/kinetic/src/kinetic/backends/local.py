@@ -240,6 +240,13 @@ class LocalBackend:
         why = " ".join(filter(None, words))
         return Observation(JobStatus.FAILED, why, attempts, True)
 
+    def lives_here(self, record: JobRecord) -> bool:
+        """Return whether the job's supervisor, or a runner that outlived it, runs on this machine."""
+        from kinetic.local.liveness import is_alive, is_reporting
+
+        folder = self._folder(record)
+        return isinstance(folder, JobFolder) and (is_alive(folder) or is_reporting(folder))
+
     def wait(self, record: JobRecord, timeout: float | None) -> None:
         """Return when the job has an outcome, changed its state or died, or after *timeout*."""
         from kinetic.local.liveness import wait_for_death, wait_for_end
