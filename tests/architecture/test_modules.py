@@ -37,6 +37,7 @@ TESTED_AS = {
     "kinetic.light": "kinetic/test_import.py",
     "kinetic.local.afar": "local/test_homes.py",
     "kinetic.local.attempt": "local/test_lives.py",
+    "kinetic.local.descendants": "local/test_supervisor.py",
     "kinetic.local.buckets": "local/test_bucket_supervisor.py",
     "kinetic.local.elsewhere": "local/test_bucket_leases.py",
     "kinetic.local.events": "local/test_supervisor.py",

@@ -19,6 +19,7 @@ from kinetic.backends.local import LocalBackend
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.local.attempt import Attempt
+from kinetic.local.descendants import Descendants
 from kinetic.local.launcher import ensure_bundle, spec_of
 from kinetic.local.paths import Home, JobFolder
 from kinetic.local.power import CAFFEINATE, awake_command
@@ -372,6 +373,34 @@ def test_what_was_said_between_two_attempts_is_heard_when_the_next_begins(machin
     verdict = job.see_through(Attempt(spec, folder, 2), 0.0)
     assert not verdict.retry
     assert "SIGTERM" in verdict.message
+
+
+def test_who_left_its_session_and_environment_goes_where_nobody_adopts_orphans(
+    machine: Machine, tmp_path: Path
+) -> None:
+    note, gate = tmp_path / "pid", tmp_path / "gate"
+    leave = "import os, subprocess; p = subprocess.Popen(['env', '-i', 'sleep', '600'], start_new_session=True)"
+    spec, folder = machine.prepared(
+        f"{leave}\nopen({str(note)!r}, 'w').write(f'{{p.pid}}.')\n{wait_for(gate)}"
+    )
+
+    class UntilRecorded:
+        stop = None
+
+        def wait(self, _timeout: float | None, _readable: Sequence[int] = ()) -> None:
+            threading.Event().wait(0.01)
+            text = note.read_text() if note.exists() else ""
+            if text.endswith(".") and int(text[:-1]) in (job.descendants or Descendants()).pids:
+                gate.touch()
+
+    job = _Job(spec, folder, UntilRecorded(), adopting=False)  # type: ignore[arg-type]
+    attempt = Attempt(spec, folder, 1)
+    assert job.see_through(attempt, 0.0).succeeded
+    left = psutil.Process(int(note.read_text()[:-1]))
+    assert not left.environ()
+
+    job.sweep(attempt)
+    eventually(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE)
 
 
 @pytest.mark.parametrize(

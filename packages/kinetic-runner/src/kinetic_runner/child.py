@@ -35,6 +35,8 @@ class Child:
         self.mark = mark
         self.status: int | None = None
         self.reaper = False
+        self.supervised = False
+        """Whether a supervisor searches all processes for what is left."""
         self._group_gone = False
         self._childless = False
 
@@ -123,13 +125,19 @@ class Child:
     def kill_descendants(self) -> bool:
         """Kill what left the group as well; one round. Return whether nothing was left.
 
-        Killing a process hands its children to us, so it takes several rounds to reach all.
+        Killing a process hands its children to us, so it takes several rounds to reach all. Where it
+        does not, all processes are searched; a supervisor does that once our report is written.
         """
         self.kill()
         self.reap()
         if self.reaper and self._childless:
             return True
-        found = _children_of_this() if self.reaper else _marked(self.mark)
+        if self.reaper:
+            found = _children_of_this()
+        elif self.supervised:
+            found = []
+        else:
+            found = _marked(self.mark)
         for pid in found:
             _kill(pid)
         self.reap()

@@ -299,6 +299,7 @@ class Watch:
             self._drain(self._child.output)  # Nobody must wait for us to read what it says.
 
         sweep(self._child.kill_all_but_trackers, pause=pause, seconds=self._limits.trackers)
+        self._child.supervised = self._lifeline is not None
         sweep(self._child.kill_descendants, pause=pause, seconds=self._limits.remains)
 
     # Reports.

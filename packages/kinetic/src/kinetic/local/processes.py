@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kinetic.local.descendants import Descendants
     from kinetic.local.memory import MemoryLimit
 
 _SIGKILL = 9
@@ -224,16 +225,16 @@ def adopt_orphans() -> bool:
         return False
 
 
-def kill_remains(marker: str, *, adopting: bool) -> bool:
+def kill_remains(marker: str, *, adopting: bool, descendants: Descendants | None = None) -> bool:
     """Kill what is left of a job's processes, one round of `sweep`; return whether nothing was.
 
-    *marker* is the `NAME=value` in their environment.
+    *marker* is the `NAME=value` in their environment; *descendants* may be without it.
     """
     if not adopting:
         found = marked(marker)
         for pid in found:
             _kill_marked(pid, marker)
-        return not found
+        return (descendants is None or descendants.kill()) and not found
     if not reap(()):
         return True
     found = [pid for pid in _all_pids() if _parent_of(pid) == os.getpid()]

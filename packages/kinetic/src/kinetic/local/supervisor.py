@@ -20,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kinetic.local.descendants import Descendants
     from kinetic.local.events import Events
     from kinetic.local.lease import LeaseKeeper
     from kinetic.local.reporting import Gone
@@ -150,6 +151,11 @@ class _Job:
         self._folder = folder
         self._events = events
         self._adopting = adopting
+        self.descendants: Descendants | None = None
+        if not adopting:
+            from kinetic.local.descendants import Descendants
+
+            self.descendants = Descendants()
         self._attempts: list[AttemptState] = []
         self._load_at: float | None = time.monotonic() + _ALL_LOADED
 
@@ -180,7 +186,8 @@ class _Job:
             attempt.advance()  # A runner may have ended before its signal could be heard.
             if not attempt.running:
                 break
-            self._events.wait(self._load_in_time(attempt.patience), attempt.lifelines)
+            patience = self._look_in_time(attempt, self._load_in_time(attempt.patience))
+            self._events.wait(patience, attempt.lifelines)
         attempt.close()
         verdict = self._settle(attempt, started_at)
         self._attempts[-1]["state"] = "succeeded" if verdict.succeeded else "failed"
@@ -202,6 +209,14 @@ class _Job:
         except ImportError as error:
             self._say(f"Kinetic was removed or replaced while the job started: {error}")
         return 0.0
+
+    def _look_in_time(self, attempt: Attempt, patience: float | None) -> float | None:
+        """Record who descends from the runners, if it is time; return for how long to wait."""
+        if self.descendants is None or self._load_at is not None:
+            return patience
+        living = [runner.pid for runner in attempt.runners if runner.status is None]
+        left = self.descendants.look(living)
+        return left if patience is None else min(patience, left)
 
     def _settle(self, attempt: Attempt, started_at: float) -> Verdict:
         spec = self._spec
@@ -314,7 +329,9 @@ class _Job:
         from kinetic_payload.sweeping import sweep
 
         sweep(
-            lambda: kill_remains(self._spec.marker, adopting=self._adopting),
+            lambda: kill_remains(
+                self._spec.marker, adopting=self._adopting, descendants=self.descendants
+            ),
             pause=lambda: self._events.wait(0.01),
         )
         attempt.release_limits()
