@@ -1,0 +1,271 @@
+"""Where a soak's jobs live: a project, a Kinetic home, a store, and what must not be left there."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from kinetic.local.collection import MAX_AGE, collect
+from kinetic.local.paths import Home
+from kinetic.local.processes import marked
+from kinetic.testing import eventually, kill_hard
+from kinetic_payload.layout import RESERVED_PREFIXES, Env, JobObjects
+from kinetic_payload.store import Store, parse_location
+from kinetic_payload.stores import open_store
+from kinetic_payload.testing.gcs import GcsServer
+
+HOUR = 3600.0
+
+SCRIPT = '''
+"""Submit one call, wait for its value, clean up; say each as a line of JSON."""
+import json, os, random, signal, sys, time, warnings
+from pathlib import Path
+import kinetic
+
+def work(plan, data=None):
+    host, attempt = os.environ["KINETIC_HOST_INDEX"], os.environ["KINETIC_ATTEMPT"]
+    Path(plan["marks"], f"began-{attempt}-{host}").touch()
+    if data is not None:
+        assert Path(data, "one.txt").read_text() == "1"
+    time.sleep(plan["seconds"])
+    if plan["stopping"] and attempt == "1":
+        # The runner hears nothing more until it is continued: not that we end, nor that anybody died.
+        os.kill(os.getppid(), signal.SIGSTOP)
+    value = {"number": plan["number"], "bytes": random.Random(plan["number"]).randbytes(plan["size"])}
+    Path(plan["marks"], f"ended-{attempt}-{host}").touch()
+    return value
+
+def tell(**what):
+    print(json.dumps(what), flush=True)
+
+def is_right(value, plan):
+    return value == {
+        "number": plan["number"], "bytes": random.Random(plan["number"]).randbytes(plan["size"])
+    }
+
+def main(plan):
+    warnings.simplefilter("ignore")
+    backend, accelerator = ("local", "cpu") if plan["hosts"] == 1 else ("local-gke", "tpu-v5litepod-16")
+    run = kinetic.run(accelerator=accelerator, backend=backend, retries=plan["retries"])(work)
+    job = None
+    try:
+        job = run.run_async(plan, *(map(kinetic.Data, plan.get("data", ()))))
+        tell(job=job.job_id)
+        if plan["waiting"]:
+            tell(right=is_right(job.result(cleanup=False), plan))
+            job.cleanup()
+            tell(cleaned=True)
+    except Exception as error:
+        tell(
+            error=type(error).__name__, message=getattr(error, "message", str(error)),
+            hint=getattr(error, "hint", None),
+            known=isinstance(error, kinetic.KineticError),
+        )
+        if job is not None:
+            time.sleep(plan["window"])
+            try:
+                tell(later=is_right(kinetic.attach(job.job_id).result(cleanup=False), plan))
+            except Exception as error:
+                tell(later_error=type(error).__name__, message=str(error))
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
+'''
+
+
+def is_right(value: Any, number: int, size: int) -> bool:
+    """Return whether *value* is what the function of `SCRIPT` returns."""
+    wanted = {"number": number, "bytes": random.Random(number).randbytes(size)}
+    return bool(value == wanted)
+
+
+class Submitter:
+    """A process that runs `SCRIPT`, and what it has said so far."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.said: list[dict[str, Any]] = []
+        self.errors = ""
+        self._readers = [
+            threading.Thread(target=self._read_lines), threading.Thread(target=self._read_errors)
+        ]  # fmt: skip
+        for reader in self._readers:
+            reader.start()
+
+    def _read_lines(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with suppress(ValueError):  # Killed in the middle of a line.
+                self.said.append(json.loads(line))
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        self.errors = self.process.stderr.read()
+
+    def heard(self, what: str) -> Any:
+        """Return what it has said of *what*, or None."""
+        return next((one[what] for one in self.said if what in one), None)
+
+    def end(self, seconds: float) -> bool:
+        """Wait for its end, and kill it when the time is up; return whether it ended by itself."""
+        try:
+            self.process.wait(seconds)
+            ended = True
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            ended = False
+        for reader in self._readers:
+            reader.join()
+        return ended
+
+
+class Place:
+    """A project, a home and a store: a folder, or a bucket of a server of its own."""
+
+    def __init__(self, folder: Path, kind: str, *, home: Path | None = None) -> None:
+        self.kind = kind
+        self.folder = folder
+        self.home = Home(str(home or folder / "home"))
+        self.server: GcsServer | None = None
+        self._closing = ExitStack()
+
+    def __enter__(self) -> Place:
+        root = self.folder / "project"
+        root.mkdir(parents=True)
+        Path(root, "pyproject.toml").write_text("[project]\nname = 'soak'\nversion = '1'\n")
+        Path(root, "work.py").write_text(SCRIPT)
+        Path(self.folder, "data").mkdir()
+        Path(self.folder, "data", "one.txt").write_text("1")
+        self.environment = {"KINETIC_HOME": self.home.path}
+        if self.kind == "bucket":
+            self.server = self._closing.enter_context(GcsServer())
+            self.server.create_bucket("jobs")
+            self.environment |= {**self.server.environment, "KINETIC_STORE": "gs://jobs"}
+        else:
+            self.environment["KINETIC_STORE"] = str(self.folder / "store")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+
+    def submit(self, plan: Mapping[str, Any]) -> Submitter:
+        """Start a submitter."""
+        names = ("KINETIC_", "STORAGE_EMULATOR_HOST")
+        environ = {k: v for k, v in os.environ.items() if not k.startswith(names)}  # noqa: TID251
+        return Submitter(
+            subprocess.Popen(
+                [sys.executable, "work.py", json.dumps(plan)],
+                cwd=self.folder / "project",
+                env={**environ, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Have this process be a client of the place."""
+        os.environ.update(self.environment)  # noqa: TID251
+        try:
+            yield
+        finally:
+            for name in self.environment:
+                del os.environ[name]  # noqa: TID251
+
+    def store(self) -> Store:
+        """Open the store; the place must be entered."""
+        return open_store(parse_location(self.environment["KINETIC_STORE"]))
+
+    def names(self) -> list[str]:
+        """Return what lies in the store, without asking it."""
+        if self.server is not None:
+            return self.server.names("jobs")
+        root = self.folder / "store"
+        return [
+            f"{Path(top, name).relative_to(root)}" for top, _, files in os.walk(root) for name in files
+        ]  # fmt: skip
+
+    def of_jobs(self) -> list[str]:
+        """Return the names of the objects of jobs, and of what is neither theirs nor shared."""
+        shared = (*RESERVED_PREFIXES, ".kinetic-store/")
+        return [name for name in self.names() if not name.startswith(shared)]
+
+    def has(self, name: str) -> bool:
+        """Return whether the object *name* is there."""
+        if self.server is not None:
+            return name in self.server.names("jobs", name)
+        return Path(self.folder, "store", name).exists()
+
+    def kept_folders(self) -> list[str]:
+        """Return the names of the folders of jobs in the home."""
+        with suppress(FileNotFoundError):
+            return os.listdir(self.home.jobs)
+        return []
+
+    def job_ids(self) -> list[str]:
+        """Return the ids of the jobs of which anything is there."""
+        folders = [name for name in self.kept_folders() if not name.startswith(".")]
+        return sorted({*(name.partition("/")[0] for name in self.of_jobs()), *folders})
+
+    def left(self) -> list[str]:
+        """Collect as a day later, and return what is still there of jobs without a record.
+
+        Of a job that was being cleaned up the folder may stay for two weeks.
+        """
+        store = self.store()
+        self._collect(store, 25 * HOUR)
+        objects = self.of_jobs()
+        staging = [name for name in self.kept_folders() if name.startswith(".")]
+        left = [name for name in objects if not self.has(JobObjects(name.partition("/")[0]).handle)]
+        if not objects and self.kept_folders():
+            self._collect(store, MAX_AGE + 25 * HOUR)
+            staging += self.kept_folders()
+        return [*left, *(f"{self.home.jobs}/{name}" for name in staging)]
+
+    def _collect(self, store: Store, seconds: float) -> None:
+        later = time.time() + seconds
+        collect(self.home, store, later, store_now=later)
+
+
+def processes_of(job_id: str) -> list[int]:
+    """Return the processes of a job: those that carry its id, and its supervisor."""
+    found = set(marked(f"{Env.JOB_ID}={job_id}"))
+    for process in psutil.process_iter(["cmdline"]):
+        if job_id in (process.info["cmdline"] or ()):
+            found.add(process.pid)
+    return sorted(found)
+
+
+def supervisor_of(job_id: str) -> psutil.Process | None:
+    """Return the supervisor of a job, or None."""
+    named = [p for p in psutil.process_iter(["cmdline"]) if job_id in (p.info["cmdline"] or ())]
+    pids = {process.pid for process in named}
+    with suppress(psutil.Error):
+        return next((p for p in named if p.ppid() not in pids), None)
+    return None
+
+
+def ended_processes(job_id: str, seconds: float = 30.0) -> str:
+    """Wait until no process of a job is left; kill what is, and return what to say of it."""
+    try:
+        eventually(lambda: not processes_of(job_id), seconds)
+    except AssertionError:
+        left = processes_of(job_id)
+        for pid in left:
+            kill_hard(pid)
+        return f"processes left: {left}"
+    return ""
