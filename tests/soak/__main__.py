@@ -38,6 +38,7 @@ def main() -> int:
         mode.add_argument("--rounds", type=int, default=rounds)
         mode.add_argument("--first", type=int, default=0, help="the number of the first round")
         mode.add_argument("--seed", type=int, default=1)
+        mode.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing after")
     given = parser.parse_args()
     return _kills(given) if given.mode == "kills" else windows.run(given)
 
@@ -53,6 +54,8 @@ def _kills(given: argparse.Namespace) -> int:
             kind: stack.enter_context(Place(folder / kind, kind)) for kind in STORES[given.store]
         }
         for number in range(given.first, given.first + given.rounds):
+            if time.monotonic() - began > 60 * given.minutes:
+                break
             kill = draw(given.seed, number, stores=list(places), victims=victims)
             place = places[kill.store]
             one = Round(place, kill)

@@ -126,7 +126,8 @@ def draw(seed: int, number: int, *, stores: list[str], victims: list[str]) -> Ki
     hosts = 4 if rng.random() < 0.15 else 1
     delay = 0.0
     if moment == "at random":
-        delay = rng.uniform(0, 2.5)
+        # Of the life of a submitter, or of a job.
+        delay = rng.uniform(0, 2.5 if victim == "submitter" else 1.2)
     elif moment in (
         "within 12 ms of the function's end",
         "during its clean-up",
