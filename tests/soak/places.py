@@ -38,6 +38,7 @@ def work(plan, data=None):
     Path(plan["marks"], f"began-{attempt}-{host}").touch()
     if data is not None:
         assert Path(data, "one.txt").read_text() == "1"
+    print("in the function", flush=True)
     time.sleep(plan["seconds"])
     if plan["stopping"] and attempt == "1":
         # The runner hears nothing more until it is continued: not that we end, nor that anybody died.
@@ -63,6 +64,8 @@ def main(plan):
         job = run.run_async(plan, *(map(kinetic.Data, plan.get("data", ()))))
         tell(job=job.job_id)
         if plan["waiting"]:
+            if plan["window"]:
+                job = kinetic.attach(job.job_id)  # Which reads the record.
             tell(right=is_right(job.result(cleanup=False), plan))
             job.cleanup()
             tell(cleaned=True)

@@ -129,8 +129,10 @@ def _run(folder: Path, case: Case) -> tuple[str, str]:
         assert place.server is not None
         planned = place.server.faults.add(**STEPS[step], **FAULTS[fault], seconds=window)
         plan = {
-            "number": number, "hosts": 1, "retries": 0, "size": 300_000, "seconds": 0.05,
-            "stopping": False, "marks": str(place.folder), "waiting": True, "window": window,
+            "number": number, "hosts": 1, "retries": 0, "size": 300_000, "stopping": False,
+            # Long enough for a lease to be renewed once.
+            "seconds": 12 if step == "renew the lease" else 0.05,
+            "marks": str(place.folder), "waiting": True, "window": window,
             "data": [str(place.folder / "data")],
         }  # fmt: skip
         submitter = place.submit(plan)
