@@ -69,7 +69,7 @@ def _kills(given: argparse.Namespace) -> int:
                     f"--seed {given.seed} --store {given.store}{chosen} --first {number} --rounds 1"
                 )
                 print(
-                    f"FAILED {kill} {one.told.job_id}: {'; '.join(one.told.problems)} | "
+                    f"FAILED {kill} {one.told.job_id}: {' '.join('; '.join(one.told.problems).split())} | "
                     f"python -m tests.soak kills {again}",
                     flush=True,
                 )

@@ -117,7 +117,9 @@ def _told(folder: Path, case: Case) -> tuple[str, str]:
         ending, note, problem = "FAILED", "", f"{type(error).__name__}: {error}"
     if problem:
         again = f"--step {step!r} --fault {fault!r} --window {window:g}"
-        print(f"FAILED {problem} | python -m tests.soak faults {again}", flush=True)
+        print(
+            f"FAILED {' '.join(problem.split())} | python -m tests.soak faults {again}", flush=True
+        )
     text = f"{number} {fault} for {window:g} s at {step!r} → {ending} {note}"
     print(text, file=sys.stderr, flush=True)
     return ending, problem
