@@ -92,11 +92,16 @@ def test_a_slim_source_does_the_same_on_the_same_lines():
 x = """kept # kept"""  # gone
 
 class A:
-    """Kept."""
+    """Kept as one character."""
     y: int = 1
     """gone"""
 
-def f():
+if TYPE_CHECKING:
+    from gone import (
+        this,
+    )
+
+def f(a: "gone[int]", *b: int, c: str = "kept", **d: dict[str, int]) -> dict[str, int]:
     """gone,
     all of it"""
     # gone
@@ -110,8 +115,9 @@ def h():
     found = slim(source).decode().splitlines()
 
     assert [line for line in found if line] == [
-        'x = """kept # kept"""', "class A:", '    """Kept."""', "    y: int = 1",
-        "def f():", '    return "# kept"', 'def g(): "kept"; return 1', "def h():",
+        'x = """kept # kept"""', "class A:", "    '.'", "    y: int = 1",
+        "if TYPE_CHECKING:", "    pass",
+        'def f(a, *b, c = "kept", **d) :', '    return "# kept"', 'def g(): "kept"; return 1', "def h():",
         '    """kept: without it there would be nothing"""',
     ]  # fmt: skip
     assert found.index('    return "# kept"') == source.decode().splitlines().index(

@@ -8,18 +8,22 @@ import pytest
 
 from kinetic_payload.errors import StoreUnavailableError
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.lifeline import STOP
 from kinetic_payload.records import Outcome, encode, fields_of
+from kinetic_payload.signing import Signer
 from kinetic_payload.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore
 from kinetic_runner.lease import renew_without_supervisor
 
 JOB = JobObjects("job")
+SIGNER = Signer(b"k" * 32)
 
 
 @pytest.fixture
 def lifeline() -> Iterator[tuple[int, Callable[[], None]]]:
-    """Return the runner's end, and what lets the supervisor die."""
+    """Return the runner's end, and what lets the supervisor die, which has said something before."""
     mine, theirs = os.pipe()
+    os.write(theirs, STOP)
     ends = [theirs]
     yield mine, lambda: os.close(ends.pop())
     for end in (mine, *ends):
@@ -43,7 +47,13 @@ def renewed(store: Bucket, lifeline: int, *rounds: Callable[[], object]) -> bool
     given_up = threading.Event()
     acts = iter(rounds)
     renew_without_supervisor(
-        store, JOB, lifeline, holder="laptop", give_up=given_up.set, pause=lambda _: next(acts)()
+        store,
+        JOB,
+        lifeline,
+        signer=SIGNER,
+        holder="laptop",
+        give_up=given_up.set,
+        pause=lambda _: next(acts)(),
     )
     return given_up.is_set()
 
@@ -51,13 +61,14 @@ def renewed(store: Bucket, lifeline: int, *rounds: Callable[[], object]) -> bool
 def test_nothing_is_renewed_while_the_supervisor_lives(lifeline) -> None:  # type: ignore[no-untyped-def]
     mine, die = lifeline
     store, paused = Bucket(), threading.Event()
-    store.write(JOB.outcome, b"{}")
+    store.write(JOB.outcome, SIGNER.sign(b"{}", JOB.outcome))
     thread = threading.Thread(target=renewed, args=(store, mine, paused.set))
     thread.start()
     assert not paused.is_set()
     die()
     thread.join()
     assert paused.is_set()
+    assert os.read(mine, 8) == STOP  # It is for who watches the child.
 
 
 def test_a_runner_without_a_supervisor_renews_the_lease_until_the_job_has_its_outcome(
@@ -73,7 +84,8 @@ def test_a_runner_without_a_supervisor_renews_the_lease_until_the_job_has_its_ou
         generations.append(found and found.generation)
 
     def finish() -> None:
-        store.write(JOB.outcome, encode(Outcome(job_id="job", status="succeeded")))
+        outcome = encode(Outcome(job_id="job", status="succeeded"))
+        store.write(JOB.outcome, SIGNER.sign(outcome, JOB.outcome))
 
     die()
     store.away = 1
@@ -88,10 +100,14 @@ def test_a_runner_without_a_supervisor_renews_the_lease_until_the_job_has_its_ou
 def test_who_has_nobody_to_report_to_any_more_gives_up(lifeline, ended: str) -> None:  # type: ignore[no-untyped-def]
     mine, die = lifeline
     store = Bucket()
+    outcome = encode(Outcome(job_id="job", status="cancelled", written_by="client"))
     if ended == "cancelled":
-        outcome = Outcome(job_id="job", status="cancelled", written_by="client")
-        store.write(JOB.outcome, encode(outcome))
+        store.write(JOB.outcome, outcome)  # Of somebody who has no key: that is passed over.
     die()
 
-    assert renewed(store, mine, lambda: None)
+    def cancel() -> None:
+        store.write(JOB.outcome, SIGNER.sign(outcome, JOB.outcome))
+
+    rounds = (lambda: None, cancel) if ended == "cancelled" else (lambda: None,)
+    assert renewed(store, mine, *rounds)
     assert store.stat(JOB.lease) is None

@@ -299,9 +299,10 @@ def test_an_unknown_job_is_said_with_where_it_was_looked_for(project) -> None:
         """
 job = finished(work)
 job.cleanup()
+NO_JOB = "cpu-work-20260101-000000-0123456"
 print(json.dumps([
-    tried(lambda: kinetic.attach("cpu-none")), tried(lambda: kinetic.attach("../x")),
-    cli("jobs", "status", "cpu-none"), tried(lambda: again(job)), cli("jobs", "logs", job.job_id),
+    tried(lambda: kinetic.attach(NO_JOB)), tried(lambda: kinetic.attach("../x")),
+    cli("jobs", "status", NO_JOB), tried(lambda: again(job)), cli("jobs", "logs", job.job_id),
 ]))
 """,
     )

@@ -85,7 +85,7 @@ def attend(
     except AlreadyClaimedError as error:
         sys.stderr.write(f"[kinetic] {error}\n")
         return EXIT_NOT_PREPARED
-    _outlive_supervisor(arguments, store, child)
+    _outlive_supervisor(arguments, store, child, signer)
     child.keep_orphans()  # Before there can be any: nobody would find them.
     task = _task(arguments, attempt, host, child, linger=linger or _LINGER)
     child.send_task(task.encode())
@@ -151,7 +151,7 @@ def _see_through(
     return _report(finish, replace(outcome, warnings=(*outcome.warnings, *warnings)))
 
 
-def _outlive_supervisor(arguments: Arguments, store: Store, child: Child) -> None:
+def _outlive_supervisor(arguments: Arguments, store: Store, child: Child, signer: Signer) -> None:
     """Have the job's lease, which there is in a bucket, renewed also once its supervisor died."""
     if arguments.lifeline is None or store.concurrency == 1:
         return
@@ -161,6 +161,7 @@ def _outlive_supervisor(arguments: Arguments, store: Store, child: Child) -> Non
         store,
         JobObjects(arguments.job),
         arguments.lifeline,
+        signer=signer,
         holder=os.uname().nodename,
         give_up=partial(_give_up, child),
     )

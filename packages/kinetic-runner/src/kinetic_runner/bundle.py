@@ -11,7 +11,7 @@ import sys
 import threading
 import tokenize
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, MappingProxyType
 from typing import Final
@@ -135,7 +135,8 @@ def _left_out(name: str) -> bool:
 def slim(source: bytes) -> bytes:
     """Return the Python *source* without what only its reader needs; every line stays where it was.
 
-    Docstrings of classes stay: a dataclass without one makes one, which takes longer than reading it.
+    Classes keep a docstring of one character: a dataclass without one makes one, which takes longer
+    than reading it.
     """
     text = source.decode()
     lines = text.splitlines(keepends=True)
@@ -143,11 +144,19 @@ def slim(source: bytes) -> bytes:
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column].rstrip() + "\n"
-    for string in _unneeded_strings(_parsed(text)):
-        first, last = string.lineno - 1, string.end_lineno or string.lineno
-        before, after = lines[first][: string.col_offset], lines[last - 1][string.end_col_offset :]
+    tree = _parsed(text)
+    for line, start, end in sorted(_annotations(tree, lines), reverse=True):
+        if lines[line].isascii():  # Columns count bytes.
+            lines[line] = lines[line][:start] + lines[line][end:]
+    for statement, instead in _unneeded_statements(tree):
+        first, last = statement.lineno - 1, statement.end_lineno or statement.lineno
+        before, after = (
+            lines[first][: statement.col_offset],
+            lines[last - 1][statement.end_col_offset :],
+        )
         if not before.strip() and not after.strip():
-            lines[first:last] = ["\n"] * (last - first)
+            lines[first] = f"{before}{instead}".rstrip() + "\n"
+            lines[first + 1 : last] = ["\n"] * (last - first - 1)
     return "".join(lines).encode()
 
 
@@ -164,15 +173,39 @@ def _parsed(text: str) -> ast.Module:
     return ast.parse(text)
 
 
-def _unneeded_strings(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Iterate over the strings that stand for themselves and are not all there is."""
+def _unneeded_statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, str]]:
+    """Iterate over strings that stand for themselves, and what only type checkers see.
+
+    With each comes what has to stand in its place.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            first = 1 if isinstance(node, ast.ClassDef) else 0
-            for statement in node.body[first:]:
+            for number, statement in enumerate(node.body):
                 match statement:
-                    case ast.Expr(value=ast.Constant(value=str())) if len(node.body) > 1:
-                        yield statement
+                    case ast.Expr(value=ast.Constant(value=str())):
+                        if isinstance(node, ast.ClassDef) and number == 0:
+                            yield statement, "'.'"
+                        elif len(node.body) > 1:
+                            yield statement, ""
+                    case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=[]):
+                        yield statement, "pass"
+
+
+def _annotations(tree: ast.Module, lines: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    """Iterate over annotations of functions: line, and where it begins and ends there.
+
+    Nothing reads them here. Those of dataclasses are needed; those on several lines stay.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and (annotation := node.annotation) is not None:
+            if annotation.end_lineno == node.lineno and annotation.end_col_offset is not None:
+                start = node.col_offset + len(node.arg)
+                yield node.lineno - 1, start, annotation.end_col_offset
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:
+            returns, line = node.returns, node.returns.lineno - 1
+            arrow = lines[line].rfind("->", 0, returns.col_offset)
+            if returns.end_lineno == returns.lineno and arrow > 0 and returns.end_col_offset:
+                yield line, arrow, returns.end_col_offset
 
 
 def _bytecode(name: str, source: bytes) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import threading
 from collections.abc import Callable
@@ -10,16 +9,32 @@ from functools import partial
 
 from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
+from kinetic_payload.limits import read_record
 from kinetic_payload.records import Lease, encode, fields_of
+from kinetic_payload.signing import Signer
 from kinetic_payload.store import Store
 from kinetic_runner.persistence import WAIT
 
 
 def start_renewing(
-    store: Store, job: JobObjects, lifeline: int, *, holder: str, give_up: Callable[[], object]
+    store: Store,
+    job: JobObjects,
+    lifeline: int,
+    *,
+    signer: Signer,
+    holder: str,
+    give_up: Callable[[], object],
 ) -> None:
     """Do what `renew_without_supervisor` does in a thread, which ends with this process."""
-    work = partial(renew_without_supervisor, store, job, lifeline, holder=holder, give_up=give_up)
+    work = partial(
+        renew_without_supervisor,
+        store,
+        job,
+        lifeline,
+        signer=signer,
+        holder=holder,
+        give_up=give_up,
+    )
     threading.Thread(target=work, name="lease", daemon=True).start()
 
 
@@ -28,14 +43,15 @@ def renew_without_supervisor(
     job: JobObjects,
     lifeline: int,
     *,
+    signer: Signer,
     holder: str,
     give_up: Callable[[], object],
     pause: Callable[[float], object] = WAIT,
 ) -> None:
     """Wait until *lifeline* ends; from then on renew the lease until the job has an outcome.
 
-    Until then other machines see that the job runs. Call *give_up* if a client wrote the outcome, or
-    removed the job: nobody wants a report any more.
+    Until then other machines see that the job runs. Call *give_up* if a client wrote the outcome, and
+    *signer* verifies it, or removed the job: nobody wants a report any more.
     """
     _wait_for_end(lifeline)
     lease = encode(Lease(job_id=job.job_id, holder=holder, seconds=LEASE_SECONDS))
@@ -43,8 +59,9 @@ def renew_without_supervisor(
         pause(LEASE_SECONDS / 3)  # The supervisor's last one holds for longer.
         try:
             if store.stat(job.outcome) is not None:
-                written_by = fields_of(store.read(job.outcome)).get("written_by")
-                if written_by == "client":
+                data = read_record(store, job.outcome)
+                signer.verify(data, job.outcome)
+                if fields_of(data).get("written_by") == "client":
                     give_up()
                 return
             if store.stat(job.handle) is None:
@@ -52,13 +69,12 @@ def renew_without_supervisor(
                 return
             store.write(job.lease, lease)
         except KineticError:
-            continue  # The store is away; the next time may be better.
+            continue  # The store is away, or the outcome is not ours; the next time may be better.
 
 
 def _wait_for_end(fd: int) -> None:
+    # What the supervisor says is read by whoever watches the child, and by nobody else.
     poll = select.poll()
-    poll.register(fd, select.POLLIN | select.POLLHUP)
-    while True:
-        poll.poll()
-        if not os.read(fd, 512):
-            return
+    poll.register(fd, 0)
+    while not any(event for _, event in poll.poll()):
+        pass
