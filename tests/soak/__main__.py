@@ -77,7 +77,8 @@ def _kills(given: argparse.Namespace) -> int:
                 places[kill.store] = stack.enter_context(
                     Place(folder / f"{kill.store}-{number + 1}", kill.store)
                 )
-            print(f"{number} {kill} → {one.told.ending}", file=sys.stderr, flush=True)
+            late = "" if one.told.killed else " (it had ended before)"
+            print(f"{number} {kill} → {one.told.ending}{late}", file=sys.stderr, flush=True)
             told.append((kill.victim, kill.moment, one.told))
     print(_table(told))
     print(f"{len(told)} rounds in {time.monotonic() - began:.0f} s")

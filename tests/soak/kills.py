@@ -231,10 +231,13 @@ class Round:
         kill = self.kill
         job_id = eventually(lambda: submitter.heard("job") or submitter.heard("error"))
         self.told.job_id = job_id
-        supervisor = supervisor_of(job_id)
-        if supervisor is None:
-            self.told.killed = False
-            return
+        supervisor: psutil.Process | None = None
+        names = JobObjects(job_id)
+        while supervisor is None:
+            supervisor = supervisor_of(job_id)
+            if supervisor is None and self.place.has(names.outcome):
+                self.told.killed = False
+                return
         runners: list[psutil.Process] = []
 
         def inner() -> list[psutil.Process]:
