@@ -116,7 +116,7 @@ def h():
 
     assert [line for line in found if line] == [
         'x = """kept # kept"""', "class A:", "    '.'", "    y: int = 1",
-        "if TYPE_CHECKING:", "    pass",
+        "pass",
         'def f(a, *b, c = "kept", **d) :', '    return "# kept"', 'def g(): "kept"; return 1', "def h():",
         '    """kept: without it there would be nothing"""',
     ]  # fmt: skip
