@@ -375,7 +375,9 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
         (content,) = (path for path in folder.rglob("*") if path.is_file())
         with content.open("r+b") as stream:
             stream.seek(30 * MIB)
-            stream.write(b"?")
+            [byte] = stream.read(1)
+            stream.seek(30 * MIB)
+            stream.write(bytes([byte ^ 1]))
         yield server
 
 
