@@ -815,6 +815,7 @@ def test_imported_hooks_find_the_whole_body_of_a_class(project):
 
 
 def test_generic_models_and_validated_functions_are_those_of_the_script(project):
+    pytest.importorskip("pydantic")
     project.write(
         "run.py",
         """

@@ -259,7 +259,10 @@ ASSERTING = """
 
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["pytest", "no pytest"])
-def test_an_assert_that_pytest_rewrote_fails_there_as_an_assertion(project, hidden) -> None:
+def test_an_assert_that_pytest_rewrote_fails_there_as_an_assertion(
+    project, hidden, monkeypatch
+) -> None:
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)  # They are for the pytest that runs this.
     project.write("asserting.py", ASSERTING.format(hidden=hidden))
     project.write(
         "test_it.py",
