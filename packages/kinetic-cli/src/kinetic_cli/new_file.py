@@ -33,9 +33,11 @@ class NewFile:
         Raises:
             FileExistsError: Something has appeared at the path meanwhile; it is left alone.
         """
+        from kinetic_payload.durability import flush_to_disk
+
         assert self._stream is not None
         self._stream.flush()
-        os.fsync(self._stream.fileno())
+        flush_to_disk(self._stream.fileno())
         try:
             os.link(self._part, self.path)
         except FileExistsError:
