@@ -10,7 +10,8 @@ _SHOWN = 5
 def built_for_macos(paths: Iterable[str]) -> list[str]:
     """Return those of *paths* that only macOS loads and that have no counterpart for Linux beside them."""
     found, elsewhere = [], set()
-    for path in paths:
+    compiled = [path for path in paths if ".so" in path or path.endswith(".dylib")]
+    for path in compiled:
         if path.endswith(("-darwin.so", ".dylib")):
             found.append(path)
         elif path.endswith(".so") or ".so." in path:

@@ -23,7 +23,7 @@ from kinetic_payload.hashing import FileCheck
 from kinetic_payload.packing import pack
 from kinetic_payload.progress import Advance, Reports, Scaled
 from kinetic_payload.snapshot import Snapshot
-from kinetic_payload.stat_cache import Stamp, stamp_of
+from kinetic_payload.stat_cache import stamp_of
 from kinetic_payload.store import ABSENT, ObjectInfo, Store
 
 _STREAMS: Final = 8
@@ -119,8 +119,8 @@ class Sending:
         """Send a file that the store itself reads; what it sends is held against the digest."""
         [entry] = part.entries
         path = self._tree.root / entry.path
-        before = _stamp(path)
-        if before is None or before[0] != entry.size:
+        before = _stamp(path, entry.size)
+        if before is None:
             raise _changed(entry)
         try:
             info = self._store.upload(
@@ -131,19 +131,20 @@ class Sending:
                 check=FileCheck(entry, _changed(entry)),
             )
         except (StoreError, IntegrityError, OSError) as error:
-            if _stamp(path) != before:
+            if _stamp(path, entry.size) != before:
                 raise _changed(entry) from error  # Which is why: it became shorter, for instance.
             raise
         return info.size
 
 
-def _stamp(path: Path) -> Stamp | None:
-    """Return the stamp of the regular file *path*, None if there is none."""
+def _stamp(path: Path, size: int) -> str | None:
+    """Return the stamp of the regular file *path* of *size* bytes, None if there is none."""
     try:
         status = path.stat()
     except OSError:
         return None
-    return stamp_of(status) if stat.S_ISREG(status.st_mode) else None
+    is_it = stat.S_ISREG(status.st_mode) and status.st_size == size
+    return stamp_of(status) if is_it else None
 
 
 def _changed(entry: TreeEntry) -> TreeChangedError:

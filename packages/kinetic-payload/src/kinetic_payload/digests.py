@@ -6,17 +6,16 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 CHUNK: Final = 1 << 20
 
 EntryKind = Literal["file", "dir", "link"]
 
 
-@dataclass(frozen=True, slots=True)
-class TreeEntry:
+class TreeEntry(NamedTuple):
     """One path of a tree, as it travels. Times and owners do not."""
 
     path: str
@@ -79,9 +78,8 @@ def tree_digest(entries: Iterable[TreeEntry]) -> str:
     the sizes, an archive that promises this tree cannot unpack to more than it.
     """
     sha = hashlib.sha256(b"kinetic-tree 2\0")
-    for entry in sorted(entries, key=lambda entry: entry.path):
+    for path, kind, mode, size, digest, target in sorted(entries, key=attrgetter("path")):
         # No path, digest or target holds a NUL, so the fields cannot run into each other.
-        size = str(entry.size) if entry.kind == "file" else ""
-        fields = (entry.kind, f"{entry.mode:o}", entry.path, size, entry.digest, entry.target)
-        sha.update(encoded("\0".join(fields)) + b"\0")
+        shown = size if kind == "file" else ""
+        sha.update(encoded(f"{kind}\0{mode:o}\0{path}\0{shown}\0{digest}\0{target}\0"))
     return sha.hexdigest()

@@ -23,6 +23,8 @@ from kinetic_payload.zipformat import DEFLATED, Member, data_offset, read_direct
 MAX_SIZE: Final = 1 << 40
 MAX_ENTRIES: Final = 5_000_000
 _MAX_TARGET: Final = 16 * 1024
+_ODD_PARTS: Final = frozenset(("", ".", ".."))
+_ODD_CHARACTERS: Final = re.compile(r"[\0:\\]")
 _NO_NAME: Final = frozenset({errno.ENAMETOOLONG, errno.EILSEQ})
 
 
@@ -31,9 +33,11 @@ def unsafe_path(path: str) -> str | None:
 
     A name is also read as Windows would: an archive is safe wherever it is opened.
     """
+    # Asked of every file of every submit: most are plain, which this tells fast.
+    if _ODD_PARTS.isdisjoint(path.split("/")) and not _ODD_CHARACTERS.search(path):
+        return None
     if not path or "\0" in path:
         return "it is not a name"
-    # Asked of every file of every submit, where a regular expression would be a third of the time.
     if path[0] in "/\\" or (path[1:2] == ":" and re.match(r"[A-Za-z]:[/\\]", path)):
         return "it is absolute"
     if ".." in path.replace("\\", "/").split("/"):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kinetic_payload.wildmatch import SPECIAL, name_matcher, path_matcher
 
@@ -47,8 +47,7 @@ _UNDECODED: Final = re.compile("[\udc80-\udcff]")
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One line of an ignore file, or one default."""
 
     source: str
@@ -147,6 +146,15 @@ class RuleSet:
         """Return the last rule about *name* in *folder* (relative to the ignore file, ends in `/`)."""
         if self.ignore_case:
             folder, name = self._folded(folder), self._folded(name)
+        # Asked several times of every file of every submit, and nearly always without a result.
+        if not (
+            name in self._names
+            or name.endswith(self._any_suffix)
+            or name.startswith(self._any_prefix)
+            or self._paths
+            or self._globs
+        ):
+            return None
         found = list(self._names.get(name, ()))
         if self._paths:
             found += self._paths.get(folder + name, ())
@@ -189,8 +197,7 @@ def _trimmed(line: bytes) -> bytes:
     return bare + b" " if backslashes % 2 and bare != line else bare
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """What decides inside one folder of a tree: every ignore file from the top down to it."""
 
     defaults: tuple[RuleSet, ...]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +36,7 @@ def top_scope(root: Path, *, no_defaults: bool) -> Scope:
             return Scope(plain.defaults, ignore_case=scope.ignore_case)
         scope = scope.inner(name)
         place = f"{place}/{name}"
-    return replace(scope, defaults=plain.defaults)
+    return scope._replace(defaults=plain.defaults)
 
 
 def scope_in(scope: Scope, folder: str, prefix: str, names: set[str]) -> Scope:
@@ -52,8 +51,8 @@ def scope_in(scope: Scope, folder: str, prefix: str, names: set[str]) -> Scope:
     if _REPOSITORY in names:
         if not scope.in_repository:
             inner = _scope_of_repository(folder)
-            scope = replace(
-                inner, defaults=scope.defaults, own=scope.own, git=scope.git + inner.git
+            scope = inner._replace(
+                defaults=scope.defaults, own=scope.own, git=scope.git + inner.git
             )
         scope = scope.reading(git=_excluded_here(folder, prefix, scope.ignore_case))
     rules = {

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -206,8 +207,8 @@ def _finished(
         raise error_class(unreadable(what, root, tree.problems), hint=UNREADABLE_HINT)
     return Snapshot(
         root,
-        tuple(sorted([*tree.others, *files], key=lambda entry: entry.path)),
-        tuple(sorted(tree.left_out, key=lambda item: item.path)),
+        tuple(sorted([*tree.others, *files], key=attrgetter("path"))),
+        tuple(sorted(tree.left_out, key=attrgetter("path"))),
     )
 
 

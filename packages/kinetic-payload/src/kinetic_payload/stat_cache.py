@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -19,12 +20,8 @@ _SLOWEST: Final = 20_000_000
 """Bytes a second that a disk takes at least from one `write`."""
 _LONGEST: Final = 2 << 30
 """Bytes that the system takes in one `write`."""
-_FORMAT: Final = b"3\n"
+_FORMAT: Final = b"4\n"
 """Begins what is hashed. Earlier ones trusted times of files that were mapped, or being written."""
-
-Stamp = tuple[int, int, int, int]
-"""What changes with a file's contents: size, times, inode."""
-_Entry = tuple[int, int, int, int, str]
 
 
 class Hashed(NamedTuple):
@@ -63,8 +60,9 @@ class StatCache:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._entries: dict[str, _Entry] | None = None
-        self._fresh: dict[str, _Entry] = {}
+        self._entries: dict[str, str] | None = None
+        """Of each path: the stamp, then the digest. One text each is read fastest."""
+        self._fresh: dict[str, str] = {}
 
     @classmethod
     def of(cls, root: Path, folder: Path) -> StatCache:
@@ -77,49 +75,41 @@ class StatCache:
         if self._entries is None:
             self._entries = self._load()
         entry = self._entries.get(relpath)
-        if entry is None or entry[:4] != stamp_of(status):
+        if entry is None or not entry.startswith(stamp := stamp_of(status)):
             return None
         self._fresh[relpath] = entry
-        return entry[4]
+        return entry[len(stamp) :]
 
     def put(self, hashed: Hashed) -> None:
         """Remember *hashed*, unless the file may change again without its times changing."""
         if hashed.lasting:
-            self._fresh[hashed.relpath] = (*stamp_of(hashed.status), hashed.digest)
+            self._fresh[hashed.relpath] = stamp_of(hashed.status) + hashed.digest
 
     def save(self) -> None:
         """Write what was seen since the cache was opened; files that are gone are forgotten."""
         if self._entries is not None and self._fresh == self._entries:
             return
-        import msgspec
-
-        # A name that is not UTF-8 cannot be in JSON; such a file is read each time.
-        entries = {name: entry for name, entry in self._fresh.items() if _is_text(name)}
-        body = msgspec.json.encode(entries)
+        body = json.dumps(self._fresh).encode()
         # The cache only saves time: a full disk or a read-only home must not end a submit.
         with suppress(OSError):
             make_folder(self._file.parent)
             write_private(self._file, _sha256(_FORMAT + body).encode() + b"\n" + body)
         self._entries = dict(self._fresh)
 
-    def _load(self) -> dict[str, _Entry]:
+    def _load(self) -> dict[str, str]:
         try:
             digest, _, body = read_private(self._file).partition(b"\n")
         except OSError:
             return {}
         if _sha256(_FORMAT + body).encode() != digest:
             return {}
-        import msgspec
-
-        try:
-            return msgspec.json.decode(body, type=dict[str, _Entry])
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return {}
+        entries: dict[str, str] = json.loads(body)
+        return entries
 
 
-def stamp_of(status: os.stat_result) -> Stamp:
-    """Return what of *status* changes when the file's contents do."""
-    return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+def stamp_of(status: os.stat_result) -> str:
+    """Return what of *status* changes when the file's contents do: size, times, inode."""
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino} "
 
 
 def _writing_ns(size: int) -> int:
@@ -128,10 +118,6 @@ def _writing_ns(size: int) -> int:
     It changes the times when it begins, and not when it ends.
     """
     return min(size, _LONGEST) * _SECOND // _SLOWEST
-
-
-def _is_text(name: str) -> bool:
-    return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def _sha256(data: bytes) -> str:

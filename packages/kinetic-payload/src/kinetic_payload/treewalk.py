@@ -12,9 +12,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 from unicodedata import is_normalized, normalize
 
 from kinetic_payload.archive import link_goal, unsafe_path
@@ -29,8 +29,7 @@ SYSTEM_FILE: Final = "macOS keeps it for itself"
 """The rule by which `.DS_Store` and the like are left out of data."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(NamedTuple):
     """One path that a snapshot does not hold, with everything below it."""
 
     path: str
@@ -38,8 +37,7 @@ class LeftOut:
     """`src/.gitignore:3: *.log`, `default: .env*`, `data`, or the reason it cannot travel."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFile:
+class FoundFile(NamedTuple):
     """A regular file, or what a link led to."""
 
     path: str
@@ -58,8 +56,7 @@ class Tree:
     problems: dict[str, OSError] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A real folder, and where it appears in the tree."""
 
     real: str
@@ -82,8 +79,7 @@ def walk(root: str, scope: Scope | None, exclude: Exclusions | None = None) -> T
     return walker.tree
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
+class _Folder(NamedTuple):
     """A folder still to be looked at."""
 
     real: str
@@ -281,6 +277,6 @@ def _straighten(tree: Tree, goals: dict[str, str]) -> None:
             targets[path] = os.path.relpath(f"/{goals[path]}", f"/{os.path.dirname(path)}")  # noqa: PTH120
         kept -= wrong
     tree.others = [
-        replace(entry, target=targets[entry.path]) if entry.kind == "link" else entry
+        entry._replace(target=targets[entry.path]) if entry.kind == "link" else entry
         for entry in tree.others
     ]

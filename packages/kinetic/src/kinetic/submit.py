@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import platform
 import secrets
 import shlex
 import sys
@@ -488,7 +487,7 @@ def _record(
         output_dir=request.output_dir,
         captured_env=tuple(request.environment),
         labels=dict(request.labels),
-        client=f"kinetic {kinetic.__version__}, Python {platform.python_version()}",
+        client=f"kinetic {kinetic.__version__}, Python {sys.version.split()[0]}",
     )
 
 
