@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 CLIENTS = Path(__file__).parent / "clients"
+NOTHING: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,14 @@ class Bench:
             "KINETIC_CONTEXT_SIZE_WARN_MB": "1000000",
         }
 
-    def python(self, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """Run this Python with *arguments* to its end."""
+    def python(
+        self, *arguments: str, cwd: Path | None = None, variables: Mapping[str, str] = NOTHING
+    ) -> subprocess.CompletedProcess[str]:
+        """Run this Python with *arguments* to its end; *variables* are added to its environment."""
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=cwd or self.folder,
-            env=self.environment,
+            env={**self.environment, **variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -55,7 +59,13 @@ class Bench:
             raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
         return done
 
-    def client(self, name: str, *arguments: object, project: Path | None = None) -> Any:
+    def client(
+        self,
+        name: str,
+        *arguments: object,
+        project: Path | None = None,
+        variables: Mapping[str, str] = NOTHING,
+    ) -> Any:
         """Run the script *name* of `clients/`, in a project if one is given; return its findings.
 
         The client writes them as JSON into the file that is its first argument.
@@ -67,7 +77,7 @@ class Bench:
                 copy.write_bytes(script.read_bytes())
             script = copy
         found = self.folder / f"{name}.json"
-        self.python(str(script), str(found), *map(str, arguments), cwd=project)
+        self.python(str(script), str(found), *map(str, arguments), cwd=project, variables=variables)
         return json.loads(found.read_text())
 
 
@@ -113,3 +123,28 @@ def write_project(folder: Path, files: int) -> Path:
         text = "".join(f"VALUE_{line} = 'line {line} of {number}'\n" for line in range(60))
         (package / f"module_{number}.py").write_text(text)
     return folder
+
+
+@contextmanager
+def bucket_server(bench: Bench, *, delay: float = 0.0) -> Iterator[str]:
+    """Run the strict server of `kinetic_payload.testing` as a process; give its endpoint."""
+    objects = bench.folder / "objects"
+    # What it hashes is its own work and would be measured as ours.
+    module = ["-m", "kinetic_payload.testing.gcs", "--no-md5"]
+    command = [sys.executable, *module, "--folder", str(objects)]
+    # So many that no round finds what another one uploaded.
+    for number in range(100):
+        command += ["--bucket", f"bench-{number}"]
+    process = subprocess.Popen(
+        [*command, "--delay", str(delay)],
+        env=bench.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.wait()
+        shutil.rmtree(objects, ignore_errors=True)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 from figures import Budget, Figure
 from inputs import MB, write_random
-from measuring import Bench, by_name, in_turns, scratch, write_project
+from measuring import Bench, bucket_server, by_name, in_turns, scratch, write_project
 
 LATENCY = 0.03
 """Seconds before the server answers a request: what a bucket in another city takes."""
@@ -26,31 +23,6 @@ def figures(bench: Bench) -> Iterator[Figure]:
         yield from _small_files(bench, disk)
     yield from _large_files(bench)
     yield from _submits(bench)
-
-
-@contextmanager
-def bucket_server(bench: Bench, *, delay: float = 0.0) -> Iterator[str]:
-    """Run the strict server of `kinetic_payload.testing` as a process; give its endpoint."""
-    objects = bench.folder / "objects"
-    # What it hashes is its own work and would be measured as ours.
-    module = ["-m", "kinetic_payload.testing.gcs", "--no-md5"]
-    command = [sys.executable, *module, "--folder", str(objects)]
-    # So many that no round finds what another one uploaded.
-    for number in range(100):
-        command += ["--bucket", f"bench-{number}"]
-    process = subprocess.Popen(
-        [*command, "--delay", str(delay)],
-        env=bench.environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.terminate()
-        process.wait()
-        shutil.rmtree(objects, ignore_errors=True)
 
 
 def _small_files(bench: Bench, disk: Path) -> Iterator[Figure]:

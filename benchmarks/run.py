@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 import calling
 import finding
 import hashing
+import listing
 import memory
 import moving
 import packaging_trees
@@ -37,6 +38,7 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "hashing": hashing.figures,
     "memory": memory.figures,
     "moving": moving.figures,
+    "listing": listing.figures,
 }
 
 IN_MEMORY = frozenset({"running", "packaging", "hashing", "moving"})

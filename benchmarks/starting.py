@@ -22,7 +22,7 @@ def figures(bench: Bench) -> Iterator[Figure]:
         samples=imported,
         floor=floor,
         floor_samples=bare,
-        budgets=(Budget(0.15),),
+        budgets=(Budget(0.06),),
     )
     yield Figure(
         what="import kinetic, decorate a function",
@@ -36,7 +36,7 @@ def figures(bench: Bench) -> Iterator[Figure]:
         samples=helped,
         floor=floor,
         floor_samples=bare,
-        budgets=(Budget(0.25),),
+        budgets=(Budget(0.12),),
     )
 
 

@@ -22,7 +22,7 @@ def figures(bench: Bench) -> Iterator[Figure]:
         samples=found["submit"],
         floor=floor,
         floor_samples=found["floor"],
-        budgets=(Budget(0.15),),
+        budgets=(Budget(0.10),),
     )
     yield Figure(
         what="the same, the first submit of a process",
