@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +20,13 @@ from kinetic.errors import (
     StoreUnavailableError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.jobs import JobHandle, known
+from kinetic.jobs import JobHandle, connected, known
 from kinetic.observing import find_record
 from kinetic.parallel import map_at_once
 from kinetic.services import (
     LOCAL_BACKENDS,
     cluster_location,
+    connect,
     jobs_location,
     local_store_location,
     looking,
@@ -195,12 +196,18 @@ def list_jobs(
 
 def list_local_jobs(settings: Settings) -> list[JobHandle]:
     """Return the jobs whose records lie where this machine's jobs are kept, newest first."""
-    store = _open(jobs_location(settings, "local"), settings)
+    location = jobs_location(settings, "local")
+    store = _open(location, settings)
     if store is None:
         return []
     unrecorded: list[str] = []
     with looking():
         jobs = jobs_in(store, unrecorded=unrecorded.append)
+    # One connection for all of them, which each would make for itself.
+    reach = cache(partial(connect, location=location, home=Path(settings.home.value)))
+    for job in jobs:
+        if job.backend in LOCAL_BACKENDS:
+            connected(job, reach(job.backend))
     _collect_left(store, unrecorded, settings, now=time.time())
     return jobs
 

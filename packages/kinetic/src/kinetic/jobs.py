@@ -364,7 +364,8 @@ def connected(
 ) -> JobHandle:
     """Let *handle* ask *services*, instead of those that it would make from its fields; return it."""
     handle.__dict__["_reached"] = services
-    handle.__dict__["_read"] = record
+    if record is not None:
+        handle.__dict__["_read"] = record
     return handle
 
 
