@@ -13,7 +13,7 @@ from kinetic_runner.call import Stopping
 
 libc = ctypes.CDLL(None)
 nothing = ctypes.cast(libc.abs, ctypes.c_void_p)
-stopping = Stopping.install(task.stop_fd)
+stopping = Stopping.install(task.stop_fd, task.stop_file)
 {before}
 for number in {numbers}:
     libc.signal(int(number), nothing)
@@ -57,10 +57,18 @@ def test_a_supervisor_stops_a_function_at_once_whatever_native_code_has_taken(ru
     assert b"tidied up" in done.log
 
 
-@pytest.mark.parametrize("numbers", [ONE, BOTH])
-def test_a_time_limit_stops_it_as_well(runner, numbers):
+CLOSE = "os.closerange(3, 4096)"
+REUSE = CLOSE + "; held = [open('/dev/zero') for _ in range(30)]"
+KEEP = "os.fork() or time.sleep(600)\n" + CLOSE  # Somebody reads the pipe still, or could.
+
+
+@pytest.mark.parametrize(
+    ("numbers", "before"), [(ONE, ""), (BOTH, ""), (ONE, CLOSE), (ONE, REUSE), (ONE, KEEP)]
+)
+def test_a_time_limit_stops_it_as_well(runner, numbers, before):
+    watched = f"{before}\nstopping.requests.watch()" if before else ""  # As after `import jax`.
     limits = ("--timeout", "0.1", "--grace", FOREVER)
-    done = runner.run(taken(runner, numbers), *limits, phase="data")
+    done = runner.run(taken(runner, numbers, watched), *limits, phase="data")
 
     assert done.outcome["reason"] == "timeout"
     assert b"tidied up" in done.log
@@ -90,7 +98,7 @@ def test_where_sigterm_is_as_usual_the_users_handler_is_called_once(runner):
     done = runner.run(
         """
         from kinetic_runner.call import Stopping
-        stopping = Stopping.install(task.stop_fd)
+        stopping = Stopping.install(task.stop_fd, task.stop_file)
         signal.signal(signal.SIGTERM, lambda *_: print("saving", flush=True))
         tell({"phase": "call"})
         time.sleep(600)
@@ -107,7 +115,7 @@ def test_a_forked_process_is_stopped_by_nothing_that_its_parent_is_asked(runner)
     done = runner.run(
         """
         from kinetic_runner.call import Stopping
-        stopping = Stopping.install(task.stop_fd)
+        stopping = Stopping.install(task.stop_fd, task.stop_file)
         child = os.fork()
         if not child:
             os.kill(os.getpid(), signal.SIGURG)

@@ -127,6 +127,7 @@ def attend(
         limits=limits,
         lifeline=arguments.lifeline,
         report_file=task.report_file,
+        stop_file=task.stop_file,
     )
     return _see_through(watch, journal, finish, blank, claimed=claimed)
 
@@ -230,6 +231,7 @@ def _task(arguments: Arguments, attempt: int, host: Host, child: Child, *, linge
         workspace=arguments.workspace,
         report_file=f"{arguments.workspace}/.report-{child.mark}",
         stop_fd=child.stop_fd,
+        stop_file=f"{arguments.workspace}/.stop-{child.mark}",
         hold=arguments.lifeline is not None,  # There is a supervisor to say when it is over.
         linger=linger,
         keep_inputs=arguments.keep_inputs,

@@ -72,21 +72,22 @@ class Stopping:
     would be lost in one that is just being made.
     """
 
-    def __init__(self, requests: int = -1) -> None:
+    def __init__(self, requests: int = -1, file: str = "") -> None:
         self.asked = False
         self.came_late = False
         """Whether it is certain that the function had ended before it could be told to stop."""
         self._raises = True
         self._process = os.getpid()
-        self.requests = StopRequests(requests, lambda: self.asked)
+        self.requests = StopRequests(requests, file, lambda: self.asked)
 
     @classmethod
-    def install(cls, requests: int | None = None) -> Stopping:
+    def install(cls, requests: int | None = None, file: str = "") -> Stopping:
         """Handle SIGTERM from now on, until user code sets a handler of its own.
 
-        *requests* is the pipe from the parent that stands in for it where native code takes it.
+        *requests* is the pipe from the parent that stands in for it where native code takes it, *file*
+        what the parent makes in case user code has closed that.
         """
-        stopping = cls(requests if requests is not None else -1)
+        stopping = cls(requests if requests is not None else -1, file)
         signal.signal(signal.SIGTERM, stopping)
         stopping.requests.install()
         os.register_at_fork(after_in_child=stopping._forked)

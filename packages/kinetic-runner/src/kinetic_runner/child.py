@@ -63,10 +63,10 @@ class Child:
     def request_stop(self) -> None:
         """Have Python's handler of SIGTERM called, where native code has taken the signal."""
         if self.status is None:
-            try:
+            try:  # noqa: SIM105 - light
                 os.write(self._stop, b".")
             except OSError:
-                return  # It ended, closed the pipe, or has been asked a thousand times.
+                pass  # It ended, closed the pipe, or has been asked a thousand times.
             self.signal(signal.SIGURG)  # Ignored by whoever does not handle it.
 
     def reap(self) -> bool:

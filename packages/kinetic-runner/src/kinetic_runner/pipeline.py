@@ -79,7 +79,7 @@ def run(task: Task, tell: Tell, tools: Tools | None = None) -> HostOutcome:
     """
     faulthandler.enable(_STDERR)
     # Not undone at the end: a signal must not kill the process before the outcome is sent.
-    stopping = Stopping.install(task.stop_fd)
+    stopping = Stopping.install(task.stop_fd, task.stop_file)
     host = _Host(task, tell, tools or _tools(), stopping)
     try:
         try:

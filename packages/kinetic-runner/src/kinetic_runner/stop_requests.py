@@ -4,7 +4,8 @@ XLA takes it once `jax.distributed` has joined, to report preemptions to checkpo
 handler is not called any more. So the parent writes a request into a pipe, and what finds it here calls
 Python's handler of SIGTERM in the main thread: ours, or one of the user's. The parent also sends SIGURG,
 whose handler looks into the pipe. Native code may take that signal as well, but not the pipe: where
-SIGTERM is known to be taken, a thread waits for the request.
+SIGTERM is known to be taken, a thread waits for the request. Where user code had closed the pipe before that,
+the handler looks for a file, which the parent makes as well.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ _WAKE_AT_MOST: Final = 50
 
 
 class StopRequests:
-    """The reading end *fd* of the pipe; *heard* returns whether a stop has been handled."""
+    """The reading end *fd* of the pipe, and *file*; *heard* returns whether a stop has been handled."""
 
-    def __init__(self, fd: int, heard: Callable[[], bool]) -> None:
+    def __init__(self, fd: int, file: str, heard: Callable[[], bool]) -> None:
         self._fd = fd
+        self._file = file
         self._heard = heard
         self._pipe = identity(fd)
         self._process = os.getpid()
         self._watched = False
+        """Whether a thread waits for the request, or the handler has found it."""
 
     def install(self) -> None:
         """Look for a request at each SIGURG, which does nothing in a process that does not handle it."""
@@ -44,7 +47,8 @@ class StopRequests:
         """Handle SIGURG. Where SIGTERM is still Python's, the parent has sent that, too."""
         if self._watched or os.getpid() != self._process or not sigterm_is_native():
             return
-        if self._read():
+        if self._read() or os.path.exists(self._file):  # noqa: PTH110 - light
+            self._watched = True  # A file stays: it is one request, whoever sends SIGURG later.
             _call_handler()
 
     def watch(self) -> None:

@@ -31,6 +31,8 @@ class Task:
     """Leave payload and project archive in the workspace: another attempt may follow in it."""
     stop_fd: int | None = None
     """Where requests to stop arrive: the reading end of a pipe."""
+    stop_file: str = ""
+    """What is there once a stop was requested, in case user code has closed the pipe."""
     hold: bool = False
     """Let the host that coordinates a slice end last: the parent says when the others are gone."""
     debug_port: int | None = None

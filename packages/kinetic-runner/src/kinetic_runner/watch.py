@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, Final
 
 from kinetic_payload.lifeline import FAILED, OTHERS_GONE, STOP
+from kinetic_payload.private_files import make_folder, open_private
 from kinetic_payload.reports import HostOutcome, Phase
 from kinetic_payload.sweeping import SECONDS, sweep
 from kinetic_runner.bell import Bell
@@ -60,6 +61,7 @@ class Watch:
         limits: Limits,
         lifeline: int | None = None,
         report_file: str = os.devnull,
+        stop_file: str = os.devnull,
     ) -> None:
         self.mirror = mirror
         self._child = child
@@ -68,6 +70,7 @@ class Watch:
         self._limits = limits
         self._lifeline = lifeline
         self._report_file = report_file
+        self._stop_file = stop_file
         self._report_read = 0
         self._phase: Phase = "fetch"
         self._phase_began = monotonic()
@@ -191,7 +194,7 @@ class Watch:
                 self._kill_at = min(self._kill_at or until, until)
         if self._request_at is not None and (self._stop_now or now >= self._request_at):
             self._request_at = None
-            self._child.request_stop()
+            self._request_stop()
         if self._call_until is not None and now >= self._call_until:
             self._call_until = None
             if self._cause is None and self._reported is None:
@@ -242,9 +245,15 @@ class Watch:
             self._sigterm_sent = True
             self._child.signal(signal.SIGTERM)
         if now:
-            self._child.request_stop()
+            self._request_stop()
         else:
             self._request_at = self._kill_at - self._limits.grace * self._limits.last_part
+
+    def _request_stop(self) -> None:
+        with suppress(OSError):
+            make_folder(os.path.dirname(self._stop_file))  # noqa: PTH120
+            os.close(open_private(self._stop_file, os.O_WRONLY | os.O_CREAT))
+        self._child.request_stop()
 
     def _abandon(self) -> None:
         """End it at once, because its supervisor died, unless its function has ended.
