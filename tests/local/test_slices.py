@@ -169,7 +169,16 @@ if __name__ == "__main__":
 NEEDS_JAX = pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
 
 JOINED = """
-import pathlib, signal
+import pathlib, signal, socket
+
+def await_leader():
+    # Its coordinator listens: it is about to wait for us, in `import jax`.
+    address, port = os.environ["KINETIC_COORDINATOR_ADDRESS"].split(":")
+    while True:
+        try:
+            return socket.create_connection((address, int(port))).close()
+        except OSError:
+            time.sleep(0.01)
 
 def joined():
     import jax
@@ -207,14 +216,17 @@ def ended(job):
 
 
 @NEEDS_JAX
-@pytest.mark.slow  # four jobs of two processes that import JAX
+@pytest.mark.slow  # five jobs of two processes that import JAX
 def test_whatever_ends_a_slice_its_hosts_tidy_up_although_jax_has_taken_sigterm(project) -> None:
-    cancelled, late, raised, returned = said(
+    cancelled, late, raised, returned, early = said(
         project,
         JOINED
         + """
 def work(how):
     try:
+        if how == "early" and host() == 1:
+            await_leader()
+            raise ValueError("the culprit")
         hosts = joined()
         mark("at work")
         if how == "raise" and host() == 0:
@@ -241,7 +253,7 @@ if __name__ == "__main__":
     await_marks(outputs(running), "0 at work", "1 at work")
     running.cancel()
     ends = [ended(running)]
-    for how, more in (("sleep", {"timeout": 10}), ("raise", {}), ("return", {})):
+    for how, more in (("sleep", {"timeout": 10}), ("raise", {}), ("return", {}), ("early", {})):
         ends.append(ended(kinetic.run(**on_two_hosts, **more)(work).run_async(how)))
     print(json.dumps(ends))
 """,
@@ -257,7 +269,9 @@ if __name__ == "__main__":
     assert raised[2] == {"0": "exception", "1": "terminated"}
     assert returned[0] == "ValueError: the culprit"
     assert returned[2] == {"0": "returned", "1": "exception"}
-    for _, _, _, messages, marks in (cancelled, late, raised, returned):
+    assert early[0] == "ValueError: the culprit"
+    assert early[2] == {"0": "terminated", "1": "exception"}
+    for _, _, _, messages, marks in (cancelled, late, raised, returned, early):
         assert not [message for message in messages if "killed" in message]
         assert {"0 tidied up", "1 tidied up"} <= set(marks)
 

@@ -66,6 +66,7 @@ def join(jax: Any, slice_: Slice, joined: Callable[[], None] = lambda: None) -> 
         if "heartbeat_timeout_seconds" in inspect.signature(original).parameters:
             explicit["heartbeat_timeout_seconds"] = _TEN_YEARS
         keep_collectives_on_loopback()
+    wait_interruptibly()
 
     def initialize(*args: Any, **kwargs: Any) -> None:
         """Do nothing if the hosts are joined; else join them with the slice's values."""
@@ -111,6 +112,41 @@ def keep_collectives_on_loopback() -> None:
         return make(*args, **kwargs)
 
     module.make_gloo_tcp_collectives = make_on_loopback  # type: ignore[union-attr]
+
+
+def wait_interruptibly() -> None:
+    """Let a stop interrupt a host that waits for the others to join.
+
+    JAX waits in native code, for minutes where one is slow or has failed before it imported JAX. So a thread
+    waits there, and the main thread for that one. A version that has no such method waits as it does.
+    """
+    module = sys.modules.get("jaxlib._jax") or sys.modules.get("jaxlib.xla_extension")
+    kind = getattr(module, "DistributedRuntimeClient", None)
+    connect = getattr(kind, "connect", None)
+    if connect is None or hasattr(connect, "__wrapped__"):
+        return
+
+    @functools.wraps(connect)
+    def connect_in_thread(client: Any) -> None:
+        import threading
+
+        ended = threading.Event()
+        failures: list[Exception] = []
+
+        def work() -> None:
+            try:
+                connect(client)
+            except Exception as error:  # noqa: BLE001 - raised where it is waited for
+                failures.append(error)
+            finally:
+                ended.set()
+
+        threading.Thread(target=work, name="kinetic-join", daemon=True).start()
+        ended.wait()
+        for failure in failures:
+            raise failure
+
+    kind.connect = connect_in_thread  # type: ignore[union-attr]
 
 
 def leave_quietly() -> None:
