@@ -3,8 +3,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import weakref
 from contextlib import suppress
+from importlib.machinery import ExtensionFileLoader
 from typing import Any
 
 import pytest
@@ -74,8 +76,12 @@ def test_a_coroutine_is_refused_with_advice(recwarn: pytest.WarningsRecorder) ->
 
 
 @pytest.fixture
-def stopping() -> Any:
-    return Stopping.install()
+def stopping(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # Put back afterwards.
+    pipe = os.pipe()
+    yield Stopping.install(pipe[0])
+    for end in pipe:
+        os.close(end)
 
 
 def stop() -> None:
@@ -99,6 +105,41 @@ def test_sigterm_lets_finally_blocks_run_and_does_not_interrupt_them(stopping: S
     assert isinstance(ending.error, Terminated)
     assert ending.error.code == 143
     assert done == ["saved"]
+
+
+def test_a_stop_that_python_drops_is_raised_again(stopping: Stopping) -> None:
+    class Dropping:
+        def __del__(self) -> None:
+            stop()
+
+    def train() -> None:
+        Dropping()
+        threading.Event().wait(60)
+
+    assert isinstance(invoke(train, (), {}, stopping), Stopped)
+
+
+@pytest.mark.parametrize("seconds", [0, 60])
+def test_a_stop_waits_for_a_native_module_to_be_loaded_but_not_for_ever(
+    stopping: Stopping, seconds: int
+) -> None:
+    went_on = []
+
+    class Spec:
+        @property
+        def name(self) -> str:  # Native code asks for it.
+            stop()
+            went_on.append(True)
+            threading.Event().wait(seconds)
+            raise ImportError
+
+    def train() -> None:
+        with suppress(ImportError):
+            ExtensionFileLoader("native", "native.so").create_module(Spec())  # type: ignore[arg-type]
+        threading.Event().wait(60)
+
+    assert isinstance(invoke(train, (), {}, stopping), Stopped)
+    assert went_on
 
 
 def test_an_exception_made_of_the_signal_is_still_a_stop(stopping: Stopping) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import EXIT_TERMINATED
+from kinetic_runner.raising import Raising
 from kinetic_runner.stop_requests import StopRequests
 
 
@@ -78,6 +79,9 @@ class Stopping:
         """Whether it is certain that the function had ended before it could be told to stop."""
         self._raises = True
         self._process = os.getpid()
+        self._raise = Raising(
+            Terminated, lambda: self._raises and signal.getsignal(signal.SIGTERM) is self
+        )
         self.requests = StopRequests(requests, file, lambda: self.asked)
 
     @classmethod
@@ -97,14 +101,14 @@ class Stopping:
         if signal.getsignal(signal.SIGTERM) is self:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    def __call__(self, _signum: int, _frame: FrameType | None) -> None:
+    def __call__(self, _signum: int, frame: FrameType | None) -> None:
         """Handle the signal. Only the first raises: clean-up must not be interrupted again."""
         if os.getpid() != self._process:  # It came before `_forked` did, or our end was handed on.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
-        first, self.asked = not self.asked, True
-        if first and self._raises:
-            raise Terminated
+        self.asked = True
+        if self._raises:
+            self._raise(frame)
 
     def check(self) -> None:
         """Raise `Terminated` if that was due and somebody swallowed it.
