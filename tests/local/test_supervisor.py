@@ -453,6 +453,21 @@ def test_what_a_job_leaves_behind_is_killed_wherever_it_went(machine: Machine) -
     eventually(lambda: not machine.processes(record))
 
 
+def test_a_job_that_says_that_it_has_ended_has_left_nothing_behind(machine: Machine) -> None:
+    code = """
+    import os, time
+    if not os.fork():
+        os.setsid()
+        for _ in range(20):  # Each hands on the next one when it is killed.
+            if os.fork():
+                time.sleep(600)
+        time.sleep(600)
+    """
+    record = machine.start(code)
+    eventually(lambda: machine.state(record).get("status") == "succeeded")
+    assert not machine.processes(record)
+
+
 def test_twenty_jobs_at_once_do_not_disturb_each_other(machine: Machine) -> None:
     def run(number: int) -> tuple[str, list[str]]:
         record = machine.start(f"print({number})")

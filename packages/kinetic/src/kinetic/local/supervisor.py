@@ -84,8 +84,9 @@ def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
         job.sweep(attempt)
         started_at = time.time()
         attempt = Attempt(spec, folder, attempt.number + 1)
-    job.end(verdict)
+    # Swept first: who finds the supervisor dead, and no end in its state, sweeps in its place.
     job.sweep(attempt)
+    job.end(verdict)
     if lease is not None and not job.unsaved.reports():
         lease.close()  # Otherwise it runs out: from elsewhere this looks like a machine that sleeps.
 
