@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
@@ -75,6 +76,7 @@ def walk(root: str, scope: Scope | None, exclude: Exclusions | None = None) -> T
     walker.todo.append(_Folder(real, "", scope or Scope(()), (Place(real, ""),)))
     while walker.todo:
         walker.take(walker.todo.pop())
+    _respell(walker.tree, real, walker.link_goals)
     _straighten(walker.tree, walker.link_goals)
     return walker.tree
 
@@ -197,8 +199,6 @@ class _Walker:
             self._leave_out(path, EXCLUDED)
         elif inside is not None:
             target = os.readlink(entry.path)  # noqa: PTH115
-            if status is not None and _is_same(entry.path, normalize("NFC", target), status):
-                target, inside = normalize("NFC", target), normalize("NFC", inside)
             self.link_goals[path] = inside
             self.tree.others.append(TreeEntry(path, "link", 0o777, target=target))
         elif status is None:
@@ -247,15 +247,6 @@ def _is_listed_as(entry: os.DirEntry[str], name: str) -> bool:
         return False
 
 
-def _is_same(link: str, target: str, status: os.stat_result) -> bool:
-    """Return whether the link would lead to the same file with *target*."""
-    try:
-        found = os.stat(os.path.join(os.path.dirname(link), target))  # noqa: PTH116, PTH118, PTH120
-    except OSError:
-        return False
-    return os.path.samestat(found, status)
-
-
 def within(real: str, place: Place) -> str | None:
     """Return where the real path appears in the tree by way of *place*, or None."""
     if real == place.real:
@@ -265,6 +256,27 @@ def within(real: str, place: Place) -> str | None:
         return None
     inside = real[len(within) :]
     return f"{place.path}/{inside}" if place.path else inside
+
+
+def _respell(tree: Tree, root: str, goals: dict[str, str]) -> None:
+    """Let *goals* be spelled as the tree spells them, where the file system knows other spellings."""
+    if not goals:
+        return
+    paths = {"", *(file.path for file in tree.files), *(entry.path for entry in tree.others)}
+    strange = {link: goal for link, goal in goals.items() if goal not in paths}
+    if not strange:
+        return
+    known = {_folded(path): path for path in paths}
+    for link, goal in strange.items():
+        path = known.get(_folded(goal))
+        with suppress(OSError):
+            # On a file system that tells the two apart, this is another file than that of the tree.
+            if path and os.path.samefile(f"{root}/{path}", f"{root}/{link}"):  # noqa: PTH121
+                goals[link] = path
+
+
+def _folded(path: str) -> str:
+    return normalize("NFC", path).casefold()
 
 
 def _straighten(tree: Tree, goals: dict[str, str]) -> None:
