@@ -131,7 +131,7 @@ class FolderStore:
         most: int | None = None,
     ) -> None:
         """Write the object into the file *path*, complete or not at all."""
-        part = path.with_name(f".{path.name[:100]}.{os.urandom(6).hex()}.part")
+        part = path.with_name(f".{path.name[:50]}.{os.urandom(6).hex()}.part")
         with self.reader(name) as source, _translated("download", name, path):
             refuse_larger(name, os.fstat(source.fileno()).st_size, most)
             fd = open_private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)

@@ -306,9 +306,10 @@ class StoreContract:
         (tmp_path / "source").write_bytes(content)
         info = store.upload("a/file", tmp_path / "source", if_generation=ABSENT)
         assert info.size == len(content)
-        (tmp_path / "target").write_bytes(b"old")
-        store.download("a/file", tmp_path / "target")
-        assert (tmp_path / "target").read_bytes() == content
+        target = tmp_path / ("\u65e5" * 85)  # As long as a name can be, in bytes.
+        target.write_bytes(b"old")
+        store.download("a/file", target)
+        assert target.read_bytes() == content
         with _raises(PreconditionFailedError):
             store.upload("a/file", tmp_path / "source", if_generation=ABSENT)
 
