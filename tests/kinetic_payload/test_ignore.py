@@ -338,6 +338,28 @@ def test_a_line_about_a_folder_means_one_that_travels_in_place_of_a_link(tmp_pat
     assert ships(root / "taken" / "x")
 
 
+def test_a_secret_outside_is_left_out_whatever_the_link_to_it_is_called(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    plant(tmp_path, "home/.aws/credentials", "home/.SSH/known", "home/.env", "project/train.py")
+    plant(tmp_path, "home/.envs/data.py")
+    for link, goal in (
+        ("cloud", "../home/.aws"),
+        ("login.py", "../home/.aws/credentials"),
+        ("hosts", "../home/.SSH/known"),
+        ("settings", "../home/.env"),
+        ("wanted", "../home/.env"),
+        ("data.py", "../home/.envs/data.py"),
+    ):
+        (root / link).symlink_to(goal)
+    (root / ".kineticignore").write_text("!wanted\n")
+
+    assert files(root) == {".kineticignore", "data.py", "train.py", "wanted"}
+    ships = Shipping(root)
+    assert not ships(root / "login.py")
+    assert not ships(root / "cloud" / "credentials")
+    assert ships(root / "data.py")
+
+
 def test_a_line_with_many_stars_takes_no_time() -> None:
     rules = scope("*a" * 60 + "b\n/**" + "/x/**" * 20 + "/b\n" + "**/*x*" * 20 + "b")
 

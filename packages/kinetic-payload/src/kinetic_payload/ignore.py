@@ -251,6 +251,24 @@ class Scope(NamedTuple):
                 return rule if rule.excludes else None
         return None
 
+    def leaves_out_goal(self, name: str, goal: str, *, is_folder: bool) -> Rule | None:
+        """Return the default that leaves out the link *name* for the secret it leads to, or None.
+
+        Args:
+            goal: A real path outside of the tree, which would travel in place of the link.
+        """
+        if any(rules.verdict(folder, name, is_folder=is_folder) for rules, folder in self.own):
+            return None  # It is wanted: what is not was left out before.
+        *above, last = goal.split("/")
+        for secrets in self.defaults[1:]:
+            if rule := secrets.verdict("", last, is_folder=is_folder):
+                return rule
+            for part in above:
+                rule = secrets.verdict("", part, is_folder=True)
+                if rule and rule.folders_only:
+                    return rule
+        return None
+
 
 def ignore_line(path: str, *, is_folder: bool) -> str:
     """Return the line of an ignore file at the root that leaves out exactly *path*."""

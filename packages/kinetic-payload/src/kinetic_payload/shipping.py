@@ -53,7 +53,13 @@ class Shipping:
         full = f"{self._root}/{path}"
         real = os.path.realpath(full)
         # Of a link that stays one the snapshot holds the file under its real name.
-        if self._exclude.has_real(real) or (os.path.islink(full) and _leads_inside(real, folder)):  # noqa: PTH114
+        if self._exclude.has_real(real) or (
+            os.path.islink(full)  # noqa: PTH114
+            and (
+                _leads_inside(real, folder)
+                or folder.scope.leaves_out_goal(name, real, is_folder=False)
+            )
+        ):
             return False
         return folder.scope.leaves_out(name, is_folder=False) is None
 
@@ -88,6 +94,7 @@ class Shipping:
             if (
                 folder.scope.leaves_out(name, is_folder=False)
                 or _leads_inside(real, folder)
+                or folder.scope.leaves_out_goal(name, real, is_folder=True)
                 or any(within(place.real, Place(real, "")) is not None for place in places)
             ):
                 return None

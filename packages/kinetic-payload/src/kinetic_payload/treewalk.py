@@ -203,6 +203,10 @@ class _Walker:
             self.tree.others.append(TreeEntry(path, "link", 0o777, target=target))
         elif status is None:
             self._leave_out(path, "a link that leads nowhere")
+        elif not self._everything and (
+            rule := scope.leaves_out_goal(name, goal, is_folder=not leads_to_file)
+        ):
+            self._leave_out(path, str(rule))
         elif leads_to_file:
             self._file(path, status)
         elif any(within(place.real, Place(goal, "")) is not None for place in places):
