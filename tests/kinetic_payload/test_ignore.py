@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -377,5 +378,14 @@ def test_an_ignore_file_that_may_not_be_read_is_an_error(tmp_path: Path, place: 
     file.write_text("secret\n")
     file.chmod(0)
 
-    with pytest.raises(PackagingError, match=rf"{file} may not be read[\s\S]*readable"):
+    with pytest.raises(PackagingError, match=rf"{file} cannot be read[\s\S]*readable"):
+        take_snapshot(tmp_path / "project")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a regular file that fails to be read")
+def test_an_ignore_file_whose_disk_fails_is_an_error(tmp_path: Path) -> None:
+    plant(tmp_path, ".git/", "project/secret")
+    (tmp_path / ".gitignore").symlink_to("/proc/self/mem")
+
+    with pytest.raises(PackagingError, match="Input/output error"):
         take_snapshot(tmp_path / "project")

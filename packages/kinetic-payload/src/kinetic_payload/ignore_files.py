@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Sequence
@@ -13,6 +14,8 @@ from kinetic_payload.errors import PackagingError
 from kinetic_payload.ignore import GIT_FILE, OWN_FILE, RuleSet, Scope
 
 _REPOSITORY: Final = ".git"
+_NO_FILE: Final = {None, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO}
+"""Nothing is there, or no regular file: git reads no rules from it either."""
 
 
 def top_scope(root: Path, *, no_defaults: bool) -> Scope:
@@ -74,13 +77,13 @@ def _read_rules(file: str, source: str, *, ignore_case: bool) -> RuleSet | None:
 def _rules_here(file: str, source: str, ignore_case: bool) -> RuleSet | None:
     try:
         return _rules_of(file, source, ignore_case)
-    except PermissionError as error:
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            return None
         raise PackagingError(
-            f"{file} may not be read, and what it names would travel.",
+            f"{file} cannot be read ({error.strerror}), and what it names would travel.",
             hint="Make it readable, or remove it.",
         ) from error
-    except OSError:
-        return None  # It is not there, or no regular file.
 
 
 def _rules_of(file: str, source: str, ignore_case: bool) -> RuleSet:
