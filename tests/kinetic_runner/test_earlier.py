@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,3 +64,44 @@ def test_what_came_before_the_earlier_attempt_goes_when_that_is_put_aside(
     assert left.take_file(tmp_path / "new")
     left.remove()
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may move and remove everything")
+def test_folders_that_the_function_closed_are_moved_and_removed(tmp_path: Path) -> None:
+    (tmp_path / "project" / "closed" / "inner").mkdir(parents=True)
+    for folder in ("project/closed/inner", "project/closed", "project"):
+        (tmp_path / folder).chmod(0)
+    earlier = Earlier(tmp_path)
+
+    earlier.put_aside()
+    earlier.remove()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+_THREE_ATTEMPTS = """
+import subprocess, sys
+from pathlib import Path
+from kinetic_runner.earlier import Earlier
+root = Path(sys.argv[1])
+for _ in range(3):
+    earlier = Earlier(root)
+    earlier.put_aside()
+    busy = root / "project" / "busy"
+    busy.mkdir(parents=True)
+    subprocess.run(["mount", "--bind", busy, busy], check=True)
+    (root / "payload").touch()
+    earlier.remove()
+"""
+
+
+def test_what_cannot_be_removed_disturbs_no_later_attempt(tmp_path: Path) -> None:
+    enter = ["unshare", "--map-root-user", "--mount"]
+    if sys.platform != "linux" or subprocess.run([*enter, "true"], capture_output=True).returncode:
+        pytest.skip("no mounts for users here")
+
+    subprocess.run([*enter, sys.executable, "-c", _THREE_ATTEMPTS, tmp_path], check=True)
+
+    again = Earlier(tmp_path)
+    again.put_aside()
+    assert again.take_file(tmp_path / "payload")

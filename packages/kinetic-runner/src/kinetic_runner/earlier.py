@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from kinetic_payload.private_files import make_new_folder
@@ -30,8 +32,13 @@ class Earlier:
         left = [path for path in self._root.iterdir() if path != self._folder]
         if left:
             self.remove()
+            if self._folder.exists():  # Not all of it may be removed: it goes along.
+                stays = self._root / f"{_NAME}.{os.urandom(4).hex()}"
+                self._folder.rename(stays)
+                left.append(stays)
             make_new_folder(self._folder)
             for path in left:
+                _open(str(path))
                 path.rename(self._folder / path.name)
 
     def take_file(self, path: Path, *, digest: str | None = None) -> bool:
@@ -65,12 +72,20 @@ class Earlier:
 
         shutil.rmtree(self._folder, ignore_errors=True)
         if self._folder.exists():  # Folders that nobody may write to, made by code of the user's.
-            for folder, _, _ in os.walk(self._folder):
-                os.chmod(folder, 0o700)  # noqa: PTH101
+            for folder, names, _ in os.walk(self._folder):
+                for name in names:
+                    _open(f"{folder}/{name}")
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _before(self, path: Path) -> Path:
         return self._folder / path.relative_to(self._root)
+
+
+def _open(path: str) -> None:
+    """Let the folder *path* be looked into, moved and removed, if it is one of ours."""
+    with suppress(OSError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            os.chmod(path, 0o700)  # noqa: PTH101
 
 
 def _digest(path: Path) -> str:
