@@ -33,7 +33,7 @@ from typing import Any
 import pytest
 
 import kinetic
-from kinetic.discovery import statuses_of
+from kinetic.discovery import MOST_UNVERIFIED, statuses_of
 from kinetic.errors import IntegrityError, KineticError, SignatureError
 from kinetic.job_status import JobStatus
 from kinetic.jobs import JobHandle
@@ -481,6 +481,27 @@ def test_no_number_or_shape_of_a_record_breaks_or_hangs_a_list(
 
     assert statuses.pop(job_id) is JobStatus.SUCCEEDED
     assert all(isinstance(status, SignatureError) for status in statuses.values())
+
+
+def test_any_number_of_large_records_fills_no_memory_and_hides_no_job(
+    desk: Any, work: Any, attacker: Attacker, caplog: pytest.LogCaptureFixture
+) -> None:
+    job_id = ended(work.run_async(42)).job_id
+    record = json.loads(attacker.store.read(JobObjects(job_id).handle))
+    large = json.dumps({**record, "captured_env": ["x"] * 50_000}).encode()
+    number = MOST_UNVERIFIED // len(large) + 3
+
+    def forge(index: int) -> None:
+        fake = f"a-f-20260101-000000-{index:07x}"  # Before the job, in any order of names.
+        attacker.write(JobObjects(fake).handle, large.replace(job_id.encode(), fake.encode()))
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(forge, range(number)))
+    listed = [job.job_id for job in kinetic.list_jobs()]
+
+    assert job_id in listed
+    assert len(listed) - 1 == MOST_UNVERIFIED // len(large)
+    assert "3 jobs are left out: their records are not signed with our key" in caplog.text
 
 
 # Escape

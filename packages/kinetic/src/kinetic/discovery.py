@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kinetic.errors import (
+    ConfigurationError,
     InvalidRequestError,
     JobNotFoundError,
     KineticError,
     RecordError,
+    SignatureError,
     StoreError,
     StoreUnavailableError,
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs import JobHandle, connected, known
-from kinetic.observing import find_record
+from kinetic.observing import Found, find_record
 from kinetic.parallel import map_at_once
 from kinetic.services import (
     LOCAL_BACKENDS,
@@ -31,6 +34,7 @@ from kinetic.services import (
     local_store_location,
     looking,
     open_at,
+    seal_of,
 )
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_id
@@ -201,8 +205,11 @@ def list_local_jobs(settings: Settings) -> list[JobHandle]:
     if store is None:
         return []
     unrecorded: list[str] = []
+    seal = seal_of(store.location, Path(settings.home.value))
     with looking():
-        jobs = jobs_in(store, unrecorded=unrecorded.append)
+        jobs = jobs_in(
+            store, unrecorded=unrecorded.append, verify=None if seal is None else seal.verify
+        )
     # One connection for all of them, which each would make for itself.
     reach = cache(partial(connect, location=location, home=Path(settings.home.value)))
     for job in jobs:
@@ -213,15 +220,28 @@ def list_local_jobs(settings: Settings) -> list[JobHandle]:
 
 
 def jobs_in(
-    store: Store, *, unrecorded: Callable[[str], object] = lambda _: None
+    store: Store,
+    *,
+    unrecorded: Callable[[str], object] = lambda _: None,
+    verify: Callable[[bytes, str], None] | None = None,
 ) -> list[JobHandle]:
     """Return the jobs whose records lie in *store*, newest first.
 
-    *unrecorded* is called with the names of folders in which there is no record.
+    *unrecorded* is called with the names of folders in which there is no record. Of records that *verify*
+    refuses, anybody may have written any number: those that have more than `MOST_UNVERIFIED` bytes together
+    are left out, with a warning.
     """
-    read = partial(_readable, store, unrecorded)
+    room = _Room(verify)
+    read = partial(_readable, store, unrecorded, room)
     found = map_at_once(read, _job_ids(store), workers=store.concurrency)
     handles = [handle for handle in found if handle is not None]
+    if room.left_out:
+        log.warning(
+            "%d jobs are left out: their records are not signed with our key, and such records have more "
+            "than %d MiB together.",
+            room.left_out,
+            MOST_UNVERIFIED >> 20,
+        )
     return sorted(handles, key=lambda handle: handle.created_at, reverse=True)
 
 
@@ -290,12 +310,44 @@ def _job_ids(store: Store) -> Iterator[str]:
             yield job_id
 
 
-def _readable(store: Store, unrecorded: Callable[[str], object], job_id: str) -> JobHandle | None:
+MOST_UNVERIFIED: Final = 16 << 20
+"""Bytes, for about 10,000 jobs. A record takes up to 15 times its size in memory."""
+
+
+class _Room:
+    """Room in memory for the records of a list: as much as they need if they are signed with our key."""
+
+    def __init__(self, verify: Callable[[bytes, str], None] | None) -> None:
+        self._verify = verify
+        self._left = MOST_UNVERIFIED
+        self._lock = threading.Lock()
+        self.left_out = 0
+
+    def takes(self, data: bytes, name: str) -> bool:
+        """Return whether there is room for *data*, the record *name*."""
+        try:
+            if self._verify is not None:
+                self._verify(data, name)
+        except (SignatureError, ConfigurationError):
+            with self._lock:
+                self._left -= len(data)
+                fits = self._left >= 0
+                self.left_out += not fits
+            return fits
+        return True
+
+
+def _readable(
+    store: Store, unrecorded: Callable[[str], object], room: _Room, job_id: str
+) -> JobHandle | None:
     try:
-        handle = _read_handle(store, job_id)
-        if handle is None:
+        found = find_record(store, job_id)
+        if found is None:
             unrecorded(job_id)
-        return handle
+            return None
+        if not room.takes(found.data, JobObjects(job_id).handle):
+            return None
+        return _handle_known(store, found)
     except RecordError as error:
         log.warning("The job %s is left out: %s", job_id, error)
         return None
@@ -303,8 +355,10 @@ def _readable(store: Store, unrecorded: Callable[[str], object], job_id: str) ->
 
 def _read_handle(store: Store, job_id: str) -> JobHandle | None:
     found = find_record(store, job_id)
-    if found is None:
-        return None
+    return None if found is None else _handle_known(store, found)
+
+
+def _handle_known(store: Store, found: Found[JobRecord]) -> JobHandle:
     # The store may have moved since, with everything in it.
     handle = replace(handle_of(found.record), bucket_name=str(store.location))
     return known(handle, found.record, read_from=found.data)
