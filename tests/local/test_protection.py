@@ -206,6 +206,46 @@ def test_a_link_to_a_home_is_judged_by_what_it_leads_to(project: Project) -> Non
     assert project.run("main.py").stdout == "value\n"
 
 
+@pytest.mark.parametrize("to", ["second", "../open to all/second"])
+def test_no_link_on_the_way_to_a_home_lies_where_everybody_may_replace_it(
+    project: Project, to: str
+) -> None:
+    above = project.root.parent / "open to all"
+    above.mkdir()
+    (above / "second").symlink_to(project.home)
+    (above / "first").symlink_to(to)
+    link = project.root.parent / "link"
+    link.symlink_to(above / "first")
+    project.home = link
+    project.write("main.py", JOB)
+    above.chmod(0o777)
+
+    refused = project.run("main.py")
+
+    assert f"{above} above it can be changed by everybody" in refused.stderr
+    subprocess.run(command_in(refused.stderr), shell=True, check=True)
+    assert project.run("main.py").stdout == "value\n"
+
+
+@needs_root
+@pytest.mark.parametrize("theirs", ["link", "folder"])
+def test_in_a_folder_with_the_sticky_bit_nothing_of_another_user_leads_to_a_home(
+    project: Project, theirs: str
+) -> None:
+    with reachable() as folder:
+        (folder / "link").symlink_to(project.home)
+        project.home = folder / "link"
+        project.write("main.py", JOB)
+        folder.chmod(0o1777)
+        assert project.run("main.py").stdout == "value\n"
+
+        os.lchown(folder / "link" if theirs == "link" else folder, OTHER_USER, OTHER_USER)
+
+        refused = project.run("main.py")
+        assert f"Other users may replace {project.home}" in refused.stderr
+        assert f"of user {OTHER_USER}" in refused.stderr
+
+
 @needs_root
 @pytest.mark.parametrize("name", ["", "/jobs", "/store"])
 def test_a_home_of_another_user_is_refused(project: Project, name: str) -> None:

@@ -32,7 +32,7 @@ def check_home(path: str) -> None:
     """Make sure that only this user and root may change what is in the home *path*, if it is there.
 
     Folders that earlier versions made for others to read are made private. ACLs are not looked at, nor
-    is the group of folders above: who is in it is trusted.
+    are the owner and the group of folders above that not everybody may write to: they are trusted.
 
     Raises:
         ConfigurationError: Others may; the hint has the command that ends it.
@@ -62,28 +62,59 @@ def check_home(path: str) -> None:
 
 
 def _refuse_replaceable(path: str) -> None:
-    """Make sure that not everybody may put another folder in the place of *path*."""
-    for above in {*_above(path), *_above(os.path.realpath(path))}:
-        found = _stat(above)
-        # In a folder with the sticky bit, /tmp for instance, everybody may rename their own only.
-        if found is not None and found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+    """Make sure that not everybody may put, or have put, another folder in the place of *path*."""
+    for above, entry in _way_to(path):
+        folder, found = _stat(above), _stat(entry, follow=False)
+        if folder is None or not folder.st_mode & stat.S_IWOTH:
+            continue
+        # In a folder with the sticky bit, /tmp for instance, everybody but its owner may rename their
+        # own only. Which may be a link that leads to another folder in the next moment.
+        if not (folder.st_mode & stat.S_ISVTX and _is_trusted(folder)):
             raise ConfigurationError(
                 f"Other users may replace {path}, from which Kinetic runs code: {above} above it can be "
-                f"changed by everybody (mode {stat.S_IMODE(found.st_mode):04o}).",
+                f"changed by everybody (mode {stat.S_IMODE(folder.st_mode):04o}, of user {folder.st_uid}).",
                 hint=f"Run: chmod o-w {shlex.quote(above)}\n{_OR_ANOTHER}",
+            )
+        if found is not None and stat.S_ISLNK(found.st_mode) and not _is_trusted(found):
+            raise ConfigurationError(
+                f"Other users may replace {path}, from which Kinetic runs code: {entry} is a link of user "
+                f"{found.st_uid}.",
+                hint="Name the folder that it leads to, if that is yours, or another with KINETIC_HOME.",
             )
 
 
-def _above(path: str) -> Iterator[str]:
-    above = os.path.dirname(path)  # noqa: PTH120 - light
-    while above != path:
-        yield above
-        path, above = above, os.path.dirname(above)  # noqa: PTH120 - light
+def _way_to(path: str) -> Iterator[tuple[str, str]]:
+    """Iterate over the folders in which the system looks on its way to *path*, links included.
+
+    With each comes what it looks for there.
+    """
+    at, todo = "/", [part for part in reversed(os.path.abspath(path).split("/")) if part]  # noqa: PTH100 - light
+    for _ in range(1000):  # Links may lead round and round.
+        if not todo:
+            return
+        part = todo.pop()
+        if part == "..":
+            at = os.path.dirname(at)  # noqa: PTH120 - light
+            continue
+        entry = os.path.join(at, part)  # noqa: PTH118 - light
+        yield at, entry
+        try:
+            target = os.readlink(entry)  # noqa: PTH115 - light
+        except OSError:  # It is no link, or not there.
+            at = entry
+            continue
+        todo += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+        at = "/" if target.startswith("/") else at
 
 
-def _stat(path: str) -> os.stat_result | None:
+def _is_trusted(found: os.stat_result) -> bool:
+    """Return whether *found* belongs to this user or to root, whatever root is called in a container."""
+    return found.st_uid in (os.geteuid(), 0, os.stat("/").st_uid)  # noqa: PTH116 - light
+
+
+def _stat(path: str, *, follow: bool = True) -> os.stat_result | None:
     try:
-        return os.stat(path)  # noqa: PTH116 - light
+        return os.stat(path, follow_symlinks=follow)  # noqa: PTH116 - light
     except OSError:
         return None  # Not there, or not to be reached: whoever needs it finds out.
 
