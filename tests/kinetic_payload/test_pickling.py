@@ -262,3 +262,41 @@ def test_type_parameters_and_aliases_of_a_script_travel(project):
     )
 
     assert project.run("run.py") == "(1, (1, 2)) True"
+
+
+def test_an_exception_with_an_init_of_its_own_is_whole_as_argument_value_and_error(project):
+    project.write(
+        "run.py",
+        """
+        from shipping import ship
+
+        class Needs(Exception):
+            def __init__(self, code, *, why):
+                super().__init__(f"{code} because {why}")
+                self.code = code
+        class Missing(OSError):
+            def __init__(self, path): super().__init__(2, "no such run", path)
+        class Twice(Exception):
+            def __init__(self, what): super().__init__(f"failed: {what}")
+        class Slotted(ValueError, KeyError):
+            __slots__ = ("unit",)
+            def __init__(self, unit): super().__init__(); self.unit = unit
+        class Both(ExceptionGroup):
+            def __new__(cls, code, errors): return super().__new__(cls, f"code {code}", errors)
+            def __init__(self, code, errors): self.code = code
+
+        def fail(error): raise error
+        made = [Needs(3, why="w"), Missing("/x"), Twice("disk"), Slotted("s"), Both(4, [Needs(5, why="v")])]
+        back = ship(lambda: list(made))
+        for error, value in zip(made, back):
+            try:
+                ship(fail, error)
+            except type(error) as raised:
+                for one in (value, raised):
+                    assert (type(one), str(one)) == (type(error), str(error)), one
+                    assert repr((one.args, vars(one))) == repr((error.args, vars(error))), one
+        print(back[0].code, back[1].filename, back[3].unit, back[4].exceptions[0].code)
+        """,
+    )
+
+    assert project.run("run.py") == "3 /x s 5"

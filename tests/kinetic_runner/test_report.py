@@ -183,6 +183,7 @@ def test_cause_context_and_notes_travel_along() -> None:
     again = back(error)
 
     assert repr(again.__cause__) == "KeyError('lr')"
+    assert again.__context__ is again.__cause__
     assert again.__suppress_context__
     assert again.__notes__ == ["at step 7"]
 

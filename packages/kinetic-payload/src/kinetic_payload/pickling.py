@@ -121,6 +121,8 @@ class CallPickler(ClassPickler):
             return reduce_part
         if kind is io.TextIOWrapper:
             return _reduce_text_file
+        if issubclass(kind, BaseException):
+            return self.reduce_error
         # Only something that can be called can be a decorated function.
         return self._reduce_wrapper if hasattr(kind, "__call__") else None  # noqa: B004
 

@@ -15,6 +15,8 @@ from kinetic_payload.errors import PayloadError
 from kinetic_payload.loading import load
 
 CACHED: Final = type(functools.lru_cache(lambda: None))
+_HEAP_TYPE: Final = 1 << 9
+"""A flag of types that Python code has made."""
 _LONGEST_CHAIN: Final = 64
 
 _project: str | None = None
@@ -124,6 +126,30 @@ def cached_function(function: Callable[..., Any], parameters: dict[str, Any]) ->
 def bare_wrapper(kind: type) -> Any:
     """Make an object of *kind*, such as `jax.custom_vjp`; its state, and what it wraps, follow."""
     return object.__new__(kind)
+
+
+def builtin_base(kind: Any) -> Any:
+    """Return the builtin type that objects of *kind* are laid out as."""
+    while kind.__flags__ & _HEAP_TYPE:
+        kind = kind.__base__
+    return kind
+
+
+def bare_error(kind: Any, args: tuple[Any, ...]) -> BaseException:
+    """Make an exception of *kind* without its `__init__` and `__new__`; its state follows."""
+    error: BaseException = builtin_base(kind).__new__(kind, *args)
+    return error
+
+
+def fill_error(error: BaseException, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    """Give an exception its attributes: those of slots and builtin bases, and those of `__dict__`."""
+    from contextlib import suppress
+
+    slots, attributes = state
+    for name, value in slots.items():
+        with suppress(AttributeError):  # A property of that name
+            object.__setattr__(error, name, value)
+    vars(error).update(attributes)
 
 
 def named_type(

@@ -31,6 +31,8 @@ class ValuePickler(ClassPickler):
             return self.reduce_member(obj)
         if kind is Bare:
             return self.reduce_bare_function(obj)
+        if issubclass(kind, BaseException):
+            return self.reduce_error(obj)
         if kind is rebuilding.CACHED:
             return self._reduce_cached(obj)
         reduced = super().reducer_override(obj)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import binascii
-import copyreg
 import hashlib
 import io
 import os
@@ -142,17 +141,15 @@ def error_info(
 def dump_error(error: BaseException) -> bytes:
     """Pickle *error* with its causes, such that it unpickles to what it is.
 
-    Exceptions are rebuilt by calling their class with `args`, which fails, or gives another
-    message, for every class whose `__init__` takes something else. Those are rebuilt without it.
     A cause that will not pickle stays behind.
 
     Raises:
         Exception: It does not pickle, or does not unpickle.
     """
     failure: BaseException | None = None
-    for chained, without_init in ((True, False), (True, True), (False, False), (False, True)):
+    for chained in (True, False):
         try:
-            data = _dump(error, chained=chained, without_init=without_init)
+            data = _dump(error, chained=chained)
             again = pickle.loads(data)
         except BaseException as seen:  # noqa: BLE001 - user code on both ways
             failure = failure or seen
@@ -215,21 +212,22 @@ class _Sink:
 class _ErrorPickler(ValuePickler):
     """Also takes along what exceptions lose when pickled: their cause and context."""
 
-    def __init__(self, file: BinaryIO, *, chained: bool, without_init: bool) -> None:
+    def __init__(self, file: BinaryIO, *, chained: bool) -> None:
         super().__init__(file)
         self._chained = chained
-        self._without_init = without_init
 
     def reducer_override(self, obj: Any) -> Any:
-        if not isinstance(obj, BaseException):
-            return super().reducer_override(obj)
+        reduced = super().reducer_override(obj)
+        if not self._chained or not isinstance(obj, BaseException):
+            return reduced
+        if reduced is not NotImplemented:  # It is made without its `__init__`.
+            reduced[2][0].update(_chain(obj))
+            return reduced
         reduced = obj.__reduce_ex__(5)
         if not isinstance(reduced, tuple) or not 2 <= len(reduced) <= 3:
             return reduced
         make, args, state = (*reduced, None)[:3]
-        if self._without_init and type(obj).__reduce__ is BaseException.__reduce__:
-            make, args = copyreg.__newobj__, (type(obj), *obj.args)  # type: ignore[attr-defined]
-        if self._chained and (state is None or type(state) is dict):
+        if state is None or type(state) is dict:
             # `BaseException.__setstate__` sets attributes, and these can be set.
             state = {**(state or {}), **_chain(obj)} or None
         return (make, args, state) if state is not None else (make, args)
@@ -271,7 +269,8 @@ def _globals_of(function: FunctionType) -> Mapping[str, Any]:
 
 def _chain(error: BaseException) -> dict[str, Any]:
     chain: dict[str, Any] = {}
-    if error.__context__ is not None and not error.__suppress_context__:
+    hidden = error.__suppress_context__ and error.__context__ is not error.__cause__
+    if error.__context__ is not None and not hidden:
         chain["__context__"] = error.__context__
     if error.__cause__ is not None:
         chain["__cause__"] = error.__cause__
@@ -280,9 +279,9 @@ def _chain(error: BaseException) -> dict[str, Any]:
     return chain
 
 
-def _dump(error: BaseException, *, chained: bool, without_init: bool) -> bytes:
+def _dump(error: BaseException, *, chained: bool) -> bytes:
     file = io.BytesIO()
-    _ErrorPickler(file, chained=chained, without_init=without_init).dump(error)
+    _ErrorPickler(file, chained=chained).dump(error)
     return file.getvalue()
 
 
