@@ -50,6 +50,62 @@ def test_what_was_set_since_the_import_is_what_the_function_reads(project):
     assert project.run("run.py") == "(2, 2, {'lr': 3}, ['a', 'b', 'c', 'd'])"
 
 
+def test_attributes_of_modules_and_their_classes_are_what_they_are_at_the_call(project):
+    project.write("pack/__init__.py", "")
+    project.write(
+        "pack/config.py",
+        """
+        import threading
+        from shipping import Data
+        RATE, NAMES, CLIENT, LOCK, DATA = 1, ["a"], None, threading.Lock(), Data("digits")
+        class Base: depth = 1
+        class Settings(Base):
+            lr, table = 1, {}
+            made = dict(a=1)
+            def method(self): return self.lr
+        def rate(): return RATE
+        """,
+    )
+    project.write(
+        "lib.py",
+        """
+        import pack.config as config, pack
+        def make():
+            def inner(): return config.RATE, pack.config.NAMES, config.Settings.lr
+            return inner
+        """,
+    )
+    project.write(
+        "run.py",
+        """
+        import pack.config, pack.config as config, lib, threading
+        from pack.config import Settings
+        from shipping import dump, ship
+        config.RATE, config.Settings.lr, Settings.depth, config.CLIENT = 2, 3, 4, threading.Lock()
+        config.NAMES.append("b"), Settings.made.update(b=2)
+        config.Base.later = 5
+        def outer(module):
+            return lambda: module.RATE
+        def read():
+            if not hasattr(config.CLIENT, "name"):
+                config.CLIENT = "made there"
+            with config.LOCK:
+                return (config.RATE, pack.config.NAMES, config.rate(), Settings.lr, Settings().method(),
+                        Settings.made, Settings.depth, config.Base.later, config.CLIENT)
+        for function in read, lib.make(), outer(config):
+            print(ship(function))
+        print(len(dump(lambda: config.DATA).data))
+        """,
+    )
+
+    assert project.run("run.py").splitlines() == [
+        "(2, ['a', 'b'], 2, 3, 3, {'a': 1, 'b': 2}, 4, 5, 'made there')",
+        "(2, ['a', 'b'], 3)",
+        "2",
+        "1",
+    ]
+
+
 def test_what_the_import_makes_alike_stays_the_one_object_that_all_share(project):
     project.write("other.py", "from lib import REGISTRY, NAMES, FIRST, MANY, Own, OWN, LOCKED")
     project.write(

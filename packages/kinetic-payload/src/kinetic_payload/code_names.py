@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any, Final
 
+_ATTRIBUTES: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"})
+_VARIABLES: Final = frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_GLOBAL", "LOAD_NAME"})
 _LOADS: Final = frozenset({"LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 
 
@@ -19,6 +21,26 @@ def assigned_globals_in(code: CodeType) -> frozenset[str]:
     """Return the globals that *code*, or a function within it, assigns."""
     steps = (step for one in (code, *code_within(code)) for step in dis.get_instructions(one))
     return frozenset(step.argval for step in steps if step.opname == "STORE_GLOBAL")
+
+
+@functools.lru_cache(4000)
+def attributes_in(code: CodeType) -> dict[tuple[str, ...], bool]:
+    """Return which attributes *code*, or code within it, uses of its variables, and if it assigns them.
+
+    `config.net.width` is `("config", "net")` and `("config", "net", "width")`.
+    """
+    found: dict[tuple[str, ...], bool] = {}
+    for one in (code, *code_within(code)):
+        path: tuple[str, ...] = ()
+        for step in dis.get_instructions(one):
+            if step.opname in _VARIABLES:
+                path = (step.argval,)
+            elif path and step.opname in _ATTRIBUTES:
+                path = (*path, step.argval)
+                found[path] = found.get(path, False) or step.opname == "STORE_ATTR"
+            else:
+                path = ()
+    return found
 
 
 @functools.lru_cache(4000)

@@ -15,6 +15,7 @@ from kinetic_payload.module_globals import (
     untravelled,
 )
 from kinetic_payload.pickling import CallPickler
+from kinetic_payload.rebuilding import lookup
 from kinetic_payload.references import collecting
 
 LARGEST: Final = 1024 * 1024
@@ -38,7 +39,7 @@ def dump_globals(pickler: CallPickler) -> list[Global]:
 
 
 def _dumped(used: UsedGlobal, pickler: CallPickler) -> Global | None:
-    value = vars(used.module)[used.name]
+    value = lookup(used.module, used.name)
     reference = pickler.reference(value)
     if reference is not None and reference[:2] == (used.module.__name__, used.name):
         return None

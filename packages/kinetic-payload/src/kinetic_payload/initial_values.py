@@ -79,7 +79,7 @@ def initial_of(module: ModuleType, name: str) -> Initial:
         return Initial(Kind.UNKNOWN)
     found = text.assigned.get(name)
     if found is None:
-        return Initial(Kind.NOTHING)
+        return Initial(Kind.UNKNOWN if "." in name else Kind.NOTHING)
     if len(found) == 1 and found[0] is not None:
         try:
             return Initial(Kind.LITERAL, ast.literal_eval(found[0]))
@@ -139,6 +139,8 @@ def _text_of(module: ModuleType) -> _Text | None:
         pairs: list[tuple[str, ast.expr | None]] = []
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             pairs.append((node.name, None))
+            if isinstance(node, ast.ClassDef):
+                pairs += _attributes(node)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             pairs += [((one.asname or one.name).partition(".")[0], None) for one in node.names]
             if isinstance(node, ast.ImportFrom):
@@ -170,6 +172,15 @@ def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.
         fit = len(parts) == len(target.elts) and not starred
         for index, inner in enumerate(target.elts):
             yield from _pairs(inner, parts[index] if fit else None)
+
+
+def _attributes(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
+    """Iterate over the attributes of a class whose body assigns them plainly."""
+    for one in node.body:
+        if isinstance(one, ast.Assign | ast.AnnAssign) and one.value:
+            targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+            for name, value in (pair for target in targets for pair in _pairs(target, one.value)):
+                yield f"{node.name}.{name}", value
 
 
 def _absolute(node: ast.ImportFrom, module: ModuleType) -> str:

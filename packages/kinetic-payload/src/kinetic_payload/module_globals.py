@@ -35,6 +35,7 @@ class UsedGlobal(NamedTuple):
 
     module: ModuleType
     name: str
+    """Of an attribute of a class, `Class.attribute`."""
     assigned: bool
     """Whether that code assigns it, too."""
 
@@ -68,8 +69,11 @@ def restore(wanted: Sequence[Global], written_by: str) -> list[str]:
 
 
 def _restore(one: Global, written_by: str) -> Iterator[str]:
-    namespace = vars(import_module(one.module))
-    own = namespace.get(one.name, _MISSING)
+    holder: Any = import_module(one.module)
+    *path, name = one.name.split(".")
+    for part in path:
+        holder = getattr(holder, part)
+    own = vars(holder).get(name, _MISSING)
     mark = "" if own is _MISSING else mark_of(own)
     if one.pickled is None:
         if mark != one.mark:
@@ -94,7 +98,7 @@ def _restore(one: Global, written_by: str) -> Iterator[str]:
         )
         return
     if own is _MISSING or not _equal(own, value):
-        namespace[one.name] = value
+        setattr(holder, name, value)
 
 
 def untravelled(one: Global, own: str) -> UntravelledGlobalError:

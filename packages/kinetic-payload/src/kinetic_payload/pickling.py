@@ -20,6 +20,7 @@ from kinetic_payload.classes import NAMED_TYPES, ClassPickler
 from kinetic_payload.code_lines import lines_of
 from kinetic_payload.code_names import (
     assigned_globals_in,
+    attributes_in,
     code_within,
     globals_of_classes_in,
     mentions_in,
@@ -215,6 +216,7 @@ class CallPickler(ClassPickler):
         for name in globals_of_classes_in(function.__code__):
             if name in function.__globals__:
                 used[name] = function.__globals__[name]
+        self._note_attributes(function, used)
         if home is not None and self._where.importable(home.__name__):
             self._note_globals(home, used, assigned_globals_in(function.__code__))
             return {}
@@ -227,6 +229,38 @@ class CallPickler(ClassPickler):
             # What is set by a rewriting import, as that of pytest, is called `@…`.
             if (ours and name not in _OF_THE_MODULE) or name.startswith("@"):
                 self.used_globals[UsedGlobal(home, name, name in assigned)] = None
+
+    def _note_attributes(self, function: FunctionType, used: dict[str, Any]) -> None:
+        """Take note of what is read of the modules, and classes of modules, that *function* uses."""
+        code = function.__code__
+        cells = zip(code.co_freevars, map(_content, function.__closure__ or ()), strict=True)
+        holders = {
+            name: value for name, value in (*used.items(), *cells) if self._holds_globals(value)
+        }
+        for (first, *between, name), assigned in attributes_in(code).items() if holders else ():
+            holder: Any = holders.get(first)
+            for part in between:
+                holder = vars(holder).get(part) if self._holds_globals(holder) else None
+            owners = holder.__mro__ if isinstance(holder, type) else (holder,)
+            owner = next((one for one in owners if name in getattr(one, "__dict__", ())), None)
+            if name.startswith("__") or not self._holds_globals(owner):
+                continue
+            module: Any = owner
+            if isinstance(owner, type):
+                if hasattr(type(vars(owner)[name]), "__get__"):
+                    continue  # A method, or a field of slots
+                name, module = f"{owner.__qualname__}.{name}", sys.modules[owner.__module__]
+            self.used_globals[UsedGlobal(module, name, assigned)] = None
+
+    def _holds_globals(self, holder: Any) -> bool:
+        """Tell whether *holder* is a module or class of the project, and imported anew in the job."""
+        if isinstance(holder, type):
+            if isinstance(holder, enum.EnumMeta) or self.goes_by_value(holder):
+                return False
+            return self.is_of_project(holder.__module__)
+        if not isinstance(holder, ModuleType) or sys.modules.get(holder.__name__) is not holder:
+            return False
+        return self.is_of_project(holder.__name__) and self._where.importable(holder.__name__)
 
     def is_of_project(self, name: str) -> bool:
         """Tell whether the file of the imported module *name* is in the snapshot."""
