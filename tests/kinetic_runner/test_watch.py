@@ -1,7 +1,9 @@
 """What a child said counts from when it said it, not from when its parent came to hear it."""
 
 import os
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -96,7 +98,9 @@ def beside() -> Iterator[Beside]:
     made.close()
 
 
-def run(beside: Beside, limits: Limits, lifeline: int | None = None) -> Seen:
+def run(
+    beside: Beside, limits: Limits, lifeline: int | None = None, report_file: str = os.devnull
+) -> Seen:
     with open(os.devnull, "wb") as nowhere:
         mirror = Mirror(nowhere.fileno())
         watch = Watch(
@@ -106,6 +110,7 @@ def run(beside: Beside, limits: Limits, lifeline: int | None = None) -> Seen:
             journal=beside,  # type: ignore[arg-type]
             limits=limits,
             lifeline=lifeline,
+            report_file=report_file,
         )
         return watch.run()
 
@@ -136,6 +141,21 @@ def test_what_is_reported_after_a_stop_counts_if_the_function_had_ended_before(
     assert seen.cause == "terminated"
     assert bool(beside.signals) != in_time
     assert (seen.reported is not None, seen.reported_in_time) == (True, in_time)
+
+
+@pytest.mark.parametrize(
+    ("said", "signals", "requests"),
+    [("{}", [signal.SIGTERM], 0), ('{"sigterm": "native"}', [], 1)],
+)
+def test_a_child_that_sigterm_reaches_is_not_disturbed_by_a_second_signal(
+    beside: Beside, tmp_path: Path, said: str, signals: list[int], requests: int
+) -> None:
+    report = tmp_path / "report"
+    report.write_text(said + '\n{"phase": "call"}\n')
+
+    run(beside, Limits(timeout=0.0), report_file=str(report))
+
+    assert (beside.signals, beside.requests) == (signals, requests)
 
 
 def test_a_child_that_knows_that_its_function_had_ended_before_the_stop_is_believed(

@@ -26,6 +26,9 @@ _SAFETY: Final = 1.0
 """Seconds after which to look around even if nothing rang."""
 _HELD_BACK: Final = 0.05
 _MOST_REPORT: Final = 16 * 1024 * 1024
+_REQUESTS_AFTER: Final = (0.1, 1.0)
+"""Seconds after SIGTERM at which a stop is requested as well. Not at once: where there are threads, the one that
+takes a second signal also takes the first, and does not wake the main thread for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +88,11 @@ class Watch:
         self._at_line_start = True
         self._call_until: float | None = None
         self._kill_at: float | None = None
-        self._request_at: float | None = None
+        self._requests_at: list[float] = []
         self._stop_now = False
         """Whether the supervisor wants an end; else SIGTERM is the system's, and leaves time."""
+        self._leaving_time = False
+        """Whether a function that SIGTERM may not interrupt was left time to save its state."""
         self._others_gone = False
         self._sigterm_native = False
         self._sigterm_sent = False
@@ -172,7 +177,7 @@ class Watch:
 
     def _patience(self, held_back: bool) -> float:
         now = monotonic()
-        alarms = [self._call_until, self._kill_at, self._request_at]
+        alarms = [self._call_until, self._kill_at, *self._requests_at[:1]]
         waits = [max(0.0, alarm - now) for alarm in alarms if alarm is not None]
         due = self._journal.due_in
         return min(
@@ -185,6 +190,9 @@ class Watch:
         if self._stopping or (self._call_until is not None and now >= self._call_until):
             # What the child has said by now counts, also if we were too slow to hear it in time.
             self._drain(self._child.report)
+        if self._stop_now and self._leaving_time:
+            self._leaving_time = False
+            self._request_after(now)
         if self._stopping and self._cause is None:
             if self._reported is None:
                 self._stop("terminated", now=self._stop_now)
@@ -192,14 +200,14 @@ class Watch:
                 # The outcome is known; threads and exit handlers have the grace, and no more.
                 until = now + self._limits.grace
                 self._kill_at = min(self._kill_at or until, until)
-        if self._request_at is not None and (self._stop_now or now >= self._request_at):
-            self._request_at = None
-            self._request_stop()
         if self._call_until is not None and now >= self._call_until:
             self._call_until = None
             if self._cause is None and self._reported is None:
                 self.say(f"The time limit of {self._limits.timeout:g} s is reached.")
                 self._stop("timeout", now=True)
+        if self._requests_at and monotonic() >= self._requests_at[0]:
+            del self._requests_at[0]
+            self._request_stop()
         if self._has_parted or (self._kill_at is not None and now >= self._kill_at):
             self._kill(now)
 
@@ -236,7 +244,8 @@ class Watch:
         libraries as a preemption, and then the function goes on until it is asked to stop.
         """
         self._cause = cause
-        self._kill_at = monotonic() + self._limits.grace
+        grace = self._limits.grace
+        self._kill_at = monotonic() + grace
         if self._phase == "report":
             return  # The function has ended: nothing is left to stop, and its value is on its way.
         self._interrupted = True
@@ -244,10 +253,12 @@ class Watch:
         if not (now and self._sigterm_native):
             self._sigterm_sent = True
             self._child.signal(signal.SIGTERM)
-        if now:
-            self._request_stop()
-        else:
-            self._request_at = self._kill_at - self._limits.grace * self._limits.last_part
+        self._leaving_time = not now
+        self._request_after(monotonic() if now else self._kill_at - grace * self._limits.last_part)
+
+    def _request_after(self, start: float) -> None:
+        after = (0.0,) if self._sigterm_native else _REQUESTS_AFTER
+        self._requests_at = [start + seconds for seconds in after]
 
     def _request_stop(self) -> None:
         with suppress(OSError):
