@@ -4,6 +4,7 @@ import functools
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,36 @@ def test_home_and_what_is_above_are_no_projects_by_accident(tmp_path: Path) -> N
     with pytest.raises(InvalidRequestError, match="KINETIC_PACKAGE_ROOT"):
         plan(script(home / "loose.py"), home=home)
     assert plan(script(home / "loose.py"), home=home, override="~").root == home
+
+
+def test_places_are_known_under_any_spelling(
+    tmp_path: Path, with_another_path: Callable[[Path, str], str]
+) -> None:
+    home = tmp_path / "me"
+    plant(home, "loose.py", "p/pyproject.toml", "p/cafe\u0301/a.py", "p/caf\u00e9/")
+
+    printed = with_another_path(
+        home,
+        """
+        from kinetic_payload.errors import InvalidRequestError
+        from kinetic_payload.roots import Entry, plan_project
+        def plan(root, file, cwd):
+            entry = Entry(root / file, None, "script", root / file)
+            return plan_project(entry, sys_path=[], cwd=root / cwd, home=folder, override=None)
+        try:
+            print(plan(other, "loose.py", "."))
+        except InvalidRequestError:
+            print("home is home")
+        subprocess.run(["mount", "--bind", folder / "p/cafe\u0301", folder / "p/caf\u00e9"])
+        found = plan(folder, "p/cafe\u0301/a.py", "p/cafe\u0301")
+        print(ascii((found.paths, found.cwd, found.main)))
+        """,
+    )
+
+    assert printed.splitlines() == [
+        "home is home",
+        r"(('caf\xe9',), 'caf\xe9', 'caf\xe9/a.py')",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["notebook", "interactive"])

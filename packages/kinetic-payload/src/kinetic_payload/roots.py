@@ -7,8 +7,10 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
+from unicodedata import is_normalized, normalize
 
 from kinetic_payload.errors import InvalidRequestError
 
@@ -178,11 +180,12 @@ def plan_project(
     if main is not None and main_path is not None and _is_environment(main.parent, root):
         main_path = None
     paths = [_inside(path, root) for path in _project_paths(entry, main, base, root, sys_path, cwd)]
+    shipped = partial(composed_path, str(root))
     return ProjectPlan(
         root=root,
-        paths=tuple(dict.fromkeys(path for path in paths if path is not None)),
-        cwd=_inside(cwd, root) or "",
-        main=main_path,
+        paths=tuple(dict.fromkeys(shipped(path) for path in paths if path is not None)),
+        cwd=shipped(_inside(cwd, root) or ""),
+        main=main_path if main_path is None else shipped(main_path),
         kind=entry.kind,
     )
 
@@ -229,14 +232,25 @@ def _found(base: Path, home: Path) -> Path | None:
     home = _plain(home)
     # Neither home nor what contains it is a project, whatever lies there by accident.
     off_limits = {
-        path for known in (home, Path(os.path.realpath(home))) for path in _upwards(known)
+        _identity(path)
+        for known in (home, Path(os.path.realpath(home)))
+        for path in _upwards(known)
     }
     for folder in _upwards(base):
-        if folder in off_limits or folder == folder.parent:
+        if _identity(folder) in off_limits or folder == folder.parent:
             break
         if any((folder / marker).exists() for marker in MARKERS):
             return folder
-    return None if base in off_limits or base == base.parent else base
+    return None if _identity(base) in off_limits or base == base.parent else base
+
+
+def _identity(folder: Path) -> object:
+    """Return what tells *folder* from others, however it is spelled (`/users/me` on macOS)."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return folder
+    return found.st_dev, found.st_ino
 
 
 def _overridden(override: str, entry: Entry, cwd: Path, home: Path) -> Path:
@@ -274,6 +288,18 @@ def _inside(path: Path, root: Path) -> str | None:
             relative = inner.relative_to(outer).as_posix()
             return "" if relative == "." else relative
     return None
+
+
+def composed_path(root: str, path: str) -> str:
+    """Return the *path* in *root* as a snapshot calls it, where the file system has it in NFC as well."""
+    if is_normalized("NFC", path):
+        return path
+    composed = normalize("NFC", path)
+    try:
+        same = os.path.samefile(f"{root}/{path}", f"{root}/{composed}")  # noqa: PTH121
+    except OSError:
+        return path
+    return composed if same else path
 
 
 def _is_third_party(file: Path) -> bool:

@@ -20,6 +20,7 @@ from kinetic_payload.hashing import UNREADABLE_HINT, hash_files, saving, unreada
 from kinetic_payload.ignore import OWN_FILE, ignore_line
 from kinetic_payload.ignore_files import top_scope
 from kinetic_payload.progress import Advance, Reports, silent
+from kinetic_payload.roots import composed_path
 from kinetic_payload.shipping import Shipping
 from kinetic_payload.treewalk import FoundFile, LeftOut, Tree, walk
 
@@ -72,7 +73,8 @@ class Snapshot:
         )
         for candidate, root in candidates:
             if candidate.startswith(prefix := root.rstrip("/") + "/"):
-                entry = self._by_path.get(candidate[len(prefix) :])
+                inside = composed_path(root, candidate[len(prefix) :])
+                entry = self._by_path.get(inside)
                 if entry is not None and entry.kind == "file":
                     return True
         return False
