@@ -376,6 +376,15 @@ def test_a_single_file_is_a_tree_of_one(tmp_path: Path) -> None:
     assert stat.S_IMODE((out / "config.json").stat().st_mode) == 0o640
 
 
+def test_dots_after_a_link_mean_what_they_mean_to_the_system(tmp_path: Path) -> None:
+    plant(tmp_path, "far/deep/", "far/x.csv", "near/x.csv")
+    (tmp_path / "near" / "link").symlink_to("../far/deep")
+    above = tmp_path / "near" / "link" / ".."
+
+    assert paths(tree_of(above)) == ["deep", "x.csv"]
+    assert tree_of(above / "x.csv").digest == tree_of(tmp_path / "far" / "x.csv").digest
+
+
 def test_data_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="missing"):
         tree_of(tmp_path / "missing")

@@ -177,7 +177,7 @@ def tree_of(
         DataNotFoundError: It is not there.
         DataError: Something cannot be read; the message names all of it.
     """
-    path = Path(os.path.abspath(path))  # noqa: PTH100
+    path = path.absolute()  # With its `..`: after a link they lead elsewhere than the text tells.
     if path.is_dir():
         tree = walk(str(path), None, Exclusions(exclude))
         return _finished(path, tree, cache, reports, DataError, "data")
