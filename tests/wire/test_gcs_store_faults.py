@@ -195,6 +195,15 @@ FAULTS: dict[str, dict[str, Any]] = {
     "nothing, not found": {"page": "", "status": 404, "operation": "objects.[!i]*"},
     "empty JSON": {"page": "{}"},
     "JSON cut short": {"page": '{"kind": "storage#objects", "it'},
+    "JSON of objects that are none": {
+        "page": '{"kind": "storage#objects", "items": [5], "name": 5}'
+    },
+    "JSON of a list that is none": {
+        "page": '{"kind": "storage#objects", "items": 5, "prefixes": 5}'
+    },
+    "JSON without an end": {"page": "[" * 100_000},
+    "JSON, not found": {"page": '{"error": "no route matched"}', "status": 404},
+    "an error without words": {"page": '{"error": {"message": null, "errors": 5}}', "status": 503},
 }
 
 
@@ -285,6 +294,16 @@ def test_a_portal_that_stays_is_reported_as_one(
         operation(open_it(gcs, hasty()), tmp_path)
 
     assert "Log in to the network" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("operation", [listing, lambda store, _: list(store.folders())])
+def test_a_list_that_goes_on_for_ever_is_none(
+    operation: Callable[[GcsStore, Path], None], gcs: GcsServer, tmp_path: Path
+) -> None:
+    gcs.faults.add(page='{"kind": "storage#objects", "nextPageToken": "again"}')
+
+    with pytest.raises(StoreUnavailableError, match="instead of a list of objects"):
+        operation(open_it(gcs, hasty()), tmp_path)
 
 
 def test_a_service_that_asks_for_time_gets_it(gcs: GcsServer, store: GcsStore) -> None:

@@ -54,15 +54,21 @@ class BucketObject:
 
     @classmethod
     def of(cls, resource: Mapping[str, Any]) -> BucketObject:
-        """Read it from the API's resource."""
+        """Read it from the API's resource.
+
+        Raises:
+            BrokenAnswerError: It is none.
+        """
         try:
+            if not isinstance(resource["name"], str) or int(resource["size"]) < 0:
+                raise TypeError
             return cls(
                 resource["name"],
                 int(resource["size"]),
                 int(resource["generation"]),
                 datetime.fromisoformat(resource["timeCreated"]).timestamp(),
                 parsed(resource.get("crc32c")),
-                resource.get("metadata") or {},
+                dict(resource.get("metadata") or {}),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BrokenAnswerError(f"not an object: {str(resource)[:200]}") from error
@@ -154,9 +160,9 @@ class Bucket:
     def list(self, prefix: str = "", *, start: str = "") -> Iterator[BucketObject]:
         """Iterate over the objects whose name begins with *prefix* and is not below *start*, by name."""
         fields = f"kind,nextPageToken,items({FIELDS})"
-        for page in self._pages(prefix=prefix or None, startOffset=start or None, fields=fields):
-            for item in page.get("items", ()):
-                yield BucketObject.of(item)
+        begin, of = start or None, BucketObject.of
+        for page in self._pages(of, prefix=prefix or None, startOffset=begin, fields=fields):
+            yield from page["items"]
 
     def folders(self, prefix: str = "") -> Iterator[str]:
         """Iterate over the distinct names up to the first `/` after *prefix*, by name."""
@@ -167,8 +173,9 @@ class Bucket:
     def entries(self, prefix: str = "", *, most: int = 1000) -> Sequence[str]:
         """Return up to *most* names of objects and of folders (ending in `/`) right below *prefix*."""
         fields = "kind,nextPageToken,prefixes,items/name"
-        query = {"prefix": prefix or None, "delimiter": "/", "fields": fields, "maxResults": most}
-        page = next(self._pages(**query))
+        page = next(
+            self._pages(prefix=prefix or None, delimiter="/", fields=fields, maxResults=most)
+        )
         return sorted([*page.get("prefixes", ()), *(one["name"] for one in page.get("items", ()))])
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
@@ -249,7 +256,10 @@ class Bucket:
         given = "&".join(f"{key}={value}" for key, value in query.items() if value is not None)
         return f"{place}/rewriteTo{target}?{given}"
 
-    def _pages(self, **query: Any) -> Iterator[dict[str, Any]]:
+    def _pages(
+        self, item: Callable[[Any], object] = lambda item: item, **query: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Iterate over the pages of a list; *item* is called with each of their items."""
         token: str | None = None
         while True:
 
@@ -260,15 +270,16 @@ class Bucket:
                 except NotFound as error:
                     raise no_bucket(self.name) from error
                 page = answer(response)
-                # An empty list says nothing else, and neither does what is no list.
-                if page.get("kind") != "storage#objects":
+                # The same page again would be one for ever.
+                if not _is_list(page) or page.get("nextPageToken") == (token or 0):
                     raise foreign(response, "a list of objects")
+                page["items"] = [item(one) for one in page.get("items", ())]
                 return page
 
             page = self.run("list objects", ask)
             yield page
             token = page.get("nextPageToken")
-            if token is None:
+            if not token:
                 return
 
 
@@ -276,11 +287,24 @@ def answer(response: requests.Response) -> dict[str, Any]:
     """Return the JSON object that *response* holds."""
     try:
         found = response.json()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise foreign(response, "JSON") from error
     if not isinstance(found, dict):
         raise foreign(response, "a JSON object")
     return found
+
+
+def _is_list(page: dict[str, Any]) -> bool:
+    """Tell whether *page* is one of a list of objects: an empty one says nothing but what it is."""
+    items, folders = page.get("items", []), page.get("prefixes", [])
+    return (
+        page.get("kind") == "storage#objects"
+        and isinstance(items, list)
+        and isinstance(folders, list)
+        and all(isinstance(one, dict) for one in items)
+        and isinstance(page.get("nextPageToken") or "", str)
+        and all(isinstance(folder, str) for folder in folders)
+    )
 
 
 def new_nonce() -> str:

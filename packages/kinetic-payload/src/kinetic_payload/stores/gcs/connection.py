@@ -290,15 +290,17 @@ def _refusal(response: requests.Response) -> GoogleAPICallError:
     message, errors = response.text, ()
     try:
         told = response.json()["error"]
+        if not isinstance(told["message"], str):
+            raise TypeError
         message, errors = told["message"], told.get("errors", ())
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         # Where bytes were asked for, a refusal is plain text.
         if is_page(response.content):
             message = described(response.content)
     error: GoogleAPICallError = from_http_status(  # type: ignore[no-untyped-call]
         response.status_code,
         message[:2000] or response.reason,
-        errors=errors,
+        errors=errors if isinstance(errors, list) else (),
         response=response,
     )
     return error

@@ -43,6 +43,8 @@ def check_answer(response: requests.Response) -> None:
     # An upload that is over is told without a word.
     if status == 404 and not response.content.strip() and response.request.method != "PUT":
         raise foreign(response)
+    if status == 404 and _is_json(response.content) and not _says_error(response.content):
+        raise foreign(response)
 
 
 def foreign(response: requests.Response, wanted: str = "what was asked for") -> ForeignAnswerError:
@@ -99,6 +101,14 @@ class TokenRequest(google.auth.transport.requests.Request):
 def _is_json(body: bytes) -> bool:
     try:
         json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
+
+
+def _says_error(body: bytes) -> bool:
+    """Tell whether *body*, which is JSON, says what went wrong as the service does."""
+    try:
+        return isinstance(json.loads(body)["error"]["message"], str)
+    except (KeyError, TypeError):
+        return False
