@@ -63,6 +63,29 @@ def test_the_kind_of_a_global(module: Module, text: str, kind: Kind) -> None:
     assert initial_of(module("made", text), "x").kind is kind
 
 
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("import os\nx = os.environ.get('A', 'data')", "mine"),
+        ("import os\nx = 'a' if os.cpu_count() else 'b'", "c"),
+        ("from near import y as x", Path("/mine")),
+        ("from near import y\nx = y / 'data'", Path("/mine")),
+        ("import os\ntry:\n x = os.getenv('NO')\nexcept KeyError:\n x = 1", 2),
+    ],
+)
+def test_a_global_of_the_machine_that_was_set_is_not_the_machines(
+    module: Module, text: str, own: object
+) -> None:
+    near = module("near", "from pathlib import Path\ny = Path(__file__).parent\n")
+    made = module("made", text)
+    near.y = Path("/moved")  # What the import has computed from it is unchanged.
+    assert initial_of(made, "x").kind is Kind.MACHINE
+
+    made.x = own
+
+    assert initial_of(made, "x").kind is Kind.UNKNOWN
+
+
 def test_a_literal_is_known_with_its_value(module: Module) -> None:
     assert initial_of(module("made", "x = {'a': [1]}"), "x") == Initial(Kind.LITERAL, {"a": [1]})
 

@@ -55,13 +55,14 @@ def test_attributes_of_modules_and_their_classes_are_what_they_are_at_the_call(p
     project.write(
         "pack/config.py",
         """
-        import threading
+        import os, threading
         from shipping import Data
         RATE, NAMES, CLIENT, LOCK, DATA = 1, ["a"], None, threading.Lock(), Data("digits")
         class Base: depth = 1
         class Settings(Base):
             lr, table = 1, {}
             made = dict(a=1)
+            folder = os.environ.get("NO_SUCH_NAME", "data")
             def method(self): return self.lr
         def rate(): return RATE
         """,
@@ -83,7 +84,7 @@ def test_attributes_of_modules_and_their_classes_are_what_they_are_at_the_call(p
         from shipping import dump, ship
         config.RATE, config.Settings.lr, Settings.depth, config.CLIENT = 2, 3, 4, threading.Lock()
         config.NAMES.append("b"), Settings.made.update(b=2)
-        config.Base.later = 5
+        config.Base.later, Settings.folder = 5, "mine"
         def outer(module):
             return lambda: module.RATE
         def read():
@@ -91,7 +92,7 @@ def test_attributes_of_modules_and_their_classes_are_what_they_are_at_the_call(p
                 config.CLIENT = "made there"
             with config.LOCK:
                 return (config.RATE, pack.config.NAMES, config.rate(), Settings.lr, Settings().method(),
-                        Settings.made, Settings.depth, config.Base.later, config.CLIENT)
+                        Settings.made, Settings.depth, config.Base.later, Settings.folder, config.CLIENT)
         for function in read, lib.make(), outer(config):
             print(ship(function))
         print(len(dump(lambda: config.DATA).data))
@@ -99,7 +100,7 @@ def test_attributes_of_modules_and_their_classes_are_what_they_are_at_the_call(p
     )
 
     assert project.run("run.py").splitlines() == [
-        "(2, ['a', 'b'], 2, 3, 3, {'a': 1, 'b': 2}, 4, 5, 'made there')",
+        "(2, ['a', 'b'], 2, 3, 3, {'a': 1, 'b': 2}, 4, 5, 'mine', 'made there')",
         "(2, ['a', 'b'], 3)",
         "2",
         "1",

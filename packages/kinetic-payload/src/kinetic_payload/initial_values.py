@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import sys
 from collections.abc import Iterator
 from enum import Enum, auto
@@ -40,6 +41,18 @@ _ATTRIBUTES: Final = frozenset(
         "process_index",
     ]
 )
+
+
+_REPEATABLE: Final = re.compile(
+    r"(.*\.)?(environ\.get|platform\.system|"
+    r"Path|PurePath|abspath|absolute|basename|bool|cpu_count|default_backend|"
+    r"device|device_count|devices|dirname|exists|expanduser|expandvars|float|"
+    r"getenv|gethostname|getpid|home|int|is_available|is_dir|is_file|isdir|"
+    r"isfile|join|joinpath|len|local_device_count|local_devices|lower|machine|"
+    r"max|min|node|process_count|process_index|realpath|resolve|split|str|"
+    r"strip|uname|upper|with_name|with_suffix)"
+)
+"""Functions of the machine, and of paths and texts, that have no effects and answer the same again."""
 
 
 class Kind(Enum):
@@ -85,9 +98,45 @@ def initial_of(module: ModuleType, name: str) -> Initial:
             return Initial(Kind.LITERAL, ast.literal_eval(found[0]))
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             pass
-    if name not in text.rebound and _of_machine(module, name, set()):
-        return Initial(Kind.MACHINE)
-    return Initial(Kind.UNKNOWN)
+    if name in text.rebound or not _of_machine(module, name, set()):
+        return Initial(Kind.UNKNOWN)
+    return Initial(Kind.UNKNOWN if _was_set(module, name) else Kind.MACHINE)
+
+
+def _was_set(module: ModuleType, name: str) -> bool:
+    """Tell whether a global of the machine has certainly another value than the import gave it."""
+    try:
+        value = functools.reduce(getattr, name.split("."), module)
+        again = _again(module, name)
+        return all(type(one) is not type(value) or one != value for one in again)
+    except Exception:  # noqa: BLE001 - what was there at the import may be gone
+        return False
+
+
+def _again(module: ModuleType, name: str) -> list[Any]:
+    """Evaluate again what *module* assigns to its global *name*.
+
+    Raises:
+        LookupError: It may have effects, or have had another value at the import.
+    """
+    text = _text_of(module)
+    if text is None:
+        raise LookupError
+    if origin := text.imported.get(name):
+        return _again(sys.modules[origin[0]], origin[1])
+    values = []
+    for expression in text.assigned[name]:
+        if expression is None:
+            raise LookupError
+        names = dict(vars(module))
+        for node in ast.walk(expression):
+            if isinstance(node, ast.Call) and not _REPEATABLE.fullmatch(ast.unparse(node.func)):
+                raise LookupError
+            if isinstance(node, ast.Name) and _of_machine(module, node.id, set()):
+                (names[node.id],) = _again(module, node.id)  # It may have been set, too.
+        code = compile(ast.Expression(expression), "<again>", "eval")
+        values.append(eval(code, names))  # noqa: S307 - the import ran it
+    return values
 
 
 def _of_machine(module: ModuleType, name: str, seen: set[tuple[str, str]]) -> bool:
