@@ -244,8 +244,11 @@ def test_type_parameters_and_aliases_of_a_script_travel(project):
     project.write(
         "run.py",
         """
+        from kinetic_payload.errors import PayloadError
         from shipping import ship
         type Pair = tuple[int, int]
+        type Json = dict[str, Json] | list[Json] | None
+        type Tree[T] = T | list[Tree[T]]
         class Box[T]:
             def __init__(self, x: T):
                 self.x = x
@@ -255,13 +258,26 @@ def test_type_parameters_and_aliases_of_a_script_travel(project):
             return x[0]
         def main(box: Box[int], pair: Pair):
             return first([box.get()]), pair, Box[int](2)
+        def json(x: Json) -> Json:
+            return Json.__value__.__args__[0].__args__[1] is Json, Json.__module__, repr(Json)
+        def tree(x: Tree[int]): pass
         if __name__ == "__main__":
             value = ship(main, Box(1), (1, 2))
             print(value[:2], type(value[2]) is Box)
+            print(ship(json, None))
+            try:
+                ship(tree, 1)
+            except PayloadError as error:
+                print(error.message)
         """,
     )
 
-    assert project.run("run.py") == "(1, (1, 2)) True"
+    assert project.run("run.py").splitlines() == [
+        "(1, (1, 2)) True",
+        "(True, '__main__', 'Json')",
+        "The type alias Tree of __main__ cannot travel: it has type parameters, and its value names "
+        "itself.",
+    ]
 
 
 def test_an_exception_with_an_init_of_its_own_is_whole_as_argument_value_and_error(project):

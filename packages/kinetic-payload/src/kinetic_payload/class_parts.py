@@ -57,6 +57,17 @@ class UnrestorableClassError(PayloadError):
         )
 
 
+class RecursiveAliasError(PayloadError):
+    """A type alias with parameters is defined by itself."""
+
+    def __init__(self, alias: Any) -> None:
+        super().__init__(
+            f"The type alias {alias.__name__} of {alias.__module__} cannot travel: it has type "
+            "parameters, and its value names itself.",
+            hint="Move the alias into a module of the project, and import it from there.",
+        )
+
+
 def own_attributes(cls: type) -> Iterator[tuple[str, Any]]:
     """Iterate over the attributes of *cls*, without those that it gets when it is made."""
     for name, value in vars(cls).items():

@@ -23,6 +23,7 @@ from cloudpickle import cloudpickle as internals
 from kinetic_payload import class_rebuilding, pytrees, rebuilding
 from kinetic_payload.class_bodies import Bare, Body, Helper, ReachedError, struct_body
 from kinetic_payload.class_parts import (
+    RecursiveAliasError,
     UnrestorableClassError,
     bare_arguments,
     dataclass_arguments,
@@ -68,6 +69,8 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         """Of each type that was met an instance."""
         self._cells: dict[int, tuple[Any, Helper]] = {}
         """Of each variable of an enclosing function its cell, and what makes it, empty."""
+        self._open: dict[int, Any] = {}
+        """Type aliases whose values were asked for."""
         self.avoided: type | None = None
         """A class that what is pickled must not lead to; others are then taken without their bodies."""
 
@@ -161,6 +164,15 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         kind, identity, keywords = type(named), None, {}
         if kind is typing.TypeVar:
             return internals._make_typevar, internals._decompose_typevar(named)
+        if kind is _ALIAS and not named.__type_params__:
+            values: list[Any] = []  # Its value may lead to itself, so it follows.
+            arguments = [named.__name__, named.__module__, values]
+            state = values, named.__value__
+            return rebuilding.alias, tuple(arguments), state, None, None, rebuilding.fill_alias
+        if id(named) in self._open:
+            raise RecursiveAliasError(named)
+        if kind is _ALIAS:
+            self._open[id(named)] = named
         if kind is not _ALIAS:  # which has no weak references
             identity = internals._get_or_create_tracker_id(named)
         arguments = [named.__name__]

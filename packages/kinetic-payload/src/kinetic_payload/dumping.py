@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import cloudpickle
 
 from kinetic_payload.calls import CallHeader, DumpedCall, FoundData, platform_name, python_version
-from kinetic_payload.class_parts import UnrestorableClassError
+from kinetic_payload.class_parts import RecursiveAliasError, UnrestorableClassError
 from kinetic_payload.errors import PayloadError
 from kinetic_payload.global_dumping import dump_globals
 from kinetic_payload.importability import Importability
@@ -48,7 +48,7 @@ def dump(
     title = name_of(function)
     try:
         collector = _dump((function, args, kwargs), stream, pickler_to, volumes)
-    except (MemoryError, UnrestorableClassError, UntravelledGlobalError):
+    except (MemoryError, RecursiveAliasError, UnrestorableClassError, UntravelledGlobalError):
         raise
     except Exception as error:
         explained = _explain(error, title, parts(), _prober(pickler_to))

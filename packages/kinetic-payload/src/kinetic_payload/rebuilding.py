@@ -167,6 +167,19 @@ def named_type(
     return cloudpickle._lookup_class_or_track(identity, call(kind, arguments, keywords))
 
 
+def alias(name: str, module: str, values: list[Any]) -> Any:
+    """Make the type alias *name* of *module*; its value follows, as the only one of *values*."""
+    namespace = {"__name__": module, "values": values}
+    exec(f"type {name} = values[0]", namespace)  # noqa: S102 - nothing else evaluates it later
+    return namespace[name]
+
+
+def fill_alias(_: Any, state: tuple[list[Any], Any]) -> None:
+    """Give an alias its value."""
+    values, value = state
+    values.append(value)
+
+
 def _call(make: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     return make(*arguments, **keywords)
 
