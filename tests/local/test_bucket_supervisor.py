@@ -329,8 +329,9 @@ class Impatient:
         return wait_for_outcome(record, self._services, deadline, warn=self.told.append).status
 
 
+@pytest.mark.parametrize("status", [503, 401, 403])
 def test_an_outage_of_any_length_ends_no_wait_for_a_job_on_this_machine(
-    machines: Machines, tmp_path: Path
+    machines: Machines, tmp_path: Path, status: int
 ) -> None:
     end = tmp_path / "end"
     record = machines.start(
@@ -343,7 +344,11 @@ def test_an_outage_of_any_length_ends_no_wait_for_a_job_on_this_machine(
             machines.server.faults.clear()
             end.touch()
 
-    machines.server.faults.add(status=503)
+    # A refusal is not tried again by the client: it is over when two looks have met it.
+    times = None if status == 503 else 5
+    machines.server.faults.add(operation="objects.get*", status=status, times=times)
+    if times is not None:
+        end.touch()
     client = Impatient(machines, then=outlast)
 
     assert client.wait(record) is JobStatus.SUCCEEDED

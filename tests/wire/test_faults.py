@@ -22,6 +22,7 @@ from kinetic.errors import (
     CredentialsError,
     IntegrityError,
     KineticError,
+    ResultTimeoutError,
     StorePermissionError,
     StoreUnavailableError,
 )
@@ -111,9 +112,15 @@ class Client:
         )
         return submit(request, function, args, {}, services=self.services)
 
-    def collect(self, record: JobRecord) -> Any:
+    def collect(
+        self,
+        record: JobRecord,
+        *,
+        timeout: float | None = None,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> Any:
         handle = self.services.store.read(JobObjects(record.job_id).handle)
-        return collect(record, self.services, read_from=handle).get()
+        return collect(record, self.services, read_from=handle, timeout=timeout, warn=warn).get()
 
 
 @pytest.fixture
@@ -281,16 +288,39 @@ def test_what_lasts_while_a_value_is_collected_is_one_error_and_the_value_is_kep
     desk: Any, client: Client, read: str, fault: str
 ) -> None:
     what, kind = LASTING[fault]
+    if kind is StoreUnavailableError and read in ("the report", "the value"):
+        kind = ResultTimeoutError  # The outcome is known: only the user's time ends the wait.
     record = finished(desk, client, VALUES[0])
     planned = desk.server.faults.add(**READS[read], **what)
 
     with pytest.raises(kind) as caught:
-        client.collect(record)
+        client.collect(record, timeout=0)
 
     assert planned.hits
     assert caught.value.hint
+    if read != "the record":  # Without it nobody knows the job.
+        notes = getattr(caught.value, "__notes__", [])
+        assert f"attach({record.job_id!r})" in "".join([caught.value.hint, *notes])
     desk.server.faults.clear()
     assert client.collect(record) == VALUES[0]
+
+
+@pytest.mark.parametrize("read", ["the report", "the value"])
+def test_an_outage_after_the_end_of_a_job_is_waited_for_however_long_it_takes(
+    desk: Any, client: Client, read: str
+) -> None:
+    record = finished(desk, client, VALUES[0])
+    desk.server.faults.add(**READS[read], status=503)
+    told: list[str] = []
+
+    def warn(text: str) -> None:
+        told.append(text)
+        if "its result is kept there: the wait for it goes on" in text:
+            desk.server.faults.clear()
+
+    assert client.collect(record, warn=warn) == VALUES[0]
+
+    assert record.job_id in told[-1]
 
 
 @pytest.mark.parametrize("read", READS)

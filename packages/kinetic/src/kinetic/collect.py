@@ -10,14 +10,18 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from math import inf
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from kinetic.errors import (
+    CredentialsError,
     IntegrityError,
     JobFailedError,
     JobNotFoundError,
     ObjectNotFoundError,
     ResultTimeoutError,
+    StorePermissionError,
+    StoreUnavailableError,
 )
 from kinetic.job_status import JobStatus
 from kinetic.observing import View, log_lines, look, nothing_to_verify
@@ -30,11 +34,12 @@ from kinetic.outcomes import (
     why_unreadable,
 )
 from kinetic.quantities import parse_wait
-from kinetic.services import Services
+from kinetic.services import LOOK, Services
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.loading import load
+from kinetic_payload.outages import OutageLimit, limited
 from kinetic_payload.progress import Reports, silent
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, Pickled
 from kinetic_payload.store import Store
@@ -86,10 +91,11 @@ def collect(
 
     *keep* gets the pickle of a value before it is unpickled, whether that works or not.
     A log that breaks off costs no result; *warn* is told. Where the record came from the store,
-    *read_from* is what it was read from, to be verified.
+    *read_from* is what it was read from, to be verified. A store that does not answer once the job has
+    ended is waited for until the *timeout*.
 
     Raises:
-        ResultTimeoutError: *timeout* seconds passed; the job runs on.
+        ResultTimeoutError: *timeout* seconds passed; the job runs on, or what it left is kept.
         JobNotFoundError: There is neither an outcome nor a resource.
         JobFailedError: What keeps the job was not heard of for too long; it may come back.
         IntegrityError: What lies in the store is not what the outcome vouches for.
@@ -106,26 +112,52 @@ def collect(
             services.verify(data, names.handle)
         unverified.clear()
 
-    with LogPump(record, services, on_line, warn) if on_line else nullcontext():
-        view = wait_for_outcome(
-            record,
-            services,
-            deadline,
-            on_status_change=on_status_change,
-            stop=stop,
-            verify=verify,
-            warn=warn,
-        )
+    with _told_how_to_come_back(record):
+        with LogPump(record, services, on_line, warn) if on_line else nullcontext():
+            view = wait_for_outcome(
+                record,
+                services,
+                deadline,
+                on_status_change=on_status_change,
+                stop=stop,
+                verify=verify,
+                warn=warn,
+            )
+        while True:
+            limit = OutageLimit(max(LOOK, deadline.at_most(inf)), report=warn)
+            try:
+                with limited(limit):
+                    return collected(record.job_id, view, services, reports=reports, keep=keep)
+            except StoreUnavailableError as error:
+                # What the job left stays there: only who waits decides that it takes too long.
+                if stop is not None and stop.is_set():
+                    raise WaitStopped from error
+                if deadline.passed:
+                    raise _not_downloaded(record, view.status, error.message) from error
+                warn(
+                    f"{error.message} Job {record.job_id} has ended, and its result is kept there: "
+                    "the wait for it goes on."
+                )
+            except ObjectNotFoundError as error:
+                if services.store.stat(names.handle) is None:
+                    # Somebody cleaned up between our looking and our reading.
+                    raise _not_found(record, view.status) from None
+                raise IntegrityError(
+                    f"Job {record.job_id} ended, and a part of what it left is missing: {error.message}",
+                    hint="Something other than Kinetic removed it. Run the job again.",
+                ) from error
+
+
+@contextmanager
+def _told_how_to_come_back(record: JobRecord) -> Iterator[None]:
+    """Add to the error of a store that the job goes on, or has left its result, without us."""
     try:
-        return collected(record.job_id, view, services, reports=reports, keep=keep)
-    except ObjectNotFoundError as error:
-        if services.store.stat(names.handle) is None:
-            # Somebody cleaned up between our looking and our reading.
-            raise _not_found(record, view.status) from None
-        raise IntegrityError(
-            f"Job {record.job_id} ended, and a part of what it left is missing: {error.message}",
-            hint="Something other than Kinetic removed it. Run the job again.",
-        ) from error
+        yield
+    except (CredentialsError, StorePermissionError, StoreUnavailableError) as error:
+        error.add_note(
+            f"The job is left alone. Come back with: kinetic.attach({record.job_id!r}).result()"
+        )
+        raise
 
 
 class WaitStopped(Exception):  # noqa: N818 - nothing went wrong: the waiting was called off
@@ -145,8 +177,8 @@ def wait_for_outcome(
     """Wait until the job has a durable outcome and return what was seen then.
 
     *verify* is called at each look: nobody is to wait for hours for what will be refused. *warn* is told,
-    once each, what keeps the job from its end. A store that does not answer ends no wait for a job that
-    lives on this machine.
+    once each, what keeps the job from its end. A store that does not answer, or refuses, ends no wait for
+    a job that lives on this machine.
 
     Raises:
         ResultTimeoutError: The deadline passed; the job runs on.
@@ -154,6 +186,7 @@ def wait_for_outcome(
         JobFailedError: What keeps the job was not heard of for too long; it may come back.
         StoreError: It has ended, and its result cannot be stored yet; it is kept where it ran.
         StoreUnavailableError: The store does not answer, and the job does not live on this machine.
+        StorePermissionError, CredentialsError: It refuses, likewise.
     """
     last: JobStatus | None = None
     warned: set[str] = set()
@@ -167,7 +200,7 @@ def wait_for_outcome(
                 raise WaitStopped
             if deadline.passed:
                 raise _timed_out(record, JobStatus.RUNNING, outage.error.message)
-            outage.pause()
+            outage.pause(deadline)
             continue
         if view.status is not last:
             last = view.status
@@ -382,6 +415,17 @@ def _timed_out(record: JobRecord, status: JobStatus, reason: str) -> ResultTimeo
     error = ResultTimeoutError(
         f"Job {record.job_id} is still {status.value}{because}; the wait was given up.",
         hint=f"It runs on. Come back with kinetic.attach({record.job_id!r}).result().",
+    )
+    error.job_id = record.job_id
+    return error
+
+
+def _not_downloaded(record: JobRecord, status: JobStatus, reason: str) -> ResultTimeoutError:
+    error = ResultTimeoutError(
+        f"Job {record.job_id} has {status.value}, and its result could not be downloaded: {reason} "
+        "The wait was given up.",
+        hint="The result is kept. Come back with: "
+        f"kinetic.attach({record.job_id!r}).result(), or kinetic jobs result {record.job_id}",
     )
     error.job_id = record.job_id
     return error

@@ -145,7 +145,8 @@ class JobHandle:
                 it raises is logged and otherwise ignored.
 
         Raises:
-            TimeoutError: The time was up; the job runs on and the handle stays valid.
+            TimeoutError: The time was up; the job runs on, or its value stays where it is, and the handle
+                stays valid.
             RuntimeError: The job failed without an exception of its function's.
             Exception: Whatever the function raised, with the remote traceback in its notes.
         """

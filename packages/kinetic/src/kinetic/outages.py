@@ -1,4 +1,4 @@
-"""Outages of a store, through which a job that lives on this machine is waited for."""
+"""Outages of a store, and refusals, through which a job that lives on this machine is waited for."""
 
 from __future__ import annotations
 
@@ -7,29 +7,37 @@ from contextlib import ExitStack
 from math import inf
 from typing import Final
 
-from kinetic.errors import StoreUnavailableError
+from kinetic.errors import (
+    CredentialsError,
+    StoreError,
+    StorePermissionError,
+    StoreUnavailableError,
+)
 from kinetic.services import LOOK, Services
-from kinetic.waiting import sleep
+from kinetic.waiting import Backoff, Deadline, sleep
 from kinetic_payload.outages import OutageLimit, limited
 from kinetic_payload.records import JobRecord
 
-_PAUSE: Final = 0.25
-"""Seconds between two looks; each of them waits for the store itself."""
+_PASSING: Final = (StoreUnavailableError, CredentialsError, StorePermissionError)
+"""What may pass while the job goes on: tokens are renewed, and permissions come back."""
+_LONGEST_PAUSE: Final = 2.0
+"""Seconds between two looks: a refusal comes at once."""
 
 
 class Outage:
-    """Catches that the store does not answer, for as long as the job lives on this machine.
+    """Catches that the store does not answer, or refuses, for as long as the job lives on this machine.
 
     Each block waits for the store only briefly then: the deadline, a stop and the job's death count.
     """
 
     def __init__(self, record: JobRecord, services: Services, warn: Callable[[str], None]) -> None:
-        self.error: StoreUnavailableError | None = None
+        self.error: StoreError | None = None
         """What the latest block met."""
         self._record = record
         self._services = services
         self._warn = warn
         self._limit: ExitStack | None = None
+        self._pauses = Backoff(0.25, _LONGEST_PAUSE)
 
     def __enter__(self) -> None:
         if self._services.backend.lives_here(self._record):
@@ -41,7 +49,9 @@ class Outage:
         self.error = self._limit = None
         if limit is not None:
             limit.close()
-        if not isinstance(error, StoreUnavailableError) or limit is None:
+        if error is None:
+            self._pauses.reset()
+        if not isinstance(error, _PASSING) or limit is None:
             return False
         self.error = error
         if before is None:
@@ -51,6 +61,6 @@ class Outage:
             )
         return True
 
-    def pause(self) -> None:
-        """Rest before the next look."""
-        sleep(_PAUSE)
+    def pause(self, deadline: Deadline) -> None:
+        """Rest before the next look, not beyond *deadline*."""
+        sleep(deadline.at_most(self._pauses.next()))
