@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -239,3 +241,39 @@ def test_what_does_not_depend_on_each_other_is_under_way_together(desk) -> None:
 
     context, payload, record = asked[".zip"], asked[".pkl"], asked[".json"]
     assert payload.time < context.time + context.seconds <= record.time
+
+
+SUBMITTER = """
+    import kinetic
+
+    @kinetic.run(accelerator="cpu")
+    def work():
+        return 42
+
+    if __name__ == "__main__":
+        work.run_async()
+"""
+
+
+def test_a_submitter_that_was_killed_after_the_record_is_told_at_once_where_it_was(
+    desk: Any,
+) -> None:
+    faults = desk.server.faults
+    faults.add(method="POST", name="*/handle.json", reset="after", times=1)
+    # The next try looks whether it was the first one that wrote the record.
+    looking = faults.add(operation="objects.get*", name="*/handle.json", times=1, held=True)
+    script = desk.write("main.py", SUBMITTER)
+    with subprocess.Popen([sys.executable, str(script)]) as submitter:
+        eventually(lambda: looking.hits)
+        submitter.kill()
+    looking.release()
+    [job_id] = {name.partition("/")[0] for name in desk.of_jobs()}
+
+    handle = kinetic.attach(job_id)
+    with pytest.raises(kinetic.JobFailedError, match="killed before it started the job"):
+        handle.result()
+
+    assert kinetic.attach(job_id).status() is JobStatus.FAILED
+    handle.cleanup()
+    assert desk.of_jobs() == []
+    assert list((desk.folder / "here" / "jobs").iterdir()) == []

@@ -192,6 +192,7 @@ class LocalBackend:
     def _observe(self, record: JobRecord) -> Observation:
         from kinetic.local.liveness import is_alive, is_announced, is_reporting
         from kinetic.local.state import read_state
+        from kinetic.local.unreported import NEVER_STARTED
         from kinetic.local.unsaved import observation_of, trouble_of
 
         home = self._home_of(record)
@@ -205,6 +206,8 @@ class LocalBackend:
                 return Observation(JobStatus.PENDING, "It is about to start.")
             if _is_there(folder):  # It started between the two looks.
                 return self._observe(record)
+            if self._never_started(record, home):
+                return Observation(JobStatus.NOT_FOUND, NEVER_STARTED)
             elsewhere = self._elsewhere
             return elsewhere.observe(record) if elsewhere else Observation(JobStatus.NOT_FOUND)
         reporting = not alive and is_reporting(folder)
@@ -239,6 +242,18 @@ class LocalBackend:
         words = (trouble_of(folder), last_words(folder, before_start), reason)
         why = " ".join(filter(None, words))
         return Observation(JobStatus.FAILED, why, attempts, True)
+
+    def _never_started(self, record: JobRecord, home: Home) -> bool:
+        """Return whether the process that was to start the job in *home*, which keeps it, was killed."""
+        from kinetic.local.keepers import home_of
+        from kinetic.local.liveness import was_announced
+
+        if not was_announced(home, record.job_id):
+            return False
+        # A bucket's jobs may have the same path as their home on another machine.
+        return self._elsewhere is None or (
+            record.keeper is not None and home_of(record.keeper, record.job_id, home) is home
+        )
 
     def lives_here(self, record: JobRecord) -> bool:
         """Return whether the job's supervisor, or a runner that outlived it, runs on this machine."""
@@ -407,7 +422,9 @@ class LocalBackend:
         if not isinstance(home, Home):
             return home
         folder = home.job(record.job_id)
-        return folder if self._elsewhere is None or _is_there(folder) else self._elsewhere
+        if self._elsewhere is None or _is_there(folder) or self._never_started(record, home):
+            return folder
+        return self._elsewhere
 
     def _await_end(
         self, record: JobRecord, folder: JobFolder, timeout: float, poll_interval: float

@@ -98,12 +98,26 @@ def is_reporting(folder: JobFolder) -> bool:
 
 def is_announced(home: Home, job_id: str) -> bool:
     """Return whether the process that submits the job lives and is about to start it."""
+    return any(is_alive(place) for place in _announced(home, job_id))
+
+
+def was_announced(home: Home, job_id: str) -> bool:
+    """Return whether a process was about to start the job, and was killed: there is no folder of the job."""
+    places = _announced(home, job_id)
+    # A job's own folder is called so while it is removed.
+    return bool(places) and not any(
+        is_alive(place) or os.path.exists(place.supervisor_log)  # noqa: PTH110 - asked often
+        for place in places
+    )
+
+
+def _announced(home: Home, job_id: str) -> list[JobFolder]:
     try:
         names = os.listdir(home.jobs)  # noqa: PTH208 - light
     except FileNotFoundError:
-        return False
+        return []
     mine = f".{job_id}."
-    return any(is_alive(JobFolder(f"{home.jobs}/{n}")) for n in names if n.startswith(mine))
+    return [JobFolder(f"{home.jobs}/{name}") for name in names if name.startswith(mine)]
 
 
 def wait_for_death(folder: JobFolder, timeout: float) -> bool:

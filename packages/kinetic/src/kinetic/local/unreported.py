@@ -21,6 +21,8 @@ REPORTING: Final = (
     "that is waited for."
 )
 
+NEVER_STARTED: Final = "The submitting process was killed before it started the job: nothing of it ran. Submit it again."
+
 
 def last_words(folder: JobFolder, before_start: bool) -> str:
     """Return how the supervisor of the job in *folder* ended, as far as is known.
