@@ -373,7 +373,6 @@ def test_no_more_of_an_object_is_fetched_than_it_can_have(
     desk: Any, work: Any, attacker: Attacker
 ) -> None:
     names = JobObjects(ended(work.run_async(bytes(100_000))).job_id)
-    large = bytes(20 << 20)
     most = {
         names.handle: 256 << 10,
         names.outcome: 256 << 10,
@@ -385,7 +384,7 @@ def test_no_more_of_an_object_is_fetched_than_it_can_have(
 
     for name, size in most.items():
         with attacker.undone():
-            attacker.write(name, b"{" + large)
+            attacker.write(name, b"{" + bytes(2 * size))
             desk.server.requests.clear()
             kinetic.list_jobs()
             found = collected(names.job_id)
