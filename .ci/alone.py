@@ -1,7 +1,7 @@
 """Run tests in a fresh environment that holds only what was declared.
 
-    alone.py PACKAGE UV              the package's tests with its own dependencies
-    alone.py --python VERSION UV     all unit tests and one local life on another Python
+    alone.py VERSION UV PACKAGE    the package's tests with its own dependencies; without that Python, on ours
+    alone.py VERSION UV TESTS...   these files and folders with all packages; without that Python, nothing
 
 Ours come from the wheels in dist/, given by path: their names on the public index are others'.
 """
@@ -58,22 +58,18 @@ def python_of(version: str) -> str | None:
 
 def main(arguments: list[str]) -> int:
     """Make the environment, run the tests, and leave nothing."""
-    if arguments[0] == "--python":
-        _, version, uv = arguments
-        python = python_of(version)
-        if python is None:
-            print(f"Skipped: this machine has no Python {version}.")
-            return 0
-        wanted = mine = PACKAGES
-        tests = [
-            *(f"tests/{name.replace('-', '_')}" for name in PACKAGES),
-            "tests/local/test_life.py",
-        ]
-    else:
-        distribution, uv = arguments
-        python = sys.executable
+    version, uv, *tests = arguments
+    python = python_of(version)
+    if tests[0] in PACKAGES:
+        (distribution,) = tests
+        python = python or sys.executable  # What a package declares is the same on each Python.
         wanted, mine = needed(distribution), [distribution]
         tests = [f"tests/{distribution.replace('-', '_')}"]
+    elif python:
+        wanted = mine = PACKAGES
+    else:
+        print(f"Skipped: this machine has no Python {version}.")
+        return 0
     root = tomllib.loads((ROOT / "pyproject.toml").read_text())
     # In dist/: the next `.ci/run` removes what a killed one left, or what a process still writes.
     with tempfile.TemporaryDirectory(
