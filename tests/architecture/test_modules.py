@@ -172,6 +172,7 @@ TESTED_AS = {
     "kinetic_runner.memory": "kinetic_runner/test_main.py",
     "kinetic_runner.mirror": "kinetic_runner/test_main.py",
     "kinetic_runner.persistence": "kinetic_runner/test_main.py",
+    "kinetic_runner.raising": "kinetic_runner/test_call.py",
     "kinetic_runner.task": "kinetic_runner/test_pipeline.py",
     "kinetic.outages": "local/test_bucket_supervisor.py",
 }
