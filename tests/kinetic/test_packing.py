@@ -253,6 +253,22 @@ def test_a_home_inside_the_project_is_no_part_of_it(project, packing: Packing) -
     assert packing.pack(module.work).snapshot.digest == first.digest
 
 
+def test_the_key_does_not_travel_in_place_of_a_link(project, packing: Packing, tmp_path) -> None:
+    module = project.module("jobs", "def work(): ...\n")
+    home = tmp_path / "kinetic"
+    (home / "jobs").mkdir(parents=True)
+    (home / "key").write_text("secret")
+    (home / "jobs" / "note").touch()
+    packing.options = replace(packing.options, home=home)
+    for link, goal in (("identity", home / "key"), ("seen", home / "jobs")):
+        (project.root / link).symlink_to(goal)
+
+    travelling = {entry.path for entry in packing.pack(module.work).snapshot.entries}
+
+    assert "seen/note" in travelling
+    assert "identity" not in travelling
+
+
 def test_a_home_inside_a_data_does_not_go_up(project, packing: Packing) -> None:
     module, store = project.module("jobs", "def work(data): ...\n"), FakeStore()
     project.write("set/one.txt", "1")

@@ -59,7 +59,10 @@ class PackingOptions:
     @property
     def own(self) -> list[Path]:
         """What may lie in a project or in data and is no part of it: what jobs keep, and their key."""
-        return [self.home, *filter(None, [self.store])]
+        from kinetic.keys import key_path
+
+        # The key by itself as well: a link may lead to it past the home.
+        return [self.home, key_path(self.home), *filter(None, [self.store])]
 
 
 @dataclass(frozen=True)
