@@ -28,6 +28,7 @@ from kinetic_payload.errors import (
     InvalidRequestError,
     StoreError,
     StorePermissionError,
+    StoreUnavailableError,
 )
 from kinetic_payload.stores.gcs import ForeignBucket, GcsStore, Patience, Service
 from kinetic_payload.testing.gcs import EVERYONE, GcsServer, Tokens
@@ -45,7 +46,7 @@ def guarded() -> Iterator[GcsServer]:
         yield server
 
 
-def key_file(server: GcsServer, folder: Path, who: str = WHO) -> Path:
+def key_file(endpoint: str, folder: Path, who: str = WHO) -> Path:
     """Write a service account's key, as Application Default Credentials have it."""
     pem = KEY.private_bytes(
         serialization.Encoding.PEM,
@@ -57,7 +58,7 @@ def key_file(server: GcsServer, folder: Path, who: str = WHO) -> Path:
         "client_email": who,
         "private_key": pem.decode(),
         "private_key_id": "1",
-        "token_uri": f"{server.endpoint}/token",
+        "token_uri": f"{endpoint}/token",
     }
     path = folder / "application_default_credentials.json"
     path.write_text(json.dumps(found))
@@ -66,7 +67,7 @@ def key_file(server: GcsServer, folder: Path, who: str = WHO) -> Path:
 
 @pytest.fixture
 def service(guarded: GcsServer, tmp_path: Path) -> Service:
-    file = str(key_file(guarded, tmp_path))
+    file = str(key_file(guarded.endpoint, tmp_path))
     return Service.chosen(
         {"KINETIC_STORAGE_ENDPOINT": guarded.endpoint, "GOOGLE_APPLICATION_CREDENTIALS": file}
     )
@@ -138,7 +139,7 @@ def test_credentials_that_were_replaced_are_read_again_after_a_refusal(
     else:
         guarded.tokens.expire()
 
-    key_file(guarded, tmp_path, other)
+    key_file(guarded.endpoint, tmp_path, other)
 
     assert store.read("o") == b"data"
 
@@ -161,7 +162,7 @@ def test_one_401_is_tried_once_more_and_two_are_an_error(
 
 def test_a_login_that_is_over_is_told_at_once(gcs: GcsServer, tmp_path: Path) -> None:
     # This server gives no tokens: `invalid_grant`.
-    file = str(key_file(gcs, tmp_path))
+    file = str(key_file(gcs.endpoint, tmp_path))
     store = GcsStore("bucket", service=Service(gcs.endpoint, credentials_file=file))
 
     with pytest.raises(CredentialsError, match="invalid_grant") as caught:
@@ -331,7 +332,7 @@ def test_an_emulator_is_visited_without_credentials(gcs: GcsServer) -> None:
 def test_a_login_by_gcloud_is_used_without_running_gcloud(
     guarded: GcsServer, tmp_path: Path
 ) -> None:
-    key_file(guarded, tmp_path)
+    key_file(guarded.endpoint, tmp_path)
     (tmp_path / "gcloud").write_text(f"#!/bin/sh\necho ran > {tmp_path}/ran\n")
     (tmp_path / "gcloud").chmod(0o755)
 
@@ -392,7 +393,8 @@ def put(gcs: GcsServer, name: str, data: bytes) -> None:
     client.bucket("bucket").blob(name).upload_from_string(data)
 
 
-def test_a_certificate_that_nobody_vouches_for_is_told_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("of", ["the bucket", "tokens"])
+def test_a_certificate_that_nobody_vouches_for_is_told_at_once(tmp_path: Path, of: str) -> None:
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)
     certificate = (
@@ -420,7 +422,14 @@ def test_a_certificate_that_nobody_vouches_for_is_told_at_once(tmp_path: Path) -
 
         thread = threading.Thread(target=shake)
         thread.start()
-        service = Service(f"https://localhost:{listening.getsockname()[1]}", anonymous=True)
-        with pytest.raises(StoreError, match="certificate is not trusted"):
+        place = f"https://localhost:{listening.getsockname()[1]}"
+        service = Service(place, anonymous=True)
+        if of == "tokens":
+            file = key_file(place, tmp_path)
+            service = Service("http://localhost:9", credentials_file=str(file))
+        with pytest.raises(StoreUnavailableError, match="certificate is not trusted") as caught:
             GcsStore("bucket", service=service).stat("o")
+        assert "captive portal" in str(caught.value.hint)
+        assert "REQUESTS_CA_BUNDLE" in str(caught.value.hint)
+        assert not caught.value.sent
         thread.join()

@@ -116,3 +116,6 @@ class BucketNotFoundError(StoreError):
 
 class StoreUnavailableError(StoreError):
     """A store did not answer, or only with errors that pass, for as long as was waited."""
+
+    sent = True
+    """Whether a request may have reached it all the same."""

@@ -45,6 +45,8 @@ class OutageLimit:
         self.clock = clock
         self.last: Exception | None = None
         """What failed last, if nothing has worked since."""
+        self.sent = False
+        """Whether any request may have reached the store."""
         self._report = report
         self._quiet = quiet
         self._lock = threading.Lock()
@@ -79,6 +81,7 @@ class OutageLimit:
     def worked(self) -> None:
         """Note that the store was heard of."""
         with self._lock:
+            self.sent = True
             self._since = self.last = None
             self._text = ""
 

@@ -25,6 +25,7 @@ from kinetic.errors import (
     KineticError,
     PreconditionFailedError,
     StorePermissionError,
+    StoreUnavailableError,
     SubmitError,
 )
 from kinetic.home import make_home
@@ -215,6 +216,8 @@ def _start(
     except BaseException as error:
         if begun:
             raise
+        if isinstance(error, StoreUnavailableError) and not error.sent:
+            written.clear()  # Nothing was.
         reason = error
         if saved and isinstance(error, Exception) and _is_forgotten(handle.job_id, store):
             # Whatever failed, it failed because of that.
@@ -306,7 +309,7 @@ def _withdraw(
         todo = f"Remove it with: kinetic jobs cleanup {job_id}" if recorded else f"Remove: {left}"
         interrupted = not isinstance(error, Exception)
         (error if interrupted else reason).add_note(
-            f"The job {job_id} did not start, and something of it stays behind: {why}\n{todo}"
+            f"The job {job_id} did not start, and something of it may stay behind: {why}\n{todo}"
         )
         if interrupted:
             raise

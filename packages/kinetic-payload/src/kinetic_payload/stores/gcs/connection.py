@@ -30,7 +30,7 @@ from requests.structures import CaseInsensitiveDict
 from requests.utils import select_proxy
 
 from kinetic_payload.stores.gcs.origin import TokenRequest, check_answer, described, is_page
-from kinetic_payload.stores.gcs.patience import passes
+from kinetic_payload.stores.gcs.patience import UnreachableError, passes
 from kinetic_payload.stores.gcs.service import Service
 
 CONCURRENCY: Final = 32
@@ -144,7 +144,7 @@ class Connection:
         time: no timeout of a request ends that.
 
         Raises:
-            requests.ConnectionError: It cannot, or not in that time.
+            UnreachableError: It cannot, or not in that time.
         """
         if time.monotonic() - self._heard < _HEARD:
             return
@@ -164,12 +164,12 @@ class Connection:
             error = found.get(timeout=seconds)
         except Empty:
             self._settings = self._found_settings()
-            raise requests.ConnectTimeout(
+            raise UnreachableError(
                 f"no connection to {place.hostname} within {seconds:.1f} s"
             ) from None
         if error is not None:
             self._settings = self._found_settings()
-            raise requests.ConnectionError(error) from error
+            raise UnreachableError(error) from error
 
     def send(
         self,

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import requests
 import urllib3.exceptions
 from google.api_core.exceptions import GoogleAPICallError
-from google.auth.exceptions import RefreshError, TransportError
+from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
 
 from kinetic_payload.concurrently import check_wanted, pause
 from kinetic_payload.outages import OutageLimit
@@ -33,6 +33,15 @@ class BrokenAnswerError(Exception):
 
 class PatienceError(Exception):
     """It was tried again and again; the cause is what happened last."""
+
+    def __init__(self, *, sent: bool = True) -> None:
+        super().__init__()
+        self.sent = sent
+        """Whether the service may have got any request of the whole operation."""
+
+
+class UnreachableError(requests.ConnectionError):
+    """There was no connection, so nothing was sent."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ class Patience:
         that asks *where*, and decides itself when it reports what *failing* tells it.
 
         Raises:
-            PatienceError: The deadline passed.
+            PatienceError: The deadline passed, or the service's certificate is not trusted.
         """
         # Without one, a limit of this call alone, which the deadline ends.
         shared = limit is not None
@@ -81,13 +90,16 @@ class Patience:
         while True:
             check_wanted()
             if limit.reached:
-                raise PatienceError from limit.last
+                raise PatienceError(sent=limit.sent) from limit.last
             try:
                 with limit.attempt(where, progress) as began:
                     found = act(failed)
                 limit.worked()
                 return found
             except Exception as error:
+                limit.sent = limit.sent or _may_be_sent(error)
+                if is_untrusted(error):
+                    raise PatienceError(sent=limit.sent) from error
                 if not passes(error):
                     if isinstance(error, GoogleAPICallError):
                         limit.worked()
@@ -100,10 +112,13 @@ class Patience:
                 limit.failed(began, error)
                 left = min(since + min(self.deadline, limit.seconds) - now, limit.left)
                 if left <= 0:
-                    raise PatienceError from error
+                    raise PatienceError(sent=limit.sent) from error
                 if shared or now - since >= self.quiet:
                     failing(error)
                 wait = _asked(error) + random.uniform(0, longest)  # noqa: S311 - no secret
+            except BaseException:
+                limit.sent = True
+                raise
             # The last try is at the end, also where the service asks for more time than there is.
             self.pause(min(left, wait))
             failed, longest = failed + 1, min(2 * longest, self.longest)
@@ -113,7 +128,7 @@ def passes(error: BaseException) -> bool:
     """Tell whether *error* is one of those that pass by themselves."""
     if isinstance(error, GoogleAPICallError):
         return error.code in _PASSING or (error.code == 403 and bool(reasons(error) & _TOO_FAST))
-    if _is_untrusted(error):
+    if is_untrusted(error):
         return False
     if isinstance(error, RefreshError):
         return error.retryable or any(
@@ -135,6 +150,11 @@ def passes(error: BaseException) -> bool:
     )
 
 
+def _may_be_sent(error: Exception) -> bool:
+    # Credentials come before a request.
+    return not (isinstance(error, UnreachableError | GoogleAuthError) or is_untrusted(error))
+
+
 def reasons(error: GoogleAPICallError) -> set[str]:
     """Return the reasons that the API gave."""
     return {str(one.get("reason")) for one in error.errors or () if isinstance(one, dict)}
@@ -149,11 +169,11 @@ def _asked(error: Exception) -> float:
     return float(asked) if _SECONDS.fullmatch(asked) else 0.0
 
 
-def _is_untrusted(error: BaseException) -> bool:
+def is_untrusted(error: BaseException) -> bool:
     """Tell whether it is about a certificate, which does not become valid by waiting."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return True
     inner = [*error.args, getattr(error, "reason", None)]
     return any(
-        isinstance(one, Exception) and one is not error and _is_untrusted(one) for one in inner
+        isinstance(one, Exception) and one is not error and is_untrusted(one) for one in inner
     )

@@ -24,7 +24,7 @@ from kinetic_payload.errors import (
     StoreUnavailableError,
 )
 from kinetic_payload.stores.gcs.origin import ForeignAnswerError
-from kinetic_payload.stores.gcs.patience import PatienceError
+from kinetic_payload.stores.gcs.patience import PatienceError, is_untrusted
 from kinetic_payload.stores.gcs.service import LOGIN
 
 _DENIED: Final = re.compile(r"(\S+) does not have (storage\.\S+) access")
@@ -36,6 +36,11 @@ _IN_THE_WAY: Final = (
     "Log in to the network (open any http:// page in a browser), or check HTTPS_PROXY and NO_PROXY; "
     "then try again. Nothing is lost."
 )
+_INTERCEPTED: Final = (
+    "A captive portal may be in the way: log in to the network (open any http:// page in a browser). "
+    "Behind a proxy that signs for others, let REQUESTS_CA_BUNDLE name its certificates. If this machine's "
+    "clock is wrong, set it."
+)
 
 
 @contextmanager
@@ -46,18 +51,15 @@ def translated(bucket: str, doing: str, principal: str = "") -> Iterator[None]:
     except KineticError:
         raise
     except PatienceError as error:
-        raise _unavailable(error.__cause__, bucket, doing) from error.__cause__
+        refused = _unavailable(error.__cause__, bucket, doing)
+        refused.sent = error.sent
+        raise refused from error.__cause__
     except GoogleAPICallError as error:
         raise refusal(error, bucket, doing, principal) from error
     except GoogleAuthError as error:
         raise CredentialsError(
             f"Could not {doing} in gs://{bucket}: the Google credentials do not work: {_line(error)}",
             hint=LOGIN,
-        ) from error
-    except requests.exceptions.SSLError as error:
-        raise StoreError(
-            f"Could not {doing} in gs://{bucket}: the server's certificate is not trusted: {_line(error)}",
-            hint="Behind a proxy that signs for others, let REQUESTS_CA_BUNDLE name its certificates.",
         ) from error
     except requests.RequestException as error:
         raise StoreError(f"Could not {doing} in gs://{bucket}: {_line(error)}") from error
@@ -142,7 +144,12 @@ def _member(who: str) -> str:
     return f"{'serviceAccount' if who.endswith('gserviceaccount.com') else 'user'}:{who}"
 
 
-def _unavailable(last: BaseException | None, bucket: str, doing: str) -> KineticError:
+def _unavailable(last: BaseException | None, bucket: str, doing: str) -> StoreUnavailableError:
+    if last is not None and is_untrusted(last):
+        return StoreUnavailableError(
+            f"Could not {doing} in gs://{bucket}: the server's certificate is not trusted: {_line(last)}",
+            hint=_INTERCEPTED,
+        )
     what = "no answer" if last is None else in_words(last)
     return StoreUnavailableError(
         f"Could not {doing} in gs://{bucket}, again and again; at last: {what}",
