@@ -316,3 +316,11 @@ def test_an_exception_with_an_init_of_its_own_is_whole_as_argument_value_and_err
     )
 
     assert project.run("run.py") == "3 /x s 5"
+
+
+def test_a_method_of_a_builtin_type_travels(project):
+    project.write(
+        "run.py", "from shipping import ship\nprint(ship(str.upper, 'a'), ship([3, 1].index, 1))"
+    )
+
+    assert project.run("run.py") == "A 1"

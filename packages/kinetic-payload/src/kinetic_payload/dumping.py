@@ -61,7 +61,7 @@ def dump(
         cloudpickle=cloudpickle.__version__,
         kinetic="",
         function=title,
-        module=_innermost(function).__module__ or "",
+        module=getattr(_innermost(function), "__module__", None) or "",
         context_digest=None,
         paths=tuple(plan.paths),
         cwd=plan.cwd,
