@@ -139,7 +139,8 @@ class Unsaved:
 
         Raises:
             StoreError: The store would not take it; it stays here.
-            IntegrityError: The file is not what it was, or the store has another object of its name.
+            IntegrityError: The file is not what it was.
+            PreconditionFailedError: The store has another object of its name.
         """
         path = self._path(name)
         try:
@@ -150,10 +151,13 @@ class Unsaved:
                     f"{path} is not what the job wrote: its digest is another one."
                 )
             store.upload(name, path, if_generation=ABSENT)
-        except PreconditionFailedError:
+        except PreconditionFailedError as error:
             # By a try whose answer was lost, or by another process that stores the same.
             if digest_of(store, name) != digest:
-                raise
+                raise PreconditionFailedError(
+                    f"{store.location}/{name} is there already, and is not what the job wrote.",
+                    hint="Remove it, then try again.",
+                ) from error
         except FileNotFoundError:
             if store.stat(name) is None:
                 raise

@@ -249,7 +249,12 @@ class _Job:
         While the store fails, try again, for as long in all as the runners did.
         """
         from kinetic.local.reporting import settle
-        from kinetic_payload.errors import BucketNotFoundError, IntegrityError, StoreError
+        from kinetic_payload.errors import (
+            BucketNotFoundError,
+            IntegrityError,
+            PreconditionFailedError,
+            StoreError,
+        )
 
         spec = self._spec
         since = self.unsaved.since
@@ -275,7 +280,8 @@ class _Job:
                 # A job whose folder was removed has nobody left who wants to know, nor has one that
                 # was cancelled.
                 wanted = os.path.isdir(self._folder.path) and self._events.stop != "cancelled"  # noqa: PTH112
-                final = isinstance(error, (BucketNotFoundError, IntegrityError))
+                lasting = (BucketNotFoundError, IntegrityError, PreconditionFailedError)
+                final = isinstance(error, lasting)
                 if final or not wanted or time.monotonic() >= until:
                     said = f"How it ended could not be stored: {why}"
                     return Verdict(succeeded=False, message=said)
