@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,26 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
         fail()
 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_what_another_host_removes_at_the_same_time_keeps_nothing_from_the_disk(
+    tmp_path: Path,
+) -> None:
+    # The system tells a hook that a file is about to be opened: then the folder is removed.
+    code = """
+import os, pathlib, sys
+from kinetic_payload.unsaved import Unsaved
+
+unsaved, name, left = Unsaved(sys.argv[1]), "job/attempts/1/host-0.json", [sys.argv[1]]
+folder = pathlib.Path(sys.argv[1], name).parent
+
+def remove(event, arguments):
+    if event == "open" and str(arguments[0]).startswith(f"{folder}/") and left:
+        left.clear()
+        os.rmdir(folder)
+
+sys.addaudithook(remove)
+unsaved.write(name, b"report")
+assert not left and unsaved.reports() == {name: b"report"}
+"""
+    subprocess.run([sys.executable, "-c", code, tmp_path / "unsaved"], check=True)

@@ -21,6 +21,7 @@ from kinetic_payload.store import ABSENT, Store
 
 _REPORT: Final = ".json"
 _TROUBLE: Final = "trouble.txt"
+_TRIES: Final = 100
 
 
 class Unsaved:
@@ -37,10 +38,9 @@ class Unsaved:
             OSError: The disk would not take it.
         """
         path = self._path(name)
-        make_folder(path.parent)
         part = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
         try:
-            fd = open_private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            fd = _opened(part)
             with open(fd, "wb") as stream:  # noqa: PTH123 - a descriptor
                 yield stream
                 stream.flush()
@@ -172,6 +172,19 @@ class Unsaved:
             place = Path(folder).relative_to(self.folder).as_posix()
             found += [f"{place}/{file}" for file in files if not file.startswith(".")]
         return sorted(found)
+
+
+def _opened(part: Path) -> int:
+    left = _TRIES
+    while True:
+        left -= 1
+        try:
+            make_folder(part.parent)
+            return open_private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        except (FileNotFoundError, FileExistsError):
+            # Another host removed its last file, and the folder with it: one that was there a moment ago.
+            if not left:
+                raise
 
 
 def digest_of(store: Store, name: str) -> str:
