@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import re
 import shutil
@@ -16,10 +17,14 @@ import pytest
 PACKAGES = Path(__file__).parents[1] / "packages"
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let signals do what they do: who runs the tests in the background has them ignored, and so
     would every process that a test starts. To be told to stop is to be interrupted: fixtures tidy up.
+
+    Where `PYTHONDONTWRITEBYTECODE` is set, each of some thousand processes would compile our modules.
     """
+    if sys.dont_write_bytecode and not hasattr(config, "workerinput"):
+        compileall.compile_dir(PACKAGES, quiet=2)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
