@@ -186,6 +186,7 @@ NOT_OURS_TO_CATCH = {
     "kinetic_payload.stores.gcs.origin.ForeignAnswerError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.patience.BrokenAnswerError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.patience.PatienceError": "goes from one part of the bucket store to another",
+    "kinetic_payload.stores.gcs.patience.UnreachableError": "goes from one part of the bucket store to another",
     "kinetic_payload.testing.gcs.answers.ApiError": "goes from one part of the fake bucket server to another",
     "kinetic_runner.call.Terminated": "SIGTERM, which user code must not catch as an Exception",
 }
