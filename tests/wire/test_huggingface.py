@@ -60,12 +60,17 @@ class Hub:
         }
         self.tokens: list[str | None] = []
         self.unwell = 0
+        self.portal: tuple[str, int, str] | None = None
+        """Which requests something else answers, and how: status and page."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path
         if self.unwell:
             self.unwell -= 1
             return web.Response(status=503)
+        if self.portal is not None and f"{request.method} {path}".startswith(self.portal[0]):
+            _, status, page = self.portal
+            return web.Response(status=status, text=page, content_type="text/html")
         self.tokens.append(request.headers.get("Authorization"))
         if "/old-name" in path:  # What had no organisation once was moved into one.
             raise web.HTTPTemporaryRedirect(path.replace("/old-name", "/org/plain"))
@@ -279,6 +284,29 @@ def test_a_hub_that_is_unwell_for_a_moment_is_asked_again(hub: Hub, tmp_path: Pa
     huggingface.load("hf://org/plain", tmp_path / "set", say=lambda _: None)
 
     assert read(tmp_path / "set") == {"train": [7, 8]}
+
+
+@pytest.mark.parametrize(
+    "portal",
+    [
+        ("GET /api/", 200, "<html><title>Sign in to the hotel</title></html>"),
+        ("HEAD /datasets/", 401, "<html></html>"),
+        ("GET /datasets/", 200, ""),
+    ],
+)
+def test_a_portal_in_the_way_is_told_and_its_page_is_never_a_row(
+    hub: Hub, tmp_path: Path, portal: tuple[str, int, str]
+) -> None:
+    hub.portal = portal
+
+    with pytest.raises(DataError, match="an answer was not the Hub's") as raised:
+        huggingface.load("hf://org/plain", tmp_path / "in" / "set", say=lambda _: None)
+
+    assert "captive portal" in (raised.value.hint or "")
+    assert os.listdir(tmp_path / "in") == []
+    hub.portal = None
+    huggingface.load("hf://org/plain", tmp_path / "in" / "set", say=lambda _: None)
+    assert read(tmp_path / "in" / "set") == {"train": [7, 8]}
 
 
 def test_code_of_a_sets_own_is_refused_in_words(hub: Hub, tmp_path: Path) -> None:

@@ -40,6 +40,13 @@ _MAY_READ: Final = (
     "If it is gated or private, hand over a token that may read it: "
     "@kinetic.run(..., capture_env_vars=['HF_TOKEN'])."
 )
+_FOREIGN: Final = re.compile(
+    r"missing the 'X-Repo-Commit' header|Consistency check failed|Network Authentication Required"
+)
+_IN_THE_WAY: Final = (
+    "A captive portal or a proxy may have answered in its place: log in to the network (open any http:// "
+    "page in a browser), or check HF_ENDPOINT and HTTPS_PROXY; then run it again."
+)
 _START: Final = (
     "import sys; sys.path[:0] = sys.argv[2:]; "
     "from kinetic_runner.huggingface import main; main(sys.argv[1])"
@@ -150,7 +157,10 @@ def _load(source: HuggingFaceSource, uri: str, dest: Path, *, trusts: bool) -> d
         )
         loaded.save_to_disk(str(dest))
     except Exception as error:  # noqa: BLE001
-        return {"error": f"datasets {version} could not load it: {_words(error)}", **_hint(error)}
+        what = "could not load it"
+        if (hint := _foreign(error)) is not None:
+            what += ", as an answer was not the Hub's"
+        return {"error": f"datasets {version} {what}: {_words(error)}", **(hint or _hint(error))}
     return {"words": f"{_rows(loaded)}, {size_text(_size(dest))} on disk"}
 
 
@@ -186,6 +196,22 @@ def _hint(error: BaseException) -> dict[str, str]:
             "with capture_env_vars=['HF_*']."
         }
     return {}
+
+
+def _foreign(error: BaseException) -> dict[str, str] | None:
+    """Return what helps where a captive portal or a proxy answered in place of the Hub, or None."""
+    if type(error).__name__ == "DatasetGenerationError":
+        return None  # It is about what the rows' files hold.
+    for link in _chain(error):
+        headers = getattr(getattr(link, "response", None), "headers", {})
+        if (
+            str(headers.get("content-type", "")).startswith("text/html")
+            or _FOREIGN.search(str(link))
+            # Of what should have been JSON, and is a page or nothing.
+            or str(getattr(link, "doc", "{")).lstrip()[:1] in ("", "<")
+        ):
+            return {"hint": _IN_THE_WAY}
+    return None
 
 
 def _chain(error: BaseException) -> list[BaseException]:
