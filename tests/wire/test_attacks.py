@@ -574,6 +574,24 @@ def test_what_is_put_beside_a_job_costs_it_nothing(
     assert job.result(timeout=60) == 42
 
 
+def test_of_reports_that_others_wrote_only_some_dozens_are_read(
+    desk: Any, work: Any, attacker: Attacker
+) -> None:
+    job = ended(work.run_async(42))
+    names = JobObjects(job.job_id)
+    forged = [names.host_outcome(attempt, 0) for attempt in range(2, 202)]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda name: attacker.write(name, b"{}"), forged))
+    desk.server.requests.clear()
+
+    with warnings.catch_warnings(record=True) as warned:
+        outcome = job.outcome()
+
+    assert [host.attempt for host in outcome.hosts] == [1]
+    assert "all other reports" in str(warned[-1].message)
+    assert desk.server.requests.count(operation="objects.get.media") < 100
+
+
 def test_a_lease_for_ever_keeps_no_dead_job_running(
     desk: Any, work: Any, attacker: Attacker
 ) -> None:

@@ -35,8 +35,9 @@ SECRETS: Final = (
     # Environment files, keys, certificates, credentials
     *(".env*", "*.pem", "*.key", "*.p8", "*.p12", "*.pfx", "*.crt", "*.cer", "*.der", "*.csr"),
     *("*.jks", "*.keystore", "*.kdbx", "*.ppk", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"),
-    *(".netrc", ".pgpass", ".pypirc", ".git-credentials", ".ssh/", ".gnupg/", ".aws/"),
-    "application_default_credentials.json",
+    *("id_ecdsa_sk", "id_ed25519_sk", ".netrc", ".pgpass", ".pypirc", ".git-credentials", ".boto"),
+    *(".ssh/", ".gnupg/", ".aws/", ".kube/"),
+    *("application_default_credentials.json", "kaggle.json"),
 )
 """Left out by default as well, in capitals too: `SERVER.PEM` is a key on any file system."""
 

@@ -30,6 +30,8 @@ from kinetic_payload.store import ABSENT, Store
 
 _MOST_REPORTS = 5000
 """Of all hosts and attempts together. Whoever can write to a bucket can make any number of objects."""
+_MOST_REFUSED = 50
+"""Reports that somebody else wrote, or that are damaged: those are not ours to show."""
 
 
 R = TypeVar("R", JobRecord, Outcome, HostOutcome)
@@ -189,17 +191,21 @@ def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
     """Return what every host of every attempt reported, in that order.
 
     A report that cannot be read or verified is skipped with a warning: the others still tell
-    something.
+    something. After some dozens of those the rest is not read: each may be of many megabytes.
     """
     store = services.store
+    refused: list[str] = []
 
     def read(name: str) -> HostOutcome | KineticError | None:
+        if len(refused) >= _MOST_REFUSED:
+            return None
         try:
             found = _read(HostOutcome, store, name)
             services.verify(found.data, name)
         except ObjectNotFoundError:
             return None  # Cleaned up a moment ago.
         except (RecordError, SignatureError) as error:
+            refused.append(name)
             return error
         return found.record
 
@@ -208,7 +214,7 @@ def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
     names = list(islice(ours, _MOST_REPORTS + 1))
     if len(names) > _MOST_REPORTS:
         warn_caller(f"Skipped: all but {_MOST_REPORTS:,} reports of {job_id}.")
-    reports = []
+    reports: list[HostOutcome] = []
     for found in map_at_once(read, names[:_MOST_REPORTS], workers=store.concurrency):
         if found is None:
             continue
@@ -216,6 +222,10 @@ def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
             warn_caller(f"Skipped: {found.message}")
         else:
             reports.append(found)
+    if len(refused) >= _MOST_REFUSED:
+        warn_caller(
+            f"Skipped: all other reports of {job_id}, because so many are not to be trusted."
+        )
     return tuple(sorted(reports, key=lambda report: (report.attempt, report.host)))
 
 
