@@ -41,8 +41,10 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "README.md").write_text(
         f"```sh\ntrue\n{sys.executable} -m pytest test_project.py\n```\n"
     )
-    (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\naddopts = ["-n=2"]\n')
     return tmp_path
+
+
+WORKERS = '[tool.pytest.ini_options]\naddopts = ["-n=2"]\n'
 
 
 def run_ci(project: Path, **failures: int) -> subprocess.CompletedProcess[str]:
@@ -61,6 +63,8 @@ def run_ci(project: Path, **failures: int) -> subprocess.CompletedProcess[str]:
 def test_a_test_that_fails_once_is_shown_with_both_outputs_and_fails_nothing(
     project: Path,
 ) -> None:
+    (project / "pyproject.toml").write_text(WORKERS)  # As ours are run.
+
     ran = run_ci(project, unlucky=1, good=0)
 
     assert ran.returncode == 0, ran.stdout
