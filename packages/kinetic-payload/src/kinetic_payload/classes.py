@@ -136,7 +136,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
 
         if (
             kind in copyreg.dispatch_table
-            or not inherits("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__")
+            or not inherits("__reduce__", "__reduce_ex__")
             or inherits("__init__", "__new__")
         ):
             return NotImplemented
@@ -145,10 +145,12 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             args = error.message, list(error.exceptions)
         slots: dict[str, Any] = {"args": error.args}
         for base in kind.__mro__:
+            # To C code, None is another thing than nothing.
+            nothing = None if rebuilding.builtin_base(base) is base else slots
             for name, member in vars(base).items():
                 if isinstance(member, MemberDescriptorType) and name not in _NOT_OF_ERRORS:
-                    value = getattr(error, name, None)
-                    if value is not None:  # To C code, None is another thing than nothing.
+                    value = getattr(error, name, nothing)
+                    if value is not nothing:
                         slots[name] = value
         make, fill = rebuilding.bare_error, rebuilding.fill_error
         return make, (kind, args), (slots, dict(vars(error))), None, None, fill

@@ -149,7 +149,10 @@ def fill_error(error: BaseException, state: tuple[dict[str, Any], dict[str, Any]
     for name, value in slots.items():
         with suppress(AttributeError):  # A property of that name
             object.__setattr__(error, name, value)
-    vars(error).update(attributes)
+    if type(error).__setstate__ is not BaseException.__setstate__ and attributes:
+        error.__setstate__(attributes)
+    else:
+        vars(error).update(attributes)
 
 
 def named_type(
