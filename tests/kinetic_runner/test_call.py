@@ -124,6 +124,7 @@ def test_a_stop_waits_for_a_native_module_to_be_loaded_but_not_for_ever(
     stopping: Stopping, seconds: int
 ) -> None:
     went_on = []
+    before, threads = len(sys._current_frames()), []
 
     class Spec:
         @property
@@ -134,12 +135,16 @@ def test_a_stop_waits_for_a_native_module_to_be_loaded_but_not_for_ever(
             raise ImportError
 
     def train() -> None:
-        with suppress(ImportError):
-            ExtensionFileLoader("native", "native.so").create_module(Spec())  # type: ignore[arg-type]
+        try:
+            with suppress(ImportError):
+                ExtensionFileLoader("native", "native.so").create_module(Spec())  # type: ignore[arg-type]
+        finally:
+            threads.append(len(sys._current_frames()))
         threading.Event().wait(60)
 
     assert isinstance(invoke(train, (), {}, stopping), Stopped)
     assert went_on
+    assert threads[0] <= before + 1
 
 
 def test_an_exception_made_of_the_signal_is_still_a_stop(stopping: Stopping) -> None:

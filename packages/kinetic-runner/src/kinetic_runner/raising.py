@@ -40,11 +40,13 @@ class Raising:
         """Raise, now or soon; for a handler of SIGTERM that is in *frame*."""
         if self._raised:
             return
+        first = self._until is None
         if self._until is None:
             self._until = monotonic() + _AT_MOST
             self._before, sys.unraisablehook = sys.unraisablehook, self._dropped
         if _loads_native_code(frame) and monotonic() < self._until:
-            self._try_again()
+            if first:  # Otherwise a thread is at it, which calls this.
+                self._try_again()
             return
         self._raised = True
         raise self._kind
