@@ -28,6 +28,7 @@ from kinetic.errors import (
     ResultTimeoutError,
     ResultUnreadableError,
     SignatureError,
+    StoreUnavailableError,
 )
 from kinetic.fakes import FakeServices, a_report, raising, report, report_error, report_value
 from kinetic.job_status import JobStatus
@@ -87,6 +88,21 @@ def test_a_value_outlives_its_resource(services: FakeServices, job: JobRecord) -
     services.backend.loses(job.job_id)
 
     assert result(job, services) == 42
+
+
+def test_an_outage_that_is_seen_at_once_is_told_once_and_paused_for(
+    services: FakeServices, job: JobRecord
+) -> None:
+    services.backend.returns(job.job_id, LARGE)
+    untrusted = raising(StoreUnavailableError("its certificate is not trusted"))
+    services.journal.before("read *attempt*", *[untrusted] * 5000)
+    told: list[str] = []
+
+    with pytest.raises(ResultTimeoutError, match="its certificate is not trusted"):
+        result(job, services, timeout=0.5, warn=told.append)
+
+    assert len(told) == 1
+    assert len(services.journal.of("read *attempt*")) < 10
 
 
 def test_waiting_goes_on_until_the_end_and_tells_each_status_once(

@@ -35,7 +35,7 @@ from kinetic.outcomes import (
 )
 from kinetic.quantities import parse_wait
 from kinetic.services import LOOK, Services
-from kinetic.waiting import Deadline
+from kinetic.waiting import Backoff, Deadline, sleep
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.loading import load
@@ -123,6 +123,7 @@ def collect(
                 verify=verify,
                 warn=warn,
             )
+        pauses, told = Backoff(0.25, _LONGEST_PAUSE), False
         while True:
             limit = OutageLimit(max(LOOK, deadline.at_most(inf)), report=warn)
             try:
@@ -134,10 +135,13 @@ def collect(
                     raise WaitStopped from error
                 if deadline.passed:
                     raise _not_downloaded(record, view.status, error.message) from error
-                warn(
-                    f"{error.message} Job {record.job_id} has ended, and its result is kept there: "
-                    "the wait for it goes on."
-                )
+                if not told:
+                    warn(
+                        f"{error.message} Job {record.job_id} has ended, and its result is kept there: "
+                        "the wait for it goes on."
+                    )
+                told = True
+                sleep(deadline.at_most(pauses.next()))
             except ObjectNotFoundError as error:
                 if services.store.stat(names.handle) is None:
                     # Somebody cleaned up between our looking and our reading.
@@ -230,6 +234,8 @@ def wait_for_outcome(
 
 
 _LONGEST_WAIT = 30.0
+_LONGEST_PAUSE = 2.0
+"""Seconds between two tries: some failures come at once, that of a certificate for instance."""
 _LOST = 30.0
 """Seconds that what was not heard of gets to be heard of: the network may have been away."""
 
