@@ -86,6 +86,35 @@ def test_a_global_of_the_machine_that_was_set_is_not_the_machines(
     assert initial_of(made, "x").kind is Kind.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import os\ndef resolve(x): done.append(x)\nx = resolve(os.environ.get('A'))",
+        "import os\nclass Hub:\n def node(self): done.append(1)\nhub = Hub()\nx = hub.node(), os.sep",
+        "class jax: device_count = done.append\nif done:\n x = jax.device_count(1)\nelse:\n x = 1",
+        "import torch\nx = torch.device_count() if 1 else 2\ntry: 1/0\nexcept Exception: x = 3",
+        "import os\nx = os.path.abspath('data')",
+        "import os\nx = os.path.exists('new')",
+        "from pathlib import Path\nrun = 'a'\nx = Path(__file__).parent / run",
+        "import os\nrun = 'a' + 'b'\nx = os.path.join(os.environ.get('A', ''), run)",
+    ],
+)
+def test_what_is_of_the_machine_stays_so_and_calls_no_code_of_the_users(
+    module: Module, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = ModuleType("torch")
+    torch.done, torch.device_count = [], lambda: torch.done.append(1)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    made = module("made", f"done = []\n{text}")
+    before = len(made.done), len(torch.done)
+    made.run = "other"  # Set since, which `x` was not.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "new").touch()
+
+    assert initial_of(made, "x").kind is Kind.MACHINE
+    assert (len(made.done), len(torch.done)) == before
+
+
 def test_a_literal_is_known_with_its_value(module: Module) -> None:
     assert initial_of(module("made", "x = {'a': [1]}"), "x") == Initial(Kind.LITERAL, {"a": [1]})
 

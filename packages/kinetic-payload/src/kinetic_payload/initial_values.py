@@ -46,13 +46,18 @@ _ATTRIBUTES: Final = frozenset(
 _REPEATABLE: Final = re.compile(
     r"(.*\.)?(environ\.get|platform\.system|"
     r"Path|PurePath|abspath|absolute|basename|bool|cpu_count|default_backend|"
-    r"device|device_count|devices|dirname|exists|expanduser|expandvars|float|"
-    r"getenv|gethostname|getpid|home|int|is_available|is_dir|is_file|isdir|"
-    r"isfile|join|joinpath|len|local_device_count|local_devices|lower|machine|"
+    r"device|device_count|devices|dirname|expanduser|expandvars|float|"
+    r"getenv|gethostname|home|int|is_available|join|joinpath|"
+    r"len|local_device_count|local_devices|lower|machine|"
     r"max|min|node|process_count|process_index|realpath|resolve|split|str|"
     r"strip|uname|upper|with_name|with_suffix)"
 )
 """Functions of the machine, and of paths and texts, that have no effects and answer the same again."""
+_OF_DEVICES: Final = re.compile(r".*(default_backend|device.*|is_available|process_.*)")
+_OF_FOLDER: Final = re.compile(r".*(absolute|abspath|realpath|resolve)")
+"""Those that depend on the working directory."""
+_LIBRARIES: Final = sys.stdlib_module_names | {"builtins", "jax", "torch"}
+"""Where they are, by these names: user code may call anything so."""
 
 
 class Kind(Enum):
@@ -129,14 +134,45 @@ def _again(module: ModuleType, name: str) -> list[Any]:
         if expression is None:
             raise LookupError
         names = dict(vars(module))
+        used = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
+        for one in used & text.assigned.keys():
+            if not _is_called(names.get(one, str)):  # It may have been set, too.
+                (names[one],) = _again(module, one)
         for node in ast.walk(expression):
-            if isinstance(node, ast.Call) and not _REPEATABLE.fullmatch(ast.unparse(node.func)):
-                raise LookupError
-            if isinstance(node, ast.Name) and _of_machine(module, node.id, set()):
-                (names[node.id],) = _again(module, node.id)  # It may have been set, too.
+            if isinstance(node, ast.Call):
+                _check_call(node, expression, names, branches=len(text.assigned[name]))
         code = compile(ast.Expression(expression), "<again>", "eval")
         values.append(eval(code, names))  # noqa: S307 - the import ran it
     return values
+
+
+def _is_called(value: Any) -> bool:
+    return isinstance(value, ModuleType) or callable(value)
+
+
+def _check_call(node: ast.Call, whole: ast.expr, names: dict[str, Any], branches: int) -> None:
+    """Refuse a call that may have effects, or answer otherwise than at the import.
+
+    Raises:
+        LookupError: It may.
+    """
+    called, root = ast.unparse(node.func), node.func
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if not _REPEATABLE.fullmatch(called):
+        raise LookupError
+    if isinstance(root, ast.Name):
+        value = names.get(root.id)
+        of = value if _is_called(value) else type(value)
+        if root.id in names and _top_level_of(of) not in _LIBRARIES:
+            raise LookupError
+    if branches > 1 and _OF_DEVICES.fullmatch(called):
+        raise LookupError  # The import may not have called it, and it starts a device.
+    if _OF_FOLDER.fullmatch(called):
+        used = [node.id for node in ast.walk(whole) if isinstance(node, ast.Name)]
+        paths = [str(names[one]) for one in used if not _is_called(names.get(one, str))]
+        if not any(path.startswith("/") for path in paths):
+            raise LookupError
 
 
 def _of_machine(module: ModuleType, name: str, seen: set[tuple[str, str]]) -> bool:
