@@ -87,13 +87,17 @@ def test_attributes_of_modules_and_their_classes_are_what_they_are_at_the_call(p
         config.Base.later, Settings.folder = 5, "mine"
         def outer(module):
             return lambda: module.RATE
+        def count():
+            config.RATE += 1
+            return config.rate()
+        exec("def many():" + "".join(f"\\n if 0: n{i}.a{i}" for i in range(300)) + "\\n return config.RATE")
         def read():
             if not hasattr(config.CLIENT, "name"):
                 config.CLIENT = "made there"
             with config.LOCK:
                 return (config.RATE, pack.config.NAMES, config.rate(), Settings.lr, Settings().method(),
                         Settings.made, Settings.depth, config.Base.later, Settings.folder, config.CLIENT)
-        for function in read, lib.make(), outer(config):
+        for function in read, lib.make(), outer(config), count, many:
             print(ship(function))
         print(len(dump(lambda: config.DATA).data))
         """,
@@ -102,6 +106,8 @@ def test_attributes_of_modules_and_their_classes_are_what_they_are_at_the_call(p
     assert project.run("run.py").splitlines() == [
         "(2, ['a', 'b'], 2, 3, 3, {'a': 1, 'b': 2}, 4, 5, 'mine', 'made there')",
         "(2, ['a', 'b'], 3)",
+        "2",
+        "3",
         "2",
         "1",
     ]

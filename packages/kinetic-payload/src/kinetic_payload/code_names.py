@@ -38,8 +38,8 @@ def attributes_in(code: CodeType) -> dict[tuple[str, ...], bool]:
             elif path and step.opname in _ATTRIBUTES:
                 path = (*path, step.argval)
                 found[path] = found.get(path, False) or step.opname == "STORE_ATTR"
-            else:
-                path = ()
+            elif step.opname != "EXTENDED_ARG" and (step.opname, step.arg) != ("COPY", 1):
+                path = ()  # A copy is for `config.steps += 1`.
     return found
 
 
