@@ -221,6 +221,30 @@ def test_what_the_code_makes_itself_or_is_alike_by_its_type_needs_not_travel(pro
     assert project.run("run.py") == "('made there', 'lib')"
 
 
+def test_what_a_module_makes_when_it_is_asked_for_may_be_unpicklable(project):
+    project.write(
+        "lib.py",
+        """
+        import threading
+        def __getattr__(name):
+            if name != "CLIENT":
+                raise AttributeError(name)
+            return globals().setdefault(name, threading.Lock())
+        """,
+    )
+    project.write(
+        "run.py",
+        """
+        import lib
+        from shipping import ship
+        lib.CLIENT
+        print(ship(lambda: lib.CLIENT.locked()))
+        """,
+    )
+
+    assert project.run("run.py") == "False"
+
+
 def test_what_the_import_computes_from_the_machine_is_the_workers_own(project):
     project.write(
         "settings.py",

@@ -97,7 +97,8 @@ def initial_of(module: ModuleType, name: str) -> Initial:
         return Initial(Kind.UNKNOWN)
     found = text.assigned.get(name)
     if found is None:
-        return Initial(Kind.UNKNOWN if "." in name else Kind.NOTHING)
+        lazy = "__getattr__" in text.assigned  # The module makes it when it is asked for.
+        return Initial(Kind.UNKNOWN if lazy or "." in name else Kind.NOTHING)
     if len(found) == 1 and found[0] is not None:
         try:
             return Initial(Kind.LITERAL, ast.literal_eval(found[0]))

@@ -74,6 +74,8 @@ def _restore(one: Global, written_by: str) -> Iterator[str]:
     for part in path:
         holder = getattr(holder, part)
     own = vars(holder).get(name, _MISSING)
+    if own is _MISSING and one.pickled is None:
+        own = getattr(holder, name, _MISSING)  # A module may make it when it is asked for.
     mark = "" if own is _MISSING else mark_of(own)
     if one.pickled is None:
         if mark != one.mark:
