@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -25,7 +26,7 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.observing import View, log_lines, look, nothing_to_verify
-from kinetic.outages import Outage
+from kinetic.outages import Outage, pauses
 from kinetic.outcomes import (
     annotated,
     failure_without_exception,
@@ -35,7 +36,7 @@ from kinetic.outcomes import (
 )
 from kinetic.quantities import parse_wait
 from kinetic.services import LOOK, Services
-from kinetic.waiting import Backoff, Deadline, sleep
+from kinetic.waiting import Deadline, sleep
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.loading import load
@@ -123,33 +124,55 @@ def collect(
                 verify=verify,
                 warn=warn,
             )
-        pauses, told = Backoff(0.25, _LONGEST_PAUSE), False
-        while True:
-            limit = OutageLimit(max(LOOK, deadline.at_most(inf)), report=warn)
-            try:
-                with limited(limit):
-                    return collected(record.job_id, view, services, reports=reports, keep=keep)
-            except StoreUnavailableError as error:
-                # What the job left stays there: only who waits decides that it takes too long.
-                if stop is not None and stop.is_set():
-                    raise WaitStopped from error
-                if deadline.passed:
-                    raise _not_downloaded(record, view.status, error.message) from error
-                if not told:
-                    warn(
-                        f"{error.message} Job {record.job_id} has ended, and its result is kept there: "
-                        "the wait for it goes on."
-                    )
-                told = True
-                sleep(deadline.at_most(pauses.next()))
-            except ObjectNotFoundError as error:
-                if services.store.stat(names.handle) is None:
-                    # Somebody cleaned up between our looking and our reading.
-                    raise _not_found(record, view.status) from None
-                raise IntegrityError(
-                    f"Job {record.job_id} ended, and a part of what it left is missing: {error.message}",
-                    hint="Something other than Kinetic removed it. Run the job again.",
-                ) from error
+        return _fetched(
+            record,
+            view,
+            services,
+            deadline,
+            stop=stop,
+            warn=warn,
+            fetch=partial(collected, record.job_id, view, services, reports=reports, keep=keep),
+        )
+
+
+def _fetched(
+    record: JobRecord,
+    view: View,
+    services: Services,
+    deadline: Deadline,
+    *,
+    stop: threading.Event | None,
+    warn: Callable[[str], None],
+    fetch: Callable[[], Collected],
+) -> Collected:
+    """Return what *fetch* brings of a job that has ended, waiting for a store that does not answer."""
+    between, told = pauses(), False
+    while True:
+        limit = OutageLimit(max(LOOK, deadline.at_most(inf)), report=warn)
+        try:
+            with limited(limit):
+                return fetch()
+        except StoreUnavailableError as error:
+            # What the job left stays there: only who waits decides that it takes too long.
+            if stop is not None and stop.is_set():
+                raise WaitStopped from error
+            if deadline.passed:
+                raise _not_downloaded(record, view.status, error.message) from error
+            if not told:
+                warn(
+                    f"{error.message} Job {record.job_id} has ended, and its result is kept there: "
+                    "the wait for it goes on."
+                )
+            told = True
+            sleep(deadline.at_most(between.next()))
+        except ObjectNotFoundError as error:
+            if services.store.stat(JobObjects(record.job_id).handle) is None:
+                # Somebody cleaned up between our looking and our reading.
+                raise _not_found(record, view.status) from None
+            raise IntegrityError(
+                f"Job {record.job_id} ended, and a part of what it left is missing: {error.message}",
+                hint="Something other than Kinetic removed it. Run the job again.",
+            ) from error
 
 
 @contextmanager
@@ -234,8 +257,6 @@ def wait_for_outcome(
 
 
 _LONGEST_WAIT = 30.0
-_LONGEST_PAUSE = 2.0
-"""Seconds between two tries: some failures come at once, that of a certificate for instance."""
 _LOST = 30.0
 """Seconds that what was not heard of gets to be heard of: the network may have been away."""
 

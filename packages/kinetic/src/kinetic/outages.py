@@ -20,8 +20,11 @@ from kinetic_payload.records import JobRecord
 
 _PASSING: Final = (StoreUnavailableError, CredentialsError, StorePermissionError)
 """What may pass while the job goes on: tokens are renewed, and permissions come back."""
-_LONGEST_PAUSE: Final = 2.0
-"""Seconds between two looks: a refusal comes at once."""
+
+
+def pauses() -> Backoff:
+    """Return the pauses between two tries: a refusal, or a certificate that fails, comes at once."""
+    return Backoff(0.25, 2.0)
 
 
 class Outage:
@@ -37,7 +40,7 @@ class Outage:
         self._services = services
         self._warn = warn
         self._limit: ExitStack | None = None
-        self._pauses = Backoff(0.25, _LONGEST_PAUSE)
+        self._pauses = pauses()
 
     def __enter__(self) -> None:
         if self._services.backend.lives_here(self._record):
