@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,7 +34,6 @@ from kinetic.services import (
     local_store_location,
     looking,
     open_at,
-    seal_of,
 )
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_id
@@ -205,16 +204,13 @@ def list_local_jobs(settings: Settings) -> list[JobHandle]:
     if store is None:
         return []
     unrecorded: list[str] = []
-    seal = seal_of(store.location, Path(settings.home.value))
+    # One for all of them, which each would make for itself.
+    services = connect("local", location, Path(settings.home.value))
     with looking():
-        jobs = jobs_in(
-            store, unrecorded=unrecorded.append, verify=None if seal is None else seal.verify
-        )
-    # One connection for all of them, which each would make for itself.
-    reach = cache(partial(connect, location=location, home=Path(settings.home.value)))
+        jobs = jobs_in(store, unrecorded=unrecorded.append, verify=services.verify)
     for job in jobs:
         if job.backend in LOCAL_BACKENDS:
-            connected(job, reach(job.backend))
+            connected(job, services)
     _collect_left(store, unrecorded, settings, now=time.time())
     return jobs
 
