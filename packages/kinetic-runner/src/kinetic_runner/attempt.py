@@ -156,9 +156,12 @@ def _outlive_supervisor(arguments: Arguments, store: Store, child: Child, signer
     """Have the job's lease, which there is in a bucket, renewed also once its supervisor died."""
     if arguments.lifeline is None or store.concurrency == 1:
         return
-    from kinetic_runner.lease import start_renewing
+    import threading
 
-    start_renewing(
+    from kinetic_runner.lease import renew_without_supervisor
+
+    renew = partial(
+        renew_without_supervisor,
         store,
         JobObjects(arguments.job),
         arguments.lifeline,
@@ -166,6 +169,7 @@ def _outlive_supervisor(arguments: Arguments, store: Store, child: Child, signer
         holder=os.uname().nodename,
         give_up=partial(_give_up, child),
     )
+    threading.Thread(target=renew, name="lease", daemon=True).start()
 
 
 def _give_up(child: Child) -> None:

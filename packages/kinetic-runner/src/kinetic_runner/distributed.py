@@ -100,7 +100,7 @@ def keep_collectives_on_loopback() -> None:
     one with the next network. JAX has no setting for this, and calls the function without a name; where
     a version has no such function, nothing changes.
     """
-    module = sys.modules.get("jaxlib._jax") or sys.modules.get("jaxlib.xla_extension")
+    module = _native_module()
     make = getattr(module, "make_gloo_tcp_collectives", None)
     if make is None or "hostname" not in (make.__doc__ or "") or hasattr(make, "__wrapped__"):
         return
@@ -120,8 +120,7 @@ def wait_interruptibly() -> None:
     JAX waits in native code, for minutes where one is slow or has failed before it imported JAX. So a thread
     waits there, and the main thread for that one. A version that has no such method waits as it does.
     """
-    module = sys.modules.get("jaxlib._jax") or sys.modules.get("jaxlib.xla_extension")
-    kind = getattr(module, "DistributedRuntimeClient", None)
+    kind = getattr(_native_module(), "DistributedRuntimeClient", None)
     connect = getattr(kind, "connect", None)
     if connect is None or hasattr(connect, "__wrapped__"):
         return
@@ -147,6 +146,11 @@ def wait_interruptibly() -> None:
             raise failure
 
     kind.connect = connect_in_thread  # type: ignore[union-attr]
+
+
+def _native_module() -> ModuleType | None:
+    """Return the native part of JAX, by either of its names."""
+    return sys.modules.get("jaxlib._jax") or sys.modules.get("jaxlib.xla_extension")
 
 
 def leave_quietly() -> None:

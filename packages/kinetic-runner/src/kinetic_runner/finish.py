@@ -238,7 +238,7 @@ class Finish:
 
 
 def _is_its_own(outcome: HostOutcome) -> bool:
-    """Return whether the function ended by itself; that it was stopped is not worth to be kept."""
+    """Return whether the function ended by itself; that it was stopped is not worth keeping."""
     return outcome.reason != "terminated"
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import select
-import threading
 from collections.abc import Callable
-from functools import partial
 
 from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
@@ -14,28 +12,6 @@ from kinetic_payload.records import Lease, encode, fields_of
 from kinetic_payload.signing import Signer
 from kinetic_payload.store import Store
 from kinetic_runner.persistence import WAIT
-
-
-def start_renewing(
-    store: Store,
-    job: JobObjects,
-    lifeline: int,
-    *,
-    signer: Signer,
-    holder: str,
-    give_up: Callable[[], object],
-) -> None:
-    """Do what `renew_without_supervisor` does in a thread, which ends with this process."""
-    work = partial(
-        renew_without_supervisor,
-        store,
-        job,
-        lifeline,
-        signer=signer,
-        holder=holder,
-        give_up=give_up,
-    )
-    threading.Thread(target=work, name="lease", daemon=True).start()
 
 
 def renew_without_supervisor(
