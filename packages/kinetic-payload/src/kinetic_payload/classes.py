@@ -166,21 +166,20 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         kind, identity, keywords = type(named), None, {}
         if kind is typing.TypeVar:
             return internals._make_typevar, internals._decompose_typevar(named)
-        if kind is _ALIAS and not named.__type_params__:
-            values: list[Any] = []  # Its value may lead to itself, so it follows.
-            arguments = [named.__name__, named.__module__, values]
-            state = values, named.__value__
-            return rebuilding.alias, tuple(arguments), state, None, None, rebuilding.fill_alias
-        if id(named) in self._open:
-            raise RecursiveAliasError(named)
-        if kind is _ALIAS:
-            self._open[id(named)] = named
+        arguments = [named.__name__]
         if kind is not _ALIAS:  # which has no weak references
             identity = internals._get_or_create_tracker_id(named)
-        arguments = [named.__name__]
-        if kind is typing.NewType:
-            arguments.append(named.__supertype__)
-        elif kind is _ALIAS:
+            if kind is typing.NewType:
+                arguments.append(named.__supertype__)
+        elif not named.__type_params__:
+            values: list[Any] = []  # Its value may lead to itself, so it follows.
+            make, fill = rebuilding.alias, rebuilding.fill_alias
+            state = values, named.__value__
+            return make, (named.__name__, named.__module__, values), state, None, None, fill
+        elif id(named) in self._open:
+            raise RecursiveAliasError(named)
+        else:
+            self._open[id(named)] = named
             arguments.append(named.__value__)
             keywords["type_params"] = named.__type_params__
         made_by = rebuilding.named_type

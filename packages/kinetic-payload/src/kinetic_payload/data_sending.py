@@ -143,8 +143,8 @@ def _stamp(path: Path, size: int) -> str | None:
         status = path.stat()
     except OSError:
         return None
-    is_it = stat.S_ISREG(status.st_mode) and status.st_size == size
-    return stamp_of(status) if is_it else None
+    expected = stat.S_ISREG(status.st_mode) and status.st_size == size
+    return stamp_of(status) if expected else None
 
 
 def _changed(entry: TreeEntry) -> TreeChangedError:

@@ -57,7 +57,7 @@ class BucketObject:
         """Read it from the API's resource.
 
         Raises:
-            BrokenAnswerError: It is none.
+            BrokenAnswerError: *resource* does not describe an object.
         """
         try:
             if not isinstance(resource["name"], str) or int(resource["size"]) < 0:
