@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.jobs import JobHandle
+from kinetic.jobs.handle import JobHandle
 from kinetic_payload import layout
 from kinetic_payload.calls import CallHeader, load_call, read_header
 from kinetic_payload.decoding import decode

@@ -10,7 +10,7 @@ from kinetic.discovery import handle_of
 from kinetic.errors import JobNotFoundError
 from kinetic.fakes import FakeServices
 from kinetic.job_status import JobStatus
-from kinetic.jobs import JobHandle, connected
+from kinetic.jobs.handle import JobHandle, connected
 from kinetic.testing import eventually
 
 

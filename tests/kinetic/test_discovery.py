@@ -20,7 +20,7 @@ from kinetic.errors import (
 )
 from kinetic.fakes import FakeServices, FakeStore, a_record, report_value
 from kinetic.job_status import JobStatus
-from kinetic.jobs import connected
+from kinetic.jobs.handle import connected
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import encode
 from kinetic_payload.store import Store

@@ -24,7 +24,7 @@ from kinetic.errors import (
 )
 from kinetic.fakes import FakeServices, raising
 from kinetic.job_status import JobStatus
-from kinetic.jobs import JobHandle
+from kinetic.jobs.handle import JobHandle
 from kinetic.keys import signing_key
 from kinetic.local.collection import collect_unrecorded
 from kinetic.observing import find_outcome, find_record, look

@@ -9,15 +9,9 @@ import pytest
 
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
-from kinetic.local.elsewhere import (
-    STARTING,
-    Elsewhere,
-    Signs,
-    Standing,
-    observation_of,
-    standing_of,
-)
-from kinetic.local.lease import LeaseKeeper
+from kinetic.jobs.lease import LeaseKeeper
+from kinetic.jobs.presence import STARTING, Signs, Standing, standing_of
+from kinetic.local.elsewhere import Elsewhere, observation_of
 from kinetic.testing import a_launch, eventually
 from kinetic_payload.decoding import decode
 from kinetic_payload.errors import StoreUnavailableError

@@ -189,7 +189,7 @@ def test_from_a_folder_of_the_project_its_root_is_found(debugged) -> None:
         import sys
         from kinetic.backends import LogLine
         from kinetic.debugging import announcement_in
-        from kinetic.jobs import JobHandle
+        from kinetic.jobs.handle import JobHandle
         from kinetic_runner.debugger import Listening, listening_line
 
         handle = JobHandle(*13 * [""])

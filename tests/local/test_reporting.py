@@ -4,9 +4,9 @@ import pytest
 
 from kinetic.backends import Observation
 from kinetic.job_status import JobStatus
+from kinetic.jobs.outcome import outcome_of_vanished
 from kinetic.local.attempt import Verdict
 from kinetic.local.reporting import Gone, settle
-from kinetic.local.unreported import outcome_of_vanished
 from kinetic.testing import a_launch, outcome_of
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import HostOutcome, encode

@@ -36,11 +36,11 @@ import kinetic
 from kinetic.discovery import MOST_UNVERIFIED, statuses_of
 from kinetic.errors import IntegrityError, KineticError, SignatureError
 from kinetic.job_status import JobStatus
-from kinetic.jobs import JobHandle
+from kinetic.jobs.handle import JobHandle
+from kinetic.jobs.logs import stored_lines
 from kinetic.keys import key_path
 from kinetic.local.liveness import wait_for_death
 from kinetic.local.paths import Home
-from kinetic.local.stored_logs import stored_lines
 from kinetic.services import open_at
 from kinetic.settings import Settings
 from kinetic.testing import eventually

@@ -28,7 +28,7 @@ from kinetic.errors import (
 )
 from kinetic.fakes import a_record, report_error, report_value
 from kinetic.job_status import JobStatus
-from kinetic.jobs import JobHandle
+from kinetic.jobs.handle import JobHandle
 from kinetic.keys import Seal
 from kinetic.options import RunOptions
 from kinetic.request import resolve_request

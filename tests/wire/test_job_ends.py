@@ -22,7 +22,7 @@ from kinetic.errors import (
     StorePermissionError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.jobs import JobHandle
+from kinetic.jobs.handle import JobHandle
 from kinetic.keys import Seal
 from kinetic.options import RunOptions
 from kinetic.request import resolve_request

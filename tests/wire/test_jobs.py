@@ -21,7 +21,7 @@ from kinetic.errors import (
     SignatureError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.jobs import JobHandle
+from kinetic.jobs.handle import JobHandle
 from kinetic.keys import key_path
 from kinetic.local.liveness import wait_for_death
 from kinetic.local.paths import Home

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kinetic.backends import LogLine
     from kinetic.errors import KineticError
     from kinetic.job_status import JobStatus
-    from kinetic.jobs import JobHandle
+    from kinetic.jobs.handle import JobHandle
     from kinetic.profiles import Profiles
     from kinetic.settings import Settings
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from kinetic.backends import LogLine
 from kinetic.errors import JobNotFoundError, ResultUnreadableError
 from kinetic.job_status import JobStatus
-from kinetic.jobs import JobHandle
+from kinetic.jobs.handle import JobHandle
 from kinetic.outcomes import JobOutcome
 from kinetic_cli.app import App, Where
 from kinetic_cli.main import cli

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kinetic.errors import StoreError as StoreError
     from kinetic.errors import SubmitError as SubmitError
     from kinetic.job_status import JobStatus as JobStatus
-    from kinetic.jobs import JobHandle as JobHandle
+    from kinetic.jobs.handle import JobHandle as JobHandle
 
 __version__ = "0.1.0"
 
@@ -47,7 +47,7 @@ _logging.getLogger("kinetic").addHandler(_logging.NullHandler())
 
 _HOMES = {
     "Data": "data",
-    "JobHandle": "jobs",
+    "JobHandle": "jobs.handle",
     "JobStatus": "job_status",
     "attach": "discovery",
     "list_jobs": "discovery",

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kinetic.jobs import JobHandle
+    from kinetic.jobs.handle import JobHandle
 
 
 async def result_of(handle: JobHandle) -> Any:

@@ -11,7 +11,7 @@ from kinetic.job_status import JobStatus
 
 if TYPE_CHECKING:
     from kinetic.backends import LogLine
-    from kinetic.jobs import JobHandle
+    from kinetic.jobs.handle import JobHandle
     from kinetic.request import JobRequest
 
 

@@ -13,7 +13,7 @@ from kinetic.settings import expanded, working_folder
 
 if TYPE_CHECKING:
     from kinetic.backends import LogLine
-    from kinetic.jobs import JobHandle
+    from kinetic.jobs.handle import JobHandle
 
 
 def attach(

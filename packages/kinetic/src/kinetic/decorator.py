@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from kinetic.data import Data
-    from kinetic.jobs import JobHandle
+    from kinetic.jobs.handle import JobHandle
     from kinetic.options import CheckedOptions
     from kinetic.request import JobRequest
 

@@ -23,7 +23,7 @@ from kinetic.errors import (
     StoreUnavailableError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.jobs import JobHandle, connected, known
+from kinetic.jobs.handle import JobHandle, connected, known
 from kinetic.observing import Found, find_record
 from kinetic.parallel import map_at_once
 from kinetic.services import (
@@ -124,7 +124,7 @@ def kept_log(
 def _kept_log(
     job_id: str, places: Iterable[Place], settings: Settings, *, tail: int | None = None
 ) -> Iterator[LogLine] | None:
-    from kinetic.local.stored_logs import stored_lines
+    from kinetic.jobs.logs import stored_lines
 
     for place in places:
         with suppress(StoreError):  # Where nobody answers, there is no log for us.

@@ -29,7 +29,7 @@ from kinetic.errors import (
     SubmitError,
 )
 from kinetic.home import make_home
-from kinetic.jobs import JobHandle, connected
+from kinetic.jobs.handle import JobHandle, connected
 from kinetic.local.power import awake_command
 from kinetic.missing_modules import Project
 from kinetic.names import job_id_of, k8s_name_of

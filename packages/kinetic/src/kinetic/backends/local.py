@@ -294,10 +294,10 @@ class LocalBackend:
 
         A job whose folder is gone is read from the durable log in the store.
         """
+        from kinetic.jobs.logs import stored_lines
         from kinetic.local.liveness import is_alive, is_reporting, wait_for_end
         from kinetic.local.logs import follow_lines, read_lines
         from kinetic.local.state import read_state
-        from kinetic.local.stored_logs import stored_lines
 
         folder = self._folder(record)
         if not isinstance(folder, JobFolder):
@@ -394,7 +394,7 @@ class LocalBackend:
 
         What they left running is killed: none of it can report any more.
         """
-        from kinetic.local.unreported import outcome_of_vanished
+        from kinetic.jobs.outcome import outcome_of_vanished
 
         if observation.vanished:
             self._kill_orphans(record)

@@ -12,8 +12,8 @@ from typing import Final
 from kinetic.backends import LogLine, Observation
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.logs import follow_stored, stored_lines
 from kinetic.local.keepers import Unreachable
-from kinetic.local.stored_logs import follow_stored, stored_lines
 from kinetic.waiting import Deadline, poll_interval, sleep
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Keeper

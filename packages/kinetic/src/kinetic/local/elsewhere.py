@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum
 from typing import Final
 
 from kinetic.backends import LogLine, Observation
 from kinetic.errors import JobError, RecordError
 from kinetic.job_status import JobStatus
-from kinetic.local.stored_logs import follow_stored, stored_lines
+from kinetic.jobs.logs import follow_stored, stored_lines
+from kinetic.jobs.presence import STARTING, Signs, Standing, standing_of
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.decoding import decode
 from kinetic_payload.errors import ObjectNotFoundError
@@ -21,45 +20,9 @@ from kinetic_payload.limits import read_record
 from kinetic_payload.records import JobRecord, Lease, fields_of
 from kinetic_payload.store import Store
 
-STARTING: Final = 60.0
-"""Seconds after its record was written within which a job may be without a lease."""
-_SLACK: Final = 5.0
-"""Seconds by which a lease may be late: the store's clock is known to about one."""
 _AWAY: Final = "or its machine sleeps or is offline. Should it come back, the job goes on."
 _POLL_LEAST: Final = 0.25
 _POLL_MOST: Final = 2.0
-
-
-class Standing(Enum):
-    """What can be told of a job's supervisor from afar."""
-
-    KEPT = "it was heard of lately"
-    STARTING = "it may be about to start"
-    LOST = "it was not heard of for longer than it should have been"
-    NONE = "there is no trace of it: it never started, or all is over"
-
-
-@dataclass(frozen=True)
-class Signs:
-    """What the store knows of a job's supervisor. Times are by the store's clock."""
-
-    now: float
-    holder: str = ""
-    renewed: float | None = None
-    """When the lease was written; None if there is none."""
-    seconds: float = LEASE_SECONDS
-    recorded: float | None = None
-    """When the job's record was written, where there is no lease; None if it is gone, too."""
-
-
-def standing_of(signs: Signs, *, starting: float = STARTING) -> Standing:
-    """Decide what became of the supervisor."""
-    if signs.renewed is not None:
-        fresh = signs.now - signs.renewed <= signs.seconds + _SLACK
-        return Standing.KEPT if fresh else Standing.LOST
-    if signs.recorded is not None and signs.now - signs.recorded < starting:
-        return Standing.STARTING
-    return Standing.NONE
 
 
 def observation_of(signs: Signs, standing: Standing) -> Observation:

@@ -8,12 +8,12 @@ import platform
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
 
+from kinetic.jobs.outcome import Stop, outcome_of, read_end
 from kinetic.local.attempt import Verdict
-from kinetic.local.verdict import HostEnd, deciding, other_failures, worth_a_retry
+from kinetic.local.verdict import HostEnd, deciding, worth_a_retry
 from kinetic_payload.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
@@ -27,14 +27,9 @@ from kinetic_payload.layout import (
     JobObjects,
 )
 from kinetic_payload.limits import read_record
-from kinetic_payload.printable import printable
-from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, Reason, encode, fields_of
+from kinetic_payload.records import HostOutcome, encode, fields_of
 from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.store import ABSENT, Store
-
-Stop = Literal["cancelled", "terminated"]
-Verify = Callable[[bytes, str], None]
-"""Raises `SignatureError` if the bytes, read from the object of that name, are not by the job."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,82 +89,6 @@ def _written_before(store: Store, name: str, signer: Signer) -> Verdict:
     return Verdict(
         succeeded=written.get("status") == "succeeded", message=str(written.get("message", ""))
     )
-
-
-def outcome_of(job_id: str, attempt: int, ends: Sequence[HostEnd], *, stop: Stop | None) -> Outcome:
-    """Return the job's outcome, decided by how the hosts of its last attempt ended."""
-    chosen = deciding(ends)
-    status: FinalStatus = "succeeded" if chosen.succeeded else "failed"
-    message = chosen.message
-    if stop is not None and not chosen.succeeded and chosen.reason in ("terminated", "killed"):
-        status = "cancelled" if stop == "cancelled" else "failed"
-        message = _STOPPED[stop]
-    return Outcome(
-        job_id=job_id,
-        status=status,
-        attempt=attempt,
-        host=chosen.host,
-        digest=chosen.digest,
-        other_failed_hosts=other_failures(ends, chosen) if not chosen.succeeded else (),
-        message=message,
-        written_by="supervisor",
-        written_at=time.time(),
-    )
-
-
-_STOPPED = {
-    "cancelled": "The job was stopped on request.",
-    "terminated": "The job's supervisor was told to end (SIGTERM), for instance because the "
-    "machine shuts down.",
-}
-
-
-def read_end(
-    store: Store, job_id: str, attempt: int, host: int, verify: Verify = UNSIGNED.verify
-) -> HostEnd | None:
-    """Return how a host reported its end, or None if it did not.
-
-    What *verify* refuses, or what is no report, is the end of a host that did not report, and whose
-    place was taken.
-    """
-    name = JobObjects(job_id).host_outcome(attempt, host)
-    try:
-        data = read_record(store, name)
-        verify(data, name)
-        return _end_in(host, data)
-    except ObjectNotFoundError:
-        return None
-    except (RecordError, SignatureError) as error:
-        message = f"The job did not write what stands for the end of host {host}: {error.message}"
-        return HostEnd(host, False, "unreported", EXIT_FUNCTION_FAILED, message=message)
-
-
-def _end_in(host: int, data: bytes) -> HostEnd:
-    """Return the end that a report says.
-
-    Raises:
-        RecordError: It is no report.
-    """
-    report = fields_of(data)
-    error = report.get("error") or {}
-    end = HostEnd(
-        host,
-        succeeded=report.get("succeeded") is True,
-        reason=report.get("reason", ""),
-        exit_code=report.get("exit_code", ""),
-        message=report.get("message", ""),
-        error=error.get("type", "") if isinstance(error, dict) else "",
-        finished_at=report.get("finished_at", 0.0),
-        digest=hashlib.sha256(data).hexdigest(),
-    )
-    texts, numbers = (end.reason, end.message, end.error), (end.exit_code, end.finished_at)
-    if not (
-        end.reason in get_args(Reason)
-        and all(isinstance(text, str) for text in texts)
-        and all(isinstance(number, int | float) for number in numbers)
-    ):
-        raise RecordError(f"What host {host} reported is not a valid report.")
-    return replace(end, message=printable(end.message), error=printable(end.error))
 
 
 def _end_of(

@@ -20,9 +20,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kinetic.jobs.lease import LeaseKeeper
     from kinetic.local.descendants import Descendants
     from kinetic.local.events import Events
-    from kinetic.local.lease import LeaseKeeper
     from kinetic.local.reporting import Gone
     from kinetic.local.state import AttemptState, State
     from kinetic_payload.signing import Signer
@@ -94,7 +94,7 @@ def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
 def _keep_lease(spec: SupervisorSpec, cancel: int) -> LeaseKeeper | None:
     if spec.lease_seconds is None:
         return None
-    from kinetic.local.lease import LeaseKeeper
+    from kinetic.jobs.lease import LeaseKeeper
     from kinetic.local.liveness import CANCEL
 
     return LeaseKeeper(

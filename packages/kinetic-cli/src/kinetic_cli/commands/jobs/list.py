@@ -13,7 +13,7 @@ from kinetic_cli.options import json_option, target_options
 if TYPE_CHECKING:
     from kinetic.errors import KineticError
     from kinetic.job_status import JobStatus
-    from kinetic.jobs import JobHandle
+    from kinetic.jobs.handle import JobHandle
     from kinetic_cli.app import Where
 
 

@@ -26,7 +26,7 @@ from kinetic_cli.values import is_encodable, json_of, text_of
 if TYPE_CHECKING:
     from kinetic.errors import ResultUnreadableError
     from kinetic.job_status import JobStatus
-    from kinetic.jobs import JobHandle
+    from kinetic.jobs.handle import JobHandle
 
 
 @click.command("result")
@@ -103,7 +103,7 @@ def _bring(
 ) -> Any:
     """Wait for the job's value and return it; its pickle is written to *file*, if one is given."""
     from kinetic.errors import ResultUnreadableError
-    from kinetic.jobs import result_keeping
+    from kinetic.jobs.handle import result_keeping
 
     def tell(status: JobStatus) -> None:
         if not status.terminal:

@@ -20,7 +20,7 @@ from kinetic.errors import (
 )
 from kinetic.fakes import FakeServices, a_record, raising, report_value
 from kinetic.job_status import JobStatus
-from kinetic.jobs import JobHandle, connected
+from kinetic.jobs.handle import JobHandle, connected
 from kinetic.observing import find_record
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records import encode

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from kinetic.backends import LogLine
-from kinetic.local.logs import (
+from kinetic.jobs.log_lines import (
     LineSplitter,
     interleaved,
     last_lines,
@@ -23,7 +23,7 @@ from kinetic.local.logs import (
     whole_lines,
     with_note,
 )
-from kinetic.local.reporting import read_end
+from kinetic.jobs.outcome import read_end
 from kinetic.local.verdict import deciding
 from kinetic.parallel import Crew, Task
 from kinetic_payload.layout import JobObjects
