@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.backends import Backend
+from kinetic.backends.backend import Backend
 from kinetic.backends.local import LocalBackend
 from kinetic.testing import BackendContract
 from kinetic_payload.store import Location, Store

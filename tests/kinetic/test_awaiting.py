@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from kinetic.discovery import handle_of
 from kinetic.errors import JobNotFoundError
 from kinetic.fakes import FakeServices
 from kinetic.job_status import JobStatus
-from kinetic.jobs.handle import JobHandle, connected
-from kinetic.testing import eventually
+from kinetic.jobs.handle import JobHandle, connected, handle_of
+from kinetic.testing import eventually, job_ids_of
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def test_awaiting_brings_the_value_while_the_loop_goes_on(services: FakeServices
         return await waiter
 
     assert asyncio.run(main()) == 42
-    assert services.backend.job_ids() == []
+    assert job_ids_of(services.backend) == []
 
 
 def test_many_jobs_are_awaited_at_once(services: FakeServices) -> None:

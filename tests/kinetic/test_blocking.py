@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kinetic.backends import LogLine
+from kinetic.backends.backend import LogLine
 from kinetic.blocking import call
 from kinetic.console import Console
 from kinetic.job_status import JobStatus

@@ -7,6 +7,8 @@ import logging
 import pickle
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +16,7 @@ from typing import Any, cast
 import cloudpickle
 import pytest
 
-from kinetic.backends import Observation
+from kinetic.backends.backend import Explanation, Observation
 from kinetic.collect import LogPump, WaitStopped, collect, ends
 from kinetic.errors import (
     FutureRecordError,
@@ -32,7 +34,7 @@ from kinetic.errors import (
 )
 from kinetic.fakes import FakeServices, a_report, raising, report, report_error, report_value
 from kinetic.job_status import JobStatus
-from kinetic.keys import Seal
+from kinetic.keys import KeyFile, Seal
 from kinetic.observing import find_outcome
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records import ErrorInfo, JobRecord, Outcome, Pickled, encode
@@ -591,7 +593,7 @@ def tamper(bucket: FakeServices, job: JobRecord, what: str, trap: Mark) -> None:
         store.write(names.handle, read(job, bucket).replace(b'"hosts": 1', b'"hosts": 2'))
     else:
         store.delete(names.outcome)
-        other = Seal(trap.path.parent / "theirs")
+        other = Seal(KeyFile(trap.path.parent / "theirs"))
         if what == "the outcome, unsigned":
             report(store, forged)
         elif what == "the outcome, signed by themselves":
@@ -656,7 +658,7 @@ def test_a_record_that_is_not_ours_is_refused_before_anybody_waits(
     bucket: FakeServices, tmp_path: Path
 ) -> None:
     job = bucket.job()
-    stranger = replace(bucket, seal=Seal(tmp_path / "elsewhere"))
+    stranger = replace(bucket, seal=Seal(KeyFile(tmp_path / "elsewhere")))
 
     with pytest.raises(SignatureError, match="no key"):
         result(job, stranger, read_from=read(job, bucket))
@@ -664,7 +666,7 @@ def test_a_record_that_is_not_ours_is_refused_before_anybody_waits(
 
 def test_whoever_trusts_the_bucket_needs_no_key(bucket: FakeServices, tmp_path: Path) -> None:
     job = finished(bucket, 42)
-    trusting = replace(bucket, seal=Seal(tmp_path / "elsewhere", trusting=lambda: True))
+    trusting = replace(bucket, seal=Seal(KeyFile(tmp_path / "elsewhere"), trusting=lambda: True))
 
     assert result(job, trusting, read_from=read(job, bucket)) == 42
     assert not (tmp_path / "elsewhere").exists()
@@ -677,7 +679,7 @@ def test_that_a_job_was_cancelled_is_believed_of_who_has_its_key_alone(
     error = ErrorInfo("ValueError", "no", "", pickled=inline(pickle.dumps(trap)))
     forged = a_report(job.job_id, succeeded=False, reason="exception", phase="call", error=error)
     report(bucket.store, forged, status="cancelled")
-    stranger = replace(bucket, seal=Seal(tmp_path / "elsewhere"))
+    stranger = replace(bucket, seal=Seal(KeyFile(tmp_path / "elsewhere")))
 
     for services in (bucket, stranger):
         with pytest.raises(SignatureError):
@@ -714,7 +716,14 @@ def test_a_job_that_nobody_heard_of_fails_for_now_and_gives_its_value_when_it_is
         def lives_here(self, _: JobRecord) -> bool:
             return False
 
-        def wait(self, _: JobRecord, timeout: float | None) -> None:
+        def explain(self, _: JobRecord, seen: Observation) -> Explanation:
+            return Explanation(seen.reason)
+
+        @contextmanager
+        def watch(self, _: object) -> Iterator[object]:
+            yield self
+
+        def wait(self, timeout: float | None) -> None:
             assert timeout is not None
 
         unreported = bucket.backend.unreported

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kinetic.backends import LogLine
+from kinetic.backends.backend import LogLine
 from kinetic.console import (
     Console,
     elapsed_text,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kinetic import attach, list_jobs
-from kinetic.discovery import handle_of, jobs_in, statuses_of
+from kinetic.discovery import jobs_in, statuses_of
 from kinetic.errors import (
     InvalidRequestError,
     JobNotFoundError,
@@ -20,7 +20,7 @@ from kinetic.errors import (
 )
 from kinetic.fakes import FakeServices, FakeStore, a_record, report_value
 from kinetic.job_status import JobStatus
-from kinetic.jobs.handle import connected
+from kinetic.jobs.handle import connected, handle_of
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import encode
 from kinetic_payload.store import Store

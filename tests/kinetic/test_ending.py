@@ -13,6 +13,7 @@ from kinetic.errors import JobCancelledError, JobError, JobNotFoundError, StoreE
 from kinetic.fakes import FakeServices, report_value
 from kinetic.job_status import JobStatus
 from kinetic.observing import find_outcome, look
+from kinetic.testing import job_ids_of
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records import JobRecord
 
@@ -137,7 +138,7 @@ def test_clean_up_takes_what_it_is_told_to(
 
     clean(job, services, resource=resource, artifacts=artifacts)
 
-    assert (services.backend.job_ids() == []) is resource
+    assert (job_ids_of(services.backend) == []) is resource
     assert (objects(job, services) == []) is artifacts
     assert look(job, services).status is afterwards
     clean(job, services, resource=resource, artifacts=artifacts)
@@ -210,7 +211,7 @@ def test_a_job_that_starts_while_it_is_cleaned_up_is_cleaned_up_all_the_same(
     with services.backend.announced(job):
         clean(job, services)
 
-    assert services.backend.job_ids() == []
+    assert job_ids_of(services.backend) == []
     assert objects(job, services) == []
 
 
@@ -320,4 +321,4 @@ def test_what_cannot_be_read_any_more_does_not_keep_its_job_for_ever(
     clean(job, services)
 
     assert objects(job, services) == []
-    assert services.backend.job_ids() == []
+    assert job_ids_of(services.backend) == []

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.backends import Backend
+from kinetic.backends.backend import Backend
 from kinetic.errors import SubmitError
 from kinetic.fakes import FakeServices, FakeStore
-from kinetic.testing import BackendBasics, a_launch
+from kinetic.testing import BackendBasics, a_launch, job_ids_of
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.store import Store
 from kinetic_payload.testing import StoreContract
@@ -48,7 +48,7 @@ def test_a_fake_job_may_be_cleaned_up_before_its_resource_is_told_how_it_ended(
     else:
         services.backend.raises(job.job_id, error)
 
-    assert services.backend.job_ids() == []
+    assert job_ids_of(services.backend) == []
 
 
 def test_following_a_fake_job_ends_with_it_and_loses_no_line() -> None:

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 
 from kinetic.collect import WaitStopped, collect
-from kinetic.discovery import handle_of
 from kinetic.errors import (
     InvalidRequestError,
     JobError,
@@ -20,8 +19,9 @@ from kinetic.errors import (
 )
 from kinetic.fakes import FakeServices, a_record, raising, report_value
 from kinetic.job_status import JobStatus
-from kinetic.jobs.handle import JobHandle, connected
+from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.observing import find_record
+from kinetic.testing import job_ids_of
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records import encode
 from kinetic_payload.stores.folder import FolderStore
@@ -123,7 +123,7 @@ def test_the_same_value_comes_again_after_the_clean_up(
     first = job.result()
 
     assert first == [1, 2]
-    assert services.store.names() == services.backend.job_ids() == []
+    assert services.store.names() == job_ids_of(services.backend) == []
     assert job.result() is first
     assert job.result(timeout=0, cleanup=False) is first
     assert len(services.journal.of("remove *")) == 1
@@ -150,7 +150,7 @@ def test_a_value_that_is_here_takes_its_job_away_unless_it_is_debugged(
     assert job.result(cleanup=cleanup) == 42
 
     assert (services.store.names() == []) is gone
-    assert (services.backend.job_ids() == []) is gone
+    assert (job_ids_of(services.backend) == []) is gone
 
 
 @pytest.mark.parametrize("cleanup", [None, True])
@@ -164,7 +164,7 @@ def test_a_failed_job_is_kept_until_somebody_cleans_up(
             job.result(cleanup=cleanup)
 
     assert len(caught.value.__notes__) == 2
-    assert services.backend.job_ids() == [job.job_id]
+    assert job_ids_of(services.backend) == [job.job_id]
     assert services.journal.of("delete *") == []
 
 
@@ -184,7 +184,7 @@ def test_a_clean_up_that_fails_costs_no_value_and_is_tried_again(
     assert services.store.names() != []
 
     assert job.result() == 42
-    assert services.store.names() == services.backend.job_ids() == []
+    assert services.store.names() == job_ids_of(services.backend) == []
 
 
 @pytest.mark.filterwarnings("error")
@@ -225,7 +225,7 @@ def test_ctrl_c_during_the_clean_up_loses_no_value(
         assert got == value
         assert "which has finished" in str(said[0].message)
     assert job.result() == value
-    assert services.store.names() == services.backend.job_ids() == []
+    assert services.store.names() == job_ids_of(services.backend) == []
 
 
 @pytest.mark.parametrize("moment", ["outcome.json", "host-0.json", "host-0.pkl"])

@@ -55,7 +55,8 @@ class Packing:
 
     def upload(self, packed: Packed, store: FakeStore, job_id: str = JOB) -> tuple[str, str]:
         options, said = self.options, self.said.append
-        return upload(packed, store, job_id, options, say=said, warn=self.warned.append)
+        sent = upload(packed, store, job_id, options, say=said, warn=self.warned.append)
+        return sent.payload_digest, sent.context_digest or ""
 
 
 @pytest.fixture

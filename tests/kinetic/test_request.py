@@ -25,7 +25,7 @@ def request(
 def test_a_local_job_needs_no_project(tmp_path: Path) -> None:
     resolved = request(tmp_path, backend="local")
 
-    assert resolved.local
+    assert resolved.on_this_machine
     assert resolved.function_name == "train"
     assert resolved.target.project is None
 
@@ -82,13 +82,16 @@ def test_a_relative_output_dir_is_below_where_the_user_stands(
     assert request(tmp_path, backend="local", output_dir=given).output_dir == expected
 
 
-def test_a_cluster_without_a_project_is_refused_before_the_version_is(tmp_path: Path) -> None:
+def test_a_cluster_needs_a_project_or_a_context(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="needs a project"):
         request(tmp_path)
-    with pytest.raises(InvalidRequestError, match="not in this version"):
-        request(tmp_path, project="p")
-    with pytest.raises(InvalidRequestError, match="not in this version"):
-        request(tmp_path, environ={"GOOGLE_CLOUD_PROJECT": "p"}, backend="gke")
+
+    assert request(tmp_path, project="p").backend == "gke"
+    assert request(tmp_path, environ={"GOOGLE_CLOUD_PROJECT": "p"}).target.project == "p"
+    beside = request(tmp_path, environ={"KINETIC_KUBE_CONTEXT": "bed"})
+    assert (beside.target.project, beside.target.kube_context) == (None, "bed")
+    slice_ = request(tmp_path, project="p", accelerator="tpu-v5litepod-16")
+    assert (slice_.backend, slice_.semantics) == ("pathways", "pathways")
 
 
 @pytest.mark.parametrize(
@@ -100,9 +103,6 @@ def test_a_cluster_without_a_project_is_refused_before_the_version_is(tmp_path: 
         ({}, {"KINETIC_BACKEND": "pathway"}, "KINETIC_BACKEND"),
         ({"backend": "local-pathways"}, {}, "TPU"),
         ({"backend": "pathways", "accelerator": "gpu-l4", "project": "p"}, {}, "TPU"),
-        ({"backend": "local", "container_image": "prebuilt"}, {}, "'bundled'"),
-        ({"backend": "local", "container_image": "me/image:1"}, {}, "me/image:1"),
-        ({"backend": "local", "accelerator": "tpu-v5p-8192"}, {}, ""),
     ],
 )
 def test_what_contradicts_the_backend_is_refused_with_advice(

@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from kinetic.backends.backend import Target
+from kinetic.backends.registry import BACKENDS
 from kinetic.errors import InvalidRequestError, SignatureError
-from kinetic.services import LOCAL_BACKENDS, connect, jobs_location
+from kinetic.services import connect, jobs_location
 from kinetic.settings import resolve
+from kinetic.testing import job_ids_of
 from kinetic_payload.store import Location
 
 
@@ -32,33 +35,37 @@ def test_every_backend_has_a_store_and_a_named_one_serves_all(
     assert str(jobs_location(settings, backend)) == expected
 
 
-@pytest.mark.parametrize("backend", LOCAL_BACKENDS)
+@pytest.mark.parametrize(
+    "backend", [name for name, entry in BACKENDS.items() if entry.on_this_machine]
+)
 def test_local_backends_work_over_the_store_they_are_given(tmp_path: Path, backend: str) -> None:
     location = Location("folder", str(tmp_path / "shared"))
 
-    services = connect(backend, location, tmp_path / "home")
+    services = connect(backend, Target(), location, tmp_path / "home")
 
     assert services.store.location == location
-    assert services.backend.job_ids() == []
+    assert job_ids_of(services.backend) == []
     assert not (tmp_path / "home").exists()
 
 
 @pytest.mark.parametrize("backend", ["gke", "pathways", "slurm", ""])
 def test_a_backend_that_this_version_has_not_is_refused(tmp_path: Path, backend: str) -> None:
     with pytest.raises(InvalidRequestError, match=repr(backend)) as caught:
-        connect(backend, Location("folder", str(tmp_path / "store")), tmp_path)
+        connect(backend, Target(), Location("folder", str(tmp_path / "store")), tmp_path)
 
     assert "KINETIC_BACKEND=local" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_records_are_signed_where_others_can_write_and_nowhere_else(tmp_path: Path) -> None:
-    folder = connect("local", Location("folder", str(tmp_path / "shared")), tmp_path / "home")
+    folder = connect(
+        "local", Target(), Location("folder", str(tmp_path / "shared")), tmp_path / "home"
+    )
     assert folder.seal is None
     assert folder.sealed(b"{}", "j/outcome.json") == b"{}"
     folder.verify(b"{}", "j/outcome.json")
 
-    bucket = connect("local", Location("gs", "team/jobs"), tmp_path / "home")
+    bucket = connect("local", Target(), Location("gs", "team/jobs"), tmp_path / "home")
     assert str(bucket.store.location) == "gs://team/jobs"
     assert not (tmp_path / "home").exists()
     bucket.verify(bucket.sealed(b"{}", "j/outcome.json"), "j/outcome.json")
@@ -69,7 +76,7 @@ def test_records_are_signed_where_others_can_write_and_nowhere_else(tmp_path: Pa
 def test_a_bucket_can_be_trusted_after_it_was_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = connect("local", Location("gs", "team"), tmp_path)
+    services = connect("local", Target(), Location("gs", "team"), tmp_path)
     with pytest.raises(SignatureError):
         services.verify(b"{}", "j/outcome.json")
 

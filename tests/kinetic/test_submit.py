@@ -32,6 +32,7 @@ from kinetic.options import RunOptions
 from kinetic.request import JobRequest, resolve_request, settings_arguments
 from kinetic.settings import resolve
 from kinetic.submit import submit
+from kinetic.testing import job_ids_of
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.signing import verify
 from kinetic_payload.store import ObjectInfo
@@ -161,7 +162,7 @@ def test_secret_values_are_given_to_the_backend_and_kept_nowhere(
     handle = started(services, ask(captured={"TOKEN": "s3cret"}, capture_env_vars=["TOKEN"]), work)
 
     launch = services.backend.launch_of(handle.job_id)
-    assert launch.environment["TOKEN"] == "s3cret"
+    assert launch.request.environment["TOKEN"] == "s3cret"
     assert "s3cret" not in repr(launch)
     assert [n for n in services.store.names() if b"s3cret" in services.store.read(n)] == []
 
@@ -181,7 +182,7 @@ def test_every_submit_is_a_job_of_its_own_and_an_unchanged_tree_goes_up_once(
 ) -> None:
     ids = {started(services, ask(), work, x).job_id for x in range(3)}
 
-    assert sorted(ids) == services.backend.job_ids()
+    assert sorted(ids) == job_ids_of(services.backend)
     assert len(ids) == 3
     assert len(services.journal.of("write contexts/*")) == 1
 
@@ -205,7 +206,7 @@ def test_a_submit_that_fails_or_is_interrupted_leaves_nothing_of_its_job(
 
     assert caught.value is error
     assert of_jobs(services) == []
-    assert services.backend.job_ids() == []
+    assert job_ids_of(services.backend) == []
 
 
 @pytest.mark.parametrize(
@@ -270,7 +271,7 @@ def test_a_job_that_may_still_run_keeps_the_record_by_which_it_is_found(
     with pytest.raises(SubmitError):
         started(services, ask(), work)
 
-    [job_id] = services.backend.job_ids()
+    [job_id] = job_ids_of(services.backend)
     assert find_record(services.store, job_id) is not None
 
 
@@ -295,7 +296,7 @@ def test_a_job_that_is_cleaned_up_while_it_starts_leaves_nothing_and_that_is_sai
         started(services, ask(), work)
 
     assert of_jobs(services) == []
-    assert services.backend.job_ids() == []
+    assert job_ids_of(services.backend) == []
 
 
 class Broken(io.StringIO):
@@ -331,7 +332,7 @@ def test_progress_that_nobody_can_read_costs_no_job(
     with console:
         handle = submit(ask(), work, (1,), {}, services=services, console=console)
 
-    assert services.backend.job_ids() == [handle.job_id]
+    assert job_ids_of(services.backend) == [handle.job_id]
 
 
 def test_a_logger_that_fails_costs_no_job_that_has_started(
@@ -350,7 +351,7 @@ def test_a_logger_that_fails_costs_no_job_that_has_started(
     finally:
         logger.removeHandler(failing)
 
-    assert services.backend.job_ids() == [handle.job_id]
+    assert job_ids_of(services.backend) == [handle.job_id]
 
 
 def test_ctrl_c_after_the_start_says_which_job_goes_on(
@@ -366,7 +367,7 @@ def test_ctrl_c_after_the_start_says_which_job_goes_on(
     with pytest.raises(KeyboardInterrupt) as interrupted:
         submit(ask(), work, (1,), {}, services=services, console=console)
 
-    [job_id] = services.backend.job_ids()
+    [job_id] = job_ids_of(services.backend)
     assert f"goes on: {job_id}" in "\n".join(interrupted.value.__notes__)
 
 
@@ -492,7 +493,7 @@ def test_what_goes_up_together_is_taken_back_together(
 
     assert caught.value is error
     assert of_jobs(bucket) == []
-    assert bucket.backend.job_ids() == []
+    assert job_ids_of(bucket.backend) == []
 
 
 def test_what_may_not_be_written_is_not_asked_to_be_removed(

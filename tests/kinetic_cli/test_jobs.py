@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kinetic.backends import LogLine
+from kinetic.backends.backend import LogLine
 from kinetic.errors import (
     JobFailedError,
     ResultTimeoutError,

@@ -20,7 +20,7 @@ from kinetic.local.buckets import bucket_environment, client_folders
 from kinetic.local.processes import marked
 from kinetic.local.reporting import Gone, settle
 from kinetic.services import Services
-from kinetic.testing import a_launch, await_outcome, eventually, kill_hard, outcome_of
+from kinetic.testing import a_launch, await_outcome, eventually, job_ids_of, kill_hard, outcome_of
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import Env, JobObjects
 from kinetic_payload.records import JobRecord, Outcome, encode
@@ -109,7 +109,7 @@ def test_a_running_job_is_seen_from_elsewhere_and_named_with_its_machine(
     seen = machines.elsewhere.observe(record)
     assert seen.status is JobStatus.RUNNING
     assert str(machines.home) in seen.reason
-    assert machines.elsewhere.job_ids() == []
+    assert job_ids_of(machines.elsewhere) == []
 
     machines.here.stop(record, timeout=60, poll_interval=0.1)
     assert machines.server.names("jobs", JobObjects(record.job_id).lease) == []
@@ -263,7 +263,7 @@ def test_an_interpreter_that_cannot_reach_buckets_is_refused_before_it_starts(
     with pytest.raises(SubmitError, match="no google-cloud-storage") as raised:
         machines.here.start(type(launch)(**{**vars(launch), "interpreter": str(python)}))
     assert "gs://jobs" in raised.value.message
-    assert machines.here.job_ids() == []
+    assert job_ids_of(machines.here) == []
 
 
 def test_the_way_to_the_bucket_is_handed_on_and_nothing_else(

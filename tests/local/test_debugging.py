@@ -187,7 +187,7 @@ def test_from_a_folder_of_the_project_its_root_is_found(debugged) -> None:
     folder.mkdir(parents=True)
     code = """
         import sys
-        from kinetic.backends import LogLine
+        from kinetic.backends.backend import LogLine
         from kinetic.debugging import announcement_in
         from kinetic.jobs.handle import JobHandle
         from kinetic_runner.debugger import Listening, listening_line

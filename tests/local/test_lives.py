@@ -18,7 +18,14 @@ from kinetic.local.launcher import ensure_bundle, spec_of
 from kinetic.local.liveness import Pipes
 from kinetic.local.paths import Home
 from kinetic.local.processes import marked
-from kinetic.testing import a_launch, await_outcome, eventually, kill_hard, outcome_of
+from kinetic.testing import (
+    a_launch,
+    await_outcome,
+    eventually,
+    fake_runner_source,
+    kill_hard,
+    outcome_of,
+)
 from kinetic_payload.decoding import decode
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Outcome
@@ -161,7 +168,7 @@ def test_a_job_runs_from_its_first_attempt_on_however_late_its_supervisor_says_s
 def test_a_supervisor_that_can_write_neither_its_state_nor_why_goes_on(tmp_path: Path) -> None:
     home, store = Home(str(tmp_path)), FolderStore(tmp_path / "store")
     launch = a_launch(store, "pass")
-    spec = spec_of(launch, store, home, ensure_bundle(home, launch.bundle), {})
+    spec = spec_of(launch, store, home, ensure_bundle(home, fake_runner_source()), {})
     folder = home.job(launch.record.job_id)
     Path(f"{folder.state}.new").mkdir(parents=True)
     pipes = Pipes(folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.backends import LogLine
+from kinetic.backends.backend import LogLine
 from kinetic.jobs.log_lines import LONGEST_LINE, tail_size
 from kinetic.jobs.logs import follow_stored, stored_lines
 from kinetic.local.logs import follow_lines, latest_attempt, read_lines

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from kinetic.backends import Observation
+from kinetic.backends.backend import Observation
 from kinetic.job_status import JobStatus
 from kinetic.jobs.outcome import outcome_of_vanished
 from kinetic.local.attempt import Verdict

@@ -7,6 +7,7 @@ import pytest
 SCRIPT = """
 import pathlib, sys
 from functools import partial
+from kinetic.backends.backend import Target
 from kinetic.backends.local import LocalBackend
 from kinetic.ending import cancel, clean_up
 from kinetic.errors import KineticError
@@ -15,6 +16,7 @@ from kinetic.request import resolve_request
 from kinetic.services import Services, connect, jobs_location
 from kinetic.settings import Settings
 from kinetic.submit import submit
+from kinetic.testing import job_ids_of
 from kinetic_payload.stores.folder import FolderStore
 
 ACTS = {"cancel": cancel, "clean up": partial(clean_up, resource=True, artifacts=True)}
@@ -28,7 +30,7 @@ def work():
 
 class Disturbed(LocalBackend):
     def start(self, launch):
-        other = connect("local", location, home)
+        other = connect("local", Target(), location, home)
         ACTS[sys.argv[1]](launch.record, other, timeout=60, poll_interval=0.05)
         super().start(launch)
 
@@ -49,7 +51,7 @@ if __name__ == "__main__":
     except KineticError as error:
         print(type(error).__name__, "cleaned up by another process" in str(error))
     left = [one.name for one in store.list() if not one.name.startswith(("contexts/", "logs/"))]
-    print(len(left) > 0, len(backend.job_ids()))
+    print(len(left) > 0, len(job_ids_of(backend)))
 """
 
 

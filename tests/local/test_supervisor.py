@@ -26,7 +26,15 @@ from kinetic.local.power import CAFFEINATE, awake_command
 from kinetic.local.processes import marked
 from kinetic.local.spec import SupervisorSpec
 from kinetic.local.supervisor import _Job
-from kinetic.testing import a_launch, await_outcome, eventually, kill_hard, outcome_of
+from kinetic.testing import (
+    a_launch,
+    await_outcome,
+    eventually,
+    fake_runner_source,
+    job_ids_of,
+    kill_hard,
+    outcome_of,
+)
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Outcome
 from kinetic_payload.stores.folder import FolderStore
@@ -59,7 +67,7 @@ class Machine:
         launch = a_launch(self.store, code, **options)  # type: ignore[arg-type]
         self.records.append(launch.record)
         home = Home(str(self.home))
-        spec = spec_of(launch, self.store, home, ensure_bundle(home, launch.bundle), {})
+        spec = spec_of(launch, self.store, home, ensure_bundle(home, fake_runner_source()), {})
         folder = home.job(launch.record.job_id)
         Path(folder.path).mkdir(parents=True)
         return spec, folder
@@ -476,7 +484,7 @@ def test_twenty_jobs_at_once_do_not_disturb_each_other(machine: Machine) -> None
     with ThreadPoolExecutor(10) as pool:
         found = list(pool.map(run, range(20)))
     assert found == [("succeeded", [str(number)]) for number in range(20)]
-    assert len(machine.backend.job_ids()) == 20
+    assert len(job_ids_of(machine.backend)) == 20
 
 
 def test_processes_get_the_captured_environment_and_the_machines_own(
@@ -541,7 +549,7 @@ def test_an_interpreter_that_is_not_there_is_refused(machine: Machine) -> None:
     broken = type(launch)(**{**launch.__dict__, "interpreter": str(machine.home / "no" / "python")})
     with pytest.raises(SubmitError, match="no/python"):
         machine.backend.start(broken)
-    assert machine.backend.job_ids() == []
+    assert job_ids_of(machine.backend) == []
 
 
 def test_a_fork_of_the_submitter_does_not_keep_a_dead_job_alive(machine: Machine) -> None:

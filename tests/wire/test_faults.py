@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import kinetic
-from kinetic.backends import Launch, Observation
+from kinetic.backends.backend import Environment, Explanation, Launch, Observation
 from kinetic.collect import collect
 from kinetic.errors import (
     BucketNotFoundError,
@@ -29,7 +29,7 @@ from kinetic.errors import (
 from kinetic.fakes import a_record, report_error, report_value
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
-from kinetic.keys import Seal
+from kinetic.keys import KeyFile, Seal
 from kinetic.options import RunOptions
 from kinetic.request import resolve_request
 from kinetic.services import Services
@@ -70,11 +70,13 @@ class Lamp:
     on: list[JobRecord] = field(default_factory=list)
     name = "lamp"
 
-    def kept(self, record: JobRecord) -> JobRecord:
-        return record
+    def check(self, _: object) -> None: ...
 
-    def announced(self, _: object) -> AbstractContextManager[None]:
-        return nullcontext()
+    def environment(self, *_: object) -> Environment:
+        return Environment("none")
+
+    def announced(self, record: JobRecord) -> AbstractContextManager[JobRecord]:
+        return nullcontext(record)
 
     def start(self, launch: Launch) -> None:
         self.on.append(launch.record)
@@ -89,7 +91,13 @@ class Lamp:
     def lives_here(self, _: JobRecord) -> bool:
         return False
 
-    def wait(self, _: JobRecord, timeout: float | None) -> None:
+    def explain(self, _: JobRecord, seen: Observation) -> Explanation:
+        return Explanation(seen.reason)
+
+    def watch(self, _: object) -> AbstractContextManager[Any]:
+        return nullcontext(self)
+
+    def wait(self, timeout: float | None) -> None:
         raise AssertionError("There is an outcome.")
 
 
@@ -100,7 +108,7 @@ class Client:
         self.home = desk.folder / "here"
         self.lamp = Lamp()
         store = GcsStore(f"{bucket}/team", patience=patience)
-        self.services = Services(store, self.lamp, seal=Seal(self.home))  # type: ignore[arg-type]
+        self.services = Services(store, self.lamp, seal=Seal(KeyFile(self.home)))  # type: ignore[arg-type]
 
     def submit(self, function: Any, *args: Any) -> JobHandle:
         request = resolve_request(

@@ -23,7 +23,7 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
-from kinetic.keys import Seal
+from kinetic.keys import KeyFile, Seal
 from kinetic.options import RunOptions
 from kinetic.request import resolve_request
 from kinetic.services import Services, open_at
@@ -69,7 +69,7 @@ class Desk:
     @property
     def services(self) -> Services:
         store = open_at(parse_location(self.desk.store), self.home)
-        seal = Seal(self.home)
+        seal = Seal(KeyFile(self.home))
         backend = LocalBackend(
             self.home, store, verify=seal.verify, report_seconds=self.seconds, lease_seconds=3.0
         )

@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 import kinetic
-from kinetic.backends import Launch
+from kinetic.backends.backend import Environment, Launch
 from kinetic.discovery import statuses_of
 from kinetic.errors import (
     JobCancelledError,
@@ -22,7 +22,7 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
-from kinetic.keys import key_path
+from kinetic.keys import KeyFile, key_path
 from kinetic.local.liveness import wait_for_death
 from kinetic.local.paths import Home
 from kinetic.observing import write_outcome
@@ -178,11 +178,13 @@ class NoBackend:
 
     name = "none"
 
-    def kept(self, record: Any) -> Any:
-        return record
+    def check(self, _: object) -> None: ...
 
-    def announced(self, _: object) -> AbstractContextManager[None]:
-        return nullcontext()
+    def environment(self, *_: object) -> Environment:
+        return Environment("none")
+
+    def announced(self, record: Any) -> AbstractContextManager[Any]:
+        return nullcontext(record)
 
     def start(self, launch: Launch) -> None:
         self.launch = launch
@@ -197,7 +199,7 @@ def submitted(desk, function: Any, *args: Any) -> list[Any]:
     home = Path(settings.home.value)
     location = parse_location(desk.store)
     services = Services(
-        open_at(location, home), cast("Any", NoBackend()), seal=seal_of(location, home)
+        open_at(location, home), cast("Any", NoBackend()), seal=seal_of(location, KeyFile(home))
     )
     desk.server.requests.clear()
     submit(request, function, args, {}, services=services)

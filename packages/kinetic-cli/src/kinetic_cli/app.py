@@ -12,7 +12,7 @@ from kinetic_cli.options import Target
 from kinetic_cli.output import Output
 
 if TYPE_CHECKING:
-    from kinetic.backends import LogLine
+    from kinetic.backends.backend import LogLine
     from kinetic.errors import KineticError
     from kinetic.job_status import JobStatus
     from kinetic.jobs.handle import JobHandle

@@ -9,7 +9,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from kinetic.backends import LogLine
+from kinetic.backends.backend import LogLine
 from kinetic.errors import JobNotFoundError, ResultUnreadableError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle

@@ -13,6 +13,7 @@ from typing import Final
 
 from kinetic_images.errors import InstallError, UvNotFoundError
 from kinetic_images.requirements import without_credentials
+from kinetic_payload.concurrently import check_wanted
 
 OLDEST: Final = (0, 9)
 """The oldest uv that does all that is asked of it here."""
@@ -115,29 +116,49 @@ class Uv:
 
         Of files of settings it reads only *settings*, a `uv.toml`.
 
+        It is stopped where nobody wants what this thread does any more, and by Ctrl-C.
+
         Raises:
             InstallError: It failed; the message and `output` hold its own words.
         """
         config = ["--no-config"] if settings is None else ["--config-file", str(settings)]
-        done = subprocess.run(
+        with subprocess.Popen(
             [self.program, *config, *arguments],
             cwd=folder,
             env=dict(self.environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-        )
-        output = cleaned(done.stdout.decode(errors="replace"))
-        if done.returncode != 0:
+        ) as process:
+            try:
+                printed = _output_of(process)
+            except BaseException:
+                process.kill()
+                raise
+        output = cleaned(printed.decode(errors="replace"))
+        if process.returncode != 0:
             what = " ".join(word for word in arguments[:2] if not word.startswith("-"))
             error = InstallError(
-                f"uv {what} failed (exit code {done.returncode}):\n{output}".rstrip(),
+                f"uv {what} failed (exit code {process.returncode}):\n{output}".rstrip(),
                 hint="The words above are uv's own.",
             )
             error.output = output
-            error.killed = done.returncode < 0
+            error.killed = process.returncode < 0
             raise error
         return output
+
+
+def _output_of(process: subprocess.Popen[bytes]) -> bytes:
+    """Wait for the end of *process*, as long as somebody wants that, and return what it printed."""
+    while True:
+        try:
+            return process.communicate(timeout=_LOOK)[0]
+        except subprocess.TimeoutExpired:
+            check_wanted()
+
+
+_LOOK: Final = 0.1
+"""Seconds after which who waits for uv looks whether that is still wanted."""
 
 
 def find_uv(environ: Mapping[str, str] | None = None) -> Uv:

@@ -114,6 +114,13 @@ class JobRecord:
     labels: dict[str, str] = field(default_factory=dict)
     client: str = ""
     """Version of `kinetic` and of Python that submitted."""
+    kube_context: str | None = None
+    """The context of the submitter's kubeconfig; None where the cluster is reached by its name."""
+    preemptions: int | None = None
+    """How many attempts may be lost to disruptions; None: as many as come."""
+    spot: bool | None = None
+    workload: str | None = None
+    """The form that it has on a cluster, such as `Job`; None on a laptop."""
     keeper: Keeper | None = None
     """Who knows whether a local job runs; None in records of before there was this field."""
     signature: str | None = None

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kinetic.backends.backend import Watch
     from kinetic.jobs.handle import JobHandle
 
 
@@ -19,6 +20,7 @@ async def result_of(handle: JobHandle) -> Any:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
     stop = threading.Event()
+    watches: list[Watch] = []
 
     def settle(value: Any, error: BaseException | None) -> None:
         if done.done():
@@ -32,7 +34,7 @@ async def result_of(handle: JobHandle) -> Any:
         value: Any = None
         error: BaseException | None = None
         try:
-            value = handle._collect(stop=stop)
+            value = handle._collect(stop=stop, waiting=watches.append)
         except StopIteration as problem:
             # A future refuses to carry one.
             error = RuntimeError("The job raised StopIteration.")
@@ -49,3 +51,5 @@ async def result_of(handle: JobHandle) -> Any:
         return await done
     finally:
         stop.set()
+        for watch in watches:
+            watch.wake()

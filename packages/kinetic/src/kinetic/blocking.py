@@ -10,7 +10,7 @@ from kinetic.console import Console, is_terminal
 from kinetic.job_status import JobStatus
 
 if TYPE_CHECKING:
-    from kinetic.backends import LogLine
+    from kinetic.backends.backend import LogLine
     from kinetic.jobs.handle import JobHandle
     from kinetic.request import JobRequest
 

@@ -46,7 +46,7 @@ from kinetic_payload.records import HostOutcome, JobRecord, Outcome, Pickled
 from kinetic_payload.store import Store
 
 if TYPE_CHECKING:
-    from kinetic.backends import LogLine
+    from kinetic.backends.backend import LogLine, Observation, Watch
 
 log = logging.getLogger("kinetic")
 
@@ -84,6 +84,7 @@ def collect(
     on_line: Callable[[LogLine], None] | None = None,
     on_status_change: StatusCallback | None = None,
     stop: threading.Event | None = None,
+    waiting: Callable[[Watch], object] | None = None,
     reports: Reports = silent,
     warn: Callable[[str], None] = log.warning,
     keep: Keep | None = None,
@@ -123,6 +124,7 @@ def collect(
                 stop=stop,
                 verify=verify,
                 warn=warn,
+                waiting=waiting,
             )
         return _fetched(
             record,
@@ -200,10 +202,11 @@ def wait_for_outcome(
     stop: threading.Event | None = None,
     verify: Callable[[], None] = nothing_to_verify,
     warn: Callable[[str], None] = log.warning,
+    waiting: Callable[[Watch], object] | None = None,
 ) -> View:
     """Wait until the job has a durable outcome and return what was seen then.
 
-    *verify* is called at each look: nobody is to wait for hours for what will be refused. *warn* is told,
+    *waiting* gets what is waited on, so that who sets *stop* can wake us. *verify* is called at each look: nobody is to wait for hours for what will be refused. *warn* is told,
     once each, what keeps the job from its end. A store that does not answer, or refuses, ends no wait for
     a job that lives on this machine.
 
@@ -215,8 +218,34 @@ def wait_for_outcome(
         StoreUnavailableError: The store does not answer, and the job does not live on this machine.
         StorePermissionError, CredentialsError: It refuses, likewise.
     """
+    with services.backend.watch([record]) as watch:
+        if waiting is not None:
+            waiting(watch)
+        return _wait_for_outcome(
+            record,
+            services,
+            deadline,
+            watch,
+            on_status_change=on_status_change,
+            stop=stop,
+            verify=verify,
+            warn=warn,
+        )
+
+
+def _wait_for_outcome(
+    record: JobRecord,
+    services: Services,
+    deadline: Deadline,
+    watch: Watch,
+    *,
+    on_status_change: StatusCallback | None,
+    stop: threading.Event | None,
+    verify: Callable[[], None],
+    warn: Callable[[str], None],
+) -> View:
     last: JobStatus | None = None
-    warned: set[str] = set()
+    explained = _Explained(record, services, warn)
     lost: Deadline | None = None
     outage = Outage(record, services, warn)
     while True:
@@ -241,24 +270,47 @@ def wait_for_outcome(
             raise _not_found(record, view.status)
         if stop is not None and stop.is_set():
             raise WaitStopped
-        if view.trouble and view.trouble not in warned:
-            warned.add(view.trouble)
-            warn(f"Job {record.job_id} is {view.status.value}: {view.trouble}")
+        explained.tell(view)
         lost = (lost or Deadline(_LOST)) if view.lost else None
         if lost is not None and (lost.passed or deadline.passed):
             raise _lost(record, view.reason)
         if deadline.passed:
             raise _timed_out(record, view.status, view.reason)
-        # Woken now and then all the same, so that a stop is heard and a lost wake-up does no harm.
-        longest = _LONGEST_WAIT if stop is None else 0.25
-        longest = longest if lost is None else lost.at_most(longest)
+        # Woken now and then all the same, so that a lost wake-up does no harm.
+        longest = _LONGEST_WAIT if lost is None else lost.at_most(_LONGEST_WAIT)
         with outage:  # Its look will meet it again.
-            services.backend.wait(record, deadline.at_most(longest))
+            watch.wait(deadline.at_most(longest))
 
 
 _LONGEST_WAIT = 30.0
 _LOST = 30.0
 """Seconds that what was not heard of gets to be heard of: the network may have been away."""
+
+
+class _Explained:
+    """Tells the user once, while a job is waited for, each thing that keeps it from its end."""
+
+    def __init__(self, record: JobRecord, services: Services, warn: Callable[[str], None]) -> None:
+        self._record = record
+        self._services = services
+        self._warn = warn
+        self._told: set[str] = set()
+        self._seen: Observation | None = None
+        self._again = Deadline(0.0)
+
+    def tell(self, view: View) -> None:
+        """Ask why the job is as it is, if that changed or was not asked for a while."""
+        if view.seen is None or (view.seen == self._seen and not self._again.passed):
+            return
+        self._seen, self._again = view.seen, Deadline(_EXPLAINED_EVERY)
+        found = self._services.backend.explain(self._record, view.seen)
+        if found.trouble and found.text not in self._told:
+            self._told.add(found.text)
+            self._warn(f"Job {self._record.job_id} is {view.status.value}: {found.text}")
+
+
+_EXPLAINED_EVERY = 30.0
+"""Seconds after which it is asked again why a job waits: on a cluster that costs requests."""
 
 
 def _tell(callback: StatusCallback | None, status: JobStatus) -> None:

@@ -16,7 +16,7 @@ from kinetic_payload.progress import Progress, size_text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from kinetic.backends import LogLine
+    from kinetic.backends.backend import LogLine
     from kinetic_payload.progress import Advance, Reports
 
 _WORTH_SHOWING: Final = 1.0

@@ -12,7 +12,7 @@ from kinetic.errors import JobError
 from kinetic.settings import expanded, working_folder
 
 if TYPE_CHECKING:
-    from kinetic.backends import LogLine
+    from kinetic.backends.backend import LogLine
     from kinetic.jobs.handle import JobHandle
 
 

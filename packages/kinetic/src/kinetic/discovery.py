@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kinetic.backends.registry import CLUSTER, LOCAL, asked_for, entry_of
 from kinetic.errors import (
     ConfigurationError,
     InvalidRequestError,
@@ -23,11 +23,11 @@ from kinetic.errors import (
     StoreUnavailableError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.jobs.handle import JobHandle, connected, known
+from kinetic.jobs.handle import JobHandle, connected, handle_of, known
 from kinetic.observing import Found, find_record
 from kinetic.parallel import map_at_once
+from kinetic.request import target_of
 from kinetic.services import (
-    LOCAL_BACKENDS,
     cluster_location,
     connect,
     jobs_location,
@@ -42,7 +42,7 @@ from kinetic_payload.store import Location, Store, parse_location
 from kinetic_payload.stores.marking import refuse_foreign_folder
 
 if TYPE_CHECKING:
-    from kinetic.backends import LogLine
+    from kinetic.backends.backend import LogLine
     from kinetic.settings import Settings
 
 log = logging.getLogger("kinetic")
@@ -139,7 +139,7 @@ def _places(settings: Settings) -> Iterator[Place]:
     yield Place("the local store", local)
     seen = [local]
     if settings.store.value:
-        seen.append(jobs_location(settings, "local"))
+        seen.append(jobs_location(settings, LOCAL))
         if seen[1] != local:
             yield Place("KINETIC_STORE", seen[1])
     if settings.project.value:
@@ -185,33 +185,39 @@ def list_jobs(
         project=project, zone=zone, cluster=cluster, namespace=namespace
     )
     backend = settings.backend.value
-    if backend is not None and backend not in LOCAL_BACKENDS:
-        raise InvalidRequestError(
-            f"This version of Kinetic cannot list the jobs of the backend {backend!r} yet.",
-            hint="The jobs of this machine: kinetic jobs list --local, or KINETIC_BACKEND=local.",
-        )
-    if backend is None and settings.project.value:
-        log.info(
-            "The jobs of the cluster are left out: this version of Kinetic cannot list them yet."
-        )
-    return list_local_jobs(settings)
+    if backend is not None:
+        return _jobs_of(asked_for(backend, settings.backend.source).name, settings)
+    here = _jobs_of(LOCAL, settings)
+    if not (settings.project.value or settings.kube_context.value):
+        return here
+    try:
+        found = _jobs_of(CLUSTER, settings)
+    except (InvalidRequestError, StoreError) as error:
+        # A project is often set for other reasons.
+        log.warning("The jobs of the cluster are left out: %s", error.message)
+        return here
+    known = {job.job_id for job in here}  # A named store may hold the jobs of both.
+    there = [job for job in found if job.job_id not in known]
+    return sorted([*here, *there], key=lambda job: job.created_at, reverse=True)
 
 
-def list_local_jobs(settings: Settings) -> list[JobHandle]:
-    """Return the jobs whose records lie where this machine's jobs are kept, newest first."""
-    location = jobs_location(settings, "local")
-    store = _open(location, settings)
-    if store is None:
+def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
+    """Return the jobs whose records lie where those of *backend* do, newest first."""
+    location = jobs_location(settings, backend)
+    if _open(location, settings) is None:
         return []
     unrecorded: list[str] = []
     # One for all of them, which each would make for itself.
-    services = connect("local", location, Path(settings.home.value))
+    target = target_of(settings)
+    services = connect(backend, target, location, Path(settings.home.value))
     with looking():
-        jobs = jobs_in(store, unrecorded=unrecorded.append, verify=services.verify)
+        jobs = jobs_in(services.store, unrecorded=unrecorded.append, verify=services.verify)
+    entry = entry_of(backend)
     for job in jobs:
-        if job.backend in LOCAL_BACKENDS:
+        if entry.on_this_machine and entry_of(job.backend).on_this_machine:
             connected(job, services)
-    _collect_left(store, unrecorded, settings, now=time.time())
+    if unrecorded:
+        services.backend.collect_left(unrecorded)
     return jobs
 
 
@@ -241,30 +247,6 @@ def jobs_in(
     return sorted(handles, key=lambda handle: handle.created_at, reverse=True)
 
 
-def _collect_left(store: Store, unrecorded: Sequence[str], settings: Settings, now: float) -> None:
-    """Let a process of its own remove what killed submits left of the jobs *unrecorded*."""
-    if not unrecorded:
-        return
-    from kinetic.local.buckets import bucket_environment
-    from kinetic.local.collection import is_left_due, left_long_ago
-    from kinetic.local.launcher import base_environment, start_collection
-    from kinetic.local.paths import Home
-    from kinetic.settings import environment
-
-    home, given = Home(settings.home.value), environment()
-    left = left_long_ago(unrecorded, now)[:_LEFT_AT_ONCE]
-    try:
-        if left and is_left_due(home, now):
-            handed_on = base_environment(given) | bucket_environment(given)
-            start_collection(home, store, handed_on, left=left)
-    except OSError as error:
-        log.info("What killed submits left could not be collected: %s", error)
-
-
-_LEFT_AT_ONCE = 1000
-"""Ids that fit on a command line."""
-
-
 def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
     """Return the status of each of *jobs*, in their order, or why it is not known.
 
@@ -287,7 +269,7 @@ _ASKED_AT_ONCE = 16
 
 def full_disk_of(jobs: Sequence[JobHandle]) -> str:
     """Return what to say of a full disk of this machine that some of *jobs* need; nothing if none is."""
-    local = [job for job in jobs if job.backend in LOCAL_BACKENDS]
+    local = [job for job in jobs if entry_of(job.backend).on_this_machine]
     if not local:
         return ""
     from kinetic.local.disks import full_disk, needed_by
@@ -358,11 +340,6 @@ def _handle_known(store: Store, found: Found[JobRecord]) -> JobHandle:
     # The store may have moved since, with everything in it.
     handle = replace(handle_of(found.record), bucket_name=str(store.location))
     return known(handle, found.record, read_from=found.data)
-
-
-def handle_of(record: JobRecord) -> JobHandle:
-    """Return the handle of *record*: its first 17 fields."""
-    return JobHandle.from_job_context(record, record.backend, record.namespace, record.k8s_name)
 
 
 def _open(location: Location, settings: Settings) -> Store | None:

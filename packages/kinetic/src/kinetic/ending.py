@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kinetic.errors import JobError, JobNotFoundError, RecordError, SignatureError
 from kinetic.job_status import JobStatus
-from kinetic.observing import look, write_outcome
+from kinetic.observing import View, look, write_outcome
 from kinetic.parallel import map_at_once
 from kinetic.services import Services
 from kinetic.waiting import Deadline, poll_interval, sleep
@@ -52,7 +52,7 @@ def cancel(
         services.backend.stop(record, timeout=timeout, poll_interval=poll_interval)
         view = look(record, services)
         if view.outcome is None:
-            raise _kept(record, view.reason)
+            raise _kept(record, view, services)
     outcome = view.outcome
     if outcome is None:
         outcome = write_outcome(
@@ -121,7 +121,7 @@ def clean_up(
             except RecordError:
                 pass
             except SignatureError:
-                if record.job_id not in services.backend.job_ids():
+                if not any(one.job_id == record.job_id for one in services.backend.list()):
                     raise  # Another machine's would not hear of it.
         services.backend.remove(record, timeout=timeout, poll_interval=poll_interval)
     if artifacts:
@@ -151,7 +151,8 @@ def _still_needed(record: JobRecord, status: JobStatus) -> JobError:
     )
 
 
-def _kept(record: JobRecord, reason: str) -> JobError:
+def _kept(record: JobRecord, view: View, services: Services) -> JobError:
+    reason = services.backend.explain(record, view.seen).text if view.seen else view.reason
     error = JobError(
         f"Job {record.job_id} has ended, and its result is not in the store yet. {reason}",
         hint=f"Store and print it with: kinetic jobs result {record.job_id}",
@@ -164,7 +165,7 @@ def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
     try:
         view = look(record, services)
         if view.unsaved and view.status.terminal:
-            raise _kept(record, view.reason)
+            raise _kept(record, view, services)
         return view.status
     except (RecordError, SignatureError):
         # What cannot be read or verified any more must not keep its job for ever.

@@ -5,18 +5,32 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from kinetic.backends import AttemptView, Launch, LogLine, Observation
+from kinetic.backends.backend import (
+    AttemptView,
+    Environment,
+    Explanation,
+    Launch,
+    Listed,
+    LogLine,
+    Observation,
+    Packaging,
+    Watch,
+)
+from kinetic.backends.registry import LOCAL
 from kinetic.errors import PreconditionFailedError, SubmitError
 from kinetic.job_status import JobStatus
-from kinetic.keys import Seal
+from kinetic.keys import KeyFile, Seal
+from kinetic.options import RunOptions
+from kinetic.request import JobRequest, resolve_request, settings_arguments
 from kinetic.services import Services
+from kinetic.settings import resolve
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, Phase, Pickled, encode
@@ -133,7 +147,7 @@ class FakeBackend:
         self._announced: set[str] = set()
         self._resources: dict[str, _Resource] = {}
         self._logs: dict[str, list[LogLine]] = {}
-        self._changed = threading.Condition()
+        self.changed = threading.Condition()
         self._changes = 0
         self._seen: dict[str, int] = {}
         """How many changes there had been when a job was looked at last."""
@@ -141,16 +155,20 @@ class FakeBackend:
     def store_result(self, record: JobRecord) -> None:
         """Do nothing: what is reported here is in the store."""
 
-    def kept(self, record: JobRecord) -> JobRecord:
-        """Return *record*: what this process keeps, it is asked for itself."""
-        return record
+    def check(self, request: JobRequest) -> None:  # noqa: ARG002
+        """Refuse nothing."""
+        self.journal.entries.append("check")
+
+    def environment(self, request: JobRequest, project: Packaging) -> Environment:  # noqa: ARG002
+        """Return an environment in which nothing can run."""
+        return Environment("fake:environment")
 
     @contextmanager
-    def announced(self, record: JobRecord) -> Iterator[None]:
+    def announced(self, record: JobRecord) -> Iterator[JobRecord]:
         """Let the job be pending already."""
         self._announced.add(record.job_id)
         try:
-            yield
+            yield replace(record, project=LOCAL)
         finally:
             self._announced.remove(record.job_id)
 
@@ -179,27 +197,27 @@ class FakeBackend:
             if found is None:
                 coming = record.job_id in self._announced
                 return Observation(JobStatus.PENDING if coming else JobStatus.NOT_FOUND)
-            state = "unknown" if found.vanished else found.status.value.lower()
-            attempts = (AttemptView(1, record.hosts, state, found.reason),)
-            began = found.status is not JobStatus.PENDING
-            return Observation(
-                found.status, found.reason, attempts if began else (), found.vanished
-            )
+            return self._seen_of(found)
+
+    def _seen_of(self, found: _Resource) -> Observation:
+        state = "unknown" if found.vanished else found.status.value.lower()
+        attempts = (AttemptView(1, found.launch.record.hosts, state, found.reason),)
+        began = found.status is not JobStatus.PENDING
+        return Observation(found.status, found.reason, attempts if began else (), found.vanished)
 
     def lives_here(self, record: JobRecord) -> bool:
         """Return whether there is a resource that has not ended."""
         found = self._resources.get(record.job_id)
         return found is not None and found.status in (JobStatus.PENDING, JobStatus.RUNNING)
 
-    def wait(self, record: JobRecord, timeout: float | None) -> None:
-        """Return when the job has an outcome or was told something, or after *timeout* seconds."""
-        deadline = Deadline(timeout)
-        with self.journal.noting(f"wait {record.job_id}"), self._changed:
-            while not deadline.passed and self._seen.get(record.job_id) == self._changes:
-                if self._store.stat(JobObjects(record.job_id).outcome) is not None:
-                    return
-                # Outcomes are written by others, too, of which nobody tells.
-                self._changed.wait(deadline.at_most(0.02))
+    def explain(self, record: JobRecord, seen: Observation) -> Explanation:  # noqa: ARG002
+        """Return what was seen."""
+        return Explanation(seen.reason)
+
+    @contextmanager
+    def watch(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
+        """Watch jobs: their outcomes, and what they are told."""
+        yield _FakeWatch(self, [record.job_id for record in records])
 
     def log_lines(
         self, record: JobRecord, *, follow: bool = False, tail: int | None = None
@@ -209,11 +227,11 @@ class FakeBackend:
             lines = self._logs.get(record.job_id, [])
             seen = 0 if tail is None else max(0, len(lines) - tail)
         while True:
-            with self._changed:
+            with self.changed:
                 ended = not follow or self._ended(record.job_id)
                 more = self._logs.get(record.job_id, [])[seen:]
                 if not (ended or more):
-                    self._changed.wait(1)
+                    self.changed.wait(1)
             yield from more
             seen += len(more)
             if ended:
@@ -234,9 +252,16 @@ class FakeBackend:
             self.stop(record, timeout=timeout, poll_interval=poll_interval)
             self.loses(record.job_id)
 
-    def job_ids(self) -> list[str]:
-        """Return the ids of jobs that have a resource."""
-        return sorted(self._resources)
+    def list(self) -> Iterator[Listed]:
+        """Iterate over the jobs that have a resource."""
+        with self.journal.noting("list"):
+            found = sorted(self._resources.items())
+        for job_id, resource in found:
+            yield Listed(job_id, self._seen_of(resource))
+
+    def collect_left(self, job_ids: Sequence[str]) -> None:
+        """Note what was left."""
+        self.journal.entries.append(f"collect_left {' '.join(job_ids)}")
 
     def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
         """Return the outcome to write for a job that vanished without one."""
@@ -285,6 +310,14 @@ class FakeBackend:
         self._resources.pop(job_id, None)
         self._notify()
 
+    def has_news(self, job_ids: Sequence[str]) -> bool:
+        """Return whether a job has an outcome, or was told something since it was looked at."""
+        return any(
+            self._seen.get(one) != self._changes
+            or self._store.stat(JobObjects(one).outcome) is not None
+            for one in job_ids
+        )
+
     def _ended(self, job_id: str) -> bool:
         found = self._resources.get(job_id)
         return found is None or found.status.terminal
@@ -294,9 +327,32 @@ class FakeBackend:
         self._notify()
 
     def _notify(self) -> None:
-        with self._changed:
+        with self.changed:
             self._changes += 1
-            self._changed.notify_all()
+            self.changed.notify_all()
+
+
+class _FakeWatch:
+    """Waits for what jobs are told, and looks for outcomes, of which nobody tells."""
+
+    def __init__(self, backend: FakeBackend, job_ids: Sequence[str]) -> None:
+        self._backend = backend
+        self._job_ids = job_ids
+        self._woken = False
+
+    def wait(self, timeout: float | None) -> None:
+        """Return when a job has an outcome or was told something, or after *timeout* seconds."""
+        deadline, backend = Deadline(timeout), self._backend
+        with backend.journal.noting(f"wait {' '.join(self._job_ids)}"), backend.changed:
+            while not (deadline.passed or self._woken or backend.has_news(self._job_ids)):
+                backend.changed.wait(deadline.at_most(0.02))
+            self._woken = False
+
+    def wake(self) -> None:
+        """Let `wait` return at once."""
+        with self._backend.changed:
+            self._woken = True
+            self._backend.changed.notify_all()
 
 
 @dataclass(frozen=True)
@@ -312,7 +368,7 @@ class FakeServices(Services):
         """Return services that know no job; with a *home* as of a bucket, signing with its key."""
         journal = Journal()
         store = FakeStore(journal, remote=home is not None)
-        seal = None if home is None else Seal(home, trusting=lambda: trusting)
+        seal = None if home is None else Seal(KeyFile(home), trusting=lambda: trusting)
         return cls(store, FakeBackend(store, journal, seal=seal), journal, seal=seal)
 
     def job(self, **fields: Any) -> JobRecord:
@@ -321,10 +377,17 @@ class FakeServices(Services):
         names = JobObjects(record.job_id)
         self.store.write(names.payload, b"")
         self.store.write(names.handle, self.sealed(encode(record), names.handle))
-        launch = Launch(record=record, environment={}, interpreter="python", bundle=b"")
+        launch = Launch(record=record, request=a_request(), environment=Environment("fake"))
         self.backend.start(launch)
         self.journal.entries.clear()
         return record
+
+
+def a_request(**options: Any) -> JobRequest:
+    """Return the request of a job on one processor of this machine, but for *options* of `run`."""
+    given = RunOptions(**{"accelerator": "cpu", "backend": LOCAL, **options})
+    settings = resolve(settings_arguments(given), environ={}, user_home=Path("/"))
+    return resolve_request(given, a_request, settings, environ={}, cwd=Path("/"))
 
 
 def a_record(**fields: Any) -> JobRecord:

@@ -1,4 +1,4 @@
-"""The key in `KINETIC_HOME`, by which records in a bucket are signed and known for our own."""
+"""The key by which records in a bucket are signed and known for our own; the one in `KINETIC_HOME`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import shlex
 import stat
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from kinetic.errors import ConfigurationError, SignatureError, SubmitError
 from kinetic_payload.durability import flush_to_disk
@@ -23,20 +25,80 @@ _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.E
 """What file systems say that have no hard links."""
 
 
+class KeySource(Protocol):
+    """Where the key lies that records are signed with."""
+
+    def read(self) -> bytes | None:
+        """Return the key, or None where none was made yet.
+
+        Raises:
+            ConfigurationError: There is something that is no key, or that may not be read.
+        """
+        ...
+
+    def ensure(self) -> bytes:
+        """Return the key, made if there is none yet; all who ask get the same.
+
+        Raises:
+            ConfigurationError: There is something that is no key; it is left as it is.
+            SubmitError: It cannot be written.
+        """
+        ...
+
+    @property
+    def place(self) -> str:
+        """Where it lies, in words."""
+        ...
+
+    @property
+    def hint(self) -> str:
+        """What to do where a record was signed with another key."""
+        ...
+
+
+@dataclass(frozen=True)
+class KeyFile:
+    """The key in *home* (`KINETIC_HOME`)."""
+
+    home: Path
+
+    def read(self) -> bytes | None:
+        """Return the key, or None where none was made yet."""
+        return read_key(self.home)
+
+    def ensure(self) -> bytes:
+        """Return the key, made if there is none yet."""
+        return signing_key(self.home)
+
+    @property
+    def place(self) -> str:
+        """Where it lies, in words."""
+        return str(key_path(self.home))
+
+    @property
+    def hint(self) -> str:
+        """What to do where a record was signed with another key."""
+        return (
+            "Nothing of it was unpickled. If you submitted it from another machine (or KINETIC_HOME), "
+            f"copy its KINETIC_HOME/key to {self.place}; if you trust everyone who can write to this "
+            "bucket, accept it for once with KINETIC_TRUST_BUCKET=1."
+        )
+
+
 class Seal:
     """Signs the records of jobs whose store is a bucket, and verifies them before they are relied on.
 
     *trusting* is asked when one does not hold: whether it is to be accepted all the same.
     """
 
-    def __init__(self, home: Path, *, trusting: Callable[[], bool] = lambda: False) -> None:
-        self._home = home
+    def __init__(self, keys: KeySource, *, trusting: Callable[[], bool] = lambda: False) -> None:
+        self._keys = keys
         self._trusting = trusting
 
     @property
     def key(self) -> bytes:
         """The key, made if there is none yet."""
-        return signing_key(self._home)
+        return self._keys.ensure()
 
     def sign(self, data: bytes, name: str) -> bytes:
         """Return the record *data* with its signature as the object *name*."""
@@ -57,13 +119,13 @@ class Seal:
             log.info("Accepted because of KINETIC_TRUST_BUCKET: %s", error.message)
 
     def _check(self, data: bytes, name: str) -> None:
-        path = key_path(self._home)
-        key = read_key(self._home)
+        key = self._keys.read()
         if key is None:
             raise SignatureError(
-                f"{name} cannot be verified: there is no key in {path}.", hint=_hint(path)
+                f"{name} cannot be verified: there is no key in {self._keys.place}.",
+                hint=self._keys.hint,
             )
-        verify(data, key, name=name, if_other_key=_hint(path))
+        verify(data, key, name=name, if_other_key=self._keys.hint)
 
 
 def key_path(home: Path) -> Path:
@@ -162,11 +224,3 @@ def _create(path: Path, data: bytes) -> None:
                     part.rename(path)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _hint(path: Path) -> str:
-    return (
-        "Nothing of it was unpickled. If you submitted it from another machine (or KINETIC_HOME), "
-        f"copy its KINETIC_HOME/key to {path}; if you trust everyone who can write to this bucket, "
-        "accept it for once with KINETIC_TRUST_BUCKET=1."
-    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Generic, TypeVar
 
-from kinetic.backends import LogLine
+from kinetic.backends.backend import LogLine, Observation
 from kinetic.errors import (
     FutureRecordError,
     KineticError,
@@ -58,8 +58,8 @@ class View:
     """Whether what keeps it was not heard of for too long; it may come back all the same."""
     unreachable: bool = False
     """Whether what keeps it cannot be asked from here, nor stopped."""
-    trouble: str = ""
-    """What its user can do something about while it runs."""
+    seen: Observation | None = None
+    """What the backend saw, where it was asked: it can explain that."""
     unsaved: bool = False
     """Whether its result lies where it ran, and is not in the store yet."""
 
@@ -88,15 +88,14 @@ def look(
     seen = services.backend.observe(record)
     if seen.unsaved:
         # An outcome that says anything else would be false.
-        return View(seen.status, None, seen.reason, trouble=seen.trouble, unsaved=True)
+        return View(seen.status, None, seen.reason, seen=seen, unsaved=True)
     if not (seen.lost or seen.vanished or seen.status is JobStatus.NOT_FOUND):
-        return View(
-            seen.status, None, seen.reason, unreachable=seen.unreachable, trouble=seen.trouble
-        )
+        return View(seen.status, None, seen.reason, seen=seen, unreachable=seen.unreachable)
     # It may have finished between the two looks: the outcome is asked for again before it is made up.
     found = _verified_outcome(services, record.job_id)
     if found is not None:
         return _decided(found)
+    seen = replace(seen, reason=services.backend.explain(record, seen).text)
     if seen.lost:
         # It may come back, so its failure is not written in its place. A success that all hosts have
         # reported counts, whether what keeps it comes back or not.
@@ -236,6 +235,8 @@ def job_outcome(
     view = look(record, services, verify=verify)
     reports = read_reports(services, record.job_id)
     message = view.reason
+    if view.seen is not None:
+        message = services.backend.explain(record, view.seen).text
     if view.outcome is not None:
         host = deciding_host(view.outcome, reports)
         message = view.outcome.message or (host.message if host else "") or message

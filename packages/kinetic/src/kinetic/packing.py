@@ -77,6 +77,17 @@ class Packed:
     """Takes the snapshot again, for when the project changed since."""
 
 
+@dataclass(frozen=True)
+class Uploaded:
+    """A call whose objects are in the store."""
+
+    payload_digest: str
+    context_digest: str | None
+    """None where no files are shipped."""
+    data: tuple[DataRef, ...] = ()
+    """What replaced the `Data` of the call, volumes included."""
+
+
 def plan_of(call: Call, options: PackingOptions) -> ProjectPlan:
     """Decide which project the call belongs to, and what its `sys.path` and folder were."""
     from kinetic_payload.roots import entry_of, plan_project
@@ -186,8 +197,8 @@ def upload(
     warn: Say = lambda _: None,
     reports: Reports = silent,
     writing: Callable[[str], AbstractContextManager[object]] = nullcontext,
-) -> tuple[str, str | None]:
-    """Upload what the store does not have yet; return the digests of the payload and the context.
+) -> Uploaded:
+    """Upload what the store does not have yet.
 
     Over a network the project, each `Data` and the payload go up together. *writing* is told of what
     belongs to this job alone, while it is written.
@@ -219,7 +230,7 @@ def upload(
     if context_digest != assumed:
         # A file changed while the project went up, and the payload names what was there before.
         digest = sending.payload(name, refs, context_digest)
-    return digest, context_digest
+    return Uploaded(digest, context_digest, tuple(refs))
 
 
 def _digest(snapshot: Snapshot | None) -> str | None:

@@ -156,6 +156,29 @@ class Crew:
                 self._changed.notify_all()
 
 
+class Later(Generic[T]):
+    """A value that one thread knows later, and another waits for."""
+
+    def __init__(self) -> None:
+        self._known = threading.Event()
+        self._value: T
+
+    def set(self, value: T) -> None:
+        """Make *value* known."""
+        self._value = value
+        self._known.set()
+
+    def get(self) -> T:
+        """Wait until it is known.
+
+        Raises:
+            Stopped: Nobody wants what this thread does any more.
+        """
+        while not self._known.wait(_LOOK):
+            check_wanted()
+        return self._value
+
+
 def map_at_once(function: Callable[[A], T], items: Iterable[A], *, workers: int) -> list[T]:
     """Return *function* of each item, in order, with at most *workers* calls at a time.
 

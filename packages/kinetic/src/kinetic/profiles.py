@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from kinetic.backends.registry import LOCAL, entry_of
 from kinetic.errors import ConfigurationError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -150,13 +151,13 @@ def check_name(name: str) -> str:
 
 
 def _check_complete(profile: Profile) -> None:
-    if profile.backend is not None and profile.backend.startswith("local"):
+    if profile.backend is not None and entry_of(profile.backend).on_this_machine:
         return
     missing = [key for key in ("project", "zone", "cluster") if not getattr(profile, key)]
     if missing:
         raise ConfigurationError(
             f"Profile {profile.name!r} has no {' and no '.join(missing)}.",
-            hint="Only a profile with backend 'local' can do without.",
+            hint=f"Only a profile with backend {LOCAL!r} can do without.",
         )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
+from kinetic.backends.backend import Target
+from kinetic.backends.registry import LOCAL, Entry, Semantics, asked_for, entry_of, suited_to
 from kinetic.callables import name_of
 from kinetic.capture import SecretValues, capture
 from kinetic.errors import ConfigurationError, InvalidRequestError
@@ -19,20 +20,6 @@ if TYPE_CHECKING:
     from kinetic.settings import Settings
     from kinetic_k8s.accelerators import Accelerator
 
-BackendName = Literal["gke", "pathways", "local", "local-gke", "local-pathways"]
-Semantics = Literal["gke", "pathways"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """Where on a cluster a job would run."""
-
-    project: str | None
-    zone: str
-    cluster: str
-    namespace: str
-    kube_context: str | None
-
 
 @dataclass(frozen=True, kw_only=True)
 class JobRequest:
@@ -43,9 +30,10 @@ class JobRequest:
     accelerator: Accelerator
     accelerator_text: str
     """As the user wrote it."""
-    backend: BackendName
+    backend: str
+    """A name that `kinetic.backends.registry` knows."""
     semantics: Semantics
-    """How several hosts see each other; of a local job, the backend that it emulates."""
+    """How several hosts see each other."""
     target: Target
     image: ContainerImage
     base_image_repo: str
@@ -68,9 +56,9 @@ class JobRequest:
     """What the user should read before the job runs."""
 
     @property
-    def local(self) -> bool:
-        """Whether it runs on this machine."""
-        return self.backend.startswith("local")
+    def on_this_machine(self) -> bool:
+        """Whether it runs here, with what lies here."""
+        return entry_of(self.backend).on_this_machine
 
 
 def resolve_request(
@@ -89,26 +77,18 @@ def resolve_request(
         InvalidRequestError: Something cannot be right; nothing was done yet.
     """
     checked = check_options(options) if isinstance(options, RunOptions) else options
-    backend = backend_of(settings, checked.accelerator)
-    semantics = _semantics_of(backend, checked.accelerator)
-    if backend.startswith("local"):
-        _check_local(checked, semantics)
-    else:
-        _refuse_cluster(backend, settings)
+    entry = backend_of(settings, checked.accelerator)
+    semantics = entry.semantics_for(checked.accelerator)
+    target = target_of(settings)
+    _refuse_without_target(entry, target)
     captured = capture(checked.capture, environ)
     return JobRequest(
         function_name=name_of(function),
         accelerator=checked.accelerator,
         accelerator_text=checked.given.accelerator,
-        backend=backend,
+        backend=entry.name,
         semantics=semantics,
-        target=Target(
-            project=settings.project.value,
-            zone=settings.zone.value,
-            cluster=settings.cluster.value,
-            namespace=settings.namespace.value,
-            kube_context=settings.kube_context.value,
-        ),
+        target=target,
         image=checked.image,
         base_image_repo=settings.base_image_repo.value,
         environment=captured.values,
@@ -134,73 +114,39 @@ def settings_arguments(options: RunOptions) -> dict[str, str | None]:
     return {name: getattr(options, name) for name in names}
 
 
-def backend_of(settings: Settings, accelerator: Accelerator) -> BackendName:
+def backend_of(settings: Settings, accelerator: Accelerator) -> Entry:
     """Return the backend that was asked for, else the one that suits *accelerator*.
 
-    Local is never chosen here: who wants it says so.
+    One of this machine is never chosen here: who wants it says so.
 
     Raises:
         InvalidRequestError: There is no such backend; the hint names those that are near.
     """
     asked = settings.backend
-    for name in get_args(BackendName):
-        if asked.value == name:
-            found: BackendName = name
-            return found
     if asked.value is None:
-        return "pathways" if accelerator.multi_host else "gke"
-    near = difflib.get_close_matches(asked.value.lower(), get_args(BackendName), n=1)
-    known = ", ".join(repr(name) for name in get_args(BackendName))
-    raise InvalidRequestError(
-        f"There is no backend {asked.value!r} (from: {asked.source}).",
-        hint=f"Did you mean {near[0]!r}?" if near else f"There are: {known}.",
+        return suited_to(accelerator)
+    return asked_for(asked.value, asked.source)
+
+
+def target_of(settings: Settings) -> Target:
+    """Return the place on a cluster that *settings* name."""
+    return Target(
+        project=settings.project.value,
+        zone=settings.zone.value,
+        cluster=settings.cluster.value,
+        namespace=settings.namespace.value,
+        kube_context=settings.kube_context.value,
     )
 
 
-def _semantics_of(backend: BackendName, accelerator: Accelerator) -> Semantics:
-    chosen: Semantics
-    if backend.endswith("pathways"):
-        chosen = "pathways"
-    elif backend.endswith("gke"):
-        chosen = "gke"
-    else:
-        chosen = "pathways" if accelerator.multi_host else "gke"
-    if chosen == "pathways" and accelerator.kind != "tpu":
-        raise InvalidRequestError(
-            f"Pathways runs TPU slices, and {accelerator.canonical} is none.",
-            hint="Leave the backend out, or ask for a TPU.",
-        )
-    return chosen
-
-
-def _refuse_cluster(backend: BackendName, settings: Settings) -> None:
-    if settings.project.value is None:
-        raise ConfigurationError(
-            f"The backend {backend!r} needs a project, and none is set.",
-            hint="Give project=..., set KINETIC_PROJECT or GOOGLE_CLOUD_PROJECT, or choose a profile; "
-            "to run on this machine instead: backend='local' or KINETIC_BACKEND=local.",
-        )
-    raise InvalidRequestError(
-        f"The backend {backend!r} is not in this version of Kinetic: the local one is.",
-        hint="Set backend='local' or KINETIC_BACKEND=local to run on this machine, "
-        "with the shape of the slice emulated.",
+def _refuse_without_target(entry: Entry, target: Target) -> None:
+    if entry.on_this_machine or target.project is not None or target.kube_context is not None:
+        return
+    raise ConfigurationError(
+        f"The backend {entry.name!r} needs a project, and none is set.",
+        hint="Give project=..., set KINETIC_PROJECT or GOOGLE_CLOUD_PROJECT, or choose a profile; "
+        f"to run on this machine instead: backend={LOCAL!r} or KINETIC_BACKEND={LOCAL}.",
     )
-
-
-def _check_local(checked: CheckedOptions, semantics: Semantics) -> None:
-    from kinetic.local.emulation import shape_of
-
-    shape_of(checked.accelerator, semantics)
-    if checked.image.mode == "prebuilt":
-        raise InvalidRequestError(
-            "The local backend has no use for prebuilt images: it runs no containers.",
-            hint=_LOCAL_IMAGES,
-        )
-    if checked.image.mode == "custom":
-        raise InvalidRequestError(
-            f"The local backend runs no containers, so it cannot use {checked.image.uri!r}.",
-            hint=_LOCAL_IMAGES,
-        )
 
 
 def _output_dir(text: str | None, cwd: Path) -> str | None:
@@ -219,9 +165,3 @@ def _output_dir(text: str | None, cwd: Path) -> str | None:
             f"output_dir={text!r} is in a home folder that is not known here.",
             hint="Write the path without ~, or set HOME.",
         ) from error
-
-
-_LOCAL_IMAGES: Final = (
-    "Leave container_image out to use this interpreter, "
-    "or use container_image='bundled' for an isolated environment."
-)

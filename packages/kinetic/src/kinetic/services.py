@@ -7,19 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kinetic.errors import InvalidRequestError
+from kinetic.backends.registry import entry_of
 from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import Location, Store, parse_location
 
 if TYPE_CHECKING:
-    from kinetic.backends import Backend
-    from kinetic.keys import Seal
+    from kinetic.backends.backend import Backend, Target
+    from kinetic.keys import KeySource, Seal
     from kinetic.settings import Settings
 
 LOOK = 10.0
-"""Seconds that what only looks waits for a store that cannot be reached."""
-LOCAL_BACKENDS = ("local", "local-gke", "local-pathways")
-"""The names under which jobs run on this machine."""
+"""Seconds that what only looks waits for a store, or a cluster, that cannot be reached."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def jobs_location(settings: Settings, backend: str) -> Location:
     named = settings.store.value
     if named:
         return parse_location(named)
-    if backend in LOCAL_BACKENDS:
+    if entry_of(backend).on_this_machine:
         return local_store_location(Path(settings.home.value))
     return cluster_location(settings)
 
@@ -81,24 +79,14 @@ def local_store_location(home: Path) -> Location:
     return Location("folder", str(home / "store"))
 
 
-def connect(backend: str, location: Location, home: Path) -> Services:
-    """Return the services of jobs that *backend* runs with their objects at *location*.
+def connect(backend: str, target: Target, location: Location, home: Path) -> Services:
+    """Return the services of jobs that *backend* runs in *target* with their objects at *location*.
 
     Raises:
-        InvalidRequestError: This version cannot speak to that backend.
+        InvalidRequestError: This version has no such backend.
         StoreError: The store cannot be opened, for want of credentials for instance.
     """
-    if backend not in LOCAL_BACKENDS:
-        raise InvalidRequestError(
-            f"This version of Kinetic cannot reach the backend {backend!r} yet.",
-            hint="Use backend='local', or KINETIC_BACKEND=local.",
-        )
-    from kinetic.backends.local import LocalBackend
-
-    store = open_at(location, home)
-    seal = seal_of(location, home)
-    backend_here = LocalBackend(home, store, verify=(seal or UNSIGNED).verify)
-    return Services(store, backend_here, seal=seal)
+    return entry_of(backend).connect()(target, location, home)
 
 
 def open_at(location: Location, home: Path) -> Store:
@@ -109,13 +97,13 @@ def open_at(location: Location, home: Path) -> Store:
     return open_store(location, uploads=home / "cache" / "uploads", waiting=warn_caller)
 
 
-def seal_of(location: Location, home: Path) -> Seal | None:
-    """Return what signs the records of a store at *location*: nothing, where that is a folder."""
+def seal_of(location: Location, keys: KeySource) -> Seal | None:
+    """Return what signs the records of a store at *location* with a key of *keys*: nothing for a folder."""
     if location.kind != "gs":
         return None
     from kinetic.keys import Seal
 
-    return Seal(home, trusting=_trusts_bucket)
+    return Seal(keys, trusting=_trusts_bucket)
 
 
 def _trusts_bucket() -> bool:

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kinetic
-from kinetic.backends import Launch
+from kinetic.backends.backend import GRACE_SECONDS, Environment, Launch, Packaging
 from kinetic.console import progress_beside
 from kinetic.data_checks import Worker, check_data
 from kinetic.errors import (
@@ -29,12 +29,12 @@ from kinetic.errors import (
     SubmitError,
 )
 from kinetic.home import make_home
-from kinetic.jobs.handle import JobHandle, connected
-from kinetic.local.power import awake_command
+from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.missing_modules import Project
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.notices import warn_caller
-from kinetic.packing import Call, Packed, PackingOptions, pack, plan_of, upload
+from kinetic.packing import Call, Packed, PackingOptions, Uploaded, pack, plan_of, upload
+from kinetic.parallel import Crew, Later
 from kinetic.services import Services, connect, jobs_location
 from kinetic.settings import user_home, working_folder
 from kinetic.waiting import Deadline
@@ -50,13 +50,10 @@ if TYPE_CHECKING:
     from kinetic.console import Console
     from kinetic.request import JobRequest
     from kinetic_payload.progress import Reports
-    from kinetic_payload.roots import ProjectPlan
     from kinetic_payload.store import Location, Store
 
 _log = logging.getLogger("kinetic")
 
-GRACE = 30.0
-"""Seconds between SIGTERM and SIGKILL, as on a cluster."""
 _SLOW = 12 * 3600.0
 """Seconds of uploading after which the payload may soon look like a killed submit's (`LEFT_AGE`)."""
 _TAKING_BACK = 45.0
@@ -118,61 +115,49 @@ def _submit(
     for note in request.notes:
         warn(note)
     home = Path(request.settings.home.value)
-    services = services or connect(
-        request.backend, jobs_location(request.settings, request.backend), home
-    )
+    location = jobs_location(request.settings, request.backend)
+    location = jobs_location(request.settings, request.backend)
+    services = services or connect(request.backend, request.target, location, home)
     refuse_foreign_folder(services.store.location)
     shared = _shared_sentence(services.store.location)
     if shared is not None:
         _once(warn, shared)
     # Made, or refused, before there is anything that it would have to sign.
     key = None if services.seal is None else services.seal.key
+    services.backend.check(request)
     options = _packing_options(request, home, services.store.location)
     call = Call(function=function, args=tuple(args), kwargs=kwargs, volumes=request.volumes)
-    private_mounts = _check_volumes(request, services.store)
 
     say("packaging")
     plan = plan_of(call, options)
     with _written_below(home):
         make_home(str(home))
-    worker = Worker(
-        this_machine=request.local,
-        this_interpreter=request.local and request.image.mode == "default",
-    )
-    check = partial(check_data, worker=worker, warn=warn)
-    packed = pack(call, plan, options, check=check, warn=warn, reports=reports)
-    with closing(packed.call):
-        if plan.root is None:
-            _once(warn, _no_files_sentence(options.cwd))
-        left_out = _left_out_sentence(packed)
-        if left_out is not None and console is not None:
-            _once(warn, left_out)
-        with _written_below(home):
-            reads_buckets = any(found.value.is_gcs for found in packed.call.data)
-            bucket = reads_buckets or services.store.location.kind == "gs"
-            interpreter, image = _interpreter(request, packed.plan, home, say, bucket=bucket)
-            bundle = _bundle(home)
-        handle = _handle(request, services.store, image)
-        launch = partial(
-            Launch,
-            environment=_environment(request),
-            interpreter=interpreter,
-            bundle=bundle,
-            grace=GRACE,
-            memory=request.memory,
-            keep_awake=awake_command(allow_sleep=request.settings.allow_sleep.value),
-            private_mounts=private_mounts,
-            reads_buckets=reads_buckets,
-            debug_port=0 if request.debug else None,
-            signing_key=key,
-        )
-        send = partial(
-            upload, packed, options=options, say=say, warn=partial(_once, warn), reports=reports
-        )
-        if plan.root is not None:
-            handle.__dict__["_project"] = str(plan.root)  # For the path mappings of a debugger.
-        handle.__dict__["_shipped"] = Project(plan.root)
-        _start(request, handle, services, send=send, launch=launch, begun=begun, clock=clock)
+    check = partial(check_data, worker=_worker(request), warn=warn)
+    reads_buckets = Later[bool]()
+    packaging = Packaging(plan, reads_buckets.get, say)
+    with Crew(2) as crew:
+        environment = crew.start(partial(_environment, request, services, packaging))
+        packed = pack(call, plan, options, check=check, warn=warn, reports=reports)
+        with closing(packed.call):
+            reads_buckets.set(any(found.value.is_gcs for found in packed.call.data))
+            if plan.root is None:
+                _once(warn, _no_files_sentence(options.cwd))
+            left_out = _left_out_sentence(packed)
+            if left_out is not None and console is not None:
+                _once(warn, left_out)
+            send = partial(
+                upload, packed, options=options, say=say, warn=partial(_once, warn), reports=reports
+            )
+            handle = _start(
+                request,
+                services,
+                send=send,
+                environment=environment.result,
+                key=key,
+                project=Project(plan.root),
+                begun=begun,
+                clock=clock,
+            )
     with suppress(Exception):  # A logger that fails must not cost a job that runs.
         say(f"submitted {handle.job_id}")
     return handle
@@ -180,53 +165,63 @@ def _submit(
 
 def _start(
     request: JobRequest,
-    handle: JobHandle,
     services: Services,
     *,
-    send: Callable[..., tuple[str, str | None]],
-    launch: Callable[..., Launch],
+    send: Callable[..., Uploaded],
+    environment: Callable[[], Environment],
+    key: bytes | None,
+    project: Project,
     begun: list[JobHandle],
     clock: Callable[[], float],
-) -> None:
-    """Upload, record and start what was packaged, and put the handle into *begun*."""
-    names, store = JobObjects(handle.job_id), services.store
+) -> JobHandle:
+    """Upload, record and start what was packaged; put its handle into *begun*, and return it."""
+    now, suffix = datetime.now(UTC), secrets.token_hex(4)[:7]
+    job_id = job_id_of(request.accelerator.slug, request.function_name, now, suffix)
+    names, store, backend = JobObjects(job_id), services.store, services.backend
     written: list[str] = []
     record: JobRecord | None = None
     saved = False
     began = clock()
     try:
-        payload_digest, context_digest = send(
-            store=store, job_id=handle.job_id, writing=partial(_writing, written)
-        )
-        record = services.backend.kept(_record(handle, request, payload_digest, context_digest))
-        with services.backend.announced(record):
+        uploaded = send(store=store, job_id=job_id, writing=partial(_writing, written))
+        place = environment()
+        record = _record(request, store, job_id, now, suffix, place, uploaded)
+        with backend.announced(record) as record:
             with _writing(written, names.handle):
                 data = services.sealed(encode(record), names.handle)
                 store.write(names.handle, data, if_generation=ABSENT)
             saved = True
             if abs(clock() - began) > _SLOW:
-                _renew_payload(handle.job_id, store)
-            services.backend.start(launch(record=record))
+                _renew_payload(job_id, store)
+            launch = Launch(
+                record=record,
+                request=request,
+                environment=place,
+                data=uploaded.data,
+                signing_key=key,
+            )
+            handle = _handle(record, services, project)
+            backend.start(launch)
             # After the start: whoever cleans up removes the record first, and looks for what runs
             # second. Of a job that was cancelled, the runner finds the outcome.
-            if _is_forgotten(handle.job_id, store):
-                raise JobNotFoundError(f"The record of {handle.job_id} is gone.")
-        connected(handle, services, record=record)
+            if _is_forgotten(job_id, store):
+                raise JobNotFoundError(f"The record of {job_id} is gone.")
         begun.append(handle)
+        return handle
     except BaseException as error:
         if begun:
             raise
         if isinstance(error, StoreUnavailableError) and not error.sent:
             written.clear()  # Nothing was.
         reason = error
-        if saved and isinstance(error, Exception) and _is_forgotten(handle.job_id, store):
+        if saved and isinstance(error, Exception) and _is_forgotten(job_id, store):
             # Whatever failed, it failed because of that.
             reason = SubmitError(
-                f"The job {handle.job_id} was cleaned up by another process while it was started.",
+                f"The job {job_id} was cleaned up by another process while it was started.",
                 hint="Nothing of it is left. Submit it again.",
             )
         _withdraw(
-            handle.job_id,
+            job_id,
             written,
             record,
             services,
@@ -295,7 +290,7 @@ def _withdraw(
     try:
         with stoppable(lambda: deadline.passed), limited(OutageLimit(_to_take_back(seconds))):
             if record is not None:
-                services.backend.remove(record, timeout=GRACE, poll_interval=0.1)
+                services.backend.remove(record, timeout=GRACE_SECONDS, poll_interval=0.1)
             if recorded:
                 # Not where it may still run: without its objects nobody would find it again.
                 remove_objects(job_id, services.store)
@@ -320,11 +315,14 @@ def _to_take_back(seconds: float) -> float:
     return seconds / 6
 
 
-def _environment(request: JobRequest) -> dict[str, str]:
-    from kinetic.local.emulation import merge, shape_of
+def _environment(request: JobRequest, services: Services, packaging: Packaging) -> Environment:
+    with _written_below(Path(request.settings.home.value)):
+        return services.backend.environment(request, packaging)
 
-    shape = shape_of(request.accelerator, request.semantics)
-    return merge(shape.environment, request.environment)
+
+def _worker(request: JobRequest) -> Worker:
+    here = request.on_this_machine
+    return Worker(this_machine=here, this_interpreter=here and request.image.mode == "default")
 
 
 @contextmanager
@@ -364,29 +362,8 @@ def _packing_options(request: JobRequest, home: Path, store: Location) -> Packin
         context_warn_mb=settings.context_size_warn_mb.value,
         payload_warn_mb=settings.payload_size_warn_mb.value,
         kinetic_version=kinetic.__version__,
-        this_machine=request.local,
+        this_machine=request.on_this_machine,
     )
-
-
-def _check_volumes(request: JobRequest, store: Store) -> bool:
-    """Return whether the job needs a mount namespace of its own; refuse it where there is none."""
-    from kinetic.errors import InvalidRequestError
-
-    if not request.volumes:
-        return False
-    from kinetic.mount_paths import check_volumes
-    from kinetic_runner.mounts import why_not_private
-
-    home = request.settings.home.value
-    folder = [store.location.path] if store.location.kind == "folder" else []
-    check_volumes(request.volumes, workspaces=(home, *folder))
-    why_not = why_not_private()
-    if why_not is not None:
-        raise InvalidRequestError(
-            f"A local job cannot have volumes here: {why_not}",
-            hint="Pass the kinetic.Data as an argument instead: the function gets its path.",
-        )
-    return True
 
 
 _said: set[str] = set()
@@ -434,58 +411,39 @@ def _left_out_sentence(packed: Packed) -> str | None:
     return f"left out of the snapshot of {packed.plan.root}: {few}{more}"
 
 
-def _interpreter(
+def _record(
     request: JobRequest,
-    plan: ProjectPlan,
-    home: Path,
-    say: Callable[[str], None],
-    *,
-    bucket: bool,
-) -> tuple[str, str]:
-    """Return the Python that runs the function, and how the handle names its environment."""
-    if request.image.mode == "default":
-        return sys.executable, f"python:{sys.executable}"
-    from kinetic.local.environments import ensure_environment
-
-    environment = ensure_environment(
-        plan.root, home=home, interpreter=sys.executable, say=say, bucket=bucket
-    )
-    return str(environment.python), f"environment:{environment.digest}"
-
-
-def _handle(request: JobRequest, store: Store, image: str) -> JobHandle:
-    now = datetime.now(UTC)
-    suffix = secrets.token_hex(4)[:7]
-    name = request.function_name
-    return JobHandle(
-        job_id=job_id_of(request.accelerator.slug, name, now, suffix),
+    store: Store,
+    job_id: str,
+    now: datetime,
+    suffix: str,
+    environment: Environment,
+    uploaded: Uploaded,
+) -> JobRecord:
+    name, target = request.function_name, request.target
+    return JobRecord(
+        job_id=job_id,
         backend=request.backend,
-        project="local",
-        cluster_name=request.target.cluster,
-        zone=request.target.zone,
-        namespace=request.target.namespace,
+        project=target.project or "",
+        cluster_name=target.cluster,
+        zone=target.zone,
+        namespace=target.namespace,
+        kube_context=target.kube_context,
         bucket_name=str(store.location),
         k8s_name=k8s_name_of(name, suffix),
-        image_uri=image,
+        image_uri=environment.image,
         accelerator=str(request.accelerator),
         func_name=name,
         display_name=f"{name} on {request.accelerator}",
         created_at=now.isoformat(timespec="milliseconds"),
         debug=request.debug,
-    )
-
-
-def _record(
-    handle: JobHandle, request: JobRequest, payload_digest: str, context_digest: str | None
-) -> JobRecord:
-    from kinetic.local.emulation import shape_of
-
-    return JobRecord(
-        **handle.to_dict(),
-        payload_digest=payload_digest,
-        context_digest=context_digest,
-        hosts=shape_of(request.accelerator, request.semantics).hosts,
+        payload_digest=uploaded.payload_digest,
+        context_digest=uploaded.context_digest,
+        # Under Pathways one process controls all devices.
+        hosts=request.accelerator.hosts if request.semantics == "gke" else 1,
         retries=request.retries,
+        preemptions=request.preemptions,
+        spot=request.spot,
         timeout=request.timeout,
         output_dir=request.output_dir,
         captured_env=tuple(request.environment),
@@ -494,10 +452,9 @@ def _record(
     )
 
 
-@cache
-def _bundle(home: Path) -> bytes:
-    """Return the runner; looked up once, since what this process has imported does not change."""
-    from kinetic.light import light_files
-    from kinetic_runner.bundle import bundle_for
-
-    return bundle_for(home / "cache", light_files()).read_bytes()
+def _handle(record: JobRecord, services: Services, project: Project) -> JobHandle:
+    handle = connected(handle_of(record), services, record=record)
+    if project.root is not None:
+        handle.__dict__["_project"] = str(project.root)  # For the path mappings of a debugger.
+    handle.__dict__["_shipped"] = project
+    return handle

@@ -10,14 +10,20 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from threading import Timer
+from types import MappingProxyType
 from typing import Any, Final
 
-from kinetic.backends import Backend, Launch
+from kinetic.backends.backend import Backend, Launch
+from kinetic.capture import SecretValues
 from kinetic.errors import SubmitError
+from kinetic.fakes import a_request
 from kinetic.job_status import JobStatus
+from kinetic.local.launcher import LocalEnvironment
 from kinetic.waiting import Deadline
 from kinetic_payload.decoding import decode
 from kinetic_payload.errors import ObjectNotFoundError
@@ -45,6 +51,10 @@ def a_launch(
     retries: int = 0,
     timeout: float | None = None,
     bundle: bytes | None = None,
+    memory: int | None = None,
+    debug: bool = False,
+    environment: Mapping[str, str] = MappingProxyType({}),
+    keep_awake: tuple[str, ...] = (),
     **more: Any,
 ) -> Launch:
     """Store a job whose fake runner runs *code*, as submit would, and return how to start it."""
@@ -59,13 +69,11 @@ def a_launch(
     )  # fmt: skip
     store.write(JobObjects(job_id).payload, payload)
     store.write(JobObjects(job_id).handle, encode(record))
-    return Launch(
-        record=record,
-        environment=more.pop("environment", {}),
-        interpreter=sys.executable,
-        bundle=bundle or fake_runner_source(),
-        **more,
+    place = LocalEnvironment(
+        f"python:{sys.executable}", sys.executable, bundle or fake_runner_source(), keep_awake
     )
+    request = replace(a_request(memory=memory, debug=debug), environment=SecretValues(environment))
+    return Launch(record=record, request=request, environment=place, **more)
 
 
 def outcome_of(store: Store, job_id: str) -> Outcome | None:
@@ -77,21 +85,27 @@ def outcome_of(store: Store, job_id: str) -> Outcome | None:
         return None
 
 
+def job_ids_of(backend: Backend) -> list[str]:
+    """Return the ids of the jobs that *backend* lists."""
+    return [one.job_id for one in backend.list()]
+
+
 def await_outcome(
     backend: Backend, store: Store, record: JobRecord, seconds: float = 60
 ) -> Outcome:
     """Wait until the job has an outcome, or vanished, and return what is to be said of it."""
     deadline = Deadline(seconds)
-    while True:
-        outcome = outcome_of(store, record.job_id)
-        if outcome is not None:
-            return outcome
-        seen = backend.observe(record)
-        if seen.vanished:
-            return outcome_of(store, record.job_id) or backend.unreported(record, seen)
-        if deadline.passed:
-            raise AssertionError(f"{record.job_id} has no outcome after {seconds} s: {seen}")
-        backend.wait(record, deadline.at_most(5))
+    with backend.watch([record]) as watch:
+        while True:
+            outcome = outcome_of(store, record.job_id)
+            if outcome is not None:
+                return outcome
+            seen = backend.observe(record)
+            if seen.vanished:
+                return outcome_of(store, record.job_id) or backend.unreported(record, seen)
+            if deadline.passed:
+                raise AssertionError(f"{record.job_id} has no outcome after {seconds} s: {seen}")
+            watch.wait(deadline.at_most(5))
 
 
 def eventually(holds: Callable[[], Any], seconds: float = 60) -> Any:
@@ -115,7 +129,7 @@ class BackendBasics:
         backend, store = self.make_backend(tmp_path)
         record = a_launch(store, "pass").record
         assert backend.observe(record).status is JobStatus.NOT_FOUND
-        assert backend.job_ids() == []
+        assert job_ids_of(backend) == []
         assert [*backend.log_lines(record), *backend.log_lines(record, follow=True)] == []
         backend.stop(record, timeout=1, poll_interval=0.1)
         backend.remove(record, timeout=1, poll_interval=0.1)
@@ -131,12 +145,12 @@ class BackendBasics:
         with suppress(SubmitError):
             backend.start(launch)
             raise AssertionError("It started twice.")
-        assert backend.job_ids() == [launch.record.job_id]
+        assert job_ids_of(backend) == [launch.record.job_id]
         assert not backend.observe(launch.record).status.terminal
         for _ in range(2):
             backend.remove(launch.record, timeout=30, poll_interval=0.1)
             assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
-            assert backend.job_ids() == []
+            assert job_ids_of(backend) == []
 
     def test_a_job_that_is_announced_is_pending_and_unknown_again_if_it_does_not_start(
         self, tmp_path: Path
@@ -167,8 +181,12 @@ class BackendBasics:
         backend, store = self.make_backend(tmp_path)
         launch = a_launch(store, "import time; time.sleep(60)")
         backend.start(launch)
-        for _ in range(3):
-            backend.wait(launch.record, 0.05)
+        with backend.watch([launch.record]) as watch:
+            for _ in range(3):
+                watch.wait(0.05)
+                assert not backend.observe(launch.record).status.terminal
+            Timer(0.05, watch.wake).start()
+            watch.wait(None)
             assert not backend.observe(launch.record).status.terminal
         assert outcome_of(store, launch.record.job_id) is None
         backend.remove(launch.record, timeout=30, poll_interval=0.1)
@@ -182,14 +200,14 @@ class BackendContract(BackendBasics):
         launch = a_launch(store, "print('hello'); print('no end', end='')")
         assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
         backend.start(launch)
-        assert backend.job_ids() == [launch.record.job_id]
+        assert job_ids_of(backend) == [launch.record.job_id]
         assert await_outcome(backend, store, launch.record).status == "succeeded"
         lines = [line.text for line in backend.log_lines(launch.record, follow=True)]
         assert lines == ["hello", "no end"]
         assert backend.observe(launch.record).status in (JobStatus.RUNNING, JobStatus.SUCCEEDED)
         backend.remove(launch.record, timeout=30, poll_interval=0.1)
         assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
-        assert backend.job_ids() == []
+        assert job_ids_of(backend) == []
 
     def test_a_failure_is_reported_with_its_host_and_digest(self, tmp_path: Path) -> None:
         backend, store = self.make_backend(tmp_path)

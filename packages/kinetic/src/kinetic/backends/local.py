@@ -6,17 +6,29 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kinetic.backends import AttemptView, Launch, LogLine, Observation
+from kinetic.backends.backend import (
+    AttemptView,
+    Environment,
+    Explanation,
+    Launch,
+    Listed,
+    LogLine,
+    Observation,
+    Packaging,
+    Target,
+    Watch,
+)
+from kinetic.backends.registry import LOCAL
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.local.paths import Home, JobFolder
-from kinetic.waiting import Deadline, poll_interval, sleep
+from kinetic.waiting import Deadline, sleep
 from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, JobObjects
 from kinetic_payload.private_files import make_folder
 from kinetic_payload.records import JobRecord, Outcome
@@ -27,15 +39,30 @@ if TYPE_CHECKING:
     from kinetic.local.afar import Afar
     from kinetic.local.elsewhere import Elsewhere
     from kinetic.local.launcher import Staged
+    from kinetic.local.watching import Events
+    from kinetic.request import JobRequest
+    from kinetic.services import Services
+    from kinetic_payload.store import Location
 
 log = logging.getLogger("kinetic")
 
 _NOTHING: Final[Mapping[str, str]] = {}
 _TIDYING: Final = 5.0
 """Seconds a supervisor may take to end after it wrote the outcome."""
-_OUTCOME_EVERY: Final = 2.0
-"""Seconds between two questions for an outcome in a bucket: the supervisor's state tells sooner."""
 _STARTING: Final = 60.0
+_LEFT_AT_ONCE: Final = 1000
+"""Ids that fit on a command line."""
+
+
+def connect(target: Target, location: Location, home: Path) -> Services:  # noqa: ARG001
+    """Return the services of this machine's jobs, signed with the key in *home* over a bucket."""
+    from kinetic.keys import KeyFile
+    from kinetic.services import Services, open_at, seal_of
+
+    store = open_at(location, home)
+    seal = seal_of(location, KeyFile(home))
+    backend = LocalBackend(home, store, verify=(seal or UNSIGNED).verify)
+    return Services(store, backend, seal=seal)
 
 
 class LocalBackend:
@@ -52,7 +79,7 @@ class LocalBackend:
     is stored again and again for *report_seconds*; what is not stored by then is kept in its folder.
     """
 
-    name = "local"
+    name = LOCAL
 
     def __init__(
         self,
@@ -77,7 +104,6 @@ class LocalBackend:
         self._lease_seconds = lease_seconds
         self._report_seconds = report_seconds
         self._verify = verify
-        self._waits: dict[str, _Wait] = {}
         self._announced: dict[str, Staged] = {}
         """Until the job is started, or removed."""
         self._elsewhere: Elsewhere | None = None
@@ -86,31 +112,57 @@ class LocalBackend:
 
             self._elsewhere = Elsewhere(store, starting=starting)
 
-    def kept(self, record: JobRecord) -> JobRecord:
-        """Return *record* with this home in it, by which it can be asked or told apart.
+    def check(self, request: JobRequest) -> None:
+        """Refuse what needs containers, more of a slice than fits, or what this Python does not have.
+
+        Raises:
+            InvalidRequestError: The hint says what to use instead.
+        """
+        from kinetic.local.checks import check_request
+
+        check_request(request, self._store.location)
+
+    def environment(self, request: JobRequest, project: Packaging) -> Environment:
+        """Return the interpreter that submits, or the Python of an isolated environment."""
+        from kinetic.jobs.runner import runner_bundle
+        from kinetic.local.launcher import LocalEnvironment
+        from kinetic.local.power import awake_command
+
+        home = Path(self._home.path)
+        bundle = runner_bundle(home)
+        awake = awake_command(allow_sleep=request.settings.allow_sleep.value)
+        if request.image.mode == "default":
+            return LocalEnvironment(f"python:{sys.executable}", sys.executable, bundle, awake)
+        from kinetic.local.environments import ensure_environment
+
+        found = ensure_environment(
+            project.plan.root,
+            home=home,
+            interpreter=sys.executable,
+            say=project.report,
+            bucket=self._elsewhere is not None or project.reads_buckets(),
+        )
+        return LocalEnvironment(f"environment:{found.digest}", str(found.python), bundle, awake)
+
+    @contextmanager
+    def announced(self, record: JobRecord) -> Iterator[JobRecord]:
+        """Let the job be seen as pending, for as long as this process lives to start it.
+
+        The record gets this home, by which the job can be asked or told apart. Who is interrupted on
+        the way in or out lets `remove` take it back.
 
         Raises:
             SubmitError: The home cannot be made.
         """
         from kinetic.local.keepers import keeper_of
-
-        with self._refused(record):
-            make_folder(self._home.path)
-        return replace(record, keeper=keeper_of(self._home))
-
-    @contextmanager
-    def announced(self, record: JobRecord) -> Iterator[None]:
-        """Let the job be seen as pending, for as long as this process lives to start it.
-
-        Who is interrupted on the way in or out lets `remove` take it back.
-        """
         from kinetic.local.launcher import Staged
 
         place = self._announced[record.job_id] = Staged(self._home, record.job_id)
         try:
             with self._refused(record):
+                make_folder(self._home.path)
                 place.open()
-            yield
+            yield replace(record, project=LOCAL, keeper=keeper_of(self._home))
         finally:
             place.close()
             if place.started:
@@ -122,20 +174,26 @@ class LocalBackend:
         Raises:
             SubmitError: It could not be started; nothing of it stays behind.
         """
-        from kinetic.local.launcher import Staged, base_environment, start_supervisor
+        from kinetic.local.launcher import (
+            Staged,
+            base_environment,
+            local_environment,
+            start_supervisor,
+        )
 
+        interpreter = local_environment(launch).interpreter
         # By the rights with which it will be started, where the system can tell.
         effective = os.access in os.supports_effective_ids
-        if not os.access(launch.interpreter, os.X_OK, effective_ids=effective):
-            raise SubmitError(f"{launch.interpreter} is not a Python that could be started.")
+        if not os.access(interpreter, os.X_OK, effective_ids=effective):
+            raise SubmitError(f"{interpreter} is not a Python that could be started.")
         # What the machine's own programs need; no setting of ours is among it.
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
         environment = {**base_environment(inherited), **self._environment}
         if self._elsewhere is not None:
             from kinetic.local.buckets import refuse_without_client
 
-            refuse_without_client(launch.interpreter, str(self._store.location))
-        if self._elsewhere is not None or launch.reads_buckets:
+            refuse_without_client(interpreter, str(self._store.location))
+        if self._elsewhere is not None or any(ref.kind == "gcs" for ref in launch.data):
             from kinetic.local.buckets import bucket_environment
 
             environment |= bucket_environment(inherited)
@@ -179,37 +237,36 @@ class LocalBackend:
             log.info("What is old could not be collected today: %s", error)
 
     def observe(self, record: JobRecord) -> Observation:
-        """Look once at the job's supervisor and what it wrote; a full disk comes first."""
-        seen = self._observe(record)
-        undecided = seen.status in (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.FAILED)
-        if not undecided or not isinstance(self._home_of(record), Home):
-            return seen
-        from kinetic.local.disks import full_disk, needed_by
-
-        full = full_disk(needed_by(self._home, self._store.location))
-        return seen if not full else replace(seen, reason=f"{full} {seen.reason}", trouble=full)
-
-    def _observe(self, record: JobRecord) -> Observation:
-        from kinetic.local.liveness import is_alive, is_announced, is_reporting
-        from kinetic.local.state import read_state
+        """Look once at the job's supervisor and what it wrote."""
+        from kinetic.local.liveness import is_announced
         from kinetic.local.unreported import NEVER_STARTED
-        from kinetic.local.unsaved import observation_of, trouble_of
 
         home = self._home_of(record)
         if not isinstance(home, Home):
             return home.observe(record)
         folder = home.job(record.job_id)
+        seen = self._observe_folder(record.job_id, folder)
+        if seen is not None:
+            return seen
+        if is_announced(home, record.job_id):
+            return Observation(JobStatus.PENDING, "It is about to start.")
+        if _is_there(folder):  # It started between the two looks.
+            return self.observe(record)
+        if self._never_started(record, home):
+            return Observation(JobStatus.NOT_FOUND, NEVER_STARTED)
+        elsewhere = self._elsewhere
+        return elsewhere.observe(record) if elsewhere else Observation(JobStatus.NOT_FOUND)
+
+    def _observe_folder(self, job_id: str, folder: JobFolder) -> Observation | None:
+        """Return what is seen of the job in *folder*, which is on this machine; None where there is none."""
+        from kinetic.local.liveness import is_alive, is_reporting
+        from kinetic.local.state import read_state
+        from kinetic.local.unsaved import observation_of, trouble_of
+
         alive = is_alive(folder)  # Asked first: what it wrote before it died is read after.
         state = read_state(folder.state)
         if not alive and not _is_there(folder):
-            if is_announced(home, record.job_id):
-                return Observation(JobStatus.PENDING, "It is about to start.")
-            if _is_there(folder):  # It started between the two looks.
-                return self._observe(record)
-            if self._never_started(record, home):
-                return Observation(JobStatus.NOT_FOUND, NEVER_STARTED)
-            elsewhere = self._elsewhere
-            return elsewhere.observe(record) if elsewhere else Observation(JobStatus.NOT_FOUND)
+            return None
         reporting = not alive and is_reporting(folder)
         attempts = tuple(
             AttemptView(
@@ -222,7 +279,7 @@ class LocalBackend:
         )
         reason = state["reason"] if state is not None else ""
         running = alive or reporting
-        unsaved = observation_of(record.job_id, folder, attempts, running=running, reason=reason)
+        unsaved = observation_of(job_id, folder, attempts, running=running, reason=reason)
         if unsaved is not None and not reporting:
             return unsaved
         if unsaved is None and state is not None and state["status"] != "running":
@@ -255,6 +312,21 @@ class LocalBackend:
             record.keeper is not None and home_of(record.keeper, record.job_id, home) is home
         )
 
+    def explain(self, record: JobRecord, seen: Observation) -> Explanation:
+        """Return what was seen, a full disk of this machine first."""
+        from kinetic.local.disks import full_disk, needed_by
+        from kinetic.local.unsaved import trouble_of
+
+        undecided = seen.status in (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.FAILED)
+        folder = self._folder(record)
+        if not undecided or not isinstance(folder, JobFolder):
+            return Explanation(seen.reason)
+        full = full_disk(needed_by(self._home, self._store.location))
+        if full:
+            return Explanation(f"{full} {seen.reason}".strip(), trouble=True)
+        unsaved = seen.status is JobStatus.RUNNING and bool(trouble_of(folder))
+        return Explanation(seen.reason, trouble=unsaved)
+
     def lives_here(self, record: JobRecord) -> bool:
         """Return whether the job's supervisor, or a runner that outlived it, runs on this machine."""
         from kinetic.local.liveness import is_alive, is_reporting
@@ -262,30 +334,31 @@ class LocalBackend:
         folder = self._folder(record)
         return isinstance(folder, JobFolder) and (is_alive(folder) or is_reporting(folder))
 
-    def wait(self, record: JobRecord, timeout: float | None) -> None:
-        """Return when the job has an outcome, changed its state or died, or after *timeout*."""
-        from kinetic.local.liveness import wait_for_death, wait_for_end
+    @contextmanager
+    def watch(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
+        """Watch the supervisors of the jobs, and the outcomes of those that others may write."""
+        from kinetic.local.watching import LocalWatch
 
-        folder = self._folder(record)
-        if not isinstance(folder, JobFolder):
-            folder.wait(record, timeout)
-            return
-        outcome = JobObjects(record.job_id).outcome
-        wait = self._waits.setdefault(record.job_id, _Wait())
-        every = _OUTCOME_EVERY if self._elsewhere else 0.0
-        deadline = Deadline(timeout)
-        while not deadline.passed:
-            if wait.changed(folder):
-                return
-            if wait.is_time(every) and self._store.stat(outcome) is not None:
-                return
-            pause = deadline.at_most(poll_interval(time.monotonic() - wait.began))
-            if wait_for_death(folder, pause):
-                if wait.first("death"):
-                    return
-                if wait_for_end(folder, pause):
-                    sleep(0 if wait.first("end") else pause)
-                    return
+        with LocalWatch([self._events_of(record) for record in records]) as watch:
+            yield watch
+
+    def _events_of(self, record: JobRecord) -> Callable[[], Events]:
+        """Return what returns, at each wait, what tells of the job then: its folder may come to be."""
+        from kinetic.local.watching import FolderEvents, StoreEvents
+
+        last: Events | None = None
+
+        def events() -> Events:
+            nonlocal last
+            place = self._folder(record)
+            if isinstance(place, JobFolder):
+                if not (isinstance(last, FolderEvents) and last.folder.path == place.path):
+                    last = FolderEvents(place, record.job_id, self._store)
+            elif not isinstance(last, StoreEvents):
+                last = place.events(record)
+            return last
+
+        return events
 
     def log_lines(
         self, record: JobRecord, *, follow: bool = False, tail: int | None = None
@@ -360,7 +433,6 @@ class LocalBackend:
             wait_for_death(folder, min(timeout, _TIDYING))
         self._await_end(record, folder, timeout, poll_interval)
         refuse_to_lose(record, folder, decided=decided)
-        self._waits.pop(record.job_id, None)
         for gone in put_aside(folder.path, in_use=lambda path: is_alive(JobFolder(path))):
             left = remove_tree(gone)
             if left:
@@ -368,6 +440,22 @@ class LocalBackend:
                     f"The job {record.job_id} was removed, but for what its function left and may "
                     f"not be removed: {'; '.join(left)}. Remove {gone} when you can."
                 )
+
+    def collect_left(self, job_ids: Sequence[str]) -> None:
+        """Start, at most once a day, a process that removes what killed submits left of these jobs."""
+        from kinetic.local.buckets import bucket_environment
+        from kinetic.local.collection import is_left_due, left_long_ago
+        from kinetic.local.launcher import base_environment, start_collection
+
+        now = time.time()
+        left = left_long_ago(job_ids, now)[:_LEFT_AT_ONCE]
+        inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
+        try:
+            if left and is_left_due(self._home, now):
+                handed_on = base_environment(inherited) | bucket_environment(inherited)
+                start_collection(self._home, self._store, handed_on, left=left)
+        except OSError as error:
+            log.info("What killed submits left could not be collected: %s", error)
 
     def store_result(self, record: JobRecord) -> None:
         """Store what lies in the job's folder because its store did not take it.
@@ -381,8 +469,14 @@ class LocalBackend:
         if isinstance(folder, JobFolder):
             store_result(record.job_id, folder, self._store, self._verify)
 
-    def job_ids(self) -> list[str]:
-        """Return the ids of jobs that have a folder here, finished ones too."""
+    def list(self) -> Iterator[Listed]:
+        """Iterate over the jobs that have a folder here, finished ones too."""
+        for job_id in self._job_ids():
+            seen = self._observe_folder(job_id, self._home.job(job_id))
+            if seen is not None:  # Removed meanwhile.
+                yield Listed(job_id, seen)
+
+    def _job_ids(self) -> Sequence[str]:
         try:
             names = os.listdir(self._home.jobs)  # noqa: PTH208
         except FileNotFoundError:
@@ -461,40 +555,6 @@ class LocalBackend:
 
         marker = f"{Env.JOB_ID}={record.job_id}"
         sweep(lambda: kill_remains(marker, adopting=False), pause=lambda: sleep(0.02))
-
-
-class _Wait:
-    """What one process saw of a job it waits for."""
-
-    def __init__(self) -> None:
-        self.began = time.monotonic()
-        self._seen: tuple[int, int] | None = None
-        self._noticed: set[str] = set()
-        self._asked = time.monotonic()
-
-    def changed(self, folder: JobFolder) -> bool:
-        """Return whether the supervisor wrote its state since the last time this was asked."""
-        try:
-            found = os.stat(folder.state)  # noqa: PTH116 - asked often
-        except FileNotFoundError:
-            return False
-        seen = (found.st_ino, found.st_mtime_ns)
-        changed, self._seen = seen != self._seen, seen
-        return changed
-
-    def is_time(self, every: float) -> bool:
-        """Return whether this was last true *every* seconds ago."""
-        now = time.monotonic()
-        if now - self._asked < every:
-            return False
-        self._asked = now
-        return True
-
-    def first(self, event: str) -> bool:
-        """Return whether *event* is noticed for the first time."""
-        new = event not in self._noticed
-        self._noticed.add(event)
-        return new
 
 
 def _is_there(folder: JobFolder) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import subprocess
 
-    from kinetic.backends import LogLine
+    from kinetic.backends.backend import LogLine, Watch
     from kinetic.collect import Keep
     from kinetic.job_status import JobStatus
     from kinetic.missing_modules import Project
@@ -241,6 +241,7 @@ class JobHandle:
         on_line: Callable[[LogLine], None] | None = None,
         on_status_change: Callable[[JobStatus], None] | None = None,
         stop: threading.Event | None = None,
+        waiting: Callable[[Watch], object] | None = None,
         reports: Reports | None = None,
         warn: Callable[[str], None] | None = None,
         keep: Keep | None = None,
@@ -263,6 +264,7 @@ class JobHandle:
                     on_line=on_line,
                     on_status_change=on_status_change,
                     stop=stop,
+                    waiting=waiting,
                     warn=warn,
                     keep=keep,
                 )
@@ -332,10 +334,18 @@ class JobHandle:
         """The persisted record, which knows more than the handle; without one, the fields alone."""
         record: JobRecord | None = self.__dict__.get("_read")
         if record is None:
-            from kinetic.observing import find_record
-            from kinetic_payload.records import JobRecord
+            from pathlib import Path
 
-            found = find_record(self._services.store, self.job_id)
+            from kinetic.observing import find_record
+            from kinetic.services import open_at
+            from kinetic.settings import Settings
+            from kinetic_payload.records import JobRecord
+            from kinetic_payload.store import parse_location
+
+            services: Services | None = self.__dict__.get("_reached")
+            home = Path(Settings.from_environment().home.value)
+            store = services.store if services else open_at(parse_location(self.bucket_name), home)
+            found = find_record(store, self.job_id)
             record = found.record if found else JobRecord(**self.to_dict())
             known(self, record, read_from=found.data if found else None)
         return record
@@ -346,18 +356,25 @@ class JobHandle:
         if services is None:
             from pathlib import Path
 
+            from kinetic.backends.backend import Target
             from kinetic.services import connect
             from kinetic.settings import Settings
             from kinetic_payload.store import parse_location
 
             home = Path(Settings.from_environment().home.value)
-            services = connect(self.backend, parse_location(self.bucket_name), home)
+            target = Target.of(self._record)
+            services = connect(self.backend, target, parse_location(self.bucket_name), home)
             self.__dict__["_reached"] = services
         return services
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the fields alone: connections and collected values stay here."""
         return self.to_dict()
+
+
+def handle_of(record: JobRecord) -> JobHandle:
+    """Return the handle of *record*: its first 17 fields."""
+    return JobHandle.from_job_context(record, record.backend, record.namespace, record.k8s_name)
 
 
 def connected(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, Final
 
-from kinetic.backends import LogLine
+from kinetic.backends.backend import LogLine
 
 LONGEST_LINE: Final = 1 << 20
 """Bytes after which a line is cut: a progress bar may never end one."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
-from kinetic.backends import LogLine
+from kinetic.backends.backend import LogLine
 from kinetic.jobs.log_lines import (
     LineSplitter,
     interleaved,

@@ -20,7 +20,7 @@ from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import Store
 
 if TYPE_CHECKING:
-    from kinetic.backends import Observation
+    from kinetic.backends.backend import Observation
 
 Stop = Literal["cancelled", "terminated"]
 

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kinetic.backends import LogLine, Observation
+from kinetic.backends.backend import LogLine, Observation
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.logs import follow_stored, stored_lines
 from kinetic.local.keepers import Unreachable
-from kinetic.waiting import Deadline, poll_interval, sleep
+from kinetic.local.watching import StoreEvents
+from kinetic.waiting import poll_interval, sleep
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Keeper
 from kinetic_payload.store import Store
@@ -63,17 +64,14 @@ class Afar:
             unreachable=True,
         )
 
-    def wait(self, record: JobRecord, timeout: float | None) -> None:
-        """Return when the job has an outcome or has begun, or after *timeout* seconds."""
-        names = JobObjects(record.job_id)
-        deadline, began = Deadline(timeout), time.monotonic()
-        had_begun = self._store.stat(names.claim(1, 0)) is not None
-        while not deadline.passed:
-            if self._store.stat(names.outcome) is not None:
-                return
-            if not had_begun and self._store.stat(names.claim(1, 0)) is not None:
-                return
-            sleep(deadline.at_most(max(_LEAST, poll_interval(time.monotonic() - began))))
+    def events(self, record: JobRecord) -> StoreEvents:
+        """Return what notices that the job has begun, or has an outcome."""
+        names, stat = JobObjects(record.job_id), self._store.stat
+
+        def look() -> object:
+            return [stat(name) is not None for name in (names.outcome, names.claim(1, 0))]
+
+        return StoreEvents(look, lambda elapsed: max(_LEAST, poll_interval(elapsed)))
 
     def log_lines(self, record: JobRecord, *, follow: bool, tail: int | None) -> Iterator[LogLine]:
         """Iterate over the durable log; with *follow* as it is written, until there is an outcome."""

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from kinetic.backends import LogLine, Observation
+from kinetic.backends.backend import LogLine, Observation
 from kinetic.errors import JobError, RecordError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.logs import follow_stored, stored_lines
 from kinetic.jobs.presence import STARTING, Signs, Standing, standing_of
+from kinetic.local.watching import StoreEvents
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.decoding import decode
 from kinetic_payload.errors import ObjectNotFoundError
@@ -59,26 +60,20 @@ class Elsewhere:
         self._store = store
         self._starting = starting
         self._leases: dict[str, Lease] = {}
-        self._last: dict[str, Standing] = {}
 
     def observe(self, record: JobRecord) -> Observation:
         """Look once at the job's lease."""
         signs = self._signs(record)
         return observation_of(signs, standing_of(signs, starting=self._starting))
 
-    def wait(self, record: JobRecord, timeout: float | None) -> None:
-        """Return when the job has an outcome, or something else is to be told of its supervisor."""
-        deadline = Deadline(timeout)
-        pauses = _Pauses()
+    def events(self, record: JobRecord) -> StoreEvents:
+        """Return what notices that the job has an outcome, or what is to be told of its supervisor."""
         outcome = JobObjects(record.job_id).outcome
-        while not deadline.passed:
-            if self._store.stat(outcome) is not None:
-                return
-            standing = self._standing(record)
-            if self._last.get(record.job_id) is not standing:
-                self._last[record.job_id] = standing
-                return
-            sleep(deadline.at_most(pauses.next()))
+
+        def look() -> object:
+            return self._store.stat(outcome) is not None or self._standing(record)
+
+        return StoreEvents(look, _pause_after)
 
     def log_lines(self, record: JobRecord, *, follow: bool, tail: int | None) -> Iterator[LogLine]:
         """Iterate over the durable log; with *follow* as it is written, until the job ends."""
@@ -172,6 +167,10 @@ class Elsewhere:
         return known
 
 
+def _pause_after(elapsed: float) -> float:
+    return min(_POLL_MOST, max(_POLL_LEAST, elapsed / 20))
+
+
 class _Pauses:
     """How long to rest between two looks: longer the longer it takes, and never for nothing."""
 
@@ -180,4 +179,4 @@ class _Pauses:
         self._began = clock()
 
     def next(self) -> float:
-        return min(_POLL_MOST, max(_POLL_LEAST, (self._clock() - self._began) / 20))
+        return _pause_after(self._clock() - self._began)

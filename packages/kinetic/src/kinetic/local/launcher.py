@@ -10,14 +10,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import kinetic
 import kinetic_payload
-from kinetic.backends import Launch
+from kinetic.backends.backend import Environment, Launch
 from kinetic.interrupts import Uninterrupted
+from kinetic.jobs.runner import runner_environment, runner_flags
 from kinetic.local.collection import keep
+from kinetic.local.emulation import merge, shape_of
 from kinetic.local.liveness import Pipes
 from kinetic.local.paths import Home, JobFolder
 from kinetic.local.spec import (
@@ -78,6 +81,24 @@ def base_environment(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name in _BASE or name.startswith(_BASE_PREFIXES)
     }
+
+
+@dataclass(frozen=True)
+class LocalEnvironment(Environment):
+    """An interpreter of this machine."""
+
+    interpreter: str
+    """The Python that runs the function."""
+    bundle: bytes = field(repr=False)
+    """The runner as one file."""
+    keep_awake: tuple[str, ...] = ()
+    """Command that keeps this machine awake while the process whose id is added to it lives."""
+
+
+def local_environment(launch: Launch) -> LocalEnvironment:
+    """Return the environment of *launch*, which this backend has prepared."""
+    assert isinstance(launch.environment, LocalEnvironment)
+    return launch.environment
 
 
 class _Detached(subprocess.Popen[bytes]):
@@ -146,7 +167,7 @@ def start_supervisor(
     """
     record = launch.record
     folder = home.job(record.job_id)
-    bundle = ensure_bundle(home, launch.bundle)
+    bundle = ensure_bundle(home, local_environment(launch).bundle)
     spec = spec_of(
         launch,
         store,
@@ -219,12 +240,11 @@ def spec_of(
         hosts=record.hosts,
         retries=record.retries,
         grace=launch.grace,
-        memory=launch.memory,
+        memory=launch.request.memory,
         command=_command(launch, store, bundle, home, report_seconds),
         environment={
             **environment,
-            Env.OUTPUT_DIR: record.output_dir or f"{store.location}/{names.outputs.rstrip('/')}",
-            **launch.environment,
+            **_environment(launch, store),
             **_host_environment(record, home),
             **({Env.SIGNING_KEY: KEY} if launch.signing_key is not None else {}),
         },
@@ -232,7 +252,7 @@ def spec_of(
         lease_seconds=None if folder_store else lease_seconds,
         holder=f"{os.uname().nodename} ({home.path})",
         signing_key=launch.signing_key.hex() if launch.signing_key is not None else "",
-        keep_awake=launch.keep_awake,
+        keep_awake=local_environment(launch).keep_awake,
         bundle=bundle,
         report_seconds=report_seconds,
     )
@@ -241,46 +261,39 @@ def spec_of(
 def _command(
     launch: Launch, store: Store, bundle: str, home: Home, report_seconds: float
 ) -> list[str]:
-    record = launch.record
-    flags: list[tuple[str, object]] = [
-        (Flag.STORE, store.location),
-        (Flag.JOB, record.job_id),
-        (Flag.PAYLOAD_DIGEST, record.payload_digest),
-        (Flag.CONTEXT_DIGEST, record.context_digest),
-        (Flag.WORKSPACE, WORKSPACE),
-        (Flag.ATTEMPT, ATTEMPT),
-        (Flag.HOSTS, record.hosts),
-        (Flag.TIMEOUT, record.timeout),
-        (Flag.GRACE, launch.grace),
-        (Flag.LIFELINE, LIFELINE),
-        (Flag.DEBUG_PORT, launch.debug_port),
-        (Flag.UNSAVED, home.job(record.job_id).unsaved),
-        (Flag.REPORT_SECONDS, report_seconds),
-    ]
-    command = [launch.interpreter, "-u", bundle]
-    for flag, value in flags:
-        if value is not None:
-            command += [flag, str(value)]
+    record, request = launch.record, launch.request
+    own = {
+        Flag.WORKSPACE: WORKSPACE,
+        Flag.ATTEMPT: ATTEMPT,
+        Flag.LIFELINE: LIFELINE,
+        Flag.DEBUG_PORT: 0 if request.debug else None,
+        Flag.UNSAVED: home.job(record.job_id).unsaved,
+        Flag.REPORT_SECONDS: report_seconds,
+    }
+    interpreter = local_environment(launch).interpreter
+    command = [interpreter, "-u", bundle, *runner_flags(launch, store.location, own)]
     if record.retries:
         command.append(Flag.KEEP_INPUTS)
-    return [*command, Flag.PRIVATE_MOUNTS] if launch.private_mounts else command
+    # Each process would see the volumes of all others at the same paths.
+    return [*command, Flag.PRIVATE_MOUNTS] if request.volumes else command
+
+
+def _environment(launch: Launch, store: Store) -> dict[str, str]:
+    request = launch.request
+    variables = runner_environment(launch.record, store.location)
+    output_dir = variables.pop(Env.OUTPUT_DIR)
+    shape = shape_of(request.accelerator, request.semantics).environment
+    return {Env.OUTPUT_DIR: output_dir, **merge(shape, request.environment), **variables}
 
 
 def _host_environment(record: JobRecord, home: Home) -> dict[str, str]:
-    values = {
-        Env.JOB_ID: record.job_id,
-        Env.ATTEMPT: ATTEMPT,
-        Env.HOST_INDEX: HOST,
-        Env.HOST_COUNT: str(record.hosts),
-        Env.HOME: home.path,
-        Env.ACCELERATOR: record.accelerator,
-    }
+    values = {Env.ATTEMPT: ATTEMPT, Env.HOST_INDEX: HOST, Env.HOME: home.path}
     return {**values, Env.COORDINATOR: COORDINATOR} if record.hosts > 1 else values
 
 
 def _uses(launch: Launch, bundle: str, home: Home, store: Store) -> dict[str, str | None]:
     environments = Path(home.environments)
-    interpreter = Path(launch.interpreter)
+    interpreter = Path(local_environment(launch).interpreter)
     inside = interpreter.is_relative_to(environments)
     return {
         "bundle": Path(bundle).parent.name,

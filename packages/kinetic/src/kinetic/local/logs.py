@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from typing import BinaryIO, Final
 
-from kinetic.backends import LogLine
+from kinetic.backends.backend import LogLine
 from kinetic.jobs.log_lines import (
     LineSplitter,
     interleaved,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kinetic.backends import AttemptView, Observation
+from kinetic.backends.backend import AttemptView, Observation
 from kinetic.errors import IntegrityError, JobError, StoreError
 from kinetic.job_status import JobStatus
 from kinetic.local.paths import JobFolder
@@ -31,10 +31,8 @@ def observation_of(
     reports = unsaved.reports()
     if running and (reports or unsaved.trouble):
         said = "The function has ended, and its result is being stored."
-        trouble = unsaved.trouble or reason
-        return Observation(
-            JobStatus.RUNNING, trouble or said, attempts, unsaved=bool(reports), trouble=trouble
-        )
+        why = unsaved.trouble or reason or said
+        return Observation(JobStatus.RUNNING, why, attempts, unsaved=bool(reports))
     if not reports:
         return None
     returned = all(fields_of(data).get("succeeded") for data in reports.values())

@@ -11,7 +11,7 @@ from kinetic_cli.app import App
 from kinetic_cli.options import Count, job_id_argument, json_option, target_options
 
 if TYPE_CHECKING:
-    from kinetic.backends import LogLine
+    from kinetic.backends.backend import LogLine
 
 
 @click.command("logs")

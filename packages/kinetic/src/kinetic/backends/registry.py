@@ -1,0 +1,131 @@
+"""The backends by name. No other module knows which there are."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+from kinetic.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kinetic.backends.backend import Target
+    from kinetic.services import Services
+    from kinetic_k8s.accelerators import Accelerator
+    from kinetic_payload.store import Location
+
+Semantics = Literal["gke", "pathways"]
+"""How several hosts see each other: each runs the function, or one controls all devices."""
+
+
+class Connect(Protocol):
+    """The function `connect` of a backend's module."""
+
+    def __call__(self, target: Target, location: Location, home: Path) -> Services:
+        """Return the services of jobs in *target* with their objects at *location*."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One name that `backend=` takes."""
+
+    name: str
+    module: str | None
+    """The module with `connect`, imported when it is needed; None if this version has none."""
+    on_this_machine: bool = False
+    """Whether jobs run here: without a project, with what lies here, and with their objects in a folder."""
+    semantics: Semantics | None = None
+    """None: those that suit the accelerator."""
+
+    def semantics_for(self, accelerator: Accelerator) -> Semantics:
+        """Return how several hosts of *accelerator* see each other.
+
+        Raises:
+            InvalidRequestError: The backend cannot run that accelerator.
+        """
+        chosen = self.semantics or ("pathways" if accelerator.multi_host else "gke")
+        if chosen == "pathways" and accelerator.kind != "tpu":
+            raise InvalidRequestError(
+                f"Pathways supports TPU slices only; got {accelerator.canonical}.",
+                hint="Leave the backend out, or ask for a TPU.",
+            )
+        return chosen
+
+    def connect(self) -> Connect:
+        """Import the backend's module and return its `connect`.
+
+        Raises:
+            InvalidRequestError: This version has no such backend.
+        """
+        if self.module is None:
+            raise InvalidRequestError(
+                f"The backend {self.name!r} is not in this version of Kinetic.",
+                hint=f"Set backend={LOCAL!r} or KINETIC_BACKEND={LOCAL} to run on this machine, "
+                "with the shape of the slice emulated.",
+            )
+        from importlib import import_module
+
+        found: Connect = import_module(self.module).connect
+        return found
+
+
+LOCAL: Final = "local"
+"""The backend for jobs on this machine."""
+CLUSTER: Final = "gke"
+"""The backend for jobs on a cluster where nothing else is asked for."""
+
+_LOCAL_MODULE: Final = "kinetic.backends.local"
+
+BACKENDS: Final[Mapping[str, Entry]] = MappingProxyType(
+    {
+        entry.name: entry
+        for entry in (
+            Entry(name=CLUSTER, module=None, semantics="gke"),
+            Entry(name="pathways", module=None, semantics="pathways"),
+            Entry(name=LOCAL, module=_LOCAL_MODULE, on_this_machine=True),
+            Entry(name="local-gke", module=_LOCAL_MODULE, on_this_machine=True, semantics="gke"),
+            Entry(
+                name="local-pathways",
+                module=_LOCAL_MODULE,
+                on_this_machine=True,
+                semantics="pathways",
+            ),
+        )
+    }
+)
+
+
+def entry_of(name: str) -> Entry:
+    """Return the backend of that *name*, which a record may have from a later version.
+
+    Raises:
+        InvalidRequestError: This version knows none.
+    """
+    return BACKENDS.get(name) or Entry(name=name, module=None)
+
+
+def asked_for(name: str, source: str) -> Entry:
+    """Return the backend that the user named in *source*.
+
+    Raises:
+        InvalidRequestError: There is no such backend; the hint names those that are near.
+    """
+    entry = BACKENDS.get(name)
+    if entry is not None:
+        return entry
+    near = difflib.get_close_matches(name.lower(), BACKENDS, n=1)
+    known = ", ".join(repr(name) for name in BACKENDS)
+    raise InvalidRequestError(
+        f"There is no backend {name!r} (from: {source}).",
+        hint=f"Did you mean {near[0]!r}?" if near else f"There are: {known}.",
+    )
+
+
+def suited_to(accelerator: Accelerator) -> Entry:
+    """Return the backend for *accelerator* where the user named none: never one of this machine."""
+    return BACKENDS["pathways" if accelerator.multi_host else CLUSTER]

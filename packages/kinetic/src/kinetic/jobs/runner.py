@@ -1,0 +1,59 @@
+"""How the runner of a job is started, by whichever backend: its bundle, flags and environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kinetic_payload.layout import Env, Flag, JobObjects
+
+if TYPE_CHECKING:
+    from kinetic.backends.backend import Launch
+    from kinetic_payload.records import JobRecord
+    from kinetic_payload.store import Location
+
+
+@cache
+def runner_bundle(home: Path) -> bytes:
+    """Return the runner as one file, kept in *home* (`KINETIC_HOME`) for later processes.
+
+    It is looked up once: what this process has imported does not change.
+    """
+    from kinetic.light import light_files
+    from kinetic_runner.bundle import bundle_for
+
+    return bundle_for(home / "cache", light_files()).read_bytes()
+
+
+def runner_flags(launch: Launch, store: Location, more: Mapping[str, object]) -> list[str]:
+    """Return the runner's command line for the job of *launch*, whose objects lie at *store*.
+
+    *more* are flags of the backend's own; those whose value is None are left out.
+    """
+    record = launch.record
+    flags: dict[str, object] = {
+        Flag.STORE: store,
+        Flag.JOB: record.job_id,
+        Flag.PAYLOAD_DIGEST: record.payload_digest,
+        Flag.CONTEXT_DIGEST: record.context_digest,
+        Flag.HOSTS: record.hosts,
+        Flag.TIMEOUT: record.timeout,
+        Flag.GRACE: launch.grace,
+        **more,
+    }
+    return [
+        word for flag, value in flags.items() if value is not None for word in (flag, str(value))
+    ]
+
+
+def runner_environment(record: JobRecord, store: Location) -> dict[str, str]:
+    """Return the variables that tell user code about its job, the same on each host of each attempt."""
+    names = JobObjects(record.job_id)
+    return {
+        Env.OUTPUT_DIR: record.output_dir or f"{store}/{names.outputs.rstrip('/')}",
+        Env.JOB_ID: record.job_id,
+        Env.HOST_COUNT: str(record.hosts),
+        Env.ACCELERATOR: record.accelerator,
+    }

@@ -1,0 +1,66 @@
+"""What the local backend refuses before anything is packaged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kinetic.errors import InvalidRequestError
+from kinetic.local.emulation import shape_of
+
+if TYPE_CHECKING:
+    from kinetic.request import JobRequest
+    from kinetic_payload.store import Location
+
+
+def check_request(request: JobRequest, store: Location) -> None:
+    """Refuse what needs containers, more of a slice than fits, or what this machine does not have.
+
+    Raises:
+        InvalidRequestError: The hint says what to use instead.
+    """
+    shape_of(request.accelerator, request.semantics)
+    if request.image.mode == "prebuilt":
+        raise InvalidRequestError(
+            "The local backend has no use for prebuilt images: it runs no containers.",
+            hint=_IMAGES,
+        )
+    if request.image.mode == "custom":
+        raise InvalidRequestError(
+            f"The local backend runs no containers, so it cannot use {request.image.uri!r}.",
+            hint=_IMAGES,
+        )
+    if request.debug and request.image.mode == "default":
+        _check_debugpy()
+    if request.volumes:
+        _check_volumes(request, store)
+
+
+def _check_debugpy() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("debugpy") is None:
+        raise InvalidRequestError(
+            "debug=True needs debugpy, which this Python does not have.",
+            hint="Install it: python -m pip install debugpy",
+        )
+
+
+def _check_volumes(request: JobRequest, store: Location) -> None:
+    from kinetic.mount_paths import check_volumes
+    from kinetic_runner.mounts import why_not_private
+
+    home = request.settings.home.value
+    folder = [store.path] if store.kind == "folder" else []
+    check_volumes(request.volumes, workspaces=(home, *folder))
+    why_not = why_not_private()
+    if why_not is not None:
+        raise InvalidRequestError(
+            f"A local job cannot have volumes here: {why_not}",
+            hint="Pass the kinetic.Data as an argument instead: the function gets its path.",
+        )
+
+
+_IMAGES: Final = (
+    "Leave container_image out to use this interpreter, "
+    "or use container_image='bundled' for an isolated environment."
+)

@@ -1,0 +1,149 @@
+"""Watches over jobs of the local backend: what changes is noticed at once, or with the next look."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, Self
+
+from kinetic.local.liveness import wait_for_death, wait_for_end
+from kinetic.local.paths import JobFolder
+from kinetic.waiting import Deadline, Waker, poll_interval
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.store import Store
+
+_OUTCOME_EVERY: Final = 2.0
+"""Seconds between two questions for an outcome in a bucket: the supervisor's state tells sooner."""
+
+
+class Events(Protocol):
+    """What is noticed of one job."""
+
+    def changed(self) -> bool:
+        """Return whether there is something new since the last call."""
+        ...
+
+    def rest(self, waker: Waker, seconds: float) -> None:
+        """Return after at most *seconds*, when *waker* wakes us, or when there may be something new."""
+        ...
+
+
+class LocalWatch:
+    """Watches jobs; *places* return, each time, what tells of one of them now."""
+
+    def __init__(self, places: Sequence[Callable[[], Events]]) -> None:
+        self._places = places
+        self._waker = Waker()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._waker.close()
+
+    def wait(self, timeout: float | None) -> None:
+        """Return when something of the jobs changed, or after *timeout* seconds."""
+        deadline = Deadline(timeout)
+        watched = [place() for place in self._places]
+        while not (deadline.passed or self._waker.woken()):
+            changed = [events.changed() for events in watched]  # Each is asked.
+            if any(changed):
+                return
+            if len(watched) == 1:
+                watched[0].rest(self._waker, deadline.at_most(_LONGEST))
+            else:
+                self._waker.pause(deadline.at_most(_LONGEST))
+
+    def wake(self) -> None:
+        """Let `wait` return at once."""
+        self._waker.wake()
+
+
+_LONGEST: Final = 0.25
+
+
+class FolderEvents:
+    """What is noticed of a job in its *folder*: its state, its supervisor's death, its runners' end.
+
+    Its outcome, too, where *store* is a bucket: others may write it.
+    """
+
+    def __init__(self, folder: JobFolder, job_id: str, store: Store) -> None:
+        self.folder = folder
+        self._outcome = JobObjects(job_id).outcome
+        self._store = store if store.location.kind == "gs" else None
+        self._began = self._asked = time.monotonic()
+        self._state: tuple[int, int] | None = None
+        self._noticed: set[str] = set()
+        self._gone = False
+
+    def changed(self) -> bool:
+        """Return whether the supervisor wrote its state, died, or its runners ended."""
+        if self._state_changed() or self._has_outcome():
+            return True
+        if not self._gone:
+            self._gone = wait_for_death(self.folder, 0)
+        if not self._gone:
+            return False
+        return self._first("death") or (wait_for_end(self.folder, 0) and self._first("end"))
+
+    def rest(self, waker: Waker, seconds: float) -> None:
+        """Return when the supervisor, or the last runner after it, is gone; or after a short while."""
+        pause = min(seconds, poll_interval(time.monotonic() - self._began))
+        if "end" in self._noticed:
+            waker.pause(pause)
+        elif self._gone:
+            wait_for_end(self.folder, pause, wake=waker.fd)
+        else:
+            wait_for_death(self.folder, pause, wake=waker.fd)
+
+    def _state_changed(self) -> bool:
+        try:
+            found = os.stat(self.folder.state)  # noqa: PTH116 - asked often
+        except FileNotFoundError:
+            return False
+        seen = (found.st_ino, found.st_mtime_ns)
+        changed, self._state = seen != self._state, seen
+        return changed
+
+    def _has_outcome(self) -> bool:
+        now = time.monotonic()
+        if self._store is None or now - self._asked < _OUTCOME_EVERY:
+            return False
+        self._asked = now
+        return self._store.stat(self._outcome) is not None
+
+    def _first(self, event: str) -> bool:
+        """Return whether *event* is noticed for the first time."""
+        new = event not in self._noticed
+        self._noticed.add(event)
+        return new
+
+
+class StoreEvents:
+    """What is noticed of a job that only the store tells of.
+
+    *look* returns what is to be told apart; *pause* how long to rest after so many seconds of waiting.
+    """
+
+    def __init__(self, look: Callable[[], object], pause: Callable[[float], float]) -> None:
+        self._look = look
+        self._pause = pause
+        self._began = time.monotonic()
+        self._next = 0.0
+        self._last: object = None
+
+    def changed(self) -> bool:
+        """Return whether the store tells something new; it is asked after each pause only."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._pause(now - self._began)
+        seen = self._look()
+        changed, self._last = seen != self._last, seen
+        return changed
+
+    def rest(self, waker: Waker, seconds: float) -> None:
+        """Return when it is time for the next look."""
+        waker.pause(min(seconds, max(0.0, self._next - time.monotonic())))
