@@ -111,7 +111,6 @@ TESTED_AS = {
     "kinetic_payload.extraction": "kinetic_payload/test_archive.py",
     "kinetic_payload.ignore_files": "kinetic_payload/test_ignore.py",
     "kinetic_payload.importability": "kinetic_payload/test_pickling.py",
-    "kinetic_payload.layout": "architecture/test_records.py",
     "kinetic_payload.limits": "kinetic_payload/test_hostile_records.py",
     "kinetic_payload.packing": "kinetic_payload/test_archive.py",
     "kinetic_payload.records": "architecture/test_records.py",

@@ -136,6 +136,12 @@ class Flag:
     TIMEOUT = "--timeout"
     GRACE = "--grace"
     LAST_ATTEMPT = "--last-attempt"
+    RETRIES = "--retries"
+    """How many failures may be followed by another attempt; without it somebody else decides."""
+    PREEMPTIONS = "--preemptions"
+    """The same of disruptions; without it any number."""
+    END_MARKER = "--end-marker"
+    """Print `end_marker` at the end, for whoever follows the log."""
     PRIVATE_MOUNTS = "--private-mounts"
     KEEP_INPUTS = "--keep-inputs"
     LIFELINE = "--lifeline"
@@ -153,6 +159,9 @@ class Env:
     ATTEMPT = "KINETIC_ATTEMPT"
     HOST_INDEX = "KINETIC_HOST_INDEX"
     HOST_COUNT = "KINETIC_HOST_COUNT"
+    RESTART_ATTEMPT = "KINETIC_RESTART_ATTEMPT"
+    """On several hosts: how many times all of them were restarted. The downward API takes it from the
+    annotation `jobset.sigs.k8s.io/restart-attempt`, which JobSet puts on its pods."""
     OUTPUT_DIR = "KINETIC_OUTPUT_DIR"
     HOME = "KINETIC_HOME"
     COORDINATOR = "KINETIC_COORDINATOR_ADDRESS"
@@ -170,6 +179,22 @@ HOST_INDEX_SOURCES: Final = (
     "LWS_WORKER_INDEX",
 )
 """Where a host learns which one it is, the first that is set; Kinetic's manifests set the first."""
+
+_END_MARKER: Final = "[kinetic:end]"
+
+
+def end_marker(job_id: str, attempt: int, host: int) -> str:
+    """Return the line, without its end, that a runner prints last: what it reports is stored."""
+    return f"{_END_MARKER} {job_id} attempt {attempt} host {host}"
+
+
+def is_end_marker(line: str, job_id: str) -> bool:
+    """Return whether *line*, with or without its end, is an `end_marker` of the job."""
+    start = f"{_END_MARKER} {job_id} attempt "
+    attempt, _, host = line.rstrip("\r\n").removeprefix(start).partition(" host ")
+    numbers = attempt.isdigit() and host.isdigit()
+    return line.startswith(start) and line.isascii() and numbers
+
 
 RUNNER_PATH: Final = "/app/remote_runner.py"
 """Where the bundle lies in a container."""

@@ -51,6 +51,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "written_at": _TIME,
     "started_at": _TIME,
     "finished_at": _TIME,
+    "stopped_at": _TIME,
 }
 """By the names of fields, in whichever record they are."""
 

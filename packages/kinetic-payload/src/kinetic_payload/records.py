@@ -30,6 +30,8 @@ class Claim:
     hostname: str
     pid: int
     claimed_at: float
+    signature: str | None = None
+    """None where jobs are not signed, and in claims of before there was this field."""
     version: int = WIRE_VERSION
 
 

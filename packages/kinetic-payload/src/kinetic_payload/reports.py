@@ -91,6 +91,10 @@ class HostOutcome:
     python: str = ""
     hostname: str = ""
     warnings: tuple[str, ...] = ()
+    lost_peer: bool | None = None
+    """Whether it may have failed only because another host had ended; None: no."""
+    stopped_at: float | None = None
+    """When it was told to stop by SIGTERM, while its function ran."""
     version: int = WIRE_VERSION
 
 

@@ -24,8 +24,8 @@ from kinetic.jobs.log_lines import (
     with_note,
 )
 from kinetic.jobs.outcome import read_end
-from kinetic.local.verdict import deciding
 from kinetic.parallel import Crew, Task
+from kinetic_payload.attempts import deciding
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import MOST_CHUNK, MOST_HOSTS
 from kinetic_payload.ownership import number_in

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from kinetic.job_status import JobStatus
-from kinetic.local.verdict import HostEnd, deciding, other_failures
+from kinetic_payload.attempts import HostEnd, deciding, end_in, other_failures
 from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureError
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.ownership import number_in
-from kinetic_payload.printable import printable
-from kinetic_payload.records import FinalStatus, JobRecord, Outcome, Reason, fields_of
+from kinetic_payload.records import FinalStatus, JobRecord, Outcome
 from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import Store
 
@@ -69,40 +67,12 @@ def read_end(
     try:
         data = read_record(store, name)
         verify(data, name)
-        return _end_in(host, data)
+        return end_in(host, data)
     except ObjectNotFoundError:
         return None
     except (RecordError, SignatureError) as error:
         message = f"The job did not write what stands for the end of host {host}: {error.message}"
         return HostEnd(host, False, "unreported", EXIT_FUNCTION_FAILED, message=message)
-
-
-def _end_in(host: int, data: bytes) -> HostEnd:
-    """Return the end that a report says.
-
-    Raises:
-        RecordError: It is no report.
-    """
-    report = fields_of(data)
-    error = report.get("error") or {}
-    end = HostEnd(
-        host,
-        succeeded=report.get("succeeded") is True,
-        reason=report.get("reason", ""),
-        exit_code=report.get("exit_code", ""),
-        message=report.get("message", ""),
-        error=error.get("type", "") if isinstance(error, dict) else "",
-        finished_at=report.get("finished_at", 0.0),
-        digest=hashlib.sha256(data).hexdigest(),
-    )
-    texts, numbers = (end.reason, end.message, end.error), (end.exit_code, end.finished_at)
-    if not (
-        end.reason in get_args(Reason)
-        and all(isinstance(text, str) for text in texts)
-        and all(isinstance(number, int | float) for number in numbers)
-    ):
-        raise RecordError(f"What host {host} reported is not a valid report.")
-    return replace(end, message=printable(end.message), error=printable(end.error))
 
 
 def outcome_of_vanished(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from kinetic.jobs.outcome import Stop, outcome_of, read_end
 from kinetic.local.attempt import Verdict
-from kinetic.local.verdict import HostEnd, deciding, worth_a_retry
+from kinetic_payload.attempts import HostEnd, Tally, another_attempt, deciding
 from kinetic_payload.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
@@ -66,7 +66,8 @@ def settle(
     name = JobObjects(job_id).outcome
     if (
         stop is None
-        and worth_a_retry(chosen, attempt=attempt, retries=retries)
+        # Nobody preempts a local job: who stops a runner means it. So all attempts before it have failed.
+        and another_attempt(chosen, Tally(failures=attempt - 1), retries=retries, preemptions=0)
         and store.stat(name) is None  # Somebody may have cancelled it from elsewhere.
     ):
         return Verdict(succeeded=False, retry=True, message=chosen.message)
