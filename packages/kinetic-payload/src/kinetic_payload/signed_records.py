@@ -1,0 +1,70 @@
+"""Records of a job in its store: written once by the job, whatever else lies in their place.
+
+Whoever can write to a bucket can put something where a record of a job will be. That is not the job's, so
+it is replaced. Among those who have the key the first record stays.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kinetic_payload.errors import (
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    RecordError,
+    SignatureError,
+    StoreError,
+)
+from kinetic_payload.limits import read_record
+from kinetic_payload.signing import Signer
+from kinetic_payload.store import ABSENT, Store
+
+_TRIES: Final = 20
+
+
+def write_once(store: Store, signer: Signer, name: str, data: bytes) -> bytes:
+    """Write the record *data*, signed, as *name* unless the job has one there; return the one that counts.
+
+    What *signer* does not verify is replaced by its generation. Without a key nothing is.
+
+    Raises:
+        RecordError: There is no key, and what is there is too large to be a record.
+        StoreError: The store would not take it, or another process overwrites it again and again.
+    """
+    sealed = signer.sign(data, name)
+    generation = ABSENT
+    for _ in range(_TRIES):
+        try:
+            store.write(name, sealed, if_generation=generation)
+        except PreconditionFailedError:
+            # Asked before it is read: if the object is another one by the time it is replaced, it stays.
+            info = store.stat(name)
+            written = read_verified(store, signer, name) if info is not None else None
+            if written is not None:
+                return written
+            generation = info.generation if info is not None else ABSENT
+        else:
+            return sealed
+    raise StoreError(
+        f"{store.location}/{name} is overwritten again and again by a process without the job's key.",
+        hint="Find out who can write to the bucket.",
+    )
+
+
+def read_verified(store: Store, signer: Signer, name: str) -> bytes | None:
+    """Return the record *name*; None if there is none, or none that *signer* verifies.
+
+    Raises:
+        RecordError: There is no key, and what is there is too large to be a record.
+        StoreError: It could not be read.
+    """
+    try:
+        data = read_record(store, name)
+        signer.verify(data, name)
+    except (ObjectNotFoundError, SignatureError):
+        return None
+    except RecordError:
+        if signer.key is None:
+            raise
+        return None
+    return data

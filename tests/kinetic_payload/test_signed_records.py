@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic_payload.errors import RecordError, StoreError
+from kinetic_payload.records import Outcome, encode
+from kinetic_payload.signed_records import read_verified, write_once
+from kinetic_payload.signing import UNSIGNED, Signer
+from kinetic_payload.store import Location, Store
+from kinetic_payload.stores import open_store
+
+KEY = Signer(b"k" * 32)
+NAME = "job/outcome.json"
+TOO_LARGE = b"x" * (1 << 20)
+
+
+def an_outcome(message: str = "") -> bytes:
+    return encode(Outcome(job_id="job", status="failed", message=message))
+
+
+FORGED = {
+    "unsigned": an_outcome("forged"),
+    "signed with another key": Signer(b"o" * 32).sign(an_outcome("forged"), NAME),
+    "of another job": KEY.sign(an_outcome("forged"), "other/outcome.json"),
+    "no record": b"\xff",
+    "too large": TOO_LARGE,
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(Location("folder", str(tmp_path)))
+
+
+class Racing:
+    """A store in which something happens just before a write."""
+
+    def __init__(self, store: Store, *before: Callable[[], object]) -> None:
+        self.store = store
+        self.before = list(before)
+
+    def write(self, *args: Any, **options: Any) -> Any:
+        if self.before:
+            self.before.pop(0)()
+        return self.store.write(*args, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+def message(data: bytes | None) -> str:
+    return str(json.loads(data or b"{}").get("message"))
+
+
+def test_a_record_is_written_signed_and_the_first_one_stays(store: Store) -> None:
+    first = write_once(store, KEY, NAME, an_outcome("first"))
+
+    KEY.verify(first, NAME)
+    assert write_once(store, KEY, NAME, an_outcome("second")) == first
+    assert store.read(NAME) == first == read_verified(store, KEY, NAME)
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+def test_what_the_key_does_not_verify_is_replaced(store: Store, forged: bytes) -> None:
+    store.write(NAME, forged)
+
+    assert read_verified(store, KEY, NAME) is None
+    assert message(write_once(store, KEY, NAME, an_outcome("ours"))) == "ours"
+    assert message(read_verified(store, KEY, NAME)) == "ours"
+
+
+def test_a_record_that_the_job_writes_at_that_moment_is_not_replaced(store: Store) -> None:
+    store.write(NAME, FORGED["unsigned"])
+    racing = Racing(
+        store,
+        lambda: None,
+        lambda: write_once(store, KEY, NAME, an_outcome("another process'")),
+    )
+
+    counts = write_once(racing, KEY, NAME, an_outcome("ours"))  # type: ignore[arg-type]
+
+    assert message(counts) == message(store.read(NAME)) == "another process'"
+
+
+def test_what_is_gone_by_the_time_that_it_is_looked_at_is_written(store: Store) -> None:
+    store.write(NAME, FORGED["unsigned"])
+    racing = Racing(store, lambda: None, lambda: store.delete(NAME))
+
+    assert message(write_once(racing, KEY, NAME, an_outcome("ours"))) == "ours"  # type: ignore[arg-type]
+
+
+def test_who_overwrites_it_again_and_again_is_reported(store: Store) -> None:
+    racing = Racing(store, *[lambda: store.write(NAME, FORGED["unsigned"])] * 1000)
+
+    with pytest.raises(StoreError, match="again and again"):
+        write_once(racing, KEY, NAME, an_outcome("ours"))  # type: ignore[arg-type]
+
+
+def test_without_a_key_the_first_record_stays_whatever_it_is(store: Store) -> None:
+    store.write(NAME, b"\xff")
+
+    assert write_once(store, UNSIGNED, NAME, an_outcome()) == b"\xff" == store.read(NAME)
+    store.write(NAME, TOO_LARGE)
+    with pytest.raises(RecordError):
+        write_once(store, UNSIGNED, NAME, an_outcome())
+    assert read_verified(store, UNSIGNED, "job/none.json") is None
