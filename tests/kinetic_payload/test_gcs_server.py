@@ -380,8 +380,7 @@ def test_lists_are_grouped_bounded_and_paged(bucket: storage.Bucket) -> None:
     assert listed(versions=True) == (names, [])
     assert listed(soft_deleted=True) == ([], [])
     assert listed(fields="items(name),nextPageToken", page_size=4) == (names, [])
-    with pytest.raises(exceptions.BadRequest):
-        listed(match_glob="**")
+    assert listed(match_glob="**", page_size=2) == (names, [])
     with pytest.raises(exceptions.BadRequest):
         listed(page_token="no token")
 
@@ -459,6 +458,58 @@ def test_pages_join_to_what_a_plain_reading_of_the_rules_gives(
 
 
 # --- Copies
+
+
+@pytest.mark.parametrize(
+    ("glob", "expected"),
+    [
+        ("*", ["top"]),
+        ("*/{x,y}.json", ["a/x.json", "a/y.json"]),
+        ("a/[xz].json", ["a/x.json"]),
+        ("a/[!x].json", ["a/y.json"]),
+        ("a/?.json", ["a/x.json", "a/y.json"]),
+        ("a?x.json", []),
+        ("a**x.json", ["a/b/x.json", "a/x.json"]),
+        ("a/x+json", []),
+    ],
+)
+def test_a_glob_matches_whole_names(bucket: storage.Bucket, glob: str, expected: list[str]) -> None:
+    for name in ("a/x.json", "a/y.json", "a/b/x.json", "top"):
+        bucket.blob(name).upload_from_string(b"")
+
+    pages = bucket.list_blobs(match_glob=glob, page_size=1).pages
+    assert [[blob.name for blob in page] for page in pages if page.num_items] == [
+        [name] for name in expected
+    ]
+
+
+@pytest.mark.parametrize("how", [{"match_glob": "{a,{b}}"}, {"match_glob": "*", "delimiter": "/"}])
+def test_a_glob_that_is_not_understood_is_refused(
+    bucket: storage.Bucket, how: dict[str, str]
+) -> None:
+    with pytest.raises(exceptions.BadRequest):
+        list(bucket.list_blobs(**how))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "fits"),
+    [
+        ({"k": "x" * 4096}, True),
+        ({"k": "x" * 4097}, False),
+        ({"k" * 1025: "x"}, False),
+        ({"k1": "x" * 4096, "k2": "ä" * 2046}, True),
+        ({"k1": "x" * 4096, "k2": "ä" * 2047}, False),
+    ],
+)
+def test_metadata_has_limits(bucket: storage.Bucket, metadata: dict[str, str], fits: bool) -> None:
+    blob = bucket.blob("o")
+    blob.metadata = metadata
+    if fits:
+        blob.upload_from_string(b"data")
+    else:
+        with pytest.raises(exceptions.BadRequest):
+            blob.upload_from_string(b"data")
+    assert bucket.blob("o").exists() == fits
 
 
 def test_copies_keep_the_bytes_and_the_metadata(

@@ -79,6 +79,9 @@ class JobObjects:
 JOB_OBJECTS_SUFFIX: Final = "/handle.json"
 """What ends the name of every job record, so that jobs can be listed."""
 
+LISTED: Final = ("handle.json", "outcome.json")
+"""The records that a list of jobs needs: `Store.records` finds them without looking at all else."""
+
 RESERVED_PREFIXES: Final = ("logs/", "contexts/", "data/", "data-markers/", "groups/", "outputs/")
 """The first parts of names in a store that are not job ids."""
 

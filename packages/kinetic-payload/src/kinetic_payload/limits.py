@@ -63,14 +63,16 @@ def most_bytes(name: str) -> int:
     return _SIZES.get(name.rpartition("/")[2], _CLAIM if name.endswith(".claim") else _REPORT)
 
 
-def read_record(store: Store, name: str) -> bytes:
+def read_record(store: Store, name: str, *, listed: bytes | None = None) -> bytes:
     """Return the record that is the object *name*; no more of it is fetched than a record may have.
+
+    It is not read where its bytes are known, from a list of the store (*listed*).
 
     Raises:
         RecordError: It has more.
     """
     most = most_bytes(name)
-    data = store.read(name, end=most + 1)
+    data = store.read(name, end=most + 1) if listed is None else listed
     if len(data) > most:
         raise RecordError(
             f"{store.location}/{name} has more than the {most:,} bytes that a record may have."

@@ -150,6 +150,13 @@ class Store(Protocol):
         """Iterate over the distinct first parts (ending in `/`) of the names below *prefix*."""
         ...
 
+    def records(self) -> Iterator[tuple[ObjectInfo, bytes | None]]:
+        """Iterate over the objects `{folder}/{name}` with a name of `layout.LISTED`, in order.
+
+        Each comes with its bytes where a list of the store has them, and with None where they must be read.
+        """
+        ...
+
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
         """Delete *name*; return whether it was there."""
         ...

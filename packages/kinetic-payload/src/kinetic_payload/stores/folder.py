@@ -29,7 +29,7 @@ from kinetic_payload.errors import (
 from kinetic_payload.limits import refuse_larger
 from kinetic_payload.private_files import make_folder, open_private
 from kinetic_payload.store import ABSENT, Check, Location, ObjectInfo
-from kinetic_payload.stores.listing import folders, objects
+from kinetic_payload.stores.listing import folders, info_of, objects, records
 from kinetic_payload.stores.locks import locked
 from kinetic_payload.stores.names import OWN_FOLDER, check_name, name_to_path
 from kinetic_payload.stores.temporary import Temporary, collect_leftovers
@@ -190,6 +190,12 @@ class FolderStore:
         with _translated("list", prefix):
             yield from folders(self._root, prefix)
 
+    def records(self) -> Iterator[tuple[ObjectInfo, bytes | None]]:
+        """Iterate over the records that a list of jobs needs; they must be read."""
+        with _translated("list", ""):
+            for info in records(self._root):
+                yield info, None
+
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
         """Delete *name*; return whether it was there."""
         path = self._path(name)
@@ -288,11 +294,6 @@ class FolderStore:
         while parent != self._root:
             Path(parent).rmdir()
             parent = os.path.dirname(parent)  # noqa: PTH120
-
-
-def info_of(name: str, found: os.stat_result) -> ObjectInfo:
-    """Return what a file's *found* says about the object *name*."""
-    return ObjectInfo(name, found.st_size, found.st_mtime_ns, found.st_mtime_ns / 1e9)
 
 
 def _generations(last: int) -> tuple[int, int]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
+from kinetic_payload.layout import LISTED
 from kinetic_payload.store import ObjectInfo
 from kinetic_payload.stores.names import MAX_NAME, MORE, part_to_path, path_to_part
 
@@ -16,6 +19,11 @@ class _Entry(NamedTuple):
     path: str
     found: os.stat_result | None
     """None for a folder."""
+
+
+def info_of(name: str, found: os.stat_result) -> ObjectInfo:
+    """Return what a file's *found* says about the object *name*."""
+    return ObjectInfo(name, found.st_size, found.st_mtime_ns, found.st_mtime_ns / 1e9)
 
 
 def objects(root: str, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
@@ -35,6 +43,16 @@ def folders(root: str, prefix: str) -> Iterator[str]:
             yield entry.name
 
 
+def records(root: str) -> Iterator[ObjectInfo]:
+    """Iterate over the objects of the names `LISTED` in the folders right below *root*, by name."""
+    for entry in _entries(root, ""):
+        for name in LISTED if entry.found is None else ():
+            with suppress(FileNotFoundError, NotADirectoryError):
+                found = os.stat(f"{entry.path}/{name}")  # noqa: PTH116 - hot
+                if stat.S_ISREG(found.st_mode):
+                    yield info_of(entry.name + name, found)
+
+
 def _place(root: str, prefix: str) -> tuple[str, str] | None:
     """Return the folder that holds all of *prefix*, and its name; None if there can be none."""
     parent = prefix.rpartition("/")[0]
@@ -50,10 +68,7 @@ def _below(folder: str, base: str, prefix: str, start_after: str) -> Iterator[Ob
     for entry in _entries(folder, base):
         if entry.found is not None:
             if entry.name.startswith(prefix) and entry.name > start_after:
-                found = entry.found
-                yield ObjectInfo(
-                    entry.name, found.st_size, found.st_mtime_ns, found.st_mtime_ns / 1e9
-                )
+                yield info_of(entry.name, entry.found)
         elif entry.name.startswith(prefix) and (
             entry.name > start_after or start_after.startswith(entry.name)
         ):

@@ -19,6 +19,7 @@ from kinetic_payload.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
 )
+from kinetic_payload.layout import LISTED
 from kinetic_payload.limits import refuse_larger
 from kinetic_payload.store import ABSENT, Check, Location, ObjectInfo, Store
 from kinetic_payload.stores.names import check_name
@@ -153,6 +154,10 @@ class MemoryStore:
             if "/" in name[len(prefix) :]
         }
         yield from sorted(firsts)
+
+    def records(self) -> Iterator[tuple[ObjectInfo, bytes | None]]:
+        """Iterate over the records that a list of jobs needs; they must be read."""
+        yield from ((info, None) for info in self.list() if info.name.partition("/")[2] in LISTED)
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
         """Delete *name*; return whether it was there."""
@@ -361,6 +366,32 @@ class StoreContract:
         assert list(store.folders()) == ["a.b/", "a/", "a1/"]
         assert list(store.folders("a/")) == ["a/b/"]
         assert list(store.folders("a")) == ["a.b/", "a/", "a1/"]
+
+    def test_records_are_found_beside_everything_else(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        data = '{"text": "ä\u2028 100%25 \\\\n\\t"}\n'.encode()
+        names = [
+            "a-1/handle.json",
+            "a-1/outcome.json",
+            "a/outcome.json",
+            "data-1/handle.json",
+            "z/handle.json",
+        ]
+        for name in reversed(names):
+            store.write(name, b"replaced")
+            written = store.write(name, data)
+            store.renew(name, if_generation=written.generation)
+        for name in (
+            "handle.json", "a-1/lease.json", "a-1/handle.json~", "a-1/attempts/1/handle.json",
+            "a-1/xoutcome.json", "logs/a-1/handle.json", "data/f/files/handle.json", "outputs/a-1/x",
+        ):  # fmt: skip
+            store.write(name, data)
+
+        found = list(store.records())
+
+        assert [info for info, _ in found] == [store.stat(name) for name in names]
+        assert all(content in (None, data) for _, content in found)
+        assert all(store.read(name) == data for name in names)
 
     def test_deleted_folders_are_gone(self, tmp_path: Path) -> None:
         store = self.make_store(tmp_path)

@@ -6,6 +6,7 @@ Names are taken as they are, so that foreign buckets can be read: also those tha
 from __future__ import annotations
 
 import math
+import re
 import secrets
 import threading
 import time
@@ -34,9 +35,11 @@ from kinetic_payload.stores.gcs.translation import (
 
 _T = TypeVar("_T")
 
-FIELDS: Final = "name,size,generation,timeCreated,crc32c,metadata"
+_LISTED: Final = "name,size,generation,timeCreated,crc32c"
+FIELDS: Final = f"{_LISTED},metadata"
 NONCE: Final = "kinetic-write"
 """The metadata by which a write recognises itself when its answer was lost."""
+_SPECIAL: Final = re.compile(r"[][*?{},!^\\]")
 _SAY_EVERY: Final = 60.0
 
 
@@ -158,10 +161,27 @@ class Bucket:
             return None
 
     def list(self, prefix: str = "", *, start: str = "") -> Iterator[BucketObject]:
-        """Iterate over the objects whose name begins with *prefix* and is not below *start*, by name."""
-        fields = f"kind,nextPageToken,items({FIELDS})"
+        """Iterate over the objects whose name begins with *prefix* and is not below *start*, by name.
+
+        Nothing is known of their metadata.
+        """
+        fields = f"kind,nextPageToken,items({_LISTED})"
         begin, of = start or None, BucketObject.of
         for page in self._pages(of, prefix=prefix or None, startOffset=begin, fields=fields):
+            yield from page["items"]
+
+    def matching(
+        self, prefix: str, glob: str, *, start: str = "", end: str = ""
+    ) -> Iterator[BucketObject]:
+        """Iterate over objects as `list` does, those below *end* with their metadata.
+
+        Google's service sends only those that match *prefix* followed by *glob*; others may send all.
+        """
+        # Of the characters that mean something in a glob, none has to stand for itself.
+        pattern = _SPECIAL.sub("?", prefix) + glob
+        within = {"prefix": prefix or None, "startOffset": start or None, "endOffset": end or None}
+        fields = f"kind,nextPageToken,items({FIELDS})"
+        for page in self._pages(BucketObject.of, matchGlob=pattern, fields=fields, **within):
             yield from page["items"]
 
     def folders(self, prefix: str = "") -> Iterator[str]:

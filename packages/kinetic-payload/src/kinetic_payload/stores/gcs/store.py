@@ -6,12 +6,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from kinetic_payload.errors import InvalidRequestError
+from kinetic_payload.layout import LISTED
 from kinetic_payload.store import Location, ObjectInfo
 from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject
 from kinetic_payload.stores.gcs.connection import CONCURRENCY
+from kinetic_payload.stores.gcs.contents import content_of, described
 from kinetic_payload.stores.gcs.downloads import download, needing_room, open_all, read_all
 from kinetic_payload.stores.gcs.patience import Patience
 from kinetic_payload.stores.gcs.remembered import remembered
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from kinetic_payload.store import Check
 
 _IN_MEMORY = 1 << 20
+_RECORDS: Final = f"*/{{{','.join(LISTED)}}}"
+_LARGE: Final = ("data/", "logs/", "outputs/")
+"""Where any number of objects may lie, which a search for records passes over; in order."""
 LINK_TARGET = "gcsfuse_symlink_target"
 """The metadata by which gcsfuse knows a symbolic link."""
 
@@ -92,7 +97,14 @@ class GcsStore:
 
     def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
         """Write *data* as *name*."""
-        return self._put(self._spelled(name), BytesSource(data), if_generation)
+        full, source = self._spelled(name), BytesSource(data)
+        shown = described(data) if name.partition("/")[2] in LISTED else {}
+        if not shown:
+            return self._put(full, source, if_generation)
+        written = upload_small(
+            self._bucket, full, source, if_generation=if_generation, metadata=shown
+        )
+        return self._info(written)
 
     @contextmanager
     def writer(
@@ -175,6 +187,16 @@ class GcsStore:
             name = meant(folder[len(self._prefix) :])
             if _is_name(name[:-1]):
                 yield name
+
+    def records(self) -> Iterator[tuple[ObjectInfo, bytes | None]]:
+        """Iterate over the records that a list of jobs needs, in order, by lists of metadata."""
+        starts = ["", *(f"{folder[:-1]}0" for folder in _LARGE)]  # "0" comes right after "/".
+        for start, end in zip(starts, [*_LARGE, ""], strict=True):
+            within = {"start": start and self._prefix + start, "end": end and self._prefix + end}
+            for found in self._bucket.matching(self._prefix, _RECORDS, **within):
+                info = self._info(found)
+                if info.name.partition("/")[2] in LISTED and _is_name(info.name):
+                    yield info, content_of(found)
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
         """Delete *name*; return whether it was there."""

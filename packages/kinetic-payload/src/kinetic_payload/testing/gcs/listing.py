@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ class Listing:
     """Whether an object `folder/` is listed besides the prefix `folder/`."""
     start: str = ""
     end: str = ""
+    match: re.Pattern[str] | None = None
+    """What the whole of a name has to match."""
     limit: int = 1000
     token: str = ""
 
@@ -45,6 +48,9 @@ def page_of(names: Sequence[str], wanted: Listing) -> Page:
         name = names[place]
         if not name.startswith(wanted.prefix) or (wanted.end and name >= wanted.end):
             break
+        if wanted.match is not None and not wanted.match.fullmatch(name):
+            place += 1
+            continue
         if len(page.names) + len(page.prefixes) >= wanted.limit:
             page.token = _token(last)
             break

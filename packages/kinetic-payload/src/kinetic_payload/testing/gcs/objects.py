@@ -10,6 +10,7 @@ from kinetic_payload.testing.gcs.access import Access
 from kinetic_payload.testing.gcs.answers import Answer, ApiError, Slice, invalid, json_answer
 from kinetic_payload.testing.gcs.calls import Call
 from kinetic_payload.testing.gcs.conditions import conditions_of
+from kinetic_payload.testing.gcs.globs import pattern_of
 from kinetic_payload.testing.gcs.listing import Listing, page_of
 from kinetic_payload.testing.gcs.names import check_object_name
 from kinetic_payload.testing.gcs.ranges import range_of
@@ -72,8 +73,9 @@ class ObjectCalls:
     async def list(self, call: Call) -> Answer:
         """List objects, a page at a time. There are no old versions to list."""
         home = self._state.bucket(call.bucket)
-        if call.arg("matchGlob"):
-            raise invalid("This server does not know matchGlob.")
+        glob = call.arg("matchGlob")
+        if glob and call.arg("delimiter"):
+            raise invalid("This server does not know matchGlob with a delimiter.")
         asked = call.number("maxResults")
         if asked is not None and asked < 0:
             raise invalid(f"Invalid value for maxResults: '{asked}'.")
@@ -83,6 +85,7 @@ class ObjectCalls:
             trailing=call.flag("includeTrailingDelimiter"),
             start=call.arg("startOffset"),
             end=call.arg("endOffset"),
+            match=pattern_of(glob) if glob else None,
             limit=min(asked or LARGEST_PAGE, LARGEST_PAGE),
             token=call.arg("pageToken"),
         )

@@ -38,6 +38,13 @@ KNOWN_FIELDS: Final = {
     "totalBytesRewritten", "updated",
 }  # fmt: skip
 """What `fields` may select."""
+MOST_KEY: Final = 1 << 10
+MOST_VALUE: Final = 4 << 10
+MOST_METADATA: Final = 8 << 10
+"""Bytes of keys, of values, and of all of them, in `metadata`.
+
+https://docs.cloud.google.com/storage/docs/reference/rpc/google.storage.v1
+"""
 _FIXED: Final = ("location", "hierarchicalNamespace")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 _CLASSES: Final = (
@@ -162,6 +169,8 @@ def object_fields(given: dict[str, Any]) -> dict[str, Any]:
     fields["metadata"] = {k: str(v) for k, v in metadata.items() if v is not None}
     if not fields["metadata"]:
         del fields["metadata"]
+    else:
+        _check_metadata(fields["metadata"])
     _check_class(fields)
     return fields
 
@@ -195,6 +204,14 @@ def _own(given: dict[str, Any], kinds: dict[str, type]) -> dict[str, Any]:
         if value is not None and not isinstance(value, kinds.get(key, object)):
             raise invalid(f"Invalid value for: {key}")
     return {key: value for key, value in given.items() if key in kinds}
+
+
+def _check_metadata(metadata: dict[str, str]) -> None:
+    keys, values = (
+        [len(text.encode()) for text in part] for part in zip(*metadata.items(), strict=True)
+    )
+    if max(keys) > MOST_KEY or max(values) > MOST_VALUE or sum(keys) + sum(values) > MOST_METADATA:
+        raise invalid("The custom metadata of the object is too large.")
 
 
 def _is_rule(rule: Any) -> bool:

@@ -1,0 +1,32 @@
+"""Contents of small records in the metadata of their objects, where a list of a bucket shows them.
+
+It is the content, percent-encoded where that is not printable ASCII: metadata travels in headers, too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes
+
+from kinetic_payload.stores.gcs.bucket import BucketObject
+from kinetic_payload.stores.gcs.checksums import extended
+
+CONTENT: Final = "kinetic-content"
+MOST: Final = 4096
+"""Bytes of one value of metadata. https://docs.cloud.google.com/storage/docs/reference/rpc/google.storage.v1"""
+_PLAIN: Final = bytes(code for code in range(0x20, 0x7F) if code != ord("%"))
+
+
+def described(data: bytes) -> dict[str, str]:
+    """Return the metadata that shows *data*, as far as it fits there."""
+    text = quote(data, safe=_PLAIN) if len(data) <= MOST else ""
+    return {CONTENT: text} if 0 < len(text) <= MOST else {}
+
+
+def content_of(found: BucketObject) -> bytes | None:
+    """Return the content of *found* that its metadata shows; None where it does not, or shows another."""
+    text = found.metadata.get(CONTENT)
+    if not isinstance(text, str) or len(text) > MOST:
+        return None
+    data = unquote_to_bytes(text)
+    return data if (len(data), extended(0, data)) == (found.size, found.crc32c) else None

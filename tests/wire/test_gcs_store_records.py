@@ -1,0 +1,109 @@
+"""Records whose content a list of a bucket shows, in the metadata of their objects."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kinetic_payload.errors import PreconditionFailedError
+from kinetic_payload.store import ABSENT
+from kinetic_payload.stores.gcs import GcsStore, Service
+from kinetic_payload.testing.gcs import GcsServer
+
+NAME = "job/outcome.json"
+
+
+@pytest.fixture
+def store(gcs: GcsServer) -> GcsStore:
+    return GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True))
+
+
+def shown(store: GcsStore) -> bytes | None:
+    ((info, content),) = store.records()
+    assert info.name == NAME
+    return content
+
+
+@pytest.mark.parametrize(
+    ("data", "fits"),
+    [
+        (b" " * 4096, True),
+        (b"x" * 4097, False),
+        ("ä".encode() * 682, True),  # Of %C3%A4, 4,092 characters.
+        ("ä".encode() * 683, False),
+        (bytes(range(256)), True),
+        (json.dumps({"text": "日本 %25\r\n"}, ensure_ascii=False).encode(), True),
+    ],
+)
+def test_a_small_record_is_shown_as_it_is_by_one_upload(
+    gcs: GcsServer, store: GcsStore, data: bytes, fits: bool
+) -> None:
+    store.write(NAME, data, if_generation=ABSENT)
+
+    assert gcs.requests.count() == 1
+    assert gcs.read("bucket", NAME) == store.read(NAME) == data
+    assert shown(store) == (data if fits else None)
+    (stored,) = gcs.objects("bucket")
+    assert all(text.isascii() and text.isprintable() for text in stored.fields["metadata"].values())
+
+
+def test_only_the_records_that_a_list_of_jobs_needs_are_shown(
+    gcs: GcsServer, store: GcsStore
+) -> None:
+    for name in (
+        "job/payload.pkl",
+        "job/lease.json",
+        "job/attempts/1/host-0.json",
+        "x/y/handle.json",
+    ):
+        store.write(name, b"secret")
+
+    assert not any("metadata" in stored.fields for stored in gcs.objects("bucket"))
+
+
+def test_what_is_shown_is_what_was_written_last(store: GcsStore) -> None:
+    first = store.write(NAME, b"first")
+    with pytest.raises(PreconditionFailedError):
+        store.write(NAME, b"late", if_generation=ABSENT)
+    assert shown(store) == b"first"
+    store.write(NAME, b"second", if_generation=first.generation)
+    assert shown(store) == b"second"
+    store.write(NAME, b"third" * 1000)
+    assert shown(store) is None
+
+
+@pytest.mark.parametrize(
+    "metadata", [None, {"kinetic-content": "lie"}, {"kinetic-content": "tru%"}]
+)
+def test_what_shows_something_else_than_the_record_is_not_believed(
+    store: GcsStore, gcs_client: Any, metadata: dict[str, str] | None
+) -> None:
+    blob = gcs_client.bucket("bucket").blob(NAME)
+    blob.metadata = metadata  # None as in earlier versions.
+    blob.upload_from_string(b"true")
+
+    assert shown(store) is None
+    assert store.read(NAME) == b"true"
+
+
+@pytest.mark.parametrize("prefix", ["", "/team", "/a[b]*{c,d}?!"])
+def test_records_are_found_by_a_page_for_each_thousand_whatever_else_there_is(
+    gcs: GcsServer, prefix: str
+) -> None:
+    store = GcsStore(f"bucket{prefix}", service=Service(gcs.endpoint, anonymous=True))
+    GcsStore("bucket/teams", service=Service(gcs.endpoint, anonymous=True)).write(NAME, b"")
+    for number in range(1100):
+        store.write(f"{number % 3}job-{number}/payload.pkl", b"")
+    for folder in ("data/x/files/f", "logs/a/1", "zzz/y"):
+        store.write(f"{folder}/handle.json", b"")
+    store.write("job/handle.json", b"record")
+    gcs.requests.clear()
+
+    assert [(info.name, content) for info, content in store.records()] == [
+        ("job/handle.json", b"record")
+    ]
+    # A list for each part of the bucket that may hold jobs.
+    assert gcs.requests.count() == gcs.requests.count(operation="objects.list") == 4
+    assert sum(logged.bytes_out for logged in gcs.requests) < 3000
