@@ -1,0 +1,610 @@
+"""The API server over HTTP: the one module that sends requests to it."""
+
+from __future__ import annotations
+
+import json
+import random
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
+from urllib.parse import quote, urlencode
+
+import urllib3
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import HTTPError, SSLError
+
+from kinetic_k8s.cluster.cluster import Identity, Merge, Propagation, WatchEvent
+from kinetic_k8s.cluster.resources import ResourceKind, kind_of
+from kinetic_k8s.cluster.translation import Refusal, Request, error_of
+from kinetic_k8s.errors import ClusterError, ClusterUnreachableError
+from kinetic_k8s.manifests import Manifest
+
+LIMIT: Final = 60.0
+"""Seconds after which a call gives up, all repetitions included."""
+CONNECT_LIMIT: Final = 10.0
+SILENCE_LIMIT: Final = 30.0
+"""Seconds without a byte of the response to a call."""
+STREAM_SILENCE_LIMIT: Final = 150.0
+"""Seconds without a byte of a watch: there is a bookmark every minute."""
+PAGE: Final = 500
+_CHUNK: Final = 65536
+_FIRST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 5.0
+_RBAC_LOADS: Final = 0.5
+"""Seconds in which an API server that has just started rejects what it will permit."""
+_LARGEST_MESSAGE: Final = 65536
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """What a request proves its sender with."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    certificate: tuple[str, str] | None = None
+    """Paths of a client certificate and its key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """How an API server is reached, and as whom."""
+
+    server: str
+    """Such as `https://10.0.0.1:443`; may end in a path."""
+    credentials: Callable[[], Credentials] = field(default=Credentials, repr=False)
+    """Asked before the first request, and again when the server rejects what it returned."""
+    namespace: str = "default"
+    context: str | None = None
+    ca: str | None = field(default=None, repr=False)
+    """Certificates as PEM that the server's must stem from; None: those of the system."""
+    verify: bool = True
+    server_name: str | None = None
+    """The name in the server's certificate, where it is not that of the address."""
+    proxy: str | None = None
+
+
+class ApiServer:
+    """A `Cluster` that is the API server of *access*. Threads can share it."""
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        limit: float = LIMIT,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] | None = None,
+    ) -> None:
+        self._access = access
+        self._limit = limit
+        self._clock = clock
+        self._pause = pause or threading.Event().wait
+        self._connection = _Connection(access)
+
+    @property
+    def identity(self) -> Identity:
+        """Which cluster and namespace this is."""
+        access = self._access
+        return Identity(server=access.server, namespace=access.namespace, context=access.context)
+
+    def within(self, seconds: float) -> Self:
+        """Return the same cluster whose calls give up after *seconds*, all repetitions included."""
+        return self._but(limit=seconds)
+
+    def in_namespace(self, namespace: str) -> Self:
+        """Return another namespace of the same cluster."""
+        return self._but(access=replace(self._access, namespace=namespace))
+
+    def _but(self, *, limit: float | None = None, access: Access | None = None) -> Self:
+        other = type(self)(
+            access or self._access,
+            limit=self._limit if limit is None else limit,
+            clock=self._clock,
+            pause=self._pause,
+        )
+        other._connection = self._connection
+        return other
+
+    def create(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        """Create an object; see `Cluster.create`."""
+        kind = kind_of(manifest["kind"])
+        request = self._request("create", kind, manifest["metadata"].get("name", ""))
+        query = {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
+        answer = self._send("POST", request, self._path(kind), query, body=manifest)
+        if answer.refusal is None:
+            return answer.manifest()
+        if answer.refusal.reason == "AlreadyExists" and answer.repeated:
+            # An earlier one of our own requests may have succeeded without a response.
+            found = self.get(kind.kind, request.name)
+            if found is not None and _covers(found["metadata"], manifest["metadata"]):
+                return found
+        raise error_of(answer.refusal, request, self.identity)
+
+    def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest | None:
+        """Return an object, or None where there is none of that name; *brief*: its metadata only."""
+        found = kind_of(kind)
+        request = self._request("get", found, name)
+        answer = self._send("GET", request, self._path(found, name), brief=brief)
+        return self._if_any(answer, request)
+
+    def list(
+        self, kind: str, *, labels: str = "", fields: str = "", everywhere: bool = False
+    ) -> list[Manifest]:
+        """Return the objects that match the selectors; *everywhere*: of all namespaces."""
+        found = kind_of(kind)
+        request = self._request("list", found, everywhere=everywhere)
+        path = self._path(found, everywhere=everywhere)
+        query = {**_selectors(labels, fields), "limit": str(PAGE)}
+        deadline = self._clock() + self._limit
+        items: list[Manifest] = []
+        page = ""
+        while True:
+            more = {"continue": page} if page else {}
+            answer = self._send("GET", request, path, query | more, deadline=deadline)
+            if answer.status == 410 and page:  # It took too long: begin again.
+                items, page = [], ""
+                continue
+            if answer.refusal is not None:
+                raise error_of(answer.refusal, request, self.identity)
+            result = answer.manifest()
+            items += result.get("items") or []
+            page = result["metadata"].get("continue") or ""
+            if not page:
+                break
+        for item in items:  # What is in a list does not name its kind.
+            item.setdefault("apiVersion", found.api)
+            item.setdefault("kind", found.kind)
+        return items
+
+    def patch(
+        self,
+        kind: str,
+        name: str,
+        change: Manifest,
+        *,
+        merge: Merge = "strategic",
+        brief: bool = False,
+    ) -> Manifest | None:
+        """Change an object; see `Cluster.patch`."""
+        found = kind_of(kind)
+        request = self._request("patch", found, name)
+        answer = self._send(
+            "PATCH",
+            request,
+            self._path(found, name),
+            {"fieldValidation": "Strict"},
+            body=change,
+            content_type=_MERGE[merge],
+            brief=brief,
+        )
+        return self._if_any(answer, request)
+
+    def delete(
+        self,
+        kind: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        grace: int | None = None,
+        propagation: Propagation = "Background",
+    ) -> bool:
+        """Delete an object; see `Cluster.delete`."""
+        found = kind_of(kind)
+        request = self._request("delete", found, name)
+        body: Manifest = {"propagationPolicy": propagation}
+        if grace is not None:
+            body["gracePeriodSeconds"] = grace
+        if uid is not None:
+            body["preconditions"] = {"uid": uid}
+        answer = self._send("DELETE", request, self._path(found, name), body=body)
+        # Absent after a repetition: an earlier request may have deleted it.
+        return self._if_any(answer, request) is not None or answer.repeated
+
+    @contextmanager
+    def watch(
+        self,
+        kind: str,
+        *,
+        labels: str = "",
+        fields: str = "",
+        version: str | None = None,
+        seconds: int = 600,
+    ) -> Iterator[_Events]:
+        """Open one watch request; see `Cluster.watch`."""
+        found = kind_of(kind)
+        request = self._request("watch", found)
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+            **_selectors(labels, fields),
+        }
+        if version is None:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        else:
+            query["resourceVersion"] = version
+        with self._stream(request, self._path(found), query) as response:
+            yield _Events(response, request, self.identity)
+
+    @contextmanager
+    def log(
+        self,
+        pod: str,
+        container: str,
+        *,
+        follow: bool = False,
+        since: str | None = None,
+        tail: int | None = None,
+    ) -> Iterator[_Lines]:
+        """Open one log request; see `Cluster.log`."""
+        found = kind_of("Pod")
+        request = replace(self._request("get", found, pod), resource="pods/log")
+        query = {"container": container, "timestamps": "true"}
+        if follow:
+            query["follow"] = "true"
+        if since is not None:
+            query["sinceTime"] = since
+        if tail is not None:
+            query["tailLines"] = str(tail)
+        # A program may print nothing for hours, and there are no bookmarks.
+        silence = None if follow else SILENCE_LIMIT
+        path = f"{self._path(found, pod)}/log"
+        with self._stream(request, path, query, silence=silence) as response:
+            yield _Lines(response, request, self.identity)
+
+    def _request(
+        self, verb: str, kind: ResourceKind, name: str = "", *, everywhere: bool = False
+    ) -> Request:
+        namespace = self._access.namespace if kind.namespaced and not everywhere else ""
+        return Request(
+            verb=verb, resource=kind.in_roles, kind=kind.kind, name=name, namespace=namespace
+        )
+
+    def _path(self, kind: ResourceKind, name: str = "", *, everywhere: bool = False) -> str:
+        parts = [kind.root]
+        if kind.namespaced and not everywhere:
+            parts += ["namespaces", quote(self._access.namespace, safe="")]
+        parts.append(kind.plural)
+        if name:
+            parts.append(quote(name, safe=""))
+        return "/".join(parts)
+
+    def _if_any(self, answer: _Answer, request: Request) -> Manifest | None:
+        if answer.refusal is None:
+            return answer.manifest()
+        if answer.refusal.absent:
+            return None
+        raise error_of(answer.refusal, request, self.identity)
+
+    def _send(
+        self,
+        method: str,
+        request: Request,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        body: Manifest | None = None,
+        content_type: str = "application/json",
+        brief: bool = False,
+        deadline: float | None = None,
+    ) -> _Answer:
+        """Send until there is a response that repeating would not change, or the time is over."""
+        deadline = self._clock() + self._limit if deadline is None else deadline
+        headers = {"Accept": _BRIEF if brief else "application/json"}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        pause = _FIRST_PAUSE
+        repeated = renewed = waited = False
+        cause: HTTPError | None
+        while True:
+            left = max(deadline - self._clock(), 0.1)
+            opened = self._connection.opened()
+            try:
+                response = opened.request(
+                    method,
+                    _with_query(path, query),
+                    body=None if body is None else json.dumps(body).encode(),
+                    headers=headers,
+                    timeout=urllib3.Timeout(
+                        connect=min(CONNECT_LIMIT, left), read=min(SILENCE_LIMIT, left)
+                    ),
+                )
+                status, data = response.status, response.data
+            except HTTPError as error:
+                if _is_certificate(error):
+                    raise self._unreachable(request, error) from error
+                problem, cause = _in_words(error), error
+            else:
+                refusal = Refusal.of(status, data) if status >= 400 else None
+                answer = _Answer(status, data, refusal, repeated=repeated)
+                if status == 401 and not renewed:
+                    renewed = True
+                    self._connection.renew(opened)
+                    continue
+                if status == 403 and method == "GET" and not waited:
+                    waited = True
+                    self._pause(min(_RBAC_LOADS, left))
+                    continue
+                if refusal is None or not refusal.passing:
+                    return answer
+                problem, cause = f"{refusal.text} ({status})", None
+            repeated = True
+            wait = pause * random.uniform(0.5, 1.0)  # noqa: S311 - not for secrets
+            if self._clock() + wait >= deadline:
+                raise self._unreachable(request, problem) from cause
+            self._pause(wait)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    @contextmanager
+    def _stream(
+        self,
+        request: Request,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        silence: float | None = STREAM_SILENCE_LIMIT,
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        """Open a response that goes on; nothing is repeated but a request without valid credentials."""
+        for last in (False, True):
+            opened = self._connection.opened()
+            try:
+                response = opened.request(
+                    "GET",
+                    _with_query(path, query),
+                    timeout=urllib3.Timeout(connect=min(CONNECT_LIMIT, self._limit), read=silence),
+                    stream=True,
+                )
+                if response.status < 400:
+                    break
+                with response:
+                    refusal = Refusal.of(response.status, response.read(_LARGEST_MESSAGE))
+            except HTTPError as error:
+                raise self._unreachable(request, error) from error
+            if refusal.status != 401 or last:
+                raise error_of(refusal, request, self.identity)
+            self._connection.renew(opened)
+        try:
+            yield response
+        finally:
+            response.close()
+
+    def _unreachable(self, request: Request, problem: object) -> ClusterUnreachableError:
+        seen = _in_words(problem) if isinstance(problem, HTTPError) else problem
+        return ClusterUnreachableError(
+            f"Could not {request} in {self.identity}: no usable response in {self._limit:g} s. "
+            f"The last problem was: {seen}.",
+            hint="Check the network, a VPN or proxy, and whether the cluster still exists.",
+        )
+
+
+_BRIEF: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_MERGE: Final = {
+    "strategic": "application/strategic-merge-patch+json",
+    "plain": "application/merge-patch+json",
+}
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    data: bytes
+    refusal: Refusal | None
+    repeated: bool = False
+    """Whether an earlier request, which may have succeeded, got no usable response."""
+
+    def manifest(self) -> Manifest:
+        try:
+            found: Any = json.loads(self.data)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise ClusterError(
+                "The address of the cluster responded with something other than JSON.",
+                hint="Log in to the network, or check the address.",
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """Connections with the credentials that they were opened with."""
+
+    pool: urllib3.PoolManager
+    server: str
+    headers: Mapping[str, str] = field(repr=False)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        timeout: urllib3.Timeout,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        stream: bool = False,
+    ) -> urllib3.BaseHTTPResponse:
+        return self.pool.request(
+            method,
+            f"{self.server}{path}",
+            body=body,
+            headers={**self.headers, **(headers or {})},
+            timeout=timeout,
+            retries=False,
+            redirect=False,
+            preload_content=not stream,
+        )
+
+
+class _Connection:
+    """The connections to one server, which all copies of an `ApiServer` share."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._lock = threading.Lock()
+        self._opened: _Opened | None = None
+
+    def opened(self) -> _Opened:
+        """Return the current connections."""
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
+
+    def renew(self, rejected: _Opened) -> None:
+        """Ask for credentials again, unless another thread has since *rejected* was returned."""
+        with self._lock:
+            if self._opened is rejected:
+                self._opened = self._open()
+
+    def _open(self) -> _Opened:
+        access = self._access
+        credentials = access.credentials()
+        context = _tls(access, credentials)
+        name = {"server_hostname": access.server_name, "assert_hostname": access.server_name}
+        options: dict[str, Any] = {
+            "maxsize": 16,
+            "ssl_context": context,
+            "socket_options": [*HTTPConnection.default_socket_options, *_KEEPALIVE],
+            **(name if access.server_name else {}),
+        }
+        pool = (
+            urllib3.ProxyManager(access.proxy, **options)
+            if access.proxy
+            else urllib3.PoolManager(**options)
+        )
+        return _Opened(pool, access.server.rstrip("/"), dict(credentials.headers))
+
+
+def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=access.ca)
+    if access.ca is not None:
+        # Many clusters' own CAs lack what Python 3.13 has begun to require.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not access.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if credentials.certificate is not None:
+        context.load_cert_chain(*credentials.certificate)
+    return context
+
+
+def _keepalive() -> list[tuple[int, int, int]]:
+    """Return the options of a socket that notices in a minute or two that its peer is gone."""
+    import socket
+
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):  # macOS has other names.
+            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    return options
+
+
+_KEEPALIVE: Final = _keepalive()
+
+
+class _Lines:
+    """The lines of a response that goes on, without their ends."""
+
+    def __init__(
+        self, response: urllib3.BaseHTTPResponse, request: Request, where: Identity
+    ) -> None:
+        self._response = response
+        self._request = request
+        self._where = where
+        self._closed = False
+
+    def close(self) -> None:
+        """End the stream at once, from any thread."""
+        self._closed = True
+        # It has ended already, or there is no connection any more.
+        with suppress(ValueError, RuntimeError, OSError):
+            self._response.shutdown()
+
+    def __iter__(self) -> Iterator[str]:
+        rest = b""
+        for chunk in self._chunks():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                yield line.decode(errors="replace")
+        if rest and not self._closed:
+            yield rest.decode(errors="replace")
+
+    def _chunks(self) -> Iterator[bytes]:
+        try:
+            while not self._closed and (data := self._response.read1(_CHUNK)):
+                yield data
+        except (HTTPError, OSError, ValueError, AttributeError) as error:
+            if self._closed:  # Whatever a socket says that is shut down meanwhile.
+                return
+            if not isinstance(error, HTTPError | OSError):
+                raise
+            raise ClusterUnreachableError(
+                f"Could not {self._request} in {self._where}: the stream broke: {error}."
+            ) from error
+
+
+class _Events:
+    """The events of a watch."""
+
+    def __init__(
+        self, response: urllib3.BaseHTTPResponse, request: Request, where: Identity
+    ) -> None:
+        self._lines = _Lines(response, request, where)
+        self._request = request
+        self._where = where
+
+    def close(self) -> None:
+        """End the stream at once, from any thread."""
+        self._lines.close()
+
+    def __iter__(self) -> Iterator[WatchEvent]:
+        for line in self._lines:
+            try:
+                event = json.loads(line)
+            except ValueError:  # The server ended in the middle of a line.
+                return
+            if event["type"] == "ERROR":
+                status = event["object"]
+                refusal = Refusal.of(int(status.get("code") or 0), json.dumps(status).encode())
+                raise error_of(refusal, self._request, self._where)
+            yield WatchEvent(type=event["type"], object=event["object"])
+
+
+def _with_query(path: str, query: Mapping[str, str] | None) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def _selectors(labels: str, fields: str) -> dict[str, str]:
+    return {
+        **({"labelSelector": labels} if labels else {}),
+        **({"fieldSelector": fields} if fields else {}),
+    }
+
+
+def _covers(found: Manifest, sent: Manifest) -> bool:
+    """Return whether an object's metadata *found* is that of the object that was *sent*."""
+    owners = {each["uid"] for each in found.get("ownerReferences") or ()}
+    return (
+        all(
+            (found.get(part) or {}).get(key) == value
+            for part in ("labels", "annotations")
+            for key, value in (sent.get(part) or {}).items()
+        )
+        and {each["uid"] for each in sent.get("ownerReferences") or ()} <= owners
+    )
+
+
+def _is_certificate(error: BaseException) -> bool:
+    """Return whether the server has another certificate than it should: waiting changes nothing."""
+    return isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)
+
+
+def _in_words(error: HTTPError) -> str:
+    """Return the cause of *error* without the objects that urllib3 puts into its messages."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    reason = getattr(error, "reason", None)
+    return str(reason or cause or error).rstrip(".") or type(error).__name__

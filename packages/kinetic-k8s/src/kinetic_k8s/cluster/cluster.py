@@ -1,0 +1,202 @@
+"""The `Cluster` protocol: the few operations that Kinetic needs. Manifests in, manifests out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal, Protocol, Self
+
+from kinetic_k8s.manifests import Manifest
+
+Propagation = Literal["Background", "Foreground", "Orphan"]
+Merge = Literal["strategic", "plain"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Which cluster and namespace are meant, for messages and records."""
+
+    server: str
+    namespace: str
+    context: str | None = None
+    """Of the kubeconfig, if that is where the cluster comes from."""
+
+    def __str__(self) -> str:
+        where = f"namespace {self.namespace!r} of {self.server}"
+        return where if self.context is None else f"{where} (context {self.context!r})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchEvent:
+    """A change that a watch reports."""
+
+    type: str
+    """`ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK`; `ERROR` is raised."""
+    object: Manifest
+
+
+class Stream(Protocol):
+    """A response that goes on until the server or `close` ends it."""
+
+    def close(self) -> None:
+        """End the stream at once, from any thread: who reads it sees its end."""
+        ...
+
+
+class EventStream(Stream, Protocol):
+    """The events of one watch request."""
+
+    def __iter__(self) -> Iterator[WatchEvent]:
+        """Iterate until the stream ends.
+
+        Raises:
+            ClusterError: It broke, or its resource version is gone.
+        """
+        ...
+
+
+class LineStream(Stream, Protocol):
+    """The lines of one log request, without their ends."""
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate until the stream ends.
+
+        Raises:
+            ClusterUnreachableError: It broke.
+        """
+        ...
+
+
+class Cluster(Protocol):
+    """One namespace of a cluster. Can be used from several threads.
+
+    Every method raises a `ClusterError`: `ClusterUnreachableError`, `NotAuthenticatedError` and
+    `NotPermittedError` wherever it asks the server, and what is named beside it.
+    """
+
+    @property
+    def identity(self) -> Identity:
+        """Which cluster and namespace this is."""
+        ...
+
+    def within(self, seconds: float) -> Self:
+        """Return the same cluster whose calls give up after *seconds*, all repetitions included."""
+        ...
+
+    def in_namespace(self, namespace: str) -> Self:
+        """Return another namespace of the same cluster."""
+        ...
+
+    def create(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        """Create an object; return it as the server completed it.
+
+        A lost response is not an error: if the object that was sent exists, it is returned.
+
+        Raises:
+            AlreadyExistsError: There is another object of that name.
+            InvalidManifestError: The manifest has an unknown field or a value that is not accepted.
+            RefusedError: A quota or a policy of the cluster refused it.
+            NamespaceNotFoundError: There is no such namespace.
+        """
+        ...
+
+    def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest | None:
+        """Return an object, or None where there is none of that name; *brief*: its metadata only."""
+        ...
+
+    def list(
+        self, kind: str, *, labels: str = "", fields: str = "", everywhere: bool = False
+    ) -> list[Manifest]:
+        """Return the objects that match the selectors; *everywhere*: of all namespaces."""
+        ...
+
+    def patch(
+        self,
+        kind: str,
+        name: str,
+        change: Manifest,
+        *,
+        merge: Merge = "strategic",
+        brief: bool = False,
+    ) -> Manifest | None:
+        """Change an object; return it as it is now, or None where there is none of that name.
+
+        With *brief*, return its metadata only.
+
+        Raises:
+            ConflictError: *change* names a resource version that is not the object's any more.
+            InvalidManifestError: The change is not accepted.
+        """
+        ...
+
+    def delete(
+        self,
+        kind: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        grace: int | None = None,
+        propagation: Propagation = "Background",
+    ) -> bool:
+        """Delete an object; return whether there was one. Its pods may run on for their grace period.
+
+        Args:
+            kind: Such as `Job`.
+            name: Of the object.
+            uid: Delete this very object only, not one of the same name that came after it.
+            grace: Seconds between SIGTERM and SIGKILL, for a pod; None: its own.
+            propagation: What becomes of the objects that it owns.
+
+        Raises:
+            ConflictError: The object has another *uid*.
+        """
+        ...
+
+    def watch(
+        self,
+        kind: str,
+        *,
+        labels: str = "",
+        fields: str = "",
+        version: str | None = None,
+        seconds: int = 600,
+    ) -> AbstractContextManager[EventStream]:
+        """Open one watch request.
+
+        Args:
+            kind: Such as `Pod`.
+            labels: Selector.
+            fields: Selector.
+            version: The changes after this resource version. None: first an ADDED event for each object
+                that exists, then a bookmark with the annotation `k8s.io/initial-events-end`.
+            seconds: After which the server ends it.
+
+        Raises:
+            InvalidManifestError: The server is too old for *version* None.
+        """
+        ...
+
+    def log(
+        self,
+        pod: str,
+        container: str,
+        *,
+        follow: bool = False,
+        since: str | None = None,
+        tail: int | None = None,
+    ) -> AbstractContextManager[LineStream]:
+        """Open one log request; each line begins with its timestamp and a space.
+
+        Args:
+            pod: Name.
+            container: Name.
+            follow: Go on until the container ends.
+            since: RFC 3339; the server cuts it to whole seconds.
+            tail: The last lines only.
+
+        Raises:
+            LogNotReadyError: The container has not started yet.
+            ObjectGoneError: There is no such pod.
+        """
+        ...

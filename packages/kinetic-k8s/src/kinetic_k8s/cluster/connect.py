@@ -1,0 +1,181 @@
+"""How a cluster is found: today by a context of the user's kubeconfig, which is only read."""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from kinetic_k8s.cluster.client import LIMIT, Access, ApiServer, Credentials
+from kinetic_k8s.errors import NotAuthenticatedError, UnknownContextError
+
+
+def connect(
+    context: str | None = None,
+    *,
+    namespace: str | None = None,
+    kubeconfig: str | None = None,
+    limit: float = LIMIT,
+) -> ApiServer:
+    """Return the cluster that a context of the kubeconfig names. No request is sent yet.
+
+    Args:
+        context: The context; None: the kubeconfig's current one.
+        namespace: None: the context's own, or `default`.
+        kubeconfig: Path, or several as in `KUBECONFIG`; None: `KUBECONFIG`, or `~/.kube/config`.
+        limit: Seconds after which a call gives up.
+
+    Raises:
+        UnknownContextError: There is no such context, or no readable kubeconfig.
+    """
+    return ApiServer(access_of(context, namespace=namespace, kubeconfig=kubeconfig), limit=limit)
+
+
+def access_of(
+    context: str | None = None, *, namespace: str | None = None, kubeconfig: str | None = None
+) -> Access:
+    """Return how the cluster of a context is reached; see `connect`.
+
+    Credentials are read before the first request, and again when the server rejects them: tokens
+    expire, and a credential plugin may ask for a password.
+    """
+    # Any import of it takes a fifth of a second.
+    from kubernetes.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
+
+    paths = kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION
+    sections = _Sections(paths)
+    name = context or sections.current
+    found, _ = sections.entry("context", name)
+    cluster, folder = sections.entry("cluster", found.get("cluster") or "")
+    server = str(cluster.get("server") or "")
+    if not server:
+        raise UnknownContextError(f"The context {name!r} of the kubeconfig {paths} has no server.")
+    return Access(
+        server=server,
+        credentials=lambda: _credentials(paths, name),
+        namespace=namespace or found.get("namespace") or "default",
+        context=name,
+        ca=_certificates(cluster, folder),
+        verify=not cluster.get("insecure-skip-tls-verify"),
+        server_name=cluster.get("tls-server-name"),
+        proxy=cluster.get("proxy-url") or _proxy_of_environment(server),
+    )
+
+
+class _Sections:
+    """The entries of one or several kubeconfig files, the first of each name."""
+
+    def __init__(self, paths: str) -> None:
+        from kubernetes.config import ConfigException
+        from kubernetes.config.kube_config import KubeConfigMerger
+        from yaml import YAMLError
+
+        self._paths = paths
+        try:
+            merged = KubeConfigMerger(paths).config  # type: ignore[no-untyped-call]
+        except (ConfigException, YAMLError, OSError, ValueError) as error:
+            raise UnknownContextError(f"Cannot read the kubeconfig {paths}: {error}.") from error
+        if merged is None:
+            raise UnknownContextError(
+                f"There is no kubeconfig at {paths}.",
+                hint="For GKE: gcloud container clusters get-credentials CLUSTER --location=ZONE",
+            )
+        self._merged = merged.value
+
+    @property
+    def current(self) -> str:
+        """The name of the current context."""
+        name = self._merged.get("current-context")
+        if not name:
+            raise UnknownContextError(
+                f"The kubeconfig {self._paths} has no current context.", hint=self._known()
+            )
+        return str(name)
+
+    def entry(self, kind: str, name: str) -> tuple[dict[str, Any], Path]:
+        """Return the *kind* of that name, and the folder that its relative paths start from."""
+        for node in self._merged.get(f"{kind}s") or ():
+            if node.value.get("name") == name:
+                return node.value.get(kind) or {}, Path(node.path).absolute().parent
+        raise UnknownContextError(
+            f"The kubeconfig {self._paths} has no {kind} {name!r}.", hint=self._known()
+        )
+
+    def _known(self) -> str:
+        names = sorted(str(node.value.get("name")) for node in self._merged.get("contexts") or ())
+        return f"Its contexts are: {', '.join(names) or 'none'}."
+
+
+def _certificates(cluster: dict[str, Any], folder: Path) -> str | None:
+    if data := cluster.get("certificate-authority-data"):
+        return b64decode(str(data)).decode("ascii")
+    if path := cluster.get("certificate-authority"):
+        try:
+            return (folder / str(path)).read_text(encoding="ascii")
+        except OSError as error:
+            raise UnknownContextError(
+                f"Cannot read the certificates of the cluster: {error}."
+            ) from error
+    return None
+
+
+def _proxy_of_environment(server: str) -> str | None:
+    address = urlsplit(server)
+    if proxy_bypass(address.hostname or ""):
+        return None
+    return getproxies().get(address.scheme)
+
+
+def _credentials(paths: str, context: str) -> Credentials:
+    """Return the credentials of *context*; run the plugin that it names, if it names one."""
+    from kubernetes.client import Configuration
+    from kubernetes.config import ConfigException, load_kube_config
+
+    configuration = Configuration()
+    with _logged() as messages:
+        try:
+            # Otherwise it writes renewed tokens into the user's file.
+            load_kube_config(  # type: ignore[no-untyped-call]
+                paths, context, configuration, persist_config=False
+            )
+        except (ConfigException, OSError, ValueError) as error:
+            messages.append(str(error))
+    token = configuration.api_key.get("BearerToken")
+    certificate = (configuration.cert_file, configuration.key_file)
+    if messages and not token and not all(certificate):
+        raise NotAuthenticatedError(
+            f"The context {context!r} of the kubeconfig {paths} gave no credentials: "
+            f"{'; '.join(messages)}.",
+            hint=f"Log in again; `kubectl --context {context} get pods` then succeeds as well.",
+        )
+    return Credentials(
+        headers={"Authorization": token} if token else {},
+        certificate=cast("tuple[str, str]", certificate) if all(certificate) else None,
+    )
+
+
+@contextmanager
+def _logged() -> Iterator[list[str]]:
+    """Collect what `kubernetes` logs: so it reports that a credential plugin failed.
+
+    Without a handler, its first message would configure the whole process's logging.
+    """
+    messages: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.module == "kube_config":
+                messages.append(record.getMessage().strip().rstrip("."))
+
+    collector = Collector()
+    root = logging.getLogger()
+    root.addHandler(collector)
+    try:
+        yield messages
+    finally:
+        root.removeHandler(collector)

@@ -1,0 +1,138 @@
+"""Creation of a job's objects, in an order in which its pod does not wait for any of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kinetic_k8s.cluster.cluster import Cluster
+from kinetic_k8s.errors import AlreadyExistsError, ClusterError
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.job import JobSpec, job_manifest
+from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_k8s.manifests.names import KEY_SECRET, runner_config_map_name
+from kinetic_k8s.manifests.secrets import (
+    added_owner,
+    check_environment,
+    environment_secret,
+    key_in,
+    key_secret,
+    runner_config_map,
+)
+
+SLOW: Final = 0.2
+"""Seconds of a round trip above which a pod would find that its Secret is missing.
+
+The kubelet then tries again only 12 to 14 s later; a Job that starts suspended loses 1 s.
+"""
+UNDO_LIMIT: Final = 10.0
+QUEUE: Final = "kueue.x-k8s.io/queue-name"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runner:
+    """The file that a ConfigMap, shared by all jobs of a namespace that use it, brings into a pod."""
+
+    digest: str
+    """SHA-256 of the content, in hexadecimal."""
+    name: str
+    """Of the file: the key in the ConfigMap."""
+    content: bytes = field(repr=False)
+
+    @property
+    def config_map(self) -> str:
+        """The ConfigMap's name."""
+        return runner_config_map_name(self.digest)
+
+
+def ensure_key(cluster: Cluster, new_key: Callable[[], bytes]) -> bytes:
+    """Return the signing key of the namespace; create its Secret with *new_key* where there is none.
+
+    Raises:
+        ClusterError: The Secret can be neither read nor created.
+        InvalidRequestError: There is a Secret of that name without a key.
+    """
+    found = cluster.get("Secret", KEY_SECRET)
+    if found is None:
+        try:
+            found = cluster.create(key_secret(new_key()))
+        except AlreadyExistsError:  # Another client was first: its key counts.
+            found = cluster.get("Secret", KEY_SECRET)
+            if found is None:
+                raise
+    return key_in(found)
+
+
+def create_job(
+    cluster: Cluster,
+    spec: JobSpec,
+    *,
+    environment: Mapping[str, str] | None = None,
+    runner: Runner | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Manifest:
+    """Create a Job, the Secret with its captured *environment*, and the ConfigMap with its *runner*.
+
+    *spec* names them: `environment_secret_name(spec.name)` and `runner.config_map`. They belong to the
+    Job and are removed with it, the ConfigMap with the last Job that uses it. On failure nothing stays.
+
+    Raises:
+        ClusterError: The cluster does not take one of them.
+        InvalidRequestError: One of them cannot be rendered.
+    """
+    check_environment(environment or {})
+    started = clock()
+    known = runner is not None and cluster.get("ConfigMap", runner.config_map, brief=True)
+    upload = runner is not None and not known
+    slow = (runner is not None or bool(environment)) and (upload or clock() - started > SLOW)
+    # Kueue alone may suspend and resume the Jobs in its queues.
+    hold = slow and not spec.suspended and QUEUE not in spec.pod.labels
+    spec = replace(spec, suspended=spec.suspended or hold)
+    job: Manifest | None = None
+    try:
+        job = cluster.create(job_manifest(spec))
+        if environment:
+            cluster.create(environment_secret(job, environment))
+        if runner is not None:
+            _ensure_runner(cluster, runner, job)
+        if hold and QUEUE not in job["metadata"]["labels"]:
+            job = cluster.patch("Job", spec.name, {"spec": {"suspend": False}}) or job
+    except BaseException as error:
+        # A Job that was there before is not ours. If this fails as well, the first error explains why.
+        if job is not None or not isinstance(error, AlreadyExistsError):
+            with suppress(ClusterError):
+                _undo(cluster.within(UNDO_LIMIT), spec)
+        raise
+    return job
+
+
+def _undo(cluster: Cluster, spec: JobSpec) -> None:
+    """Delete the Job of *spec*, whatever became of the request that created it; the rest goes with it."""
+    found = cluster.get("Job", spec.name, brief=True)
+    if found is None or (found["metadata"].get("labels") or {}).get(JOB_ID) != spec.pod.job_id:
+        return
+    cluster.delete("Job", spec.name, uid=found["metadata"]["uid"])
+
+
+def _ensure_runner(cluster: Cluster, runner: Runner, job: Manifest) -> None:
+    """Make *job* an owner of the runner's ConfigMap, and make that ConfigMap unless it is there."""
+    for _ in range(_ATTEMPTS):
+        if cluster.patch("ConfigMap", runner.config_map, added_owner(job), brief=True) is None:
+            with suppress(AlreadyExistsError):  # Another submit was first: become an owner as well.
+                cluster.create(runner_config_map(runner.digest, runner.name, runner.content, job))
+                return
+            continue
+        # Its other owners may have gone, and the collector may have decided to remove it.
+        found = cluster.get("ConfigMap", runner.config_map, brief=True)
+        if found is not None and "deletionTimestamp" not in found["metadata"]:
+            return
+    raise ClusterError(
+        f"The ConfigMap {runner.config_map} in {cluster.identity} is removed again and again.",
+        hint="Something deletes objects there; ask who administers the cluster.",
+    )
+
+
+_ATTEMPTS: Final = 5

@@ -1,0 +1,52 @@
+"""The kinds of objects that Kinetic uses, and where an API server serves them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class ResourceKind:
+    """One kind of objects."""
+
+    kind: str
+    api: str
+    """`apiVersion`, such as `batch/v1`."""
+    plural: str
+    """In addresses and roles."""
+    namespaced: bool = True
+
+    @property
+    def root(self) -> str:
+        """The first part of the address."""
+        return f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
+
+    @property
+    def in_roles(self) -> str:
+        """The resource as a role names it, with its group: `jobs.batch`."""
+        group, slash, _ = self.api.partition("/")
+        return f"{self.plural}.{group}" if slash else self.plural
+
+
+_KINDS: Final = {
+    each.kind: each
+    for each in (
+        ResourceKind("ConfigMap", "v1", "configmaps"),
+        ResourceKind("Event", "v1", "events"),
+        ResourceKind("Job", "batch/v1", "jobs"),
+        ResourceKind("Namespace", "v1", "namespaces", namespaced=False),
+        ResourceKind("Node", "v1", "nodes", namespaced=False),
+        ResourceKind("Pod", "v1", "pods"),
+        ResourceKind("Secret", "v1", "secrets"),
+    )
+}
+
+
+def kind_of(name: str) -> ResourceKind:
+    """Return the kind of that name, such as `Job`.
+
+    Raises:
+        KeyError: Kinetic does not use such objects.
+    """
+    return _KINDS[name]

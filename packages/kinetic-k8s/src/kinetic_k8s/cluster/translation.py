@@ -1,0 +1,169 @@
+"""Responses of an API server that report a failure, as our errors."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kinetic_k8s.cluster.cluster import Identity
+from kinetic_k8s.errors import (
+    AlreadyExistsError,
+    ClusterError,
+    ClusterUnreachableError,
+    ConflictError,
+    InvalidManifestError,
+    KindNotServedError,
+    LogNotReadyError,
+    NamespaceNotFoundError,
+    NotAuthenticatedError,
+    NotPermittedError,
+    ObjectGoneError,
+    RefusedError,
+)
+
+_LONGEST_TEXT: Final = 500
+_NOT_IN_SCHEMA: Final = "field not declared in schema"
+_ANONYMOUS: Final = 'User "system:anonymous"'
+_RBAC: Final = re.compile(r'User "(?P<user>[^"]*)" cannot \w+ resource')
+_PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked, in words for messages and in those of a role."""
+
+    verb: str
+    """As in a role."""
+    resource: str
+    """As in a role: `jobs.batch`, `pods/log`."""
+    kind: str
+    name: str = ""
+    namespace: str = ""
+    """Empty: all namespaces, or none."""
+
+    def __str__(self) -> str:
+        what = f"{self.kind} {self.name}" if self.name else f"{self.kind} objects"
+        return f"{self.verb} {what}"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A response with a status of 400 or above."""
+
+    status: int
+    text: str
+    """The server's own message."""
+    reason: str = ""
+    kind: str = ""
+    """The resource that the message is about, in small letters: `namespaces`."""
+    structured: bool = False
+    """Whether it is a `Status` of Kubernetes, rather than a page of something between."""
+
+    @classmethod
+    def of(cls, status: int, body: bytes) -> Refusal:
+        """Read a response."""
+        try:
+            found: Any = json.loads(body)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or found.get("kind") != "Status":
+            text = " ".join(body.decode(errors="replace").split())
+            return cls(status, text[:_LONGEST_TEXT])
+        details = found.get("details")
+        kind = details.get("kind") if isinstance(details, dict) else None
+        return cls(
+            status,
+            str(found.get("message") or ""),
+            reason=str(found.get("reason") or ""),
+            kind=str(kind or ""),
+            structured=True,
+        )
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same request may succeed a little later."""
+        return self.status in _PASSING and _NOT_IN_SCHEMA not in self.text
+
+    @property
+    def absent(self) -> bool:
+        """Whether it says that the object does not exist, by one who knows: not a proxy's 404."""
+        return self.status == 404 and self.structured and self.reason == "NotFound"
+
+
+def error_of(refusal: Refusal, request: Request, where: Identity) -> ClusterError:
+    """Return the error that *refusal* means."""
+    asked = f"Could not {request} in {where}"
+    said = f"{asked}: {refusal.text or 'no message'} ({refusal.status})."
+    match refusal.status:
+        case 401:
+            return NotAuthenticatedError(said, hint=_log_in(where))
+        case 403:
+            return _forbidden(refusal, request, where, said)
+        case 404:
+            return _not_found(refusal, request, where, said)
+        case 409 if refusal.reason == "AlreadyExists":
+            return AlreadyExistsError(said)
+        case 409:
+            return ConflictError(said)
+        case 400 if "is waiting to start" in refusal.text:
+            return LogNotReadyError(said)
+        case 400 | 422:
+            return InvalidManifestError(said, hint=_MANIFEST_HINT)
+        case 500 if _NOT_IN_SCHEMA in refusal.text:
+            return InvalidManifestError(said, hint=_MANIFEST_HINT)
+        case status if status in _PASSING:
+            return ClusterUnreachableError(
+                said, hint="The API server is overloaded or restarting. Try again later."
+            )
+    return ClusterError(said)
+
+
+_MANIFEST_HINT: Final = "The message names the field. Correct what sets it."
+
+
+def _log_in(where: Identity) -> str:
+    if where.context is None:
+        return "The credentials have expired or belong to another cluster. Log in again."
+    return (
+        f"Log in again in the way that the context {where.context!r} of your kubeconfig asks for; "
+        f"`kubectl --context {where.context} get pods` then succeeds as well."
+    )
+
+
+def _forbidden(refusal: Refusal, request: Request, where: Identity, said: str) -> ClusterError:
+    if _ANONYMOUS in refusal.text:
+        return NotAuthenticatedError(
+            f"Could not {request} in {where}: no credentials were sent.", hint=_log_in(where)
+        )
+    user = _RBAC.search(refusal.text)
+    if refusal.structured and user is None:
+        return RefusedError(
+            said, hint="A quota or a policy of the cluster refused it. Ask who administers it."
+        )
+    scope = f" in the namespace {request.namespace!r}" if request.namespace else ""
+    who = f"The user {user['user']!r}" if user else "You"
+    error = NotPermittedError(
+        said,
+        hint=f"{who} needs a role that permits {request.verb!r} on {request.resource!r}{scope}. "
+        "Ask who administers the cluster.",
+    )
+    error.verb, error.resource = request.verb, request.resource
+    error.namespace = request.namespace
+    return error
+
+
+def _not_found(refusal: Refusal, request: Request, where: Identity, said: str) -> ClusterError:
+    if refusal.absent and refusal.kind == "namespaces":
+        return NamespaceNotFoundError(
+            f"There is no namespace {request.namespace!r} in the cluster {where.server}.",
+            hint=f"Create it: kubectl create namespace {request.namespace}. Or name another.",
+        )
+    if refusal.absent:
+        return ObjectGoneError(said)
+    return KindNotServedError(
+        f"The cluster {where.server} does not serve {request.resource}: "
+        f"{refusal.text or 'no message'} (404).",
+        hint="Check the address of the cluster, or install the add-on that serves it.",
+    )

@@ -1,0 +1,101 @@
+"""Labels by which the objects of a job are found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from kinetic_payload.errors import InvalidRequestError
+
+APP: Final = "app"
+APP_VALUE: Final = "kinetic"
+PREFIX: Final = "kinetic.dev/"
+"""Of every label and annotation that is ours, `app` aside."""
+JOB_ID: Final = f"{PREFIX}job-id"
+ACCELERATOR: Final = f"{PREFIX}accelerator"
+
+_RESERVED: Final = re.compile(
+    r"app|job-name|controller-uid|(?:kinetic\.dev|batch\.kubernetes\.io|jobset\.sigs\.k8s\.io)/.*"
+)
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_DOMAIN: Final = re.compile(
+    r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
+)
+_LONGEST_DOMAIN: Final = 253
+
+
+def standard_labels(job_id: str, accelerator: str) -> dict[str, str]:
+    """Return the labels of everything that belongs to one job; *accelerator* is its slug.
+
+    Raises:
+        InvalidRequestError: The job's id cannot be the value of a label.
+    """
+    if not is_label_value(job_id) or not job_id:
+        raise InvalidRequestError(f"{job_id!r} cannot be a job's id: it must be a label's value.")
+    return {APP: APP_VALUE, JOB_ID: job_id, ACCELERATOR: accelerator}
+
+
+def selector(labels: Mapping[str, str]) -> str:
+    """Return the selector of objects that have all these *labels*."""
+    return ",".join(f"{key}={value}" for key, value in labels.items())
+
+
+def of_job(job_id: str) -> str:
+    """Return the selector of the objects of one job."""
+    return selector({JOB_ID: job_id})
+
+
+def of_jobs(job_ids: tuple[str, ...]) -> str:
+    """Return the selector of the objects of several jobs; of all jobs where none is named."""
+    if not job_ids:
+        return selector({APP: APP_VALUE})
+    return of_job(job_ids[0]) if len(job_ids) == 1 else f"{JOB_ID} in ({','.join(job_ids)})"
+
+
+def is_label_value(text: str) -> bool:
+    """Return whether *text* can be the value of a label."""
+    return text == "" or _NAME.fullmatch(text) is not None
+
+
+def is_label_key(text: str) -> bool:
+    """Return whether *text* can be the key of a label or an annotation."""
+    domain, slash, name = text.rpartition("/")
+    if slash and (len(domain) > _LONGEST_DOMAIN or not _DOMAIN.fullmatch(domain)):
+        return False
+    return _NAME.fullmatch(name) is not None
+
+
+def check_labels(labels: Mapping[str, str]) -> None:
+    """Raise unless *labels*, which a user wrote, can be added to ours.
+
+    Raises:
+        InvalidRequestError: A key or value is outside Kubernetes' grammar, or the key is reserved.
+    """
+    for key, value in labels.items():
+        if not is_label_key(key):
+            raise InvalidRequestError(
+                f"{key!r} cannot be the key of a label.",
+                hint="Use at most 63 letters, digits, '-', '_' and '.', begin and end with a letter "
+                "or digit; a DNS name and '/' may stand before it.",
+            )
+        if _RESERVED.fullmatch(key):
+            raise InvalidRequestError(
+                f"The label {key!r} is reserved.", hint="Use another key, such as 'team'."
+            )
+        if not is_label_value(value):
+            raise InvalidRequestError(
+                f"{value!r} cannot be the value of the label {key!r}.",
+                hint="Use at most 63 letters, digits, '-', '_' and '.'; begin and end with a letter "
+                "or digit.",
+            )
+
+
+def labels_and_annotations(values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return *values* as labels where they can be labels, and otherwise as annotations.
+
+    Names without a domain get ours.
+    """
+    full = {key if "/" in key else f"{PREFIX}{key}": value for key, value in values.items()}
+    labels = {key: value for key, value in full.items() if is_label_value(value)}
+    return labels, {key: value for key, value in full.items() if key not in labels}

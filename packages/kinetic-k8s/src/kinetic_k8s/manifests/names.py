@@ -1,0 +1,59 @@
+"""Names of the objects that belong to a job."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kinetic_payload.errors import InvalidRequestError
+
+LONGEST_NAME: Final = 63
+"""Characters of a Job's name: it is also the value of a label of its pods."""
+KEY_SECRET: Final = "kinetic-key"  # noqa: S105 - a name
+"""The Secret with the signing key of a namespace."""
+KEY_IN_SECRET: Final = "key"  # noqa: S105 - a name
+"""Where the key is in that Secret, in hexadecimal."""
+CONTAINER: Final = "kinetic"
+"""The container that runs the command."""
+
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_ENVIRONMENT_SUFFIX: Final = "-env"
+_DIGEST_LENGTH: Final = 40
+
+
+def environment_secret_name(job: str) -> str:
+    """Return the name of the Secret with the captured environment of *job*."""
+    return f"{job}{_ENVIRONMENT_SUFFIX}"
+
+
+def runner_config_map_name(digest: str) -> str:
+    """Return the name of the ConfigMap with the file whose SHA-256 is *digest*."""
+    return f"kn-runner-{digest[:_DIGEST_LENGTH]}"
+
+
+def check_job_name(name: str) -> None:
+    """Raise unless *name* can be the name of a Job.
+
+    Raises:
+        InvalidRequestError: It is too long, or has characters that Kubernetes rejects.
+    """
+    if len(name) > LONGEST_NAME or not _LABEL.fullmatch(name):
+        raise InvalidRequestError(
+            f"{name!r} ({len(name)} characters) cannot be the name of a Job.",
+            hint=f"Use at most {LONGEST_NAME} lower-case letters, digits and '-'; "
+            "begin and end with a letter or digit.",
+        )
+
+
+def check_namespace(name: str) -> None:
+    """Raise unless *name* can be the name of a namespace.
+
+    Raises:
+        InvalidRequestError: It is too long, or has characters that Kubernetes rejects.
+    """
+    if len(name) > LONGEST_NAME or not _LABEL.fullmatch(name):
+        raise InvalidRequestError(
+            f"{name!r} cannot be a namespace.",
+            hint=f"Use at most {LONGEST_NAME} lower-case letters, digits and '-'; "
+            "begin and end with a letter or digit.",
+        )

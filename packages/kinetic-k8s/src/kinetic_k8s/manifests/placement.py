@@ -1,0 +1,67 @@
+"""Placement: the machine that an accelerator names, as selectors, tolerations and resources.
+
+https://cloud.google.com/kubernetes-engine/docs/concepts/tpus and .../how-to/gpus.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from kinetic_k8s.accelerators.types import Accelerator, Cpu, Gpu, Tpu
+from kinetic_k8s.manifests import Manifest
+
+TPU: Final = "google.com/tpu"
+GPU: Final = "nvidia.com/gpu"
+SPOT: Final = "cloud.google.com/gke-spot"
+_TPU_TYPE: Final = "cloud.google.com/gke-tpu-accelerator"
+_TPU_TOPOLOGY: Final = "cloud.google.com/gke-tpu-topology"
+_GPU_TYPE: Final = "cloud.google.com/gke-accelerator"
+_COUNT: Final = "cloud.google.com/gke-accelerator-count"
+_ARCHITECTURE: Final = "kubernetes.io/arch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where a pod may run, and what it takes of its machine."""
+
+    selector: dict[str, str] = field(default_factory=dict)
+    tolerations: list[Manifest] = field(default_factory=list)
+    resources: dict[str, str] = field(default_factory=dict)
+    """The accelerator's; the same amount is requested and the limit."""
+
+
+def placement_of(accelerator: Accelerator) -> Placement:
+    """Return the placement of a pod that has one host's share of *accelerator*."""
+    match accelerator:
+        case Cpu():
+            placement = Placement()
+        case Gpu():
+            # Without the count, a job of one GPU may take a machine with eight.
+            placement = Placement(
+                selector={_GPU_TYPE: accelerator.label, _COUNT: str(accelerator.count)},
+                tolerations=[_tolerate(GPU)],
+                resources={GPU: str(accelerator.count)},
+            )
+            if accelerator.arm64:
+                placement.selector[_ARCHITECTURE] = "arm64"
+                placement.tolerations.append(_tolerate(_ARCHITECTURE, "arm64"))
+        case Tpu():
+            # The topology of a slice on one host and the number of its chips name one machine type:
+            # a container has to request all chips of its machine.
+            placement = Placement(
+                selector={_TPU_TYPE: accelerator.label, _TPU_TOPOLOGY: accelerator.topology},
+                tolerations=[_tolerate(TPU)],
+                resources={TPU: str(accelerator.chips_per_host)},
+            )
+    if accelerator.spot:
+        # GKE sets the label; who makes the pool may add the taint.
+        placement.selector[SPOT] = "true"
+        placement.tolerations.append(_tolerate(SPOT, "true"))
+    return placement
+
+
+def _tolerate(key: str, value: str | None = None) -> Manifest:
+    if value is None:
+        return {"key": key, "operator": "Exists", "effect": "NoSchedule"}
+    return {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}

@@ -1,0 +1,231 @@
+"""The one pod template of every workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from fractions import Fraction
+from typing import Final
+
+from kinetic_k8s.accelerators.types import Accelerator, Cpu
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.labels import check_labels, labels_and_annotations, standard_labels
+from kinetic_k8s.manifests.names import CONTAINER
+from kinetic_k8s.manifests.placement import placement_of
+from kinetic_k8s.quantity import near_quantities, parse_quantity
+from kinetic_k8s.volumes import PodVolumes
+from kinetic_payload.errors import InvalidRequestError
+
+WORKSPACE: Final = "/kinetic/workspace"
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - a mount point of the container
+_DEFAULT_CPU: Final = "1"
+_DEFAULT_MEMORY: Final = "1Gi"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MountedFile:
+    """A file of the container that is a key of a ConfigMap; it hides a file of the image."""
+
+    config_map: str
+    key: str
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretVariable:
+    """An environment variable whose value is a key of a Secret."""
+
+    variable: str
+    secret: str
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What a pod takes of its machine besides the accelerator; each is requested and the limit."""
+
+    cpu: str | None = None
+    """Cores, such as `4` or `500m`. None: on an accelerator's machine what is there."""
+    memory: str | None = None
+    """Such as `16Gi`; includes the shared memory. None: no limit."""
+    shared_memory: str | None = None
+    """The size of `/dev/shm`. None: up to the memory limit, or half of the machine's memory."""
+
+    def __post_init__(self) -> None:
+        amounts = {
+            name: _amount(name, text)
+            for name in ("cpu", "memory", "shared_memory")
+            if (text := getattr(self, name)) is not None
+        }
+        if "shared_memory" in amounts and amounts["shared_memory"] > amounts.get(
+            "memory", amounts["shared_memory"]
+        ):
+            raise InvalidRequestError(
+                f"shared_memory={self.shared_memory!r} is more than memory={self.memory!r}.",
+                hint="Shared memory counts as memory: raise memory, or lower shared_memory.",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodSpec:
+    """One host of a job."""
+
+    job_id: str
+    accelerator: Accelerator
+    image: str
+    command: tuple[str, ...]
+    """Program and arguments, as they are: nothing in them is expanded."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Plain values, as they are. Everyone who may read pods can read them."""
+    environment_secret: str | None = None
+    """A Secret: each of its keys becomes a variable. `environment` wins where both have one."""
+    secret_variables: tuple[SecretVariable, ...] = ()
+    """Such as the signing key."""
+    files: tuple[MountedFile, ...] = ()
+    """Such as the runner."""
+    resources: Resources = Resources()
+    workspace: str = WORKSPACE
+    """An empty folder that can be written to and is gone after the pod."""
+    grace: timedelta = timedelta(seconds=30)
+    """Time between SIGTERM and SIGKILL."""
+    service_account: str | None = None
+    """None: the namespace's default."""
+    volumes: PodVolumes | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The user's own."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """What else to note, such as the function: as labels, or as annotations where they do not fit."""
+
+
+def pod_labels(pod: PodSpec) -> dict[str, str]:
+    """Return the labels of the pod, and of everything else that belongs to its job.
+
+    Raises:
+        InvalidRequestError: A label of the user cannot be one.
+    """
+    check_labels(pod.labels)
+    return {
+        **pod.labels,
+        **labels_and_annotations(pod.about)[0],
+        **standard_labels(pod.job_id, pod.accelerator.slug),
+    }
+
+
+def pod_annotations(pod: PodSpec) -> dict[str, str]:
+    """Return the annotations of the job: what does not fit into labels."""
+    return labels_and_annotations(pod.about)[1]
+
+
+def pod_template(pod: PodSpec) -> Manifest:
+    """Render *pod* as the template of a workload.
+
+    Raises:
+        InvalidRequestError: A label of the user cannot be one, or there is no command.
+    """
+    if not pod.command or not pod.image:
+        raise InvalidRequestError("A pod needs an image and a command.")
+    placement = placement_of(pod.accelerator)
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": int(pod.grace.total_seconds()),
+        # Otherwise every Service of the namespace becomes variables of the container.
+        "enableServiceLinks": False,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [_container(pod, placement.resources)],
+        "volumes": list(_volumes(pod)),
+    }
+    if pod.service_account is not None:
+        spec["serviceAccountName"] = pod.service_account
+    if placement.selector:
+        spec["nodeSelector"] = placement.selector
+    if placement.tolerations:
+        spec["tolerations"] = placement.tolerations
+    metadata: Manifest = {"labels": pod_labels(pod)}
+    annotations = pod_annotations(pod) | (pod.volumes.annotations if pod.volumes else {})
+    if annotations:
+        metadata["annotations"] = annotations
+    return {"metadata": metadata, "spec": spec}
+
+
+def _container(pod: PodSpec, accelerator: Mapping[str, str]) -> Manifest:
+    container: Manifest = {
+        "name": CONTAINER,
+        "image": pod.image,
+        "command": [literal(each) for each in pod.command],
+        "env": list(_environment(pod)),
+        "resources": _resources(pod, accelerator),
+        "securityContext": {"allowPrivilegeEscalation": False},
+        # The end of the log explains an exit that nothing else explains.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": list(_volume_mounts(pod)),
+    }
+    if pod.environment_secret is not None:
+        container["envFrom"] = [{"secretRef": {"name": pod.environment_secret}}]
+    return container
+
+
+def literal(text: str) -> str:
+    """Return *text* so that Kubernetes, which expands `$(NAME)`, leaves it as it is."""
+    return text.replace("$", "$$")
+
+
+def _environment(pod: PodSpec) -> Iterator[Manifest]:
+    for each in pod.secret_variables:
+        source = {"name": each.secret, "key": each.key}
+        yield {"name": each.variable, "valueFrom": {"secretKeyRef": source}}
+    for name, value in pod.environment.items():
+        yield {"name": name, "value": literal(value)}
+
+
+def _resources(pod: PodSpec, accelerator: Mapping[str, str]) -> Manifest:
+    given = {"cpu": pod.resources.cpu, "memory": pod.resources.memory}
+    limits = {name: text for name, text in given.items() if text is not None}
+    requests = dict(limits)
+    if isinstance(pod.accelerator, Cpu):
+        # A pod without requests is put anywhere, and is the first to be evicted.
+        cores = pod.accelerator.cores
+        requests.setdefault("cpu", _DEFAULT_CPU if cores is None else str(cores))
+        requests.setdefault("memory", _DEFAULT_MEMORY)
+    rendered: Manifest = {"requests": {**requests, **accelerator}}
+    if limits or accelerator:
+        rendered["limits"] = {**limits, **accelerator}
+    return rendered
+
+
+def _volumes(pod: PodSpec) -> Iterator[Manifest]:
+    yield {"name": "workspace", "emptyDir": {}}
+    shared: Manifest = {"medium": "Memory"}
+    if pod.resources.shared_memory is not None:
+        shared["sizeLimit"] = pod.resources.shared_memory
+    yield {"name": "shared-memory", "emptyDir": shared}
+    for number, file in enumerate(pod.files):
+        items = [{"key": file.key, "path": file.key}]
+        yield {"name": f"file-{number}", "configMap": {"name": file.config_map, "items": items}}
+    yield from pod.volumes.volumes if pod.volumes else ()
+
+
+def _volume_mounts(pod: PodSpec) -> Iterator[Manifest]:
+    yield {"name": "workspace", "mountPath": pod.workspace}
+    yield {"name": "shared-memory", "mountPath": _SHARED_MEMORY}
+    for number, file in enumerate(pod.files):
+        yield {
+            "name": f"file-{number}",
+            "mountPath": file.path,
+            "subPath": file.key,
+            "readOnly": True,
+        }
+    yield from pod.volumes.volume_mounts if pod.volumes else ()
+
+
+def _amount(name: str, text: str) -> Fraction:
+    amount = parse_quantity(text)
+    if amount is None or amount <= 0:
+        near = near_quantities(text)
+        raise InvalidRequestError(
+            f"{name}={text!r} is not an amount that Kubernetes accepts.",
+            hint="Write for example "
+            + ("4 or 500m" if name == "cpu" else "16Gi")
+            + f"; did you mean {' or '.join(map(repr, near))}?" * bool(near),
+        )
+    return amount

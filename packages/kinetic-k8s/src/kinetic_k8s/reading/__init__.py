@@ -1,0 +1,1 @@
+"""What the objects of a cluster mean: pure functions over manifests."""

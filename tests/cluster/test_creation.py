@@ -1,0 +1,145 @@
+"""A job and what it needs, created on a real cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from base64 import b64decode
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.cluster.creation import Runner, create_job, ensure_key
+from kinetic_k8s.errors import AlreadyExistsError
+from kinetic_k8s.manifests.job import JobSpec
+from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET, environment_secret_name
+from kinetic_k8s.manifests.pod import MountedFile, SecretVariable
+
+PROGRAM = b"""
+import json, os, sys
+with open("/kinetic/workspace/file", "w") as file:
+    file.write("can be written")
+json.dump([sys.argv[1:], {name: os.environ[name] for name in ("PLAIN", "SECRET", "KEY")},
+           os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize], sys.stdout)
+"""
+RUNNER = Runner(
+    digest=hashlib.sha256(PROGRAM).hexdigest(), name="remote_runner.py", content=PROGRAM
+)
+
+OTHER_RUNNER = Runner(
+    digest=hashlib.sha256(PROGRAM * 2).hexdigest(), name="remote_runner.py", content=PROGRAM * 2
+)
+
+
+def with_everything(spec: JobSpec) -> JobSpec:
+    """Return *spec* as a job that prints what reached its container."""
+    pod = replace(
+        spec.pod,
+        command=("python3", "-u", "/app/remote_runner.py", "$(HOME)"),
+        environment={"PLAIN": "a$(HOME)b$$c"},
+        environment_secret=environment_secret_name(spec.name),
+        secret_variables=(SecretVariable(variable="KEY", secret=KEY_SECRET, key=KEY_IN_SECRET),),
+        files=(
+            MountedFile(
+                config_map=RUNNER.config_map, key=RUNNER.name, path="/app/remote_runner.py"
+            ),
+        ),
+        resources=replace(spec.pod.resources, shared_memory="8Mi"),
+    )
+    return replace(spec, pod=pod)
+
+
+def test_runner_captured_values_and_key_reach_the_container_as_they_are(
+    cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
+) -> None:
+    key = ensure_key(cluster, lambda: b"k" * 32)
+    spec = with_everything(a_job(""))
+
+    create_job(cluster, spec, environment={"SECRET": "two\nlines $(HOME)"}, runner=RUNNER)
+    look.wait(spec, "condition=Complete")
+
+    arguments, values, shared = json.loads(
+        look.bed.kubectl("logs", f"job/{spec.name}", "-n", look.namespace)
+    )
+    assert arguments == ["$(HOME)"]
+    assert values == {"PLAIN": "a$(HOME)b$$c", "SECRET": "two\nlines $(HOME)", "KEY": key.hex()}
+    assert shared == 8 * 1024 * 1024
+
+
+def test_a_namespace_has_one_key_whoever_makes_it(cluster: ApiServer) -> None:
+    first = ensure_key(cluster, lambda: b"k" * 32)
+
+    assert ensure_key(cluster, lambda: b"other" * 8) == first
+    stored = cluster.get("Secret", KEY_SECRET)
+    assert b64decode(stored["data"][KEY_IN_SECRET]).decode() == first.hex()
+
+
+def test_a_job_whose_secret_is_refused_leaves_nothing(
+    cluster: ApiServer, a_job: Callable[..., JobSpec]
+) -> None:
+    spec = a_job("pass")
+    taken = environment_secret_name(spec.name)
+    cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": taken}})
+
+    with pytest.raises(AlreadyExistsError):
+        create_job(cluster, spec, environment={"A": "1"}, runner=OTHER_RUNNER)
+
+    assert cluster.get("Job", spec.name) is None
+    assert cluster.get("ConfigMap", OTHER_RUNNER.config_map) is None
+
+
+def test_a_job_that_was_there_before_stays(
+    cluster: ApiServer, a_job: Callable[..., JobSpec]
+) -> None:
+    spec = a_job("import time; time.sleep(60)")
+    first = create_job(cluster, spec)
+
+    with pytest.raises(AlreadyExistsError):
+        create_job(cluster, spec)
+
+    assert cluster.get("Job", spec.name)["metadata"]["uid"] == first["metadata"]["uid"]
+    cluster.delete("Job", spec.name)
+
+
+def test_a_runner_is_shared_and_goes_with_the_last_job_that_uses_it(
+    cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
+) -> None:
+    first, second = a_job("pass"), a_job("pass")
+    for spec in (first, second):
+        create_job(cluster, spec, runner=OTHER_RUNNER)
+    shared = cluster.get("ConfigMap", OTHER_RUNNER.config_map)["metadata"]
+
+    assert {owner["name"] for owner in shared["ownerReferences"]} == {first.name, second.name}
+    cluster.delete("Job", first.name)
+    create_job(cluster, third := a_job("pass"), runner=OTHER_RUNNER)
+    assert cluster.get("ConfigMap", OTHER_RUNNER.config_map)["metadata"]["uid"] == shared["uid"]
+    for spec in (second, third):
+        cluster.delete("Job", spec.name)
+    gone = ("wait", "--for=delete", f"configmap/{OTHER_RUNNER.config_map}", "--timeout=60s")
+    look.bed.kubectl(*gone, "-n", look.namespace)
+
+
+def test_a_job_over_a_slow_line_starts_when_all_it_needs_is_there(
+    cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
+) -> None:
+    spec = with_everything(a_job(""))
+    ensure_key(cluster, lambda: b"k" * 32)
+    seconds = itertools.count(step=1)  # Each look at the clock is a second later.
+
+    job = create_job(
+        cluster, spec, environment={"SECRET": "x"}, runner=RUNNER, clock=lambda: next(seconds)
+    )
+
+    assert job["spec"]["suspend"] is False
+    look.wait(spec, "condition=Complete")
+    events = look.bed.kubectl("get", "events", "-n", look.namespace, "-o", "json")
+    reasons = {
+        event["reason"]
+        for event in json.loads(events)["items"]
+        if event["involvedObject"]["name"] == spec.name
+    }
+    assert {"Suspended", "Resumed"} <= reasons

@@ -1,0 +1,167 @@
+"""The pod template: what each field of its spec becomes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kinetic_k8s.accelerators import catalogue, parse_accelerator
+from kinetic_k8s.errors import UnsupportedWorkloadError
+from kinetic_k8s.manifests.labels import (
+    check_labels,
+    labels_and_annotations,
+    of_jobs,
+    standard_labels,
+)
+from kinetic_k8s.manifests.placement import placement_of
+from kinetic_k8s.manifests.pod import PodSpec, Resources, pod_template
+from kinetic_k8s.manifests.workload import form_of
+from kinetic_payload.errors import InvalidRequestError
+
+POD = PodSpec(
+    job_id="cpu-f-20261122-101500-0a1b2c3",
+    accelerator=parse_accelerator("cpu"),
+    image="python:3.11",
+    command=("python3",),
+)
+TPU = "cloud.google.com/gke-tpu-"
+GPU = "cloud.google.com/gke-accelerator"
+
+
+def resources(pod: PodSpec) -> dict[str, Any]:
+    return pod_template(pod)["spec"]["containers"][0]["resources"]
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "selector", "takes"),
+    [
+        ("cpu", {}, {}),
+        ("l4", {GPU: "nvidia-l4", f"{GPU}-count": "1"}, {"nvidia.com/gpu": "1"}),
+        ("l4x4", {GPU: "nvidia-l4", f"{GPU}-count": "4"}, {"nvidia.com/gpu": "4"}),
+        (
+            "gb200x4",
+            {GPU: "nvidia-gb200", f"{GPU}-count": "4", "kubernetes.io/arch": "arm64"},
+            {"nvidia.com/gpu": "4"},
+        ),
+        (
+            "v5litepod-4",
+            {f"{TPU}accelerator": "tpu-v5-lite-podslice", f"{TPU}topology": "2x2"},
+            {"google.com/tpu": "4"},
+        ),
+        (
+            "v6e-8",
+            {f"{TPU}accelerator": "tpu-v6e-slice", f"{TPU}topology": "2x4"},
+            {"google.com/tpu": "8"},
+        ),
+        (
+            "v6e-1:spot",
+            {
+                f"{TPU}accelerator": "tpu-v6e-slice",
+                f"{TPU}topology": "1x1",
+                "cloud.google.com/gke-spot": "true",
+            },
+            {"google.com/tpu": "1"},
+        ),
+    ],
+)
+def test_a_placement_names_exactly_one_machine(
+    accelerator: str, selector: dict[str, str], takes: dict[str, str]
+) -> None:
+    placement = placement_of(parse_accelerator(accelerator))
+
+    assert (placement.selector, placement.resources) == (selector, takes)
+
+
+def test_every_taint_of_the_machine_is_tolerated() -> None:
+    for accelerator in catalogue():
+        placement = placement_of(replace(accelerator, spot=True))
+        tolerated = {each["key"]: each for each in placement.tolerations}
+
+        assert set(placement.resources) <= set(tolerated)
+        assert tolerated["cloud.google.com/gke-spot"]["value"] == "true"
+        assert all(each["effect"] == "NoSchedule" for each in placement.tolerations)
+
+
+def test_nothing_of_a_command_or_a_value_is_expanded() -> None:
+    pod = replace(POD, command=("echo", "$(HOME)", "$$"), environment={"PRICE": "5$(X)"})
+
+    container = pod_template(pod)["spec"]["containers"][0]
+
+    assert container["command"] == ["echo", "$$(HOME)", "$$$$"]
+    assert container["env"] == [{"name": "PRICE", "value": "5$$(X)"}]
+
+
+def test_a_processor_job_requests_what_it_needs_and_is_limited_only_as_asked() -> None:
+    assert resources(POD) == {"requests": {"cpu": "1", "memory": "1Gi"}}
+    assert resources(replace(POD, accelerator=parse_accelerator("cpu:8")))["requests"]["cpu"] == "8"
+    asked = resources(replace(POD, resources=Resources(cpu="500m", memory="2Gi")))
+    assert asked["requests"] == asked["limits"] == {"cpu": "500m", "memory": "2Gi"}
+
+
+def test_an_accelerator_is_requested_and_limited_alike() -> None:
+    asked = resources(
+        replace(POD, accelerator=parse_accelerator("v6e-8"), resources=Resources(memory="9Gi"))
+    )
+
+    assert asked["requests"] == asked["limits"] == {"google.com/tpu": "8", "memory": "9Gi"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ({"cpu": "four"}, "cpu='four' is not an amount"),
+        ({"memory": "16GB"}, "did you mean '16G' or '16Gi'?"),
+        ({"memory": "0"}, "memory='0' is not an amount"),
+        ({"memory": "1Gi", "shared_memory": "2Gi"}, "Shared memory counts as memory"),
+    ],
+)
+def test_amounts_that_cannot_be_meant_are_refused(wrong: dict[str, str], expected: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        Resources(**wrong)
+
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"team!": "x"},
+        {"-team": "x"},
+        {"a" * 64: "x"},
+        {"Not.A.Domain/team": "x"},
+        {"team": "a b"},
+        {"team": "a" * 64},
+        {"team": "-"},
+        {"app": "mine"},
+        {"kinetic.dev/job-id": "x"},
+        {"job-name": "x"},
+        {"batch.kubernetes.io/job-name": "x"},
+    ],
+)
+def test_labels_outside_the_grammar_or_with_our_keys_are_refused(labels: dict[str, str]) -> None:
+    with pytest.raises(InvalidRequestError):
+        check_labels(labels)
+
+
+def test_what_is_no_label_becomes_an_annotation() -> None:
+    labels, annotations = labels_and_annotations({"function": "f", "source": "m:f.<locals>.g"})
+
+    assert labels == {"kinetic.dev/function": "f"}
+    assert annotations == {"kinetic.dev/source": "m:f.<locals>.g"}
+
+
+def test_labels_of_a_job_find_it_again() -> None:
+    assert standard_labels("job-1", "cpu")["app"] == "kinetic"
+    assert of_jobs(()) == "app=kinetic"
+    assert of_jobs(("job-1",)) == "kinetic.dev/job-id=job-1"
+    assert of_jobs(("a", "b")) == "kinetic.dev/job-id in (a,b)"
+    with pytest.raises(InvalidRequestError):
+        standard_labels("no label" * 10, "cpu")
+
+
+def test_only_one_host_is_supported_and_the_error_names_the_slice() -> None:
+    assert form_of(parse_accelerator("v6e-8")) == "job"
+    with pytest.raises(UnsupportedWorkloadError, match="4x4 on 4 hosts"):
+        form_of(parse_accelerator("v6e-16"))
