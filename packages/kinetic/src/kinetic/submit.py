@@ -116,15 +116,14 @@ def _submit(
         warn(note)
     home = Path(request.settings.home.value)
     location = jobs_location(request.settings, request.backend)
-    location = jobs_location(request.settings, request.backend)
     services = services or connect(request.backend, request.target, location, home)
     refuse_foreign_folder(services.store.location)
     shared = _shared_sentence(services.store.location)
     if shared is not None:
         _once(warn, shared)
+    services.backend.check(request)
     # Made, or refused, before there is anything that it would have to sign.
     key = None if services.seal is None else services.seal.key
-    services.backend.check(request)
     options = _packing_options(request, home, services.store.location)
     call = Call(function=function, args=tuple(args), kwargs=kwargs, volumes=request.volumes)
 
