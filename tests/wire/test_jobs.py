@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -165,12 +166,54 @@ def test_jobs_of_several_homes_are_listed_newest_first_in_one_listing(desk, jobs
     found = kinetic.list_jobs()
 
     assert [job.job_id for job in found] == ids[::-1]
-    asked = Counter(request.operation for request in desk.server.requests)
-    assert asked["objects.list"] == 1
-    assert sum(asked.values()) == 1 + len(ids)
+    assert {request.operation for request in desk.server.requests} == {"objects.list"}
     desk.server.requests.clear()
     assert statuses_of(found) == [JobStatus.SUCCEEDED] * 2
+    assert len(desk.server.requests) == 0
+    # Asked again, they may have been cleaned up meanwhile.
+    assert statuses_of(found) == [JobStatus.SUCCEEDED] * 2
     assert len(desk.server.requests) == len(ids)
+
+
+def test_a_list_costs_its_pages_and_what_unfinished_and_earlier_jobs_need(desk, jobs) -> None:
+    job_id = ended(jobs.double.run_async(21)).job_id
+    store = the_store(desk)
+    seal = seal_of(store.location, Path(str(Settings.from_environment().home.value)))
+    assert seal is not None
+    stem = job_id.rpartition("-")[0]
+    ids = [f"{stem}-{number:07x}" for number in range(520)]
+    early, unfinished = ids[0], ids[1]
+
+    def copy(one: str) -> None:
+        for name in ("handle.json", "outcome.json"):
+            if (one, name) == (unfinished, "outcome.json"):
+                continue
+            record = json.loads(store.read(f"{job_id}/{name}")) | {"job_id": one}
+            data = seal.sign(json.dumps(record).encode(), f"{one}/{name}")
+            if one != early:
+                store.write(f"{one}/{name}", data)
+                continue
+            with store.writer(f"{one}/{name}") as stream:  # Without metadata, as it was once.
+                stream.write(data)
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(copy, ids))
+    kinetic.list_jobs()
+    desk.server.requests.clear()
+
+    found = kinetic.list_jobs()
+    # Two pages, one more for each of the other parts of the bucket that may hold jobs, and what is not shown.
+    asked = Counter(request.operation for request in desk.server.requests)
+    assert asked == {"objects.list": 5, "objects.get.media": 1}
+    desk.server.requests.clear()
+    statuses = dict(zip([job.job_id for job in found], statuses_of(found), strict=True))
+
+    assert set(statuses) == {job_id, *ids}
+    assert statuses.pop(unfinished) is not JobStatus.SUCCEEDED
+    assert set(statuses.values()) == {JobStatus.SUCCEEDED}
+    named = [request.name.split("/")[1] for request in desk.server.requests if request.name]
+    assert set(named) == {early, unfinished}
+    assert named.count(early) == 1
 
 
 class NoBackend:

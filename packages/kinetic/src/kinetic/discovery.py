@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +25,7 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, connected, handle_of, known
-from kinetic.observing import Found, find_record
+from kinetic.observing import Found, find_record, listed_status
 from kinetic.parallel import map_at_once
 from kinetic.request import target_of
 from kinetic.services import (
@@ -38,6 +39,7 @@ from kinetic.services import (
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_id
 from kinetic_payload.records import JobRecord
+from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import Location, Store, parse_location
 from kinetic_payload.stores.marking import refuse_foreign_folder
 
@@ -206,37 +208,46 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
     location = jobs_location(settings, backend)
     if _open(location, settings) is None:
         return []
-    unrecorded: list[str] = []
+    recorded: set[str] = set()
     # One for all of them, which each would make for itself.
     target = target_of(settings)
     services = connect(backend, target, location, Path(settings.home.value))
     with looking():
-        jobs = jobs_in(services.store, unrecorded=unrecorded.append, verify=services.verify)
+        jobs = jobs_in(services.store, recorded=recorded.add, verify=services.verify)
     entry = entry_of(backend)
     for job in jobs:
         if entry.on_this_machine and entry_of(job.backend).on_this_machine:
             connected(job, services)
-    if unrecorded:
-        services.backend.collect_left(unrecorded)
+    services.backend.collect_left(recorded)
     return jobs
 
 
 def jobs_in(
     store: Store,
     *,
-    unrecorded: Callable[[str], object] = lambda _: None,
-    verify: Callable[[bytes, str], None] | None = None,
+    recorded: Callable[[str], object] = lambda _: None,
+    verify: Callable[[bytes, str], None] = UNSIGNED.verify,
 ) -> list[JobHandle]:
     """Return the jobs whose records lie in *store*, newest first.
 
-    *unrecorded* is called with the names of folders in which there is no record. Of records that *verify*
-    refuses, anybody may have written any number: those that have more than `MOST_UNVERIFIED` bytes together
-    are left out, with a warning.
+    Records and outcomes are taken from one list of the store, as far as that shows them: `statuses_of`
+    asks nothing about a job whose outcome was there. Records that it does not show are read.
+
+    *recorded* is called with the ids of all that have a record. Of records that *verify* refuses, anybody
+    may have written any number: those that have more than `MOST_UNVERIFIED` bytes together are left out,
+    with a warning.
     """
-    room = _Room(verify)
-    read = partial(_readable, store, unrecorded, room)
-    found = map_at_once(read, _job_ids(store), workers=store.concurrency)
-    handles = [handle for handle in found if handle is not None]
+    room = _Room()
+    handles: list[JobHandle | None] = []
+    unread: list[str] = []
+    readable = partial(_readable, store, room, verify)
+    for job_id, record, outcome in _listed(store):
+        recorded(job_id)
+        if record is None:
+            unread.append(job_id)
+        else:
+            handles.append(readable(job_id, record, outcome))
+    handles += map_at_once(readable, unread, workers=store.concurrency)
     if room.left_out:
         log.warning(
             "%d jobs are left out: their records are not signed with our key, and such records have more "
@@ -244,13 +255,15 @@ def jobs_in(
             room.left_out,
             MOST_UNVERIFIED >> 20,
         )
-    return sorted(handles, key=lambda handle: handle.created_at, reverse=True)
+    found = sorted((job for job in handles if job is not None), key=lambda job: job.job_id)
+    return sorted(found, key=lambda job: job.created_at, reverse=True)
 
 
 def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
     """Return the status of each of *jobs*, in their order, or why it is not known.
 
-    Those in a bucket are asked several at a time.
+    A job whose outcome was seen by the list that it comes from is not asked, once. Those in a bucket are
+    asked several at a time.
     """
 
     def status(job: JobHandle) -> JobStatus | KineticError:
@@ -259,9 +272,12 @@ def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
         except KineticError as error:
             return error
 
-    remote = any(job.bucket_name.startswith("gs://") for job in jobs)
+    listed = [job.__dict__.pop(_STATUS, None) for job in jobs]
+    asked = [job for job, seen in zip(jobs, listed, strict=True) if seen is None]
+    remote = any(job.bucket_name.startswith("gs://") for job in asked)
     with looking():
-        return map_at_once(status, jobs, workers=_ASKED_AT_ONCE if remote else 1)
+        found = iter(map_at_once(status, asked, workers=_ASKED_AT_ONCE if remote else 1))
+    return [next(found) if seen is None else seen for seen in listed]
 
 
 _ASKED_AT_ONCE = 16
@@ -281,11 +297,14 @@ def full_disk_of(jobs: Sequence[JobHandle]) -> str:
     return full_disk(one for place in places for one in needed_by(home, parse_location(place)))
 
 
-def _job_ids(store: Store) -> Iterator[str]:
-    for folder in store.folders():
+def _listed(store: Store) -> Iterator[tuple[str, bytes | None, bytes | None]]:
+    """Iterate over the ids of jobs that have a record, with record and outcome where a list shows them."""
+    for folder, found in groupby(store.records(), key=lambda each: each[0].name.partition("/")[0]):
+        names = JobObjects(folder)
+        shown = {info.name: data for info, data in found}
         # Whoever can write to a bucket can make any name there.
-        if is_job_id(job_id := folder.removesuffix("/")):
-            yield job_id
+        if names.handle in shown and is_job_id(folder):
+            yield folder, shown[names.handle], shown.get(names.outcome)
 
 
 MOST_UNVERIFIED: Final = 16 << 20
@@ -293,42 +312,52 @@ MOST_UNVERIFIED: Final = 16 << 20
 
 
 class _Room:
-    """Room in memory for the records of a list: as much as they need if they are signed with our key."""
+    """Room in memory for the records of a list that are not signed with our key."""
 
-    def __init__(self, verify: Callable[[bytes, str], None] | None) -> None:
-        self._verify = verify
+    def __init__(self) -> None:
         self._left = MOST_UNVERIFIED
         self._lock = threading.Lock()
         self.left_out = 0
 
-    def takes(self, data: bytes, name: str) -> bool:
-        """Return whether there is room for *data*, the record *name*."""
-        try:
-            if self._verify is not None:
-                self._verify(data, name)
-        except (SignatureError, ConfigurationError):
-            with self._lock:
-                self._left -= len(data)
-                fits = self._left >= 0
-                self.left_out += not fits
-            return fits
-        return True
+    def takes(self, data: bytes) -> bool:
+        """Return whether there is room for *data*."""
+        with self._lock:
+            self._left -= len(data)
+            fits = self._left >= 0
+            self.left_out += not fits
+        return fits
 
 
 def _readable(
-    store: Store, unrecorded: Callable[[str], object], room: _Room, job_id: str
+    store: Store,
+    room: _Room,
+    verify: Callable[[bytes, str], None],
+    job_id: str,
+    record: bytes | None = None,
+    outcome: bytes | None = None,
 ) -> JobHandle | None:
     try:
-        found = find_record(store, job_id)
+        found = find_record(store, job_id, listed=record)
         if found is None:
-            unrecorded(job_id)
             return None
-        if not room.takes(found.data, JobObjects(job_id).handle):
-            return None
-        return _handle_known(store, found)
+        try:
+            verify(found.data, JobObjects(job_id).handle)
+        except (SignatureError, ConfigurationError):
+            return _handle_known(store, found) if room.takes(found.data) else None
+        handle = _handle_known(store, found)
     except RecordError as error:
         log.warning("The job %s is left out: %s", job_id, error)
         return None
+    if outcome is not None:
+        try:
+            handle.__dict__[_STATUS] = listed_status(store, job_id, outcome, verify)
+        except KineticError as error:
+            handle.__dict__[_STATUS] = error.with_traceback(None)
+    return handle
+
+
+_STATUS: Final = "_listed_status"
+"""Where a handle keeps the status that a list showed, or why that is not to be believed."""
 
 
 def _read_handle(store: Store, job_id: str) -> JobHandle | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -259,9 +259,9 @@ class FakeBackend:
         for job_id, resource in found:
             yield Listed(job_id, self._seen_of(resource))
 
-    def collect_left(self, job_ids: Sequence[str]) -> None:
-        """Note what was left."""
-        self.journal.entries.append(f"collect_left {' '.join(job_ids)}")
+    def collect_left(self, recorded: Set[str]) -> None:  # noqa: ARG002
+        """Note that it was asked for."""
+        self.journal.entries.append("collect_left")
 
     def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
         """Return the outcome to write for a job that vanished without one."""

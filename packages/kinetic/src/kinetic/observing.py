@@ -136,6 +136,21 @@ def find_outcome(store: Store, job_id: str) -> Found[Outcome] | None:
         return None
 
 
+def listed_status(
+    store: Store, job_id: str, outcome: bytes, verify: Callable[[bytes, str], None]
+) -> JobStatus:
+    """Return the status of a job by its *outcome*, whose bytes a list of *store* showed.
+
+    Raises:
+        RecordError: It is no outcome of this job.
+        SignatureError: As `look`.
+    """
+    name = JobObjects(job_id).outcome
+    found = _read(Outcome, store, name, listed=outcome)
+    verify(found.data, name)
+    return status_of(found.record)
+
+
 def write_outcome(services: Services, outcome: Outcome) -> Outcome:
     """Write *outcome* unless there is one; return the one that counts."""
     return _written(services, outcome).record
@@ -151,20 +166,25 @@ def _written(services: Services, outcome: Outcome) -> Found[Outcome]:
     return Found(outcome, data)
 
 
-def find_record(store: Store, job_id: str) -> Found[JobRecord] | None:
-    """Return the job's record, or None where there is none any more."""
+def find_record(
+    store: Store, job_id: str, *, listed: bytes | None = None
+) -> Found[JobRecord] | None:
+    """Return the job's record, or None where there is none any more.
+
+    It is not read where its bytes are known, from a list of the store (*listed*).
+    """
     try:
-        return _read(JobRecord, store, JobObjects(job_id).handle)
+        return _read(JobRecord, store, JobObjects(job_id).handle, listed=listed)
     except ObjectNotFoundError:
         return None
 
 
-def _read(kind: type[R], store: Store, name: str) -> Found[R]:
+def _read(kind: type[R], store: Store, name: str, *, listed: bytes | None = None) -> Found[R]:
     from kinetic_payload.decoding import decode
 
     job_id, place = name.partition("/")[0], f"{store.location}/{name}"
     try:
-        data = read_record(store, name)
+        data = read_record(store, name, listed=listed)
         record = decode(kind, data, name=place)
         if record.job_id != job_id:
             # Believed, it would have a look at this job, or its clean-up, hit another one.

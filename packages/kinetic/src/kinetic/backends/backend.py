@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -268,6 +268,6 @@ class Backend(Protocol):
         """
         ...
 
-    def collect_left(self, job_ids: Sequence[str]) -> None:
-        """Have removed, some time, what killed submits left in the store of jobs without a record."""
+    def collect_left(self, recorded: Set[str]) -> None:
+        """Have removed, some time, what killed submits left in the store of jobs that are not *recorded*."""
         ...

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +25,10 @@ from kinetic.backends.backend import (
     Watch,
 )
 from kinetic.backends.registry import LOCAL
-from kinetic.errors import JobError, SubmitError
+from kinetic.errors import JobError, StoreError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.local.paths import Home, JobFolder
+from kinetic.services import Services, looking, open_at, seal_of
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, JobObjects
 from kinetic_payload.private_files import make_folder
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from kinetic.local.launcher import Staged
     from kinetic.local.watching import Events
     from kinetic.request import JobRequest
-    from kinetic.services import Services
     from kinetic_payload.store import Location
 
 log = logging.getLogger("kinetic")
@@ -57,7 +57,6 @@ _LEFT_AT_ONCE: Final = 1000
 def connect(target: Target, location: Location, home: Path) -> Services:  # noqa: ARG001
     """Return the services of this machine's jobs, signed with the key in *home* over a bucket."""
     from kinetic.keys import KeyFile
-    from kinetic.services import Services, open_at, seal_of
 
     store = open_at(location, home)
     seal = seal_of(location, KeyFile(home))
@@ -441,20 +440,25 @@ class LocalBackend:
                     f"not be removed: {'; '.join(left)}. Remove {gone} when you can."
                 )
 
-    def collect_left(self, job_ids: Sequence[str]) -> None:
-        """Start, at most once a day, a process that removes what killed submits left of these jobs."""
-        from kinetic.local.buckets import bucket_environment
+    def collect_left(self, recorded: Set[str]) -> None:
+        """Start, at most once a day, a process that removes what killed submits left of other jobs."""
         from kinetic.local.collection import is_left_due, left_long_ago
-        from kinetic.local.launcher import base_environment, start_collection
 
         now = time.time()
-        left = left_long_ago(job_ids, now)[:_LEFT_AT_ONCE]
-        inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
         try:
-            if left and is_left_due(self._home, now):
+            if not is_left_due(self._home, now):
+                return
+            with looking():
+                folders = (folder.removesuffix("/") for folder in self._store.folders())
+                left = left_long_ago((job for job in folders if job not in recorded), now)
+            if left:
+                from kinetic.local.buckets import bucket_environment
+                from kinetic.local.launcher import base_environment, start_collection
+
+                inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
                 handed_on = base_environment(inherited) | bucket_environment(inherited)
-                start_collection(self._home, self._store, handed_on, left=left)
-        except OSError as error:
+                start_collection(self._home, self._store, handed_on, left=left[:_LEFT_AT_ONCE])
+        except (OSError, StoreError) as error:
             log.info("What killed submits left could not be collected: %s", error)
 
     def store_result(self, record: JobRecord) -> None:
