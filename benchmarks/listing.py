@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Iterator, Mapping
 
 from figures import Budget, Figure
@@ -10,6 +11,8 @@ from measuring import Bench, bucket_server, seconds
 
 JOBS = 2_000
 LATENCY = 0.03
+PAGES = 10
+"""Requests: two records of each job, a thousand on a page, and some for parts that hold no jobs."""
 
 
 def figures(bench: Bench) -> Iterator[Figure]:
@@ -17,21 +20,43 @@ def figures(bench: Bench) -> Iterator[Figure]:
     with bucket_server(bench, delay=LATENCY) as endpoint:
         bucket = {"STORAGE_EMULATOR_HOST": endpoint, "KINETIC_STORE": "gs://bench-0"}
         yield _figure(bench, f"bucket, {LATENCY * 1000:.0f} ms a request", bucket, limit=3.0)
+        _server(endpoint, "DELETE")
+        _list(bench, bucket)
+        yield Figure(
+            what=f"kinetic jobs list, {_jobs(bench):,} finished jobs in a bucket: requests",
+            samples=[len(json.loads(_server(endpoint, "GET")))],
+            unit="",
+            budgets=(Budget(PAGES),),
+        )
 
 
 def _figure(bench: Bench, where: str, variables: Mapping[str, str], limit: float) -> Figure:
-    jobs = 200 if bench.quick else JOBS
     filled = bench.folder / f"filled-{len(variables)}"
-    filled.write_text(json.dumps(bench.client("finished", "fill", jobs, variables=variables)))
+    found = bench.client("finished", "fill", _jobs(bench), variables=variables)
+    filled.write_text(json.dumps(found))
     listed, floors = [], []
-    command = ("-m", "kinetic_cli", "jobs", "list", "--local", "--json")
     for _ in range(bench.rounds(5)):
         floors.append(bench.client("finished", "read", filled, variables=variables)["seconds"])
-        listed.append(seconds(lambda: bench.python(*command, variables=variables)))
+        listed.append(_list(bench, variables))
     return Figure(
-        what=f"kinetic jobs list, {jobs:,} finished jobs in a {where}",
+        what=f"kinetic jobs list, {_jobs(bench):,} finished jobs in a {where}",
         samples=listed,
         floor="reading their records",
         floor_samples=floors,
         budgets=(Budget(limit),),
     )
+
+
+def _jobs(bench: Bench) -> int:
+    return 200 if bench.quick else JOBS
+
+
+def _list(bench: Bench, variables: Mapping[str, str]) -> float:
+    command = ("-m", "kinetic_cli", "jobs", "list", "--local", "--json")
+    return seconds(lambda: bench.python(*command, variables=variables))
+
+
+def _server(endpoint: str, method: str) -> bytes:
+    request = urllib.request.Request(f"{endpoint}/_kinetic/requests", method=method)
+    with urllib.request.urlopen(request) as answer:
+        return bytes(answer.read())
