@@ -281,11 +281,23 @@ def test_one_record_that_may_not_be_read_is_an_error_also_where_they_are_read_to
         jobs_in(store)
 
 
+def test_jobs_that_go_on_cost_one_list_of_their_backend_and_no_look_each() -> None:
+    services = FakeServices.make()
+    jobs = [connected(handle_of(services.job(job_id=name)), services) for name in "abc"]
+    services.backend.runs("b")
+    services.backend.returns("c", 3)
+    services.journal.entries.clear()
+
+    assert statuses_of(jobs) == [JobStatus.PENDING, JobStatus.RUNNING, JobStatus.SUCCEEDED]
+    assert services.journal.of("list", "observe *") == ["list"]
+
+
 def test_a_job_whose_status_is_not_known_hides_no_other_status() -> None:
     services = FakeServices.make()
     good = connected(handle_of(services.job(job_id="good")), services)
     bad = connected(handle_of(services.job(job_id="bad")), services)
     gone = connected(handle_of(a_record(job_id="gone", bucket_name="gs://b")), services)
+    services.journal.refuse("list", StoreError("Away."))
     services.journal.refuse("read bad/outcome.json", StoreError("Away."))
 
     found = statuses_of([good, bad, gone])

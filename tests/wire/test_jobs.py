@@ -178,7 +178,7 @@ def test_jobs_of_several_homes_are_listed_newest_first_in_one_listing(desk, jobs
 def test_a_list_costs_its_pages_and_what_unfinished_and_earlier_jobs_need(desk, jobs) -> None:
     job_id = ended(jobs.double.run_async(21)).job_id
     store = the_store(desk)
-    seal = seal_of(store.location, Path(str(Settings.from_environment().home.value)))
+    seal = seal_of(store.location, KeyFile(Path(Settings.from_environment().home.value)))
     assert seal is not None
     stem = job_id.rpartition("-")[0]
     ids = [f"{stem}-{number:07x}" for number in range(520)]

@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kinetic.backends.backend import Target
 from kinetic.backends.registry import CLUSTER, LOCAL, asked_for, entry_of
 from kinetic.errors import (
     ConfigurationError,
@@ -45,6 +46,7 @@ from kinetic_payload.stores.marking import refuse_foreign_folder
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine
+    from kinetic.services import Services
     from kinetic.settings import Settings
 
 log = logging.getLogger("kinetic")
@@ -214,12 +216,19 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
     services = connect(backend, target, location, Path(settings.home.value))
     with looking():
         jobs = jobs_in(services.store, recorded=recorded.add, verify=services.verify)
-    entry = entry_of(backend)
     for job in jobs:
-        if entry.on_this_machine and entry_of(job.backend).on_this_machine:
+        if _served_by(backend, target, job):
             connected(job, services)
     services.backend.collect_left(recorded)
     return jobs
+
+
+def _served_by(backend: str, target: Target, job: JobHandle) -> bool:
+    """Return whether the services of *backend* in *target* are those of *job*."""
+    ours, theirs = entry_of(backend), entry_of(job.backend)
+    if theirs.module is None or theirs.module != ours.module:
+        return False
+    return ours.on_this_machine or Target.of(job._record) == target
 
 
 def jobs_in(
@@ -262,22 +271,44 @@ def jobs_in(
 def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
     """Return the status of each of *jobs*, in their order, or why it is not known.
 
-    A job whose outcome was seen by the list that it comes from is not asked, once. Those in a bucket are
-    asked several at a time.
+    A job whose outcome was seen by the list that it comes from is not asked for, once. Those that go on
+    are listed by their backend; the rest is asked for one by one, in a bucket several at a time.
     """
-
-    def status(job: JobHandle) -> JobStatus | KineticError:
-        try:
-            return job.status()
-        except KineticError as error:
-            return error
 
     listed = [job.__dict__.pop(_STATUS, None) for job in jobs]
     asked = [job for job, seen in zip(jobs, listed, strict=True) if seen is None]
-    remote = any(job.bucket_name.startswith("gs://") for job in asked)
     with looking():
+        going_on = _going_on(asked)
+
+        def status(job: JobHandle) -> JobStatus | KineticError:
+            try:
+                if job.job_id in going_on:
+                    job._verify()
+                    return going_on[job.job_id]
+                return job.status()
+            except KineticError as error:
+                return error
+
+        remote = any(job.bucket_name.startswith("gs://") for job in asked)
         found = iter(map_at_once(status, asked, workers=_ASKED_AT_ONCE if remote else 1))
-    return [next(found) if seen is None else seen for seen in listed]
+        return [next(found) if seen is None else seen for seen in listed]
+
+
+def _going_on(jobs: Sequence[JobHandle]) -> dict[str, JobStatus]:
+    """Return, by id, the status of those of *jobs* that go on, as their backends list them."""
+    reached: dict[int, Services] = {}
+    for job in jobs:
+        services: Services | None = job.__dict__.get("_reached")
+        if services is not None:
+            reached[id(services)] = services
+    found: dict[str, JobStatus] = {}
+    for services in reached.values():
+        # What cannot be listed is asked for job by job, and says so there.
+        with suppress(KineticError):
+            for one in services.backend.list():
+                if one.observation.going_on:
+                    found[one.job_id] = one.observation.status
+    return found
 
 
 _ASKED_AT_ONCE = 16

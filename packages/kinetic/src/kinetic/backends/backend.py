@@ -108,6 +108,12 @@ class Observation:
     """Its function has ended, and its result lies where it ran: nobody may say that it failed.
     If it does not run any more, `store_result` stores it."""
 
+    @property
+    def going_on(self) -> bool:
+        """Whether the job waits or runs, with nothing else to know about it."""
+        unclear = self.vanished or self.lost or self.unreachable or self.unsaved
+        return self.status in (JobStatus.PENDING, JobStatus.RUNNING) and not unclear
+
 
 @dataclass(frozen=True)
 class Explanation:
