@@ -68,7 +68,9 @@ def test_what_is_shown_is_what_was_written_last(store: GcsStore) -> None:
     with pytest.raises(PreconditionFailedError):
         store.write(NAME, b"late", if_generation=ABSENT)
     assert shown(store) == b"first"
-    store.write(NAME, b"second", if_generation=first.generation)
+    second = store.write(NAME, b"second", if_generation=first.generation)
+    assert shown(store) == b"second"
+    store.renew(NAME, if_generation=second.generation)
     assert shown(store) == b"second"
     store.write(NAME, b"third" * 1000)
     assert shown(store) is None
