@@ -57,6 +57,20 @@ def test_a_short_log_is_one_chunk_and_no_output_is_none():
     assert store.pages == {"00000000": b"a\nb\n"}
 
 
+@pytest.mark.parametrize("in_time", [True, False])
+def test_what_comes_after_the_end_is_stored_as_well(in_time):
+    store, clock = Pages(), Clock()
+    journal = journal_to(store, clock=clock)
+    for number in range(3):
+        journal.append(b"%d\n" % number)
+        if in_time:
+            clock.now += 10
+            journal.tick()  # In a thread.
+        journal.close(10)
+
+    assert (store.text, journal.lost) == (b"0\n1\n2\n", 0)
+
+
 def test_chunks_are_bounded_and_in_order():
     store = Pages()
     journal = journal_to(store, chunk_size=10)

@@ -99,7 +99,7 @@ class Journal:
     def close(self, seconds: float) -> None:
         """Store the rest; give up what the store takes nothing of for *seconds*.
 
-        `lost` and `trouble` say so then.
+        `lost` and `trouble` say so then. What is appended later needs another `close`.
         """
         if self._buffer:
             self._seal(len(self._buffer), in_thread=self._writer is not None)
@@ -163,7 +163,6 @@ class _Writer:
         self._seconds: float | None = None
         self._over = False
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
-        self._started = start
         if start:
             self._thread.start()
 
@@ -193,7 +192,8 @@ class _Writer:
             self._seconds = seconds
             self.progress = self._clock()
             self._changed.notify()
-        if not self._started:
+        if not self._thread.is_alive():
+            self._over = False
             self._work()
         while self._thread.is_alive() and (left := self._hope()) > 0:
             self._thread.join(left)
