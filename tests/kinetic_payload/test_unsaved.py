@@ -54,6 +54,16 @@ def test_what_the_store_refuses_stays_and_is_stored_by_a_later_try(tmp_path: Pat
     assert unsaved.reports() == {}
 
 
+def test_a_signed_jobs_value_replaces_what_another_put_in_its_place(tmp_path: Path) -> None:
+    unsaved, store = a_result(tmp_path), MemoryStore()
+    store.write(VALUE, b"another")
+
+    unsaved.store_value(store, VALUE, hashlib.sha256(DATA).hexdigest(), replace=True)
+
+    assert store.read(VALUE) == DATA
+    assert not unsaved.has(VALUE)
+
+
 def test_a_value_that_is_in_the_store_already_is_compared_and_another_one_is_not_replaced(
     tmp_path: Path,
 ) -> None:

@@ -38,6 +38,19 @@ def test_a_small_value_travels_inside(store: Store) -> None:
     assert store.stat(NAME) is None
 
 
+def test_what_another_put_in_the_place_of_a_signed_jobs_value_is_replaced(store: Store) -> None:
+    error = ValueError("x" * INLINE_LIMIT)
+    value = [b"a" * INLINE_LIMIT]
+    for kept in (keep, error_info):
+        store.write(NAME, b"forged")
+        kept(value if kept is keep else error, store, NAME, replace=True)  # type: ignore[operator]
+
+        found = pickle.loads(store.read(NAME))
+        assert found == value or str(found) == str(error)
+    with pytest.raises(PreconditionFailedError):
+        keep(value, store, NAME)
+
+
 def test_a_large_value_becomes_an_object_with_its_digest(store: Store) -> None:
     value = [b"a" * INLINE_LIMIT, b"b" * 3_000_000, "tail"]
 

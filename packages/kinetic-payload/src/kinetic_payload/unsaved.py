@@ -134,8 +134,10 @@ class Unsaved:
             self.remove(name)
         self.over()
 
-    def store_value(self, store: Store, name: str, digest: str) -> None:
+    def store_value(self, store: Store, name: str, digest: str, *, replace: bool = False) -> None:
         """Store the file *name*, whose *digest* is expected, and remove it here.
+
+        *replace*: another object of its name is not the job's, and is replaced.
 
         Raises:
             StoreError: The store would not take it; it stays here.
@@ -154,10 +156,13 @@ class Unsaved:
         except PreconditionFailedError as error:
             # By a try whose answer was lost, or by another process that stores the same.
             if digest_of(store, name) != digest:
-                raise PreconditionFailedError(
-                    f"{store.location}/{name} is there already, and is not what the job wrote.",
-                    hint="Remove it, then try again.",
-                ) from error
+                if not replace:
+                    raise PreconditionFailedError(
+                        f"{store.location}/{name} is there already, and is not what the job wrote.",
+                        hint="Remove it, then try again.",
+                    ) from error
+                info = store.stat(name)
+                store.upload(name, path, if_generation=info.generation if info else ABSENT)
         except FileNotFoundError:
             if store.stat(name) is None:
                 raise

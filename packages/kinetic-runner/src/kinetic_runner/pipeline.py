@@ -267,6 +267,7 @@ class _Host:
                 store,
                 self.value_name,
                 unsaved=self.unsaved,
+                replace=self.task.signed,
                 seconds=self.task.report_seconds,
                 failing=self.report_fails,
             )
@@ -301,6 +302,7 @@ class _Host:
             self.store,
             self.value_name,
             unsaved=self.unsaved,
+            replace=self.task.signed,
             seconds=self.task.report_seconds,
             failing=self.report_fails,
         )

@@ -35,14 +35,16 @@ def keep(
     name: str,
     *,
     unsaved: Unsaved | None = None,
+    replace: bool = False,
     seconds: float = REPORT_SECONDS,
     pause: Callable[[float], bool] = WAIT,
     failing: Failing = quietly,
 ) -> Pickled:
     """Pickle *value*: small ones into the result, larger ones streamed into the object *name*.
 
-    The object is create-only, and appears only when all of the value is in it. While nothing takes it, it
-    is tried again for *seconds*, with *pause* between: what took hours to compute is not to be lost.
+    The object is create-only, or replaces what is there (*replace*: it is not the job's), and appears only
+    when all of the value is in it. While nothing takes it, it is tried again for *seconds*, with *pause*
+    between: what took hours to compute is not to be lost.
     Where there is *unsaved*, it may also end as a file there, for the parent to store: always where the
     store is a service, which may be away for long.
 
@@ -51,7 +53,7 @@ def keep(
         StoreError: The store would not take it.
         OSError: Neither would the disk.
     """
-    ways = _ways(store, name, unsaved)
+    ways = _ways(store, name, unsaved, replace)
     return persist(
         lambda: _first_of(lambda way: _pickled(value, store, name, way), ways),
         seconds=seconds,
@@ -64,8 +66,12 @@ Way = Callable[[], AbstractContextManager[BinaryIO]]
 """Opens what takes the bytes of an object."""
 
 
-def _ways(store: Store, name: str, unsaved: Unsaved | None) -> list[Way]:
-    ways: list[Way] = [lambda: store.writer(name, if_generation=ABSENT)]
+def _ways(store: Store, name: str, unsaved: Unsaved | None, replace: bool) -> list[Way]:
+    def generation() -> int:
+        found = store.stat(name) if replace else None
+        return found.generation if found is not None else ABSENT
+
+    ways: list[Way] = [lambda: store.writer(name, if_generation=generation())]
     if unsaved is not None:
         ways.insert(0 if store.concurrency > 1 else 1, lambda: unsaved.writer(name))
     return ways
@@ -113,6 +119,7 @@ def error_info(
     name: str,
     *,
     unsaved: Unsaved | None = None,
+    replace: bool = False,
     seconds: float = REPORT_SECONDS,
     failing: Failing = quietly,
 ) -> ErrorInfo:
@@ -131,7 +138,8 @@ def error_info(
         try:
             data = dump_error(error)
             leave_if_forked(pid)
-            pickled = _keep_bytes(data, store, name, unsaved, seconds, failing)
+            ways = _ways(store, name, unsaved, replace) if store is not None else []
+            pickled = _keep_bytes(data, store, name, ways, seconds, failing)
         except BaseException as failure:  # noqa: BLE001 - the text is what must get home
             leave_if_forked(pid, failure)
             why = f"{type_name(failure)}: {bounded(message_of(failure), REPR_LIMIT)}"
@@ -289,7 +297,7 @@ def _keep_bytes(
     data: bytes,
     store: Store | None,
     name: str,
-    unsaved: Unsaved | None,
+    ways: Sequence[Way],
     seconds: float,
     failing: Failing,
 ) -> Pickled:
@@ -309,7 +317,6 @@ def _keep_bytes(
                 raise
         return kept
 
-    ways = _ways(store, name, unsaved)
     return persist(lambda: _first_of(write, ways), seconds=seconds, pause=WAIT, failing=failing)
 
 

@@ -40,6 +40,8 @@ class Task:
     """A folder that outlives the job, where the value may be left for the parent to store."""
     report_seconds: float = REPORT_SECONDS
     """For how long to try to leave the value somewhere."""
+    signed: bool = False
+    """Whether the job's records are signed: what lies in the place of its value is not the job's then."""
     private_mounts: bool = False
     """Put volumes into a mount namespace of the child's own instead of the machine's file system."""
 
