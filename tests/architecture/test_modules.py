@@ -186,12 +186,12 @@ TESTED_AS = {
     "kinetic_runner.attempt": "kinetic_runner/test_main.py",
     "kinetic_runner.bell": "kinetic_runner/test_main.py",
     "kinetic_runner.bundle_main": "kinetic_runner/test_bundle.py",
-    "kinetic_runner.claims": "kinetic_runner/test_main.py",
     "kinetic_runner.inner": "kinetic_runner/test_main.py",
     "kinetic_runner.memory": "kinetic_runner/test_main.py",
     "kinetic_runner.mirror": "kinetic_runner/test_main.py",
     "kinetic_runner.persistence": "kinetic_runner/test_main.py",
     "kinetic_runner.raising": "kinetic_runner/test_call.py",
+    "kinetic_runner.siblings": "kinetic_runner/test_finish.py",
     "kinetic_runner.task": "kinetic_runner/test_pipeline.py",
     "kinetic.outages": "local/test_bucket_supervisor.py",
 }

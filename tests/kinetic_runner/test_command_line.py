@@ -21,6 +21,8 @@ PARSED = Arguments(store="/store", job="j", payload_digest="d", workspace="/w")
         ([Flag.TIMEOUT, "1e-05"], {"timeout": 1e-05}),
         ([Flag.PRIVATE_MOUNTS], {"private_mounts": True}),
         ([Flag.KEEP_INPUTS], {"keep_inputs": True}),
+        ([Flag.RETRIES, "0", Flag.PREEMPTIONS, "3"], {"retries": 0, "preemptions": 3}),
+        ([Flag.END_MARKER], {"end_marker": True}),
         ([Flag.DEBUG_PORT, "0"], {"debug_port": 0}),  # any free one
     ],
 )

@@ -79,7 +79,7 @@ def test_a_leader_whose_sibling_failed_does_not_say_success(store):
 def test_a_sibling_that_the_system_stopped_leaves_the_job_open(store):
     finish(store, 1, 2).report(failed(1, reason="terminated", exit_code=143))
 
-    assert finish(store, 0, 2, last_attempt=1).report(ended()) == 143
+    assert finish(store, 0, 2, retries=0).report(ended()) == 143
 
     assert final(store) is None
 
@@ -91,7 +91,7 @@ def test_the_lowest_failing_host_counts_and_the_others_are_named(store):
     def stop_waiting(_seconds: float) -> bool:
         return True
 
-    finish(store, 2, 4, last_attempt=1, pause=stop_waiting).report(failed(2))
+    finish(store, 2, 4, retries=0, pause=stop_waiting).report(failed(2))
 
     outcome = final(store)
     assert (outcome["host"], outcome["other_failed_hosts"]) == (1, [2, 3])
@@ -99,13 +99,13 @@ def test_the_lowest_failing_host_counts_and_the_others_are_named(store):
 
 
 def test_a_leader_told_to_stop_while_it_waits_leaves_the_job_open(store):
-    code = finish(store, 0, 2, pause=lambda _: True, last_attempt=1).report(ended())
+    code = finish(store, 0, 2, pause=lambda _: True, retries=0).report(ended())
 
     assert (code, final(store)) == (143, None)
 
 
 def test_what_could_not_be_prepared_is_final_on_the_first_of_many_attempts(store):
-    finish(store, last_attempt=5).report(failed(exit_code=2))
+    finish(store, retries=5).report(failed(exit_code=2))
 
     assert final(store)["status"] == "failed"
 
@@ -153,24 +153,203 @@ def test_where_there_is_a_key_outcomes_are_signed_as_the_objects_they_are(store)
     assert final(store)["digest"] == digest
 
 
-def test_no_leader_vouches_for_what_another_put_in_its_own_place(store):
-    store.write(JOB.host_outcome(1, 0), encode(ended()))
+@pytest.mark.parametrize("name", [JOB.outcome, JOB.host_outcome(1, 0)])
+def test_what_another_put_in_the_place_of_a_record_is_replaced(store, name):
+    cancelled = Outcome(job_id="job", status="cancelled", written_by="client")
+    store.write(name, encode(cancelled if name == JOB.outcome else failed()))
 
-    assert finish(store, signer=KEY, last_attempt=1).report(ended()) != 0
+    assert finish(store, signer=KEY, retries=0).report(ended()) == 0
 
-    assert (final(store)["status"], "digest" in final(store)) == ("failed", False)
-    assert "job did not write" in final(store)["message"]
+    assert final(store)["status"] == "succeeded"
+
+
+def test_a_cancellation_by_a_client_that_has_the_key_stays(store):
+    cancelled = encode(Outcome(job_id="job", status="cancelled", written_by="client"))
+    store.write(JOB.outcome, KEY.sign(cancelled, JOB.outcome))
+
+    finish(store, signer=KEY).report(ended())
+
+    assert final(store)["status"] == "cancelled"
 
 
 @pytest.mark.parametrize("forged", [ended(1), failed(1, message="forged")])
-def test_no_leader_believes_what_another_put_in_the_place_of_a_sibling(store, forged):
+def test_what_another_put_in_the_place_of_a_sibling_is_waited_out(store, forged):
     store.write(JOB.host_outcome(1, 1), encode(forged))
 
-    assert finish(store, 0, 2, signer=KEY, last_attempt=1).report(ended()) != 0
+    def sibling_reports(_seconds: float) -> bool:
+        finish(store, 1, 2, signer=KEY).report(ended(1))
+        return False
 
+    assert finish(store, 0, 2, signer=KEY, retries=0, pause=sibling_reports).report(ended()) == 0
+
+    assert final(store)["status"] == "succeeded"
+
+
+# Attempts before this one.
+
+
+def attempts(store: Any, *reasons: str, signer: Signer = KEY) -> None:
+    for number, reason in enumerate(reasons, 1):
+        name = JOB.host_outcome(number, 0)
+        if reason != "unknown":
+            report = failed(attempt=number, reason=reason)
+            store.write(name, signer.sign(encode(report), name))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "retries", "is_final"),
+    [
+        ([], 0, True),
+        ([], 1, False),
+        (["exception"], 1, True),
+        (["terminated"], 1, False),
+        (["unknown"], 1, False),
+        (["terminated", "exception", "terminated"], 1, True),
+        (["terminated", "killed", "timeout", "unknown"], 3, False),
+        (["exited", "killed", "timeout", "unreported"], 3, True),
+    ],
+)
+def test_failures_are_counted_and_not_attempts(store, earlier, retries, is_final):
+    attempts(store, *earlier)
+    number = len(earlier) + 1
+
+    finish(store, signer=KEY, retries=retries).report(failed(attempt=number))
+
+    assert (final(store) is not None) == is_final
+    if is_final:
+        assert (final(store)["status"], final(store)["attempt"]) == ("failed", number)
+
+
+def test_failures_that_others_report_are_not_counted(store):
+    attempts(store, "exception", "exception", signer=Signer(b"o" * 32))
+
+    finish(store, signer=KEY, retries=1).report(failed(attempt=3))
+
+    assert final(store) is None
+
+
+def test_disruptions_beyond_those_that_are_allowed_end_the_job(store):
+    attempts(store, "terminated", "exception", "terminated", "unknown")
+    here = finish(store, signer=KEY)
+
+    assert here.refuse_if_preempted(5, 2) == ""
+    assert final(store) is None
+    assert "Preempted 2 times; preemptions=1 allows 1" in here.refuse_if_preempted(5, 1)
+    assert (final(store)["status"], final(store)["attempt"]) == ("failed", 4)
+    KEY.verify(store.read(JOB.outcome), JOB.outcome)
+
+
+# Waiting for others.
+
+
+class Time:
+    """Passes when somebody pauses; SIGTERM comes at *stop*."""
+
+    def __init__(self, stop: float = float("inf")) -> None:
+        self.now = 1000.0
+        self.stop = self.now + stop
+
+    def pause(self, seconds: float) -> bool:
+        self.now = min(self.now + seconds, max(self.stop, self.now))
+        return self.now >= self.stop
+
+    @property
+    def passed(self) -> float:
+        return self.now - 1000.0
+
+
+def waiting(store: Any, time: Time, host: int = 0, hosts: int = 2, **options: Any) -> Finish:
+    return finish(store, host, hosts, pause=time.pause, clock=lambda: time.now, **options)
+
+
+def test_a_leader_names_those_it_waits_for_seldom_and_until_it_is_stopped(store):
+    time, said = Time(stop=4000), []
+    finish(store, 1, 4).report(ended(1))
+    alone = waiting(store, time, hosts=4, others_seconds=float("inf"), log=said.append)
+
+    assert alone.report(ended()) == 143
+
+    assert final(store) is None
+    assert 3 <= len(said) <= 10
+    assert "hosts 2, 3" in said[0]
+    assert "30 s" in said[0] or "31 s" in said[0]
+
+
+def test_a_supervised_leader_gives_up_after_a_while(store):
+    time = Time()
+
+    assert waiting(store, time, retries=0).report(ended()) == 1
+
+    assert 330 <= time.passed < 340
     assert (final(store)["status"], final(store)["host"]) == ("failed", 1)
-    assert "digest" not in final(store)
-    assert "job did not write" in final(store)["message"]
+    assert "did not report within 330 s" in final(store)["message"]
+
+
+def test_a_leader_whose_sibling_was_preempted_leaves_the_end_of_the_slice_to_it(store):
+    time = Time(stop=10)
+    finish(store, 1, 2).report(failed(1, reason="terminated", exit_code=143))
+
+    assert waiting(store, time, retries=0, linger=40.0).report(ended()) == 143
+
+    assert (time.passed, final(store)) == (10, None)
+
+
+# A host that lost a peer.
+
+
+def lost(host: int = 0, **changes: Any) -> HostOutcome:
+    changes = {"reason": "killed", "exit_code": 134, "lost_peer": True, **changes}
+    return failed(host, finished_at=500.0, **changes)
+
+
+def test_a_host_that_lost_a_peer_lingers_until_it_is_stopped_and_ends_nothing(store):
+    time, said = Time(stop=30), []
+
+    ending = waiting(store, time, 1, retries=0, linger=40.0, log=said.append)
+    assert ending.report(lost(1)) == 143
+
+    assert (time.passed, final(store)) == (30, None)
+    assert json.loads(store.read(JOB.host_outcome(1, 1)))["lost_peer"] is True
+    assert "40 s" in said[0]
+
+
+def test_a_host_that_lost_a_peer_of_which_nothing_is_heard_exits_after_a_while(store):
+    time = Time()
+
+    assert waiting(store, time, 1, retries=0, linger=40.0).report(lost(1)) == 134
+
+    assert 40 <= time.passed < 45
+    assert final(store) is None  # Nobody knows whether the other was preempted.
+
+
+@pytest.mark.parametrize(
+    ("sibling", "decides"),
+    [
+        ({"reason": "terminated", "exit_code": 143, "stopped_at": 490.0}, None),
+        ({"reason": "exception"}, 1),
+        # Stopped because the first was gone, after it had lingered.
+        ({"reason": "terminated", "exit_code": 143, "stopped_at": 541.0}, 0),
+    ],
+)
+def test_what_a_lost_peer_reports_decides_and_never_who_lost_it(store, sibling, decides):
+    finish(store, 1, 2).report(failed(1, **sibling))
+    time = Time()
+
+    assert waiting(store, time, retries=0, linger=40.0).report(lost()) == 134
+
+    assert (final(store) or {}).get("host") == decides
+    # Where all lost each other nobody is left who could end the slice.
+    assert time.passed >= 40 or decides == 0
+
+
+def test_hosts_that_all_lost_each_other_fail_at_once(store):
+    finish(store, 1, 2).report(lost(1, exit_code=1, reason="exception"))
+    time = Time()
+
+    assert waiting(store, time, retries=0, linger=40.0).report(lost()) == 134
+
+    assert time.passed == 0
+    assert (final(store)["status"], final(store)["host"]) == ("failed", 0)
 
 
 class Away:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kinetic_payload.layout import Env
+from kinetic_payload.layout import Env, end_marker, is_end_marker
 from kinetic_payload.signing import verify
 from kinetic_runner import main
 
@@ -59,15 +59,59 @@ def test_a_failure_leaves_the_final_outcome_to_somebody_else(runner):
     assert done.final is None
 
 
-@pytest.mark.parametrize(("attempt", "final"), [("1", False), ("2", True), ("3", True)])
-def test_a_failure_is_final_if_no_attempt_follows(runner, attempt, final):
-    process = runner.start("raise ValueError", "--attempt", attempt, "--last-attempt", "2")
+def evicted(runner, *flags):
+    mark = runner.folder / f"there-{len(runner.started)}"
+    process = runner.start(f"open({str(mark)!r}, 'w').write('.'); time.sleep(600)", *flags)
+    runner.wait_for(mark)
+    process.terminate()
+    return process.wait(300)
 
-    done = runner.finish(process, attempt=int(attempt))
 
-    assert (done.final is not None) == final
-    if final:
-        assert (done.final["status"], done.final["attempt"]) == ("failed", int(attempt))
+def test_an_eviction_consumes_no_retry(runner):
+    flags = ("--retries", "1", "--grace", "0.2")
+    assert evicted(runner, *flags) == 143
+
+    failed = runner.finish(runner.start("raise ValueError", *flags), attempt=2)
+    assert (failed.code, failed.outcome["reason"], failed.final) == (1, "exception", None)
+
+    again = runner.finish(runner.start("raise ValueError", *flags), attempt=3)
+    assert (again.final["status"], again.final["attempt"]) == ("failed", 3)
+
+
+def test_a_failure_consumes_no_preemption_and_one_disruption_too_many_ends_the_job(runner):
+    flags = ("--preemptions", "1", "--retries", "5", "--grace", "0.2", "--end-marker")
+    runner.run("raise ValueError", *flags)
+    for _ in range(2):
+        assert evicted(runner, *flags) == 143
+
+    done = runner.run("print('ran')", *flags, stderr=subprocess.DEVNULL)
+
+    assert (done.code, done.output) == (2, f"{end_marker('job', 4, 0)}\n".encode())
+    assert (done.final["status"], done.final["attempt"]) == ("failed", 3)
+    assert done.final["message"] == "Preempted 2 times; preemptions=1 allows 1."
+
+
+# What cannot be the job's own.
+
+
+def test_a_job_goes_on_whatever_others_put_in_the_places_of_its_records(runner):
+    key = bytes(range(32))
+    environment = {**os.environ, Env.SIGNING_KEY: key.hex()}  # noqa: TID251
+    names = ("outcome.json", "attempts/1/host-0.claim", "attempts/1/host-0.json")
+    for name in (*names, *(f"attempts/{n}/host-0.claim" for n in (2, 3, 5000))):
+        path = runner.store / "job" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('{"status": "cancelled", "succeeded": false, "job_id": "job"}')
+
+    done = runner.finish(runner.start("print('ran')", env=environment, stderr=subprocess.DEVNULL))
+
+    assert (done.code, done.output) == (0, b"ran\n")
+    assert done.final["status"] == "succeeded"
+    for name in names:
+        verify((runner.store / "job" / name).read_bytes(), key, name=f"job/{name}")
+    again = runner.start("print('again')", env=environment, stderr=subprocess.DEVNULL)
+    assert again.wait(300) == 0
+    assert runner.output.read_bytes() == b""
 
 
 def test_the_key_signs_the_outcome_and_is_not_seen_by_the_child(runner):
@@ -158,6 +202,62 @@ def test_a_wrong_command_line_is_said_and_starts_nothing(runner, flags):
     assert b"[kinetic] " in process.stderr.read()
     assert runner.finish(process).code == 2
     assert runner.output.read_bytes() == b""
+
+
+# The line that ends a log.
+
+
+@pytest.mark.parametrize("line", ["print('last')", "sys.stdout.write('last')", "pass"])
+def test_the_marker_is_the_last_line_and_comes_once_the_outcome_is_stored(runner, line):
+    outcome = runner.store / "job" / "outcome.json"
+    process = runner.start(
+        f"print('first'); {line}", "--end-marker", stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+
+    lines = []
+    for shown in process.stdout:
+        lines.append(shown.decode())
+        if is_end_marker(lines[-1], "job"):
+            assert outcome.exists()
+            break
+
+    assert process.stdout.read() == b""
+    assert lines == ["first\n", *["last\n"] * (line != "pass"), f"{end_marker('job', 1, 0)}\n"]
+    assert b"kinetic" not in runner.finish(process).log
+
+
+def test_a_failure_and_a_stop_end_with_the_marker_too(runner):
+    done = runner.run("raise ValueError", "--end-marker")
+    assert done.output.splitlines()[-1].decode() == end_marker("job", 1, 0)
+
+    evicted(runner, "--end-marker", "--grace", "0.2")
+    assert runner.output.read_bytes().decode() == f"{end_marker('job', 2, 0)}\n"
+
+
+def test_what_could_not_be_stored_is_not_marked(runner):
+    done = runner.run(
+        f"import shutil; shutil.rmtree({str(runner.store)!r}); open({str(runner.store)!r}, 'w')",
+        *("--end-marker", "--report-seconds", "0"),
+        stderr=subprocess.DEVNULL,
+    )
+
+    assert (done.code, done.output) == (1, b"")
+
+
+# Several hosts.
+
+
+def test_several_hosts_number_their_attempts_by_the_restarts_of_all(runner):
+    def started(host: int, restarts: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, Env.HOST_INDEX: str(host), Env.RESTART_ATTEMPT: restarts}  # noqa: TID251
+        return runner.start("print('ran')", "--hosts", "2", env=environment)
+
+    hosts = [started(host, "2") for host in (0, 1)]
+
+    assert [process.wait(300) for process in hosts] == [0, 0]
+    final = runner.read("job/outcome.json")
+    assert (final["status"], final["attempt"]) == ("succeeded", 3)
+    assert runner.read("job/attempts/3/host-1.claim")["attempt"] == 3
 
 
 # How a process may end.
@@ -322,7 +422,7 @@ def test_sigterm_ends_every_phase_with_a_word_but_never_the_job(runner, phase):
     mark = runner.folder / "there"
     process = runner.start(
         f"open({str(mark)!r}, 'w').write('.'); time.sleep(600)",
-        *("--last-attempt", "1", "--grace", "0.2"),
+        *("--retries", "0", "--grace", "0.2"),
         phase=phase,
     )
     runner.wait_for(mark)
@@ -332,6 +432,8 @@ def test_sigterm_ends_every_phase_with_a_word_but_never_the_job(runner, phase):
 
     assert done.code == 143
     assert (done.outcome["reason"], done.outcome["phase"]) == ("terminated", phase)
+    times = [done.outcome[name] for name in ("started_at", "stopped_at", "finished_at")]
+    assert times == sorted(times)
     assert done.final is None
 
 

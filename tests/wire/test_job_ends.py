@@ -18,7 +18,6 @@ from kinetic.errors import (
     IntegrityError,
     JobError,
     SignatureError,
-    StoreError,
     StorePermissionError,
 )
 from kinetic.job_status import JobStatus
@@ -208,24 +207,6 @@ def test_what_is_kept_here_is_stored_only_if_its_job_wrote_it(brief: Desk) -> No
         handle.result()
     report.write_bytes(written[1])
 
-    assert handle.result() == expected(LARGE)
-
-
-def test_a_value_whose_place_was_taken_is_kept_here_until_that_is_free_again(
-    here: Desk, tmp_path: Path
-) -> None:
-    handle = here.submit("work", LARGE, str(tmp_path / "go"))
-    next(iter(handle.log_lines(follow=True)))
-    place = JobObjects(handle.job_id).host_value(1, 0)
-    store = here.services.store
-    store.write(place, b"somebody else's")
-
-    (tmp_path / "go").touch()
-
-    with pytest.raises(StoreError, match=f"{place} is there already") as caught:
-        handle.result()
-    assert str(here.kept(handle)) in str(caught.value.hint)
-    store.delete(place)
     assert handle.result() == expected(LARGE)
 
 

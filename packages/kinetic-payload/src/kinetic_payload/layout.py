@@ -138,7 +138,6 @@ class Flag:
     HOSTS = "--hosts"
     TIMEOUT = "--timeout"
     GRACE = "--grace"
-    LAST_ATTEMPT = "--last-attempt"
     RETRIES = "--retries"
     """How many failures may be followed by another attempt; without it somebody else decides."""
     PREEMPTIONS = "--preemptions"

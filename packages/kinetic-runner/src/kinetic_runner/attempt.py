@@ -7,9 +7,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from math import inf
 from time import monotonic, time
 from typing import Final
 
+from kinetic_payload.attempts import is_loss_of_peer
 from kinetic_payload.errors import InvalidRequestError, KineticError
 from kinetic_payload.layout import (
     EXIT_FUNCTION_FAILED,
@@ -17,8 +19,8 @@ from kinetic_payload.layout import (
     EXIT_SUCCESS,
     EXIT_TERMINATED,
     Env,
-    Flag,
     JobObjects,
+    end_marker,
 )
 from kinetic_payload.records import Claim, HostOutcome
 from kinetic_payload.signing import Signer
@@ -31,8 +33,8 @@ from kinetic_runner.child import Child
 from kinetic_runner.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
 from kinetic_runner.command_line import Arguments
 from kinetic_runner.ending import Seen, outcome_of
-from kinetic_runner.finish import Finish
-from kinetic_runner.hosts import Host, host_of
+from kinetic_runner.finish import OTHERS_SECONDS, Finish
+from kinetic_runner.hosts import Host, attempt_of, host_of
 from kinetic_runner.journal import Journal
 from kinetic_runner.memory import kills_for_memory
 from kinetic_runner.mirror import Mirror
@@ -49,6 +51,10 @@ _JOURNAL_SECONDS_AFAR: Final = 180.0
 """The same where the store is a service, which may be away for a while."""
 _ORPHAN_SECONDS: Final = 2.0
 _READER_SECONDS: Final = 5.0
+_LATE_SECONDS: Final = 5.0
+"""Seconds that a line of our own, after the end of the function, has to be stored."""
+_AFTER_GRACE: Final = 10.0
+"""Seconds after the grace of a host at fault until which a host that lost it waits to be stopped."""
 
 
 def attend(
@@ -65,7 +71,8 @@ def attend(
         KineticError: Nothing was claimed, so there is nothing to report on.
     """
     started, began = time(), monotonic()
-    host = _host(arguments, environment)
+    host = host_of(environment, hosts=arguments.hosts)
+    number = arguments.attempt if arguments.attempt is not None else attempt_of(environment, host)
     signer = Signer(_signing_key(environment))
     store = open_store(parse_location(arguments.store))
     job = JobObjects(arguments.job)
@@ -75,9 +82,10 @@ def attend(
             store,
             job,
             host,
-            attempt=arguments.attempt,
+            attempt=number,
             claim_of=partial(_claim, arguments.job, host, hostname, started),
             pause=bell.pause,
+            signer=signer,
         )
     except AlreadyFinishedError as error:
         sys.stderr.write(f"[kinetic] {error}\n")
@@ -85,9 +93,15 @@ def attend(
     except AlreadyClaimedError as error:
         sys.stderr.write(f"[kinetic] {error}\n")
         return EXIT_NOT_PREPARED
+    finish = _finish(arguments, store, job, host, bell, signer)
+    marker = end_marker(job.job_id, attempt, host.index) if arguments.end_marker else ""
+    if _is_refused(finish, attempt, arguments.preemptions, marker):
+        return EXIT_NOT_PREPARED
     _outlive_supervisor(arguments, store, child, signer)
     child.keep_orphans()  # Before there can be any: nobody would find them.
-    task = _task(arguments, attempt, host, child, linger=linger or _LINGER)
+    task = _task(
+        arguments, attempt, host, child, linger=linger or _LINGER, signed=signer.key is not None
+    )
     child.send_task(task.encode())
     claimed = monotonic() - began
     blank = HostOutcome(
@@ -102,34 +116,61 @@ def attend(
         python=".".join(map(str, sys.version_info[:3])),
         hostname=hostname,
     )
-    finish = Finish(
-        store=store,
-        job=job,
-        host=host,
-        pause=bell.pause,
-        last_attempt=arguments.last_attempt,
-        signer=signer,
-        unsaved=Unsaved(arguments.unsaved) if arguments.unsaved else None,
-        seconds=arguments.report_seconds,
-    )
     journal = Journal(store, partial(job.log_chunk, attempt, host.index))
-    limits = Limits(
-        timeout=arguments.timeout,
-        grace=arguments.grace,
-        linger=linger or (_LINGER if host.count == 1 else _LINGER_TOGETHER),
-        linger_after_failure=linger or _LINGER,
-    )
     watch = Watch(
         child,
         bell,
         mirror=Mirror(sys.stdout.fileno()),
         journal=journal,
-        limits=limits,
+        limits=_limits(arguments, host, linger),
         lifeline=arguments.lifeline,
         report_file=task.report_file,
         stop_file=task.stop_file,
     )
-    return _see_through(watch, journal, finish, blank, claimed=claimed)
+    finish.log = partial(_log_late, watch, journal)
+    code = _see_through(watch, journal, finish, blank, claimed=claimed)
+    if marker and finish.reported:
+        watch.mark_end(marker)
+        watch.mirror.finish(_READER_SECONDS)
+    return code
+
+
+def _finish(
+    arguments: Arguments, store: Store, job: JobObjects, host: Host, bell: Bell, signer: Signer
+) -> Finish:
+    alone = arguments.lifeline is None
+    return Finish(
+        store=store,
+        job=job,
+        host=host,
+        pause=bell.pause,
+        retries=arguments.retries,
+        others_seconds=inf if alone else OTHERS_SECONDS,
+        linger=arguments.grace + _AFTER_GRACE if alone and host.count > 1 else 0.0,
+        signer=signer,
+        unsaved=Unsaved(arguments.unsaved) if arguments.unsaved else None,
+        seconds=arguments.report_seconds,
+    )
+
+
+def _limits(arguments: Arguments, host: Host, linger: float | None) -> Limits:
+    return Limits(
+        timeout=arguments.timeout,
+        grace=arguments.grace,
+        linger=linger or (_LINGER if host.count == 1 else _LINGER_TOGETHER),
+        linger_after_failure=linger or _LINGER,
+    )
+
+
+def _is_refused(finish: Finish, attempt: int, preemptions: int | None, marker: str) -> bool:
+    """End the job instead of running *attempt* if too many before it were preempted; print why."""
+    if preemptions is None:
+        return False
+    refusal = finish.refuse_if_preempted(attempt, preemptions)
+    if refusal:
+        sys.stderr.write(f"[kinetic] {refusal}\n")
+        sys.stdout.write(f"{marker}\n" if marker else "")
+    return bool(refusal)
 
 
 def _see_through(
@@ -142,14 +183,22 @@ def _see_through(
     kills = kills_for_memory()
     seen = watch.run(lambda: _more_kills(kills))
     outcome = outcome_of(_with_claim(seen, claimed), replace(blank, finished_at=time()))
+    if finish.linger and is_loss_of_peer(outcome):
+        outcome = replace(outcome, lost_peer=True)
     patience = _JOURNAL_SECONDS_AFAR if finish.store.concurrency > 1 else _JOURNAL_SECONDS
     reader = _READER_SECONDS
     if seen.cause == "orphaned":
-        finish = replace(finish, seconds=_ORPHAN_SECONDS)
+        finish.seconds = _ORPHAN_SECONDS
         reader = 0.0
     finish.keep(outcome)  # Its log may take minutes.
     warnings = _close(watch, journal, patience=min(patience, finish.seconds), reader=reader)
     return _report(finish, replace(outcome, warnings=(*outcome.warnings, *warnings)))
+
+
+def _log_late(watch: Watch, journal: Journal, text: str) -> None:
+    """Put a line into a log that was closed."""
+    watch.say(text)
+    journal.close(_LATE_SECONDS)
 
 
 def _outlive_supervisor(arguments: Arguments, store: Store, child: Child, signer: Signer) -> None:
@@ -178,15 +227,6 @@ def _give_up(child: Child) -> None:
         sweep(child.kill_descendants, pause=partial(WAIT, 0.02))
     finally:
         os._exit(EXIT_TERMINATED)
-
-
-def _host(arguments: Arguments, environment: Mapping[str, str]) -> Host:
-    host = host_of(environment, hosts=arguments.hosts)
-    if host.count > 1 and arguments.attempt is None:
-        raise InvalidRequestError(
-            f"Several hosts cannot number their attempts by themselves: {Flag.ATTEMPT} is missing."
-        )
-    return host
 
 
 def _signing_key(environment: Mapping[str, str]) -> bytes | None:
@@ -223,7 +263,9 @@ def _claim(job_id: str, host: Host, hostname: str, now: float, attempt: int) -> 
     )
 
 
-def _task(arguments: Arguments, attempt: int, host: Host, child: Child, *, linger: float) -> Task:
+def _task(
+    arguments: Arguments, attempt: int, host: Host, child: Child, *, linger: float, signed: bool
+) -> Task:
     return Task(
         store=arguments.store,
         job_id=arguments.job,
@@ -243,6 +285,7 @@ def _task(arguments: Arguments, attempt: int, host: Host, child: Child, *, linge
         private_mounts=arguments.private_mounts,
         unsaved=arguments.unsaved,
         report_seconds=arguments.report_seconds,
+        signed=signed,
     )
 
 

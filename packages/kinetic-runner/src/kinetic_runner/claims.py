@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
-from kinetic_payload.errors import KineticError, PreconditionFailedError, RecordError
+from kinetic_payload.errors import KineticError, RecordError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.records import Claim, encode, fields_of
-from kinetic_payload.store import ABSENT, Store
+from kinetic_payload.signed_records import read_verified, write_once
+from kinetic_payload.signing import UNSIGNED, Signer
+from kinetic_payload.store import Store
 from kinetic_runner.hosts import Host
 from kinetic_runner.persistence import REFUSED, persist
 
@@ -31,18 +34,21 @@ def claim_attempt(
     attempt: int | None,
     claim_of: Callable[[int], Claim],
     pause: Callable[[float], bool],
+    signer: Signer = UNSIGNED,
 ) -> int:
     """Claim *attempt*, or the next free one, for this host; return its number.
+
+    Claims, and an outcome, that *signer* does not verify are not the job's: they count for nothing.
 
     Raises:
         AlreadyFinishedError: The job has ended.
         AlreadyClaimedError: Somebody else has *attempt*.
     """
-    _refuse_if_finished(store, job)
+    _refuse_if_finished(store, job, signer)
     number = attempt if attempt is not None else 1
     while True:
         name = job.claim(number, host.index)
-        if _claimed(store, name, encode(claim_of(number)), pause):
+        if _claimed(store, signer, name, encode(claim_of(number)), pause):
             return number
         if attempt is not None:
             holder = _holder(store, name)
@@ -50,39 +56,47 @@ def claim_attempt(
                 f"Attempt {attempt} of {job.job_id} on host {host.index} belongs to {holder}.",
                 hint="Start another attempt, or leave the number out to take the next free one.",
             )
-        number = max(number, *_attempts(store, job)) + 1
+        number = _next_free(store, signer, job, host, number)
 
 
-def _claimed(store: Store, name: str, claim: bytes, pause: Callable[[float], bool]) -> bool:
-    try:
-        persist(
-            lambda: store.write(name, claim, if_generation=ABSENT),
-            seconds=20,
-            pause=pause,
-            final=REFUSED,
-        )
-    except PreconditionFailedError:
-        # A second try after a lost answer meets the claim that the first one made.
-        return read_record(store, name) == claim
-    return True
+def _claimed(
+    store: Store, signer: Signer, name: str, claim: bytes, pause: Callable[[float], bool]
+) -> bool:
+    written = persist(
+        lambda: write_once(store, signer, name, claim),
+        seconds=20,
+        pause=pause,
+        final=REFUSED,
+    )
+    # A second try after a lost answer meets the claim that the first one made.
+    return written == signer.sign(claim, name)
 
 
-def _refuse_if_finished(store: Store, job: JobObjects) -> None:
+def _next_free(store: Store, signer: Signer, job: JobObjects, host: Host, taken: int) -> int:
+    if signer.key is None:
+        return max(taken, *_attempts(store, job)) + 1
+    # Not by a list: anybody may have put thousands of claims there, or one with the greatest number.
+    number = taken + 1
+    while read_verified(store, signer, job.claim(number, host.index)) is not None:
+        number += 1
+    return number
+
+
+def _refuse_if_finished(store: Store, job: JobObjects, signer: Signer) -> None:
     if store.stat(job.outcome) is None:
         return
-    status = fields_of(_written(store, job.outcome)).get("status")
+    try:
+        written = read_verified(store, signer, job.outcome)
+    except RecordError:
+        written = b""
+    if written is None:
+        sys.stderr.write(f"[kinetic] {job.outcome} was not written by the job: ignored.\n")
+        return
+    status = fields_of(written).get("status")
     said = status if status in ("succeeded", "failed", "cancelled") else "in no way that is known"
     error = AlreadyFinishedError(f"{job.job_id} has ended already: {said}.")
     error.succeeded = status == "succeeded"
     raise error
-
-
-def _written(store: Store, name: str) -> bytes:
-    """Return the record *name*; nothing where it can be none."""
-    try:
-        return read_record(store, name)
-    except RecordError:
-        return b""
 
 
 def _attempts(store: Store, job: JobObjects) -> list[int]:

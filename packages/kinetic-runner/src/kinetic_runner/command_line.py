@@ -24,11 +24,13 @@ class Arguments:
     hosts: int | None = None
     timeout: float | None = None
     grace: float = 30.0
-    last_attempt: int | None = None
+    retries: int | None = None
+    preemptions: int | None = None
     private_mounts: bool = False
     keep_inputs: bool = False
     lifeline: int | None = None
     debug_port: int | None = None
+    end_marker: bool = False
     unsaved: str | None = None
     report_seconds: float = REPORT_SECONDS
 
@@ -45,7 +47,8 @@ _NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NUMBERS: Final = {
     Flag.ATTEMPT: ("attempt", 1),
     Flag.HOSTS: ("hosts", 1),
-    Flag.LAST_ATTEMPT: ("last_attempt", 1),
+    Flag.RETRIES: ("retries", 0),
+    Flag.PREEMPTIONS: ("preemptions", 0),
     Flag.LIFELINE: ("lifeline", 0),
     Flag.DEBUG_PORT: ("debug_port", 0),  # 0: any free one, which the log then names
 }
@@ -54,7 +57,11 @@ _SECONDS: Final = {
     Flag.GRACE: "grace",
     Flag.REPORT_SECONDS: "report_seconds",
 }
-_SWITCHES: Final = {Flag.PRIVATE_MOUNTS: "private_mounts", Flag.KEEP_INPUTS: "keep_inputs"}
+_SWITCHES: Final = {
+    Flag.PRIVATE_MOUNTS: "private_mounts",
+    Flag.KEEP_INPUTS: "keep_inputs",
+    Flag.END_MARKER: "end_marker",
+}
 _REQUIRED: Final = (Flag.STORE, Flag.JOB, Flag.PAYLOAD_DIGEST, Flag.WORKSPACE)
 
 

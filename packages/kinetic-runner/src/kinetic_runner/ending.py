@@ -26,6 +26,8 @@ class Seen:
     reported_in_time: bool = True
     """Whether it came before the parent began to end the child."""
     cause: Cause | None = None
+    stopped_at: float | None = None
+    """When SIGTERM was passed on to it, in seconds since the epoch."""
     killed_by_us: bool = False
     timeout: float | None = None
     grace: float = 0.0
@@ -127,6 +129,7 @@ def _ended_by_us(seen: Seen) -> dict[str, Any]:
     error = last.error if last is not None else None
     return {
         "reason": reason, "exit_code": code, "message": message, "signal": number, "error": error,
+        "stopped_at": seen.stopped_at if seen.cause == "terminated" else None,
     }  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,26 +9,30 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Final
 
-from kinetic_payload.errors import KineticError, RecordError, SignatureError
+from kinetic_payload.attempts import HostEnd, Tally, another_attempt, end_in, other_failures
+from kinetic_payload.errors import RecordError
 from kinetic_payload.layout import (
     EXIT_NOT_PREPARED,
     EXIT_TERMINATED,
     REPORT_SECONDS,
     JobObjects,
 )
-from kinetic_payload.limits import read_record
-from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode, fields_of
+from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode
+from kinetic_payload.signed_records import write_once
 from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.store import Store
 from kinetic_payload.unsaved import Unsaved
 from kinetic_runner.hosts import Host
-from kinetic_runner.persistence import WAIT, create_once, persist, retrying
+from kinetic_runner.persistence import WAIT, persist, retrying
+from kinetic_runner.siblings import Siblings, unreadable
 
 OTHERS_SECONDS: Final = 330.0
 """How long the leader waits for the others' outcomes after its own success. Longer than a child may
 linger: the hosts leave `jax.distributed` together."""
 
 _SIBLINGS_SECONDS: Final = 2.0
+_LOOK_AGAIN: Final = 2.0
+"""Seconds between looks of a host that lingers: all hosts but one may do so at once."""
 _EXIT_UNFINISHED: Final = 1
 
 
@@ -50,8 +53,12 @@ class Finish:
     """Waits; True when this process was told to stop, which ends waiting for other hosts."""
     wait: Callable[[float], bool] = WAIT
     """Waits between tries to write; SIGTERM is no reason to leave without a word."""
-    last_attempt: int | None = None
-    """Failures of this attempt and later ones are final; None leaves them to somebody else."""
+    retries: int | None = None
+    """How many failures of the job another attempt follows; None leaves its end to somebody else."""
+    others_seconds: float = OTHERS_SECONDS
+    """How long the leader waits for the others. Without a supervisor it is the resource that ends this."""
+    linger: float = 0.0
+    """How long a host that lost a peer, or whose peer was preempted, waits to be stopped."""
     seconds: float = REPORT_SECONDS
     """How long to try, for all that is written together, while the store fails."""
     signer: Signer = UNSIGNED
@@ -60,6 +67,11 @@ class Finish:
     """Keeps what the store does not have yet, on a disk that outlives the job; None without one."""
     say: Callable[[str], object] = _say
     """Reports that the store fails, the first time."""
+    log: Callable[[str], object] = _say
+    """Puts a line of Kinetic's own into the log."""
+    clock: Callable[[], float] = monotonic
+    reported: bool = field(default=False, init=False)
+    """Whether all that there is to report is stored."""
     _until: float = field(default=0.0, init=False)
     _troubled: bool = field(default=False, init=False)
 
@@ -76,84 +88,129 @@ class Finish:
         code = self._report(outcome)
         if self.unsaved is not None:
             self.unsaved.over()
+        self.reported = True
         return code
 
+    def refuse_if_preempted(self, attempt: int, preemptions: int) -> str:
+        """End the job if more attempts than *preemptions* before *attempt* were disrupted.
+
+        Return what is to be reported then; an empty text if the function may run.
+        """
+        self._until = monotonic() + self.seconds
+        if attempt - 1 <= preemptions:
+            return ""
+        disruptions = self._before(attempt).disruptions
+        if disruptions <= preemptions:
+            return ""
+        message = f"Preempted {disruptions} times; preemptions={preemptions} allows {preemptions}."
+        self._write_final("failed", attempt - 1, message=message)
+        return message
+
     def _report(self, outcome: HostOutcome) -> int:
-        attempt = outcome.attempt
-        name = self.job.host_outcome(attempt, self.host.index)
+        name = self.job.host_outcome(outcome.attempt, self.host.index)
         written = self._create(name, encode(outcome), failing=lambda: self._keep(outcome))
         if self.unsaved is not None:
             with suppress(OSError):
                 self.unsaved.remove(name)
+        if outcome.succeeded and not self.host.leader:
+            return outcome.exit_code
+        siblings = self._siblings(outcome.attempt, written)
         if outcome.succeeded:
-            return self._succeed(attempt, written) if self.host.leader else outcome.exit_code
-        if outcome.reason != "terminated" and self._is_final(attempt, outcome.exit_code):
-            seen = {self.host.index: written}
-            if self.host.count > 1:
-                self._gather(attempt, seen, _SIBLINGS_SECONDS, until_failure=False)
-            self._fail(attempt, seen)
+            return self._succeed(siblings)
+        if outcome.lost_peer and self._linger(siblings):
+            return EXIT_TERMINATED
+        if outcome.reason != "terminated" and self.retries is not None:
+            siblings.gather(_SIBLINGS_SECONDS)
+            self._fail(siblings, prepared=outcome.exit_code != EXIT_NOT_PREPARED)
         return outcome.exit_code
 
-    def _succeed(self, attempt: int, written: bytes) -> int:
-        seen = {self.host.index: written}
-        if self._gather(attempt, seen, OTHERS_SECONDS, until_failure=True):
+    def _siblings(self, attempt: int, written: bytes | None) -> Siblings:
+        index = self.host.index
+        try:
+            own = end_in(index, written) if written is not None else unreadable(index)
+        except RecordError:
+            own = unreadable(index)
+        return Siblings(
+            store=self.store,
+            job=self.job,
+            host=self.host,
+            attempt=attempt,
+            signer=self.signer,
+            ends={index: own},
+            pause=self.pause,
+            clock=self.clock,
+            log=self.log,
+        )
+
+    def _succeed(self, siblings: Siblings) -> int:
+        if siblings.gather(self.others_seconds, until_failure=True):
             return EXIT_TERMINATED
-        failed = _failed(seen)
-        missing = [host for host in range(self.host.count) if host not in seen]
-        if not failed and not missing:
-            self._write_final("succeeded", attempt, self.host.index, written)
+        if siblings.missing and siblings.chosen.succeeded:
+            siblings.give_up(self.others_seconds)
+        if siblings.result == "succeeded":
+            self._write_final("succeeded", siblings.attempt, siblings.chosen)
             return 0
-        if failed and all(_was_terminated(seen[host]) for host in failed):
-            return EXIT_TERMINATED  # A host that the system stopped leaves the outcome open.
-        if self._is_final(attempt, _EXIT_UNFINISHED):
-            self._fail(attempt, seen)
+        if siblings.result == "disrupted":
+            # A host that the system stopped leaves the outcome open, and its end decides about the slice.
+            self.pause(self.linger)
+            return EXIT_TERMINATED
+        if self.retries is not None:
+            self._fail(siblings)
         return _EXIT_UNFINISHED
 
-    def _fail(self, attempt: int, seen: dict[int, bytes]) -> None:
-        failed = _failed(seen)
-        if not failed:
-            missing = ", ".join(str(n) for n in range(self.host.count) if n not in seen)
-            message = f"No word from host(s) {missing} within {OTHERS_SECONDS:g} s."
-            self._write_final("failed", attempt, self.host.index, seen[self.host.index], message)
+    def _linger(self, siblings: Siblings) -> bool:
+        """Leave the end of the slice to the host at fault; return whether this one was told to stop.
+
+        It exits while that one may still be in its grace, and would count as the failure. Where all
+        hosts say that they lost each other, none is at fault but them.
+        """
+        self.log(
+            f"Another host may have ended: waiting to be stopped, for up to {self.linger:g} s."
+        )
+        until = self.clock() + self.linger
+        if siblings.gather(self.linger, first_pause=_LOOK_AGAIN):
+            return True
+        if siblings.result == "failed" and siblings.chosen.lost_peer:
+            return False
+        return self.pause(max(0.0, until - self.clock()))
+
+    def _fail(self, siblings: Siblings, *, prepared: bool = True) -> None:
+        """Write that the job has failed, if the attempt has and no other one can follow."""
+        chosen, attempt = siblings.chosen, siblings.attempt
+        if siblings.result != "failed" or (prepared and self._another_follows(attempt, chosen)):
             return
-        lowest, *others = failed
-        message = str(fields_of(seen[lowest]).get("message", ""))
-        if seen[lowest] is _FORGED:
-            message = f"The job did not write what stands for the end of host {lowest}."
-        self._write_final("failed", attempt, lowest, seen[lowest], message, tuple(others))
+        self._write_final(
+            "failed",
+            attempt,
+            chosen,
+            message=chosen.message,
+            others=other_failures(list(siblings.ends.values()), chosen),
+        )
 
-    def _gather(
-        self, attempt: int, seen: dict[int, bytes], seconds: float, *, until_failure: bool
-    ) -> bool:
-        """Collect the other hosts' outcomes into *seen*; return whether we were told to stop."""
-        until = monotonic() + seconds
-        delay = 0.01
-        while len(seen) < self.host.count and not (until_failure and _failed(seen)):
-            for host in set(range(self.host.count)) - set(seen):
-                name = self.job.host_outcome(attempt, host)
-                try:
-                    if self.store.stat(name) is not None:
-                        seen[host] = self._read(name)
-                except KineticError:
-                    continue  # Away for a moment, or removed: the time limit decides.
-            if len(seen) == self.host.count or monotonic() > until:
-                break
-            if self.pause(delay):
-                return True
-            delay = min(delay * 1.5, 1.0)
-        return False
+    def _another_follows(self, attempt: int, chosen: HostEnd) -> bool:
+        def follows(earlier: Tally) -> bool:
+            return another_attempt(chosen, earlier, retries=self.retries, preemptions=None)
 
-    def _is_final(self, attempt: int, exit_code: int) -> bool:
-        # Nobody tries again what could not be prepared.
-        last = self.last_attempt
-        return last is not None and (attempt >= last or exit_code == EXIT_NOT_PREPARED)
+        if not follows(Tally()) or follows(Tally(failures=attempt - 1)):
+            return follows(Tally())  # Whatever earlier attempts were.
+        return follows(self._before(attempt))
+
+    def _before(self, attempt: int) -> Tally:
+        from kinetic_payload.attempt_reports import tally_before
+
+        return persist(
+            lambda: tally_before(self.store, self.signer, self.job, attempt, self.host.count),
+            seconds=self._left,
+            pause=self.wait,
+            failing=self._failing,
+        )
 
     def _write_final(
         self,
         status: FinalStatus,
         attempt: int,
-        host: int,
-        written: bytes,
+        chosen: HostEnd | None = None,
+        *,
         message: str = "",
         others: tuple[int, ...] = (),
     ) -> None:
@@ -161,8 +218,8 @@ class Finish:
             job_id=self.job.job_id,
             status=status,
             attempt=attempt,
-            host=host,
-            digest=hashlib.sha256(written).hexdigest() if written is not _FORGED else None,
+            host=chosen.host if chosen is not None else None,
+            digest=chosen.digest if chosen is not None else None,
             other_failed_hosts=others,
             message=message,
             written_by="runner",
@@ -187,7 +244,9 @@ class Finish:
         if unsaved.has(name):
             self._keep(outcome)
             persist(
-                lambda: unsaved.store_value(self.store, name, digest),
+                lambda: unsaved.store_value(
+                    self.store, name, digest, replace=self.signer.key is not None
+                ),
                 seconds=self._left,
                 pause=self.wait,
                 failing=self._failing,
@@ -195,26 +254,23 @@ class Finish:
 
     def _create(
         self, name: str, data: bytes, *, failing: Callable[[], object] = lambda: None
-    ) -> bytes:
+    ) -> bytes | None:
+        """Write the record *name* once; return the one that counts, None if there can be none."""
+
         def failed(error: Exception) -> None:
             if not self._troubled:
                 failing()
             self._failing(error)
 
-        sealed = self.signer.sign(data, name)
         try:
-            written = create_once(
-                self.store, name, sealed, seconds=self._left, pause=self.wait, failing=failed
+            return persist(
+                lambda: write_once(self.store, self.signer, name, data),
+                seconds=self._left,
+                pause=self.wait,
+                failing=failed,
             )
         except RecordError:
-            return _FORGED
-        return self._verified(written, name)
-
-    def _read(self, name: str) -> bytes:
-        try:
-            return self._verified(read_record(self.store, name), name)
-        except RecordError:
-            return _FORGED
+            return None
 
     @property
     def _left(self) -> float:
@@ -229,26 +285,7 @@ class Finish:
             if self.unsaved is not None:
                 self.unsaved.say(text)
 
-    def _verified(self, data: bytes, name: str) -> bytes:
-        try:
-            self.signer.verify(data, name)
-        except SignatureError:
-            return _FORGED
-        return data
-
 
 def _is_its_own(outcome: HostOutcome) -> bool:
     """Return whether the function ended by itself; that it was stopped is not worth keeping."""
     return outcome.reason != "terminated"
-
-
-_FORGED: Final = b""
-"""In place of a report that somebody wrote who does not have the job's key: it reads as a failure."""
-
-
-def _failed(seen: dict[int, bytes]) -> list[int]:
-    return sorted(host for host, data in seen.items() if not fields_of(data).get("succeeded"))
-
-
-def _was_terminated(data: bytes) -> bool:
-    return fields_of(data).get("reason") == "terminated"

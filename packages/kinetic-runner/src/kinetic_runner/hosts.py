@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kinetic_payload.errors import InvalidRequestError
-from kinetic_payload.layout import HOST_INDEX_SOURCES, Env
+from kinetic_payload.layout import HOST_INDEX_SOURCES, Env, Flag
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,25 @@ def host_of(environment: Mapping[str, str], *, hosts: int | None = None) -> Host
             hint=f"Set {Env.HOST_INDEX}, which wins over all others, or correct the count.",
         )
     return Host(index, count, environment.get(Env.COORDINATOR) or None)
+
+
+def attempt_of(environment: Mapping[str, str], host: Host) -> int | None:
+    """Return the number of this attempt, if *host* is one of several: they count how often all restarted.
+
+    None leaves it to a host that is alone, which takes the next free one.
+
+    Raises:
+        InvalidRequestError: There are several hosts, and nothing says which attempt this is.
+    """
+    if host.count == 1:
+        return None
+    restarts = _number(environment, Env.RESTART_ATTEMPT, least=0)
+    if restarts is None:
+        raise InvalidRequestError(
+            f"The job has {host.count} hosts, which cannot agree on the number of this attempt.",
+            hint=f"Pass {Flag.ATTEMPT}, or set {Env.RESTART_ATTEMPT} from JobSet's annotation.",
+        )
+    return restarts + 1
 
 
 def _number(environment: Mapping[str, str], name: str, *, least: int) -> int | None:

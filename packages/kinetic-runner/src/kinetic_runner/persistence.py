@@ -1,4 +1,4 @@
-"""Writing what must not be lost: again and again while the store fails, and exactly once."""
+"""Writing what must not be lost: again and again while the store fails."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from kinetic_payload.errors import (
     StoreError,
     StorePermissionError,
 )
-from kinetic_payload.limits import read_record
-from kinetic_payload.store import ABSENT, Store
 
 T = TypeVar("T")
 Failing = Callable[[Exception], object]
@@ -68,28 +66,6 @@ def persist(
             if monotonic() + delay > until or pause(delay):
                 raise
         delay = min(delay * 2, 5.0)
-
-
-def create_once(
-    store: Store,
-    name: str,
-    data: bytes,
-    *,
-    seconds: float,
-    pause: Callable[[float], bool],
-    failing: Failing = quietly,
-) -> bytes:
-    """Write *data* as *name* unless something is there; return what is there now."""
-
-    def create() -> bytes:
-        try:
-            store.write(name, data, if_generation=ABSENT)
-        except PreconditionFailedError:
-            # Somebody was first. That may have been our own try whose answer was lost.
-            return read_record(store, name)
-        return data
-
-    return persist(create, seconds=seconds, pause=pause, failing=failing)
 
 
 def _lasts(error: Exception) -> bool:

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Final
 
 from kinetic_payload.lifeline import FAILED, OTHERS_GONE, STOP
@@ -79,6 +79,7 @@ class Watch:
         self._phase_began = monotonic()
         self._phases: dict[str, float] = {}
         self._cause: Cause | None = None
+        self._stopped_at: float | None = None
         self._killed = False
         self._reported: HostOutcome | None = None
         self._interrupted = False
@@ -121,6 +122,7 @@ class Watch:
             reported=self._reported,
             reported_in_time=not self._interrupted,
             cause=self._cause,
+            stopped_at=self._stopped_at,
             killed_by_us=self._killed,
             timeout=self._limits.timeout,
             grace=self._limits.grace,
@@ -133,6 +135,10 @@ class Watch:
         """Put a line of Kinetic's own into the log."""
         start = "" if self._at_line_start else "\n"
         self._keep(f"{start}[kinetic] {text}\n".encode(errors="backslashreplace"))
+
+    def mark_end(self, line: str) -> None:
+        """Print *line* after all output, where it is followed live; it is no part of the log."""
+        self.mirror.write(f"{'' if self._at_line_start else chr(10)}{line}\n".encode())
 
     # What may happen next.
 
@@ -244,6 +250,7 @@ class Watch:
         libraries as a preemption, and then the function goes on until it is asked to stop.
         """
         self._cause = cause
+        self._stopped_at = time()
         grace = self._limits.grace
         self._kill_at = monotonic() + grace
         if self._phase == "report":

@@ -279,10 +279,11 @@ parser = argparse.ArgumentParser()
 for name in ("store", "job", "payload-digest", "context-digest", "workspace", "timeout", "grace",
              "debug-port", "unsaved", "report-seconds"):
     parser.add_argument("--" + name)
-for name in ("attempt", "hosts", "lifeline", "last-attempt"):
+for name in ("attempt", "hosts", "lifeline", "retries", "preemptions"):
     parser.add_argument("--" + name, type=int)
 parser.add_argument("--private-mounts", action="store_true")
 parser.add_argument("--keep-inputs", action="store_true")
+parser.add_argument("--end-marker", action="store_true")
 args = parser.parse_args()
 attempt, hosts = args.attempt, args.hosts
 host = int(os.environ["KINETIC_HOST_INDEX"])

@@ -1,0 +1,41 @@
+"""Reports of a job's attempts in its store: those of its own hosts, whatever else lies there."""
+
+from __future__ import annotations
+
+from kinetic_payload.attempts import HostEnd, Tally, end_in, result_of, tally_of
+from kinetic_payload.errors import RecordError
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.signed_records import read_verified
+from kinetic_payload.signing import Signer
+from kinetic_payload.store import Store
+
+
+def ends_of(
+    store: Store, signer: Signer, job: JobObjects, attempt: int, hosts: int
+) -> list[HostEnd]:
+    """Return how the *hosts* of an attempt ended; those that did not report are missing.
+
+    Only what *signer* verifies is a report. One request is made for each host.
+
+    Raises:
+        StoreError: A report could not be read.
+    """
+    found = []
+    for host in range(hosts):
+        try:
+            data = read_verified(store, signer, job.host_outcome(attempt, host))
+            if data is not None:
+                found.append(end_in(host, data))
+        except RecordError:
+            continue
+    return found
+
+
+def tally_before(store: Store, signer: Signer, job: JobObjects, attempt: int, hosts: int) -> Tally:
+    """Count the failures and the disruptions among the attempts before *attempt*.
+
+    Raises:
+        StoreError: A report could not be read.
+    """
+    earlier = (ends_of(store, signer, job, number, hosts) for number in range(1, attempt))
+    return tally_of(result_of(ends, hosts) for ends in earlier)

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records import Claim, Outcome, encode
+from kinetic_payload.signing import UNSIGNED, Signer
+from kinetic_payload.store import Location
+from kinetic_payload.stores import open_store
+from kinetic_runner.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
+from kinetic_runner.hosts import Host
+
+JOB = JobObjects("job")
+KEY = Signer(b"k" * 32)
+
+
+class Counting:
+    """A store that counts its requests."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+        self.requests = 0
+
+    def __getattr__(self, name: str) -> Any:
+        self.requests += 1
+        return getattr(self.store, name)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    return open_store(Location("folder", str(tmp_path)))
+
+
+def a_claim(attempt: int, pid: int = 1) -> Claim:
+    return Claim(job_id="job", attempt=attempt, host=0, hostname="here", pid=pid, claimed_at=1000.0)
+
+
+def claimed(store: Any, signer: Signer = KEY, *, attempt: int | None = None, pid: int = 1) -> int:
+    return claim_attempt(
+        store,
+        JOB,
+        Host(),
+        attempt=attempt,
+        claim_of=lambda number: a_claim(number, pid),
+        pause=lambda _: True,
+        signer=signer,
+    )
+
+
+def forge(store: Any, *attempts: int) -> None:
+    for attempt in attempts:
+        store.write(JOB.claim(attempt, 0), encode(a_claim(attempt, pid=666)))
+
+
+def test_a_claim_is_signed_and_an_attempt_has_one(store):
+    assert claimed(store, attempt=2) == 2
+    KEY.verify(store.read(JOB.claim(2, 0)), JOB.claim(2, 0))
+
+    with pytest.raises(AlreadyClaimedError, match="process 1 on here"):
+        claimed(store, attempt=2, pid=2)
+    assert claimed(store, attempt=2) == 2  # The same process, whose answer was lost.
+
+
+def test_a_claim_that_others_wrote_is_replaced(store):
+    forge(store, 2)
+
+    assert claimed(store, attempt=2) == 2
+
+    KEY.verify(store.read(JOB.claim(2, 0)), JOB.claim(2, 0))
+
+
+def test_the_next_free_number_is_that_after_the_jobs_own_however_many_claims_others_wrote(store):
+    assert [claimed(store, pid=pid) for pid in (1, 2)] == [1, 2]
+    forge(store, *range(3, 300), 10_000)
+    counting = Counting(store)
+
+    assert claimed(counting, pid=3) == 3
+
+    assert counting.requests < 15
+    assert claimed(store, UNSIGNED, pid=4) == 10_001  # Without a key all count.
+
+
+def test_only_the_jobs_own_outcome_ends_it(store, capsys):
+    cancelled = encode(Outcome(job_id="job", status="cancelled"))
+    store.write(JOB.outcome, cancelled)
+
+    assert claimed(store) == 1
+    assert "not written by the job" in capsys.readouterr().err
+    for signer in (UNSIGNED, KEY):
+        store.write(JOB.outcome, signer.sign(cancelled, JOB.outcome))
+        with pytest.raises(AlreadyFinishedError, match="cancelled"):
+            claimed(store, signer)
