@@ -1,0 +1,117 @@
+"""How the pod of one attempt goes: waiting, running or ended, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.names import CONTAINER
+
+_ENDED = ("Succeeded", "Failed")
+_NEVER_STARTED = ("StartError", "ContainerCannotRun")
+
+
+@dataclass(frozen=True)
+class PodView:
+    """One pod, as its status describes it."""
+
+    manifest: Manifest
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return str(self.manifest["metadata"]["name"])
+
+    @property
+    def uid(self) -> str:
+        """What tells the pod from another of its name."""
+        return str(self.manifest["metadata"].get("uid", ""))
+
+    @property
+    def created(self) -> str:
+        """When the pod was created, in a form that sorts."""
+        return str(self.manifest["metadata"].get("creationTimestamp") or "")
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """The pod's status; empty before anything has looked at it."""
+        return self.manifest.get("status") or {}
+
+    @property
+    def phase(self) -> str:
+        """`Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`."""
+        return str(self.status.get("phase") or "Pending")
+
+    @property
+    def container(self) -> Mapping[str, Any]:
+        """The status of the container that runs the command."""
+        return next(
+            (
+                each
+                for each in self.status.get("containerStatuses") or ()
+                if each.get("name") == CONTAINER
+            ),
+            {},
+        )
+
+    @property
+    def waiting(self) -> Mapping[str, Any]:
+        """Why that container does not run yet; empty where it does or has."""
+        return (self.container.get("state") or {}).get("waiting") or {}
+
+    @property
+    def terminated(self) -> Mapping[str, Any]:
+        """How that container ended; empty before."""
+        return (self.container.get("state") or {}).get("terminated") or {}
+
+    @property
+    def started(self) -> bool:
+        """Whether the command has run, at least for a moment."""
+        if self.terminated:
+            return self.terminated.get("reason") not in _NEVER_STARTED
+        return "running" in (self.container.get("state") or {}) or self.phase in _ENDED
+
+    @property
+    def alive(self) -> bool:
+        """Whether the command runs, or may still begin."""
+        return self.phase not in _ENDED and not self.terminated
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the pod is being deleted."""
+        return "deletionTimestamp" in self.manifest["metadata"]
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether a node was found for the pod."""
+        return bool((self.manifest.get("spec") or {}).get("nodeName"))
+
+    def condition(self, kind: str) -> Mapping[str, Any]:
+        """Return the condition of that type, whatever its status; empty if there is none."""
+        return condition(self.manifest, kind)
+
+    @property
+    def disruption(self) -> str:
+        """Why the cluster ended the pod, in its own words; empty if it did not."""
+        found = self.condition("DisruptionTarget")
+        if found.get("status") != "True":
+            return ""
+        return str(found.get("message") or found.get("reason") or "disrupted")
+
+
+def views(pods: Iterable[Manifest]) -> list[PodView]:
+    """Return *pods*, the oldest first: one for each attempt of a job on one host."""
+    return sorted(map(PodView, pods), key=lambda pod: (pod.created, pod.name))
+
+
+def condition(manifest: Manifest, kind: str) -> Mapping[str, Any]:
+    """Return the condition of that type of an object, whatever its status; empty if there is none."""
+    conditions: Sequence[Mapping[str, Any]] = (manifest.get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each.get("type") == kind), {})
+
+
+def is_true(manifest: Manifest, kind: str) -> bool:
+    """Return whether that condition of an object is true."""
+    return condition(manifest, kind).get("status") == "True"

@@ -1,0 +1,129 @@
+"""The status of a job, for every state in which its resource and its pods can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kinetic_k8s.reading.status import State, WorkloadStatus, status_of
+
+Manifest = dict[str, Any]
+
+
+def a_job(*conditions: str, suspend: bool = False, **status: Any) -> Manifest:
+    true = [
+        {"type": kind, "status": "True", "reason": f"{kind}Reason", "message": "words."}
+        for kind in conditions
+    ]
+    return {
+        "metadata": {"name": "kn-f-0a1b2c3", "uid": "u"},
+        "spec": {"suspend": suspend},
+        "status": {"conditions": true, **status},
+    }
+
+
+def a_pod(phase: str, state: Manifest | None = None, **more: Any) -> Manifest:
+    metadata = {"name": "p", "uid": "p", "creationTimestamp": "2026-11-22T10:15:00Z"}
+    disrupted = [{"type": "DisruptionTarget", "status": "True", "message": "preempted"}]
+    return {
+        "metadata": metadata | ({"deletionTimestamp": "now"} if more.get("leaving") else {}),
+        "status": {
+            "phase": phase,
+            "containerStatuses": [{"name": "kinetic", "state": state}] if state else [],
+            "conditions": disrupted if more.get("disrupted") else [],
+        },
+    }
+
+
+def terminated(code: int, reason: str = "Error") -> Manifest:
+    return {"terminated": {"exitCode": code, "reason": reason}}
+
+
+RUNNING: Manifest = {"running": {}}
+WAITING: Manifest = {"waiting": {"reason": "ContainerCreating"}}
+REPLACED = "It waits for another pod to replace the last one."
+ENDING = "Its pod has ended; the job is about to end or retry."
+
+
+@pytest.mark.parametrize(
+    ("job", "pods", "attempts", "expected"),
+    [
+        # Before it runs.
+        (a_job(), [], 0, (State.PENDING, "", False)),
+        (a_job(), [a_pod("Pending")], 0, (State.PENDING, "", False)),
+        (a_job(), [a_pod("Pending", WAITING)], 0, (State.PENDING, "", False)),
+        (a_job(suspend=True), [], 0, (State.PENDING, "It is suspended.", False)),
+        # A counter decides nothing: this one counts a pod of an attempt that is retried.
+        (a_job(failed=1), [], 1, (State.RUNNING, REPLACED, False)),
+        # While it runs.
+        (a_job(), [a_pod("Running", RUNNING)], 0, (State.RUNNING, "", False)),
+        (
+            a_job(),
+            [a_pod("Running", RUNNING, leaving=True)],
+            1,
+            (State.RUNNING, "Its pod is being stopped.", False),
+        ),
+        (a_job(), [a_pod("Running", terminated(0))], 0, (State.RUNNING, ENDING, False)),
+        (a_job(), [a_pod("Failed", terminated(1))], 1, (State.RUNNING, ENDING, False)),
+        (
+            a_job(),
+            [a_pod("Failed", terminated(143), disrupted=True)],
+            1,
+            (State.RUNNING, REPLACED, False),
+        ),
+        # Between two attempts only what is known already tells that it ran.
+        (a_job(), [], 1, (State.RUNNING, REPLACED, False)),
+        (a_job(), [a_pod("Pending", WAITING)], 1, (State.RUNNING, REPLACED, False)),
+        # A queue took its place away: it waits, and has not failed.
+        (
+            a_job(suspend=True),
+            [a_pod("Failed", terminated(143))],
+            1,
+            (State.PENDING, "It was suspended while it ran, and waits to be resumed.", False),
+        ),
+        (
+            a_job(suspend=True),
+            [a_pod("Running", RUNNING, leaving=True)],
+            1,
+            (State.RUNNING, "Its pod is being stopped.", False),
+        ),
+        # After its end, which is over when no pod is alive.
+        (
+            a_job("SuccessCriteriaMet"),
+            [a_pod("Running", terminated(0))],
+            1,
+            (State.SUCCEEDED, "", True),
+        ),
+        (a_job("Complete"), [], 0, (State.SUCCEEDED, "", True)),
+        (
+            a_job("FailureTarget"),
+            [a_pod("Running", RUNNING)],
+            1,
+            (State.FAILED, "FailureTargetReason: words.", False),
+        ),
+        (a_job("Failed"), [], 1, (State.FAILED, "FailedReason: words.", True)),
+        # Without its resource.
+        (None, [], 0, (State.ABSENT, "", True)),
+        (
+            None,
+            [a_pod("Running", RUNNING, leaving=True)],
+            1,
+            (State.RUNNING, "The job is deleted; its pod is still ending.", False),
+        ),
+        (None, [a_pod("Running", terminated(0))], 1, (State.ABSENT, "", True)),
+    ],
+)
+def test_conditions_decide_then_pods_then_what_is_known(
+    job: Manifest | None,
+    pods: list[Manifest],
+    attempts: int,
+    expected: tuple[State, str, bool],
+) -> None:
+    assert status_of(job, pods, attempts=attempts) == WorkloadStatus(*expected)
+
+
+def test_a_program_that_was_not_found_has_not_run() -> None:
+    pods = [a_pod("Failed", terminated(128, "StartError"))]
+
+    assert status_of(a_job(suspend=True), pods).reason == "It is suspended."
