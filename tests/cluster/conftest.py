@@ -8,23 +8,26 @@ it run; the folder `kube` there has `down`. Runs that do not name this folder sk
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import json
 import os
 import re
 import secrets
 import shlex
+import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 
 from kinetic_k8s.accelerators import parse_accelerator
-from kinetic_k8s.cluster.client import ApiServer
-from kinetic_k8s.cluster.connect import connect
+from kinetic_k8s.cluster.client import Access, ApiServer, Credentials
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.job import JobSpec
 from kinetic_k8s.manifests.labels import of_job
@@ -47,10 +50,17 @@ class Bed:
     def kubeconfig(self) -> str:
         return self.environment["KUBECONFIG"]
 
-    @property
-    def user_kubeconfig(self) -> str:
-        """Of a user with few permissions, in the namespace `default` only."""
-        return self.environment["KUBE_BED_USER_KUBECONFIG"]
+    def access(self, namespace: str, *, token: str = "kube-bed-admin") -> Access:
+        """Return how the cluster is reached as its administrator.
+
+        As `kube-bed-user` a few things are permitted in the namespace `default` only.
+        """
+        return Access(
+            server=self.environment["KUBE_BED_SERVER"],
+            ca=Path(self.environment["KUBE_BED_CA"]).read_text(),
+            namespace=namespace,
+            credentials=lambda: Credentials(headers={"Authorization": f"Bearer {token}"}),
+        )
 
     def kubectl(self, *arguments: str, given: str | None = None) -> str:
         """Run kubectl: what these tests know independently of our code."""
@@ -122,20 +132,17 @@ def namespace(bed: Bed) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def cluster(bed: Bed, namespace: str) -> ApiServer:
     """That namespace, as its administrator."""
-    return connect(kubeconfig=bed.kubeconfig, namespace=namespace)
+    return ApiServer(bed.access(namespace))
 
 
-_NUMBERS = itertools.count(1)
-
-
-@pytest.fixture
+@pytest.fixture(scope="session")
 def a_job() -> Callable[..., JobSpec]:
     """Return what describes a job that runs a Python program; its id and name are its own."""
 
     def make(program: str, *, retries: int = 0, **pod: Any) -> JobSpec:
         suffix = secrets.token_hex(4)[:7]
         values: dict[str, Any] = {
-            "job_id": f"cpu-test{next(_NUMBERS)}-20261122-101500-{suffix}",
+            "job_id": f"cpu-test-20261122-101500-{suffix}",
             "accelerator": parse_accelerator("cpu"),
             "image": "kinetic.test/python:3.11",
             "command": ("python3", "-u", "-c", program),
@@ -175,6 +182,142 @@ class Look:
             "metadata": {"name": pod, "namespace": self.namespace},
         }
         self.bed.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(body))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to a request."""
+
+    status: int | None = None
+    """Respond with it, and pass nothing on. None: pass it on, and lose the response."""
+    body: bytes = b""
+
+
+class Relay(ThreadingHTTPServer):
+    """Passes requests on to the API server, and makes the faults that a test asks for."""
+
+    daemon_threads = True
+
+    def __init__(self, bed: Bed) -> None:
+        super().__init__(("127.0.0.1", 0), _RelayHandler)
+        self.server_url = bed.environment["KUBE_BED_SERVER"]
+        self.upstream = urllib3.PoolManager(ca_certs=bed.environment["KUBE_BED_CA"], maxsize=20)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.requests: list[str] = []
+        """Method and path of each, with its query."""
+        self.faults: list[tuple[str, Fault]] = []
+        self.open: set[socket.socket] = set()
+        self.lock = threading.Lock()
+
+    def fail(
+        self, on: str, status: int, message: str | bytes, *, reason: str = "", times: int = 1
+    ) -> None:
+        """Respond to the next requests whose method and path contain *on* with this status."""
+        if isinstance(message, str):
+            told = {"kind": "Status", "code": status, "message": message, "reason": reason}
+            message = json.dumps(told).encode()
+        with self.lock:
+            self.faults += [(on, Fault(status, message))] * times
+
+    def lose(self, on: str) -> None:
+        """Pass the next such request on, and lose the response."""
+        with self.lock:
+            self.faults.append((on, Fault()))
+
+    def take(self, request: str) -> Fault | None:
+        """Note a request; return the fault that it is to meet."""
+        with self.lock:
+            self.requests.append(request)
+            for each in self.faults:
+                if each[0] in request:
+                    self.faults.remove(each)
+                    return each[1]
+        return None
+
+    def cut(self) -> None:
+        """Cut all connections."""
+        with self.lock:
+            for connection in self.open:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+
+class _RelayHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Relay
+
+    def setup(self) -> None:
+        super().setup()
+        with self.server.lock:
+            self.server.open.add(self.connection)
+
+    def finish(self) -> None:
+        with self.server.lock:
+            self.server.open.discard(self.connection)
+        super().finish()
+
+    def relay(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fault = self.server.take(f"{self.command} {self.path}")
+        if fault is not None and fault.status is not None:
+            self.send_response(fault.status)
+            self.send_header("Content-Length", str(len(fault.body)))
+            self.end_headers()
+            self.wfile.write(fault.body)
+            return
+        headers = {k: v for k, v in self.headers.items() if k.lower() not in _HOP}
+        response = self.server.upstream.request(
+            self.command,
+            f"{self.server.server_url}{self.path}",
+            body=body or None,
+            headers=headers,
+            preload_content=False,
+        )
+        if fault is not None:
+            response.drain_conn()
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        self.send_response(response.status)
+        for name, value in response.headers.items():
+            if name.lower() not in _HOP:
+                self.send_header(name, value)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        with suppress(OSError):  # The other side has gone.
+            while data := response.read1(65536):
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+            self.wfile.write(b"0\r\n\r\n")
+        response.close()
+
+    do_GET = do_POST = do_PATCH = do_DELETE = relay
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+_HOP = ("host", "connection", "content-length", "transfer-encoding", "date", "server")
+
+
+@pytest.fixture
+def relay(bed: Bed) -> Iterator[Relay]:
+    """A relay to the API server, over plain HTTP."""
+    with Relay(bed) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+        server.cut()
+
+
+@pytest.fixture
+def relayed_access(bed: Bed, relay: Relay, namespace: str) -> Access:
+    """The namespace, reached through the relay, as its administrator."""
+    return replace(bed.access(namespace), server=relay.url, ca=None)
+
+
+@pytest.fixture
+def relayed(relayed_access: Access) -> ApiServer:
+    """The same, without pauses before a repetition."""
+    return ApiServer(relayed_access, pause=lambda _: None)
 
 
 @pytest.fixture(scope="session")

@@ -1,27 +1,40 @@
-"""Requests to a real API server: what they return, and what becomes of its refusals."""
+"""Requests to a real API server: what they return, and what becomes of faults and refusals."""
 
 from __future__ import annotations
 
+import itertools
+import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.cluster.client import Access, ApiServer, Credentials
 from kinetic_k8s.errors import (
+    AlreadyExistsError,
+    ClusterError,
+    ClusterUnreachableError,
     ConflictError,
+    InvalidManifestError,
+    KindNotServedError,
+    NamespaceNotFoundError,
+    NotAuthenticatedError,
+    NotPermittedError,
+    RefusedError,
 )
 
 Map = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def a_map(request: pytest.FixtureRequest) -> Map:
-    """Return what describes a small object with a name of this test's own."""
+def a_map() -> Map:
+    """Return what describes a small object with a name and a label of this test's own."""
+    own = f"map-{secrets.token_hex(4)}"
 
-    def make(name: str = "", **more: Any) -> dict[str, Any]:
-        own = f"{request.node.originalname.replace('_', '-')[:50]}{name}"
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": own}, **more}
+    def make(end: str = "", **more: Any) -> dict[str, Any]:
+        metadata = {"name": f"{own}{end}", "labels": {"test": own}}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **more}
 
     return make
 
@@ -39,3 +52,188 @@ def test_an_object_is_created_read_changed_and_deleted(cluster: ApiServer, a_map
     assert cluster.get("ConfigMap", name) is None
     assert cluster.patch("ConfigMap", name, {"data": {}}) is None
     assert not cluster.delete("ConfigMap", name)
+
+
+def test_a_trial_creates_nothing_and_finds_what_is_wrong(cluster: ApiServer, a_map: Map) -> None:
+    name = cluster.create(a_map(), dry_run=True)["metadata"]["name"]
+
+    assert cluster.get("ConfigMap", name) is None
+    with pytest.raises(InvalidManifestError, match='unknown field "dta"'):
+        cluster.create(a_map(dta={}), dry_run=True)
+
+
+def test_a_list_has_all_pages_even_if_it_has_to_begin_again(
+    cluster: ApiServer, relay: Any, relayed_access: Access, a_map: Map
+) -> None:
+    made = {cluster.create(a_map(f"-{number}"))["metadata"]["name"] for number in range(5)}
+    labels = f"test={a_map()['metadata']['labels']['test']}"
+    by_twos = ApiServer(relayed_access, page=2)
+    relay.fail("continue=", 410, "The provided continue parameter is too old", reason="Expired")
+
+    found = by_twos.list("ConfigMap", labels=labels)
+
+    assert {each["metadata"]["name"] for each in found} == made
+    assert {(each["kind"], each["apiVersion"]) for each in found} == {("ConfigMap", "v1")}
+    assert len(relay.requests) == 5, "a page and one that is too old, then three"
+    everywhere = by_twos.list("ConfigMap", labels=labels, everywhere=True)
+    assert {each["metadata"]["name"] for each in everywhere} == made
+
+
+def test_a_lost_response_to_a_creation_is_a_success(
+    relay: Any, relayed: ApiServer, a_map: Map
+) -> None:
+    relay.lose("POST")
+
+    created = relayed.create(a_map(data={"a": "1"}))
+
+    assert created["data"] == {"a": "1"}
+    assert [each.split()[0] for each in relay.requests] == ["POST", "POST", "GET"]
+    relay.lose("DELETE")
+    assert relayed.delete("ConfigMap", created["metadata"]["name"])
+
+
+def test_an_object_of_somebody_else_is_not_taken_for_ones_own(
+    relay: Any, relayed: ApiServer, a_map: Map
+) -> None:
+    other = a_map()
+    other["metadata"]["labels"] = {"other": "one"}
+    relayed.create(other)
+    relay.fail("POST", 503, "apiserver is shutting down")
+
+    with pytest.raises(AlreadyExistsError, match="already exists"):
+        relayed.create(a_map())
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_what_passes_is_repeated(relay: Any, relayed: ApiServer, status: int) -> None:
+    relay.fail("GET", status, "later", times=3)
+
+    assert relayed.get("ConfigMap", "none") is None
+    assert len(relay.requests) == 4
+
+
+def test_a_server_that_is_down_is_asked_until_the_time_is_over(relayed_access: Access) -> None:
+    seconds = itertools.count()
+    pauses: list[float] = []
+    nobody = replace(relayed_access, server="https://127.0.0.1:1")
+    cluster = ApiServer(nobody, clock=lambda: float(next(seconds)), pause=pauses.append)
+
+    with pytest.raises(ClusterUnreachableError) as caught:
+        cluster.within(10).get("Job", "kn-f")
+
+    assert "Could not get Job kn-f" in caught.value.message
+    assert "https://127.0.0.1:1: no usable response in 10 s" in caught.value.message
+    assert "Connection refused" in caught.value.message
+    assert len(pauses) > 2
+    assert caught.value.hint
+
+
+def test_a_server_with_another_certificate_is_not_asked_twice(
+    bed: Any, relayed_access: Access
+) -> None:
+    stranger = replace(relayed_access, server=bed.environment["KUBE_BED_SERVER"])
+
+    def no_pause(_: float) -> None:
+        raise AssertionError("waiting changes nothing")
+
+    with pytest.raises(ClusterUnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
+        ApiServer(stranger, pause=no_pause).get("Job", "kn-f")
+
+
+def test_a_field_that_no_schema_has_is_not_tried_again(relay: Any, relayed: ApiServer) -> None:
+    relay.fail(
+        "PATCH", 500, "failed to create typed patch object: .spec.x: field not declared in schema"
+    )
+
+    with pytest.raises(InvalidManifestError, match="not declared"):
+        relayed.patch("Job", "kn-f", {"spec": {"x": 1}})
+    assert len(relay.requests) == 1
+
+
+def test_only_the_server_itself_can_say_that_something_is_absent(
+    relay: Any, relayed: ApiServer
+) -> None:
+    relay.fail("GET", 404, b"<html>No such page</html>")
+
+    with pytest.raises(KindNotServedError, match="No such page"):
+        relayed.get("Job", "kn-f")
+    relay.fail("GET", 200, b"<html>Log in to the network</html>")
+    with pytest.raises(ClusterError, match="something other than JSON"):
+        relayed.get("Job", "kn-f")
+
+
+def test_credentials_that_expired_are_asked_for_again_once(
+    relay: Any, relayed_access: Access
+) -> None:
+    tokens = iter(["expired", "kube-bed-admin"])
+    access = replace(
+        relayed_access,
+        credentials=lambda: Credentials(headers={"Authorization": f"Bearer {next(tokens)}"}),
+    )
+    cluster = ApiServer(access)
+
+    assert cluster.get("Job", "none") is None
+    assert cluster.in_namespace("default").get("Job", "none") is None
+    assert len(relay.requests) == 3
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
+def test_without_valid_credentials_the_hint_is_to_log_in(
+    relayed_access: Access, headers: dict[str, str]
+) -> None:
+    access = replace(
+        relayed_access, credentials=lambda: Credentials(headers=headers), context="work"
+    )
+
+    with pytest.raises(NotAuthenticatedError) as caught:
+        ApiServer(access, pause=lambda _: None).get("Job", "kn-f")
+
+    assert "kubectl --context work" in (caught.value.hint or "")
+
+
+def test_a_missing_permission_is_named_as_a_role_names_it(bed: Any, namespace: str) -> None:
+    user = ApiServer(bed.access(namespace, token="kube-bed-user"))
+
+    with pytest.raises(NotPermittedError) as caught:
+        user.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "kn-f"}})
+
+    error = caught.value
+    assert (error.verb, error.resource, error.namespace) == ("create", "jobs.batch", namespace)
+    assert isinstance(error, PermissionError)
+    assert "'create' on 'jobs.batch' in the namespace" in (error.hint or "")
+    with pytest.raises(NotPermittedError, match="cannot list resource"):
+        user.list("Pod", everywhere=True)
+
+
+def test_a_rejection_by_a_server_that_has_just_started_passes(
+    relay: Any, relayed: ApiServer
+) -> None:
+    relay.fail("GET", 403, 'User "kube-bed-admin" cannot get resource "jobs"', reason="Forbidden")
+
+    assert relayed.get("Job", "none") is None
+
+
+def test_a_quota_is_no_missing_permission(bed: Any, cluster: ApiServer) -> None:
+    quota = ("quota", "no-jobs", "-n", cluster.identity.namespace)
+    bed.kubectl("create", *quota, "--hard=count/jobs.batch=0")
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "kn-f"}, "spec": JOB}
+    try:
+        # It is enforced a moment after its creation.
+        with pytest.raises(RefusedError, match="exceeded quota"):
+            any(cluster.create(job, dry_run=True) is None for _ in itertools.count())
+    finally:
+        bed.kubectl("delete", *quota)
+
+
+JOB = {
+    "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+}
+
+
+def test_a_namespace_that_does_not_exist_is_named(cluster: ApiServer, a_map: Map) -> None:
+    nowhere = cluster.in_namespace("no-such-namespace")
+
+    with pytest.raises(NamespaceNotFoundError, match="'no-such-namespace'"):
+        nowhere.create(a_map())
+    assert nowhere.identity.namespace == "no-such-namespace"
+    assert nowhere.get("ConfigMap", "none") is None

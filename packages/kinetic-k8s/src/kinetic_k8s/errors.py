@@ -18,6 +18,7 @@ __all__ = [
     "NotPermittedError",
     "ObjectGoneError",
     "RefusedError",
+    "StillThereError",
     "UnknownAcceleratorError",
     "UnknownContextError",
     "UnsupportedWorkloadError",
@@ -89,3 +90,7 @@ class ObjectGoneError(ClusterError, LookupError):
 
 class LogNotReadyError(ClusterError):
     """The container has no log yet: it has not started (400)."""
+
+
+class StillThereError(ClusterError, TimeoutError):
+    """What was deleted is not gone yet, after as long as was waited."""

@@ -31,6 +31,7 @@ SILENCE_LIMIT: Final = 30.0
 STREAM_SILENCE_LIMIT: Final = 150.0
 """Seconds without a byte of a watch: there is a bookmark every minute."""
 PAGE: Final = 500
+"""Objects of a list that one response has."""
 _CHUNK: Final = 65536
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
@@ -74,11 +75,13 @@ class ApiServer:
         access: Access,
         *,
         limit: float = LIMIT,
+        page: int = PAGE,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], object] | None = None,
     ) -> None:
         self._access = access
         self._limit = limit
+        self._page = page
         self._clock = clock
         self._pause = pause or threading.Event().wait
         self._connection = _Connection(access)
@@ -101,6 +104,7 @@ class ApiServer:
         other = type(self)(
             access or self._access,
             limit=self._limit if limit is None else limit,
+            page=self._page,
             clock=self._clock,
             pause=self._pause,
         )
@@ -136,7 +140,7 @@ class ApiServer:
         found = kind_of(kind)
         request = self._request("list", found, everywhere=everywhere)
         path = self._path(found, everywhere=everywhere)
-        query = {**_selectors(labels, fields), "limit": str(PAGE)}
+        query = {**_selectors(labels, fields), "limit": str(self._page)}
         deadline = self._clock() + self._limit
         items: list[Manifest] = []
         page = ""
@@ -209,7 +213,7 @@ class ApiServer:
         *,
         labels: str = "",
         fields: str = "",
-        version: str | None = None,
+        marked: bool = True,
         seconds: int = 600,
     ) -> Iterator[_Events]:
         """Open one watch request; see `Cluster.watch`."""
@@ -221,10 +225,8 @@ class ApiServer:
             "timeoutSeconds": str(seconds),
             **_selectors(labels, fields),
         }
-        if version is None:
+        if marked:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        else:
-            query["resourceVersion"] = version
         with self._stream(request, self._path(found), query) as response:
             yield _Events(response, request, self.identity)
 

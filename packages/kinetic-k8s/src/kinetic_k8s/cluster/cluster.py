@@ -159,21 +159,20 @@ class Cluster(Protocol):
         *,
         labels: str = "",
         fields: str = "",
-        version: str | None = None,
+        marked: bool = True,
         seconds: int = 600,
     ) -> AbstractContextManager[EventStream]:
-        """Open one watch request.
+        """Open one watch request. It begins with an ADDED event for each object that exists.
 
         Args:
             kind: Such as `Pod`.
             labels: Selector.
             fields: Selector.
-            version: The changes after this resource version. None: first an ADDED event for each object
-                that exists, then a bookmark with the annotation `k8s.io/initial-events-end`.
+            marked: Whether a bookmark with the annotation `k8s.io/initial-events-end` follows them.
             seconds: After which the server ends it.
 
         Raises:
-            InvalidManifestError: The server is too old for *version* None.
+            InvalidManifestError: The server cannot mark them: it is older than 1.34.
         """
         ...
 

@@ -1,0 +1,212 @@
+"""The log of one container, followed live to its last line."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from typing import Final, Self
+
+from kinetic_k8s.cluster.cluster import Cluster
+from kinetic_k8s.cluster.watch import SETTLING, Watch, Watched
+from kinetic_k8s.errors import (
+    ClusterUnreachableError,
+    LogNotReadyError,
+    NotAuthenticatedError,
+    NotPermittedError,
+    ObjectGoneError,
+)
+from kinetic_k8s.manifests.names import CONTAINER
+from kinetic_k8s.reading.attempts import PodView
+
+OVERLAP: Final = timedelta(seconds=2)
+"""How far before the last line a new request begins.
+
+The server cuts times to whole seconds, and lines of stdout and stderr may come out of order.
+"""
+REMEMBERED: Final = timedelta(seconds=5)
+"""For how long a line is known again when it comes twice."""
+_FIRST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 5.0
+_LOOK_AGAIN: Final = 60.0
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
+_SECOND: Final = len("2026-11-22T10:15:00")
+
+
+class PodLog:
+    """The lines of one container, without their timestamps. Iterate once, in a `with` block.
+
+        with PodLog(cluster, pod) as log:
+            for line in log:
+                print(line)
+
+    With *follow*, the iteration waits for the container to start, survives broken connections, and ends
+    after the last line of a container that has ended, or whose pod is gone. What the kubelet has removed
+    meanwhile (it keeps some 10 MiB) is missing.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        pod: str,
+        container: str = CONTAINER,
+        *,
+        follow: bool = True,
+        tail: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._pod = pod
+        self._container = container
+        self._follow = follow
+        self._tail = tail
+        self._clock = clock
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._ends: Callable[[], None] | None = None
+        self._seen = _Seen()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the iteration at once, from any thread."""
+        self._closed.set()
+        with self._lock:
+            if self._ends is not None:
+                self._ends()
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the lines.
+
+        Raises:
+            ClusterUnreachableError: Without *follow*: the server did not respond.
+            NotAuthenticatedError, NotPermittedError: The server rejects the request, and has done so for
+                longer than it takes to start.
+        """
+        if not self._follow:
+            with suppress(LogNotReadyError, ObjectGoneError):
+                yield from self._lines(follow=False)
+            return
+        pause = _FIRST_PAUSE
+        rejected: float | None = None
+        while not self._closed.is_set():
+            try:
+                if not self._started():
+                    return
+                for line in self._lines(follow=True):
+                    pause, rejected = _FIRST_PAUSE, None
+                    yield line
+                if self._over():
+                    yield from self._lines(follow=False)
+                    return
+            except ObjectGoneError:
+                return
+            except LogNotReadyError:
+                if self._over():
+                    return
+            except ClusterUnreachableError:
+                pass
+            except (NotAuthenticatedError, NotPermittedError):
+                rejected = self._clock() if rejected is None else rejected
+                if self._clock() - rejected > SETTLING:
+                    raise
+            self._closed.wait(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _lines(self, *, follow: bool) -> Iterator[str]:
+        """Iterate over the lines of one request that have not been seen yet."""
+        since = self._seen.since()
+        with (
+            self._cluster.log(
+                self._pod,
+                self._container,
+                follow=follow,
+                since=since,
+                tail=self._tail if since is None else None,
+            ) as stream,
+            self._ended_by(stream.close),
+        ):
+            for line in stream:
+                if self._seen.is_new(line, again=since is not None):
+                    yield line.partition(" ")[2]
+
+    def _started(self) -> bool:
+        """Wait until the container has started; return False if it never will."""
+        if (pod := self._look()) is None or not pod.alive or pod.started:
+            return pod is not None
+        watched = Watched(kind="Pod", fields=f"metadata.name={self._pod}")
+        with Watch(self._cluster, [watched]) as watch, self._ended_by(watch.wake):
+            while not self._closed.is_set():
+                watch.wait(_LOOK_AGAIN)
+                if (pod := self._look()) is None or not pod.alive or pod.started:
+                    return pod is not None
+        return False
+
+    def _over(self) -> bool:
+        """Return whether the container has written its last line."""
+        pod = self._look()
+        return pod is None or not pod.alive
+
+    def _look(self) -> PodView | None:
+        found = self._cluster.get("Pod", self._pod)
+        return None if found is None else PodView(found)
+
+    @contextmanager
+    def _ended_by(self, end: Callable[[], None]) -> Iterator[None]:
+        """Let `close` call *end* within the block."""
+        with self._lock:
+            self._ends = end
+            if self._closed.is_set():  # `close` came before there was anything to end.
+                end()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._ends = None
+
+
+class _Seen:
+    """The lines of the last seconds, to know those that come twice."""
+
+    def __init__(self) -> None:
+        self._latest = ""
+        """The time of the latest line, as the server writes it."""
+        self._lines: dict[str, set[str]] = {}
+        """By the second of their time."""
+
+    def since(self) -> str | None:
+        """Return the time from which the next request begins; None: from the first line."""
+        if not self._latest:
+            return None
+        return (datetime.fromisoformat(self._latest) - OVERLAP).isoformat()
+
+    def is_new(self, line: str, *, again: bool) -> bool:
+        """Note *line*, and return whether it is a line of the log that was not there before.
+
+        Only a request that begins *again* in the middle brings lines twice.
+        """
+        time = line.partition(" ")[0]
+        second = time[:_SECOND]
+        if second not in self._lines:
+            if not _TIME.fullmatch(time):  # The kubelet reports that it has no log any more.
+                return False
+            self._forget(second)
+        lines = self._lines.setdefault(second, set())
+        if again and line in lines:
+            return False
+        lines.add(line)
+        self._latest = max(self._latest, time)
+        return True
+
+    def _forget(self, second: str) -> None:
+        """Forget the lines that no request will bring again, now that there is one of *second*."""
+        oldest = (datetime.fromisoformat(second) - REMEMBERED).isoformat()
+        for old in [each for each in self._lines if each < oldest]:
+            del self._lines[old]

@@ -1,0 +1,163 @@
+"""Clusters as kubeconfigs name them: tokens, plugins, certificates, proxies."""
+
+from __future__ import annotations
+
+import json
+import logging
+import select
+import socket
+import sys
+import threading
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic_k8s.cluster.connect import connect
+from kinetic_k8s.errors import NotAuthenticatedError, UnknownContextError
+
+PLUGIN = """
+import json, pathlib, sys
+tokens = pathlib.Path(sys.argv[1])
+first, _, rest = tokens.read_text().partition(" ")
+if not first:
+    sys.exit("Your session has ended: run `sso login`.")
+tokens.write_text(rest)
+print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+                  "status": {"token": first, "expirationTimestamp": "2020-01-01T00:00:00Z"}}))
+"""
+
+
+@pytest.fixture
+def kubeconfig(bed: Any, tmp_path: Path) -> dict[str, Any]:
+    """The administrator's kubeconfig as data, its certificates in a file beside it."""
+    config = json.loads(Path(bed.kubeconfig).read_text())
+    cluster = config["clusters"][0]["cluster"]
+    (tmp_path / "ca.pem").write_bytes(b64decode(cluster.pop("certificate-authority-data")))
+    cluster["certificate-authority"] = "ca.pem"
+    return config
+
+
+def write(config: dict[str, Any], folder: Path) -> str:
+    path = folder / "config"
+    path.write_text(json.dumps(config))
+    path.chmod(0o400)
+    return str(path)
+
+
+def with_plugin(config: dict[str, Any], folder: Path, tokens: str) -> str:
+    """Return the path of a kubeconfig whose plugin hands out these *tokens*, one at each call."""
+    (folder / "plugin.py").write_text(PLUGIN)
+    (folder / "tokens").write_text(tokens)
+    config["users"][0]["user"] = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": sys.executable,
+            "args": [str(folder / "plugin.py"), str(folder / "tokens")],
+            "interactiveMode": "Never",
+        }
+    }
+    return write(config, folder)
+
+
+def test_a_context_is_found_by_name_with_files_beside_its_kubeconfig(
+    kubeconfig: dict[str, Any], tmp_path: Path
+) -> None:
+    kubeconfig["current-context"] = ""
+    path = write(kubeconfig, tmp_path)
+
+    cluster = connect("kube-bed", kubeconfig=path)
+
+    assert cluster.get("Namespace", "default") is not None
+    assert str(cluster.identity).startswith("namespace 'default' of https://127.0.0.1:")
+    assert cluster.identity.context == "kube-bed"
+    assert connect("kube-bed", kubeconfig=path, namespace="x").identity.namespace == "x"
+    with pytest.raises(UnknownContextError, match="no current context") as caught:
+        connect(kubeconfig=path)
+    assert caught.value.hint == "Its contexts are: kube-bed."
+
+
+def test_contexts_and_files_that_are_not_there_are_named(bed: Any, tmp_path: Path) -> None:
+    with pytest.raises(UnknownContextError, match="no context 'prod'"):
+        connect("prod", kubeconfig=bed.kubeconfig)
+    with pytest.raises(UnknownContextError, match="There is no kubeconfig at"):
+        connect(kubeconfig=str(tmp_path / "none"))
+    (tmp_path / "broken").write_text("{")
+    with pytest.raises(UnknownContextError, match="Cannot read the kubeconfig"):
+        connect(kubeconfig=str(tmp_path / "broken"))
+
+
+def test_a_plugin_is_asked_again_when_its_token_is_rejected(
+    kubeconfig: dict[str, Any], tmp_path: Path
+) -> None:
+    path = with_plugin(kubeconfig, tmp_path, "expired kube-bed-admin")
+    before = Path(path).read_bytes()
+
+    assert connect(kubeconfig=path).get("Namespace", "default") is not None
+    assert (tmp_path / "tokens").read_text() == ""
+    assert Path(path).read_bytes() == before
+
+
+def test_a_plugin_that_fails_is_quoted_and_no_logging_is_set_up(
+    kubeconfig: dict[str, Any], tmp_path: Path
+) -> None:
+    path = with_plugin(kubeconfig, tmp_path, "")
+    handlers = list(logging.getLogger().handlers)
+
+    with pytest.raises(NotAuthenticatedError, match="run `sso login`"):
+        connect(kubeconfig=path).get("Namespace", "default")
+
+    assert logging.getLogger().handlers == handlers
+
+
+class Proxy(ThreadingHTTPServer):
+    """A proxy that connects, and notes to whom."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _ProxyHandler)
+        self.asked: list[str] = []
+
+
+class _ProxyHandler(BaseHTTPRequestHandler):
+    server: Proxy
+
+    def do_CONNECT(self) -> None:
+        self.server.asked.append(self.path)
+        host, _, port = self.path.rpartition(":")
+        with socket.create_connection((host, int(port))) as other, suppress(OSError):
+            self.send_response(200)
+            self.end_headers()
+            while True:
+                for ready in select.select([self.connection, other], [], [])[0]:
+                    data = ready.recv(65536)
+                    if not data:
+                        return
+                    (other if ready is self.connection else self.connection).sendall(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    with Proxy() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def test_the_proxy_of_a_context_is_used(
+    bed: Any, kubeconfig: dict[str, Any], tmp_path: Path, proxy: Proxy
+) -> None:
+    kubeconfig["clusters"][0]["cluster"]["proxy-url"] = f"http://127.0.0.1:{proxy.server_port}"
+
+    found = connect(kubeconfig=write(kubeconfig, tmp_path)).get("Namespace", "default")
+
+    assert found is not None
+    assert proxy.asked == [bed.environment["KUBE_BED_SERVER"].removeprefix("https://")]

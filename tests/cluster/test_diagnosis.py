@@ -1,0 +1,184 @@
+"""Why jobs do not run or have failed, seen on a real cluster that is given every cause at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kinetic_k8s.accelerators import parse_accelerator
+from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.cluster.watch import Watch, Watched
+from kinetic_k8s.manifests.job import JobSpec, job_manifest
+from kinetic_k8s.manifests.labels import APP, APP_VALUE, of_job
+from kinetic_k8s.manifests.pod import MountedFile, Resources, SecretVariable
+from kinetic_k8s.reading.diagnosis import Diagnosis, diagnosis_of
+from kinetic_k8s.volumes import FuseMount, fuse_volumes
+
+Make = Callable[..., JobSpec]
+SMALL = Resources(cpu="20m", memory="64Mi")
+
+CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
+    # What is wrong with the pod → the cause, a part of its reason, a part of the remedy.
+    "no-node": (
+        {"accelerator": parse_accelerator("h100"), "resources": Resources()},
+        ("no-node", "didn't match Pod's node affinity/selector", "gke-accelerator=nvidia-h100-80gb"),
+    ),
+    "no-room": (
+        {"resources": Resources(cpu="900")},
+        ("insufficient", "Insufficient cpu", "requests 900 of cpu"),
+    ),
+    "image": (
+        {"image": "kinetic.test/no-such-image:1"},
+        ("image", "not found", "kinetic.test/no-such-image:1"),
+    ),
+    "image-name": ({"image": "Kinetic:1"}, ("image-name", "couldn't parse image name", "lower-case")),
+    "secret": (
+        {"environment_secret": "not-there"},
+        ("missing-object", "The Secret 'not-there' does not exist", "Submit the job again"),
+    ),
+    "key": (
+        {"secret_variables": (SecretVariable(variable="K", secret="kinetic-other", key="key"),)},
+        ("missing-object", "The Secret 'kinetic-other' does not exist", "Submit"),
+    ),
+    "config-map": (
+        {"files": (MountedFile(config_map="kn-runner-x", key="r.py", path="/app/r.py"),)},
+        ("missing-object", "The ConfigMap 'kn-runner-x' does not exist", "Submit the job again"),
+    ),
+    "driver": (
+        {"volumes": fuse_volumes([FuseMount(name="data-d0", bucket="b", path="/data")])},
+        ("volume", "gcsfuse.csi.storage.gke.io not found", "Enable the Cloud Storage FUSE CSI driver"),
+    ),
+    "account": (
+        {"service_account": "kinetic"},
+        ("service-account", 'serviceaccount "kinetic" not found', "create serviceaccount kinetic"),
+    ),
+    "no-program": (
+        {"command": ("python3x", "-c", "pass")},
+        ("no-program", "The image has no program 'python3x'", "python3x on its PATH"),
+    ),
+    "memory": (
+        {"command": ("python3", "-c", "b'x' * 300_000_000"), "resources": SMALL},
+        ("out-of-memory", "its limit of 64Mi", "memory= above 64Mi"),
+    ),
+}  # fmt: skip
+
+
+def diagnose(cluster: ApiServer, spec: JobSpec) -> Diagnosis | None:
+    """Ask the cluster for everything about a job, and diagnose it."""
+    job = cluster.get("Job", spec.name)
+    pods = cluster.list("Pod", labels=of_job(spec.pod.job_id))
+    events = [
+        event
+        for about in ([job] if job else []) + pods
+        for event in cluster.list("Event", fields=f"involvedObject.uid={about['metadata']['uid']}")
+    ]
+    return diagnosis_of(job, pods, events)
+
+
+def test_each_cause_is_named_with_the_clusters_words_and_a_remedy(
+    cluster: ApiServer, a_job: Make
+) -> None:
+    specs = {}
+    for name, (wrong, _) in CAUSES.items():
+        specs[name] = a_job("pass", **{"grace": timedelta(seconds=1), **wrong})
+        cluster.create(job_manifest(specs[name]))
+    found: dict[str, Diagnosis | None] = {}
+    missing = set(CAUSES)
+
+    # Some causes are reported by events only.
+    kinds = [Watched(kind=kind) for kind in ("Pod", "Job", "Event")]
+    with Watch(cluster, kinds) as watch:
+        while missing:
+            assert watch.wait(120), {name: found[name] for name in missing}
+            found |= {name: diagnose(cluster, specs[name]) for name in missing}
+            missing = {
+                name
+                for name, (_, (cause, *_)) in CAUSES.items()
+                if (seen := found[name]) is None or seen.cause != cause
+            }
+    for spec in specs.values():
+        cluster.delete("Job", spec.name)
+
+    for name, (_, (_, reason, remedy)) in CAUSES.items():
+        diagnosis = found[name]
+        assert diagnosis is not None
+        assert reason in diagnosis.reason
+        assert remedy in diagnosis.remedy, diagnosis
+
+
+@pytest.mark.parametrize(
+    ("object_", "cause", "expected"),
+    [
+        (
+            {
+                "apiVersion": "v1",
+                "kind": "ResourceQuota",
+                "metadata": {"name": "none"},
+                "spec": {"hard": {"pods": "0"}},
+            },
+            "quota",
+            "exceeded quota: none",
+        ),
+        (None, "pod-security", 'violates PodSecurity "restricted:latest"'),
+    ],
+)
+def test_what_keeps_a_namespace_from_having_pods_is_named(
+    bed: Any,
+    cluster: ApiServer,
+    a_job: Make,
+    object_: dict[str, Any] | None,
+    cause: str,
+    expected: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    spec = a_job("pass")
+    name = spec.name
+    bed.kubectl("create", "namespace", name)
+    request.addfinalizer(lambda: bed.kubectl("delete", "namespace", name, "--wait=false"))
+    if object_ is None:
+        policy = "pod-security.kubernetes.io/enforce=restricted"
+        bed.kubectl("label", "namespace", name, policy)
+    else:
+        bed.kubectl("create", "-n", name, "-f", "-", given=json.dumps(object_))
+    own = cluster.in_namespace(name)
+    own.create(job_manifest(spec))
+
+    found: Diagnosis | None = None
+    with Watch(own, [Watched(kind="Event")]) as watch:
+        while found is None or found.cause in ("pod-creation", "service-account"):
+            assert watch.wait(60), found
+            found = diagnose(own, spec)
+
+    assert found.cause == cause
+    assert expected in found.reason
+    assert found.remedy
+
+
+def test_a_suspended_job_and_one_whose_pod_was_deleted_say_so(
+    cluster: ApiServer, a_job: Make
+) -> None:
+    suspended = replace(a_job("pass"), suspended=True)
+    deleted = a_job("import time; time.sleep(600)", grace=timedelta(seconds=1))
+    for spec in (suspended, deleted):
+        cluster.create(job_manifest(spec))
+    causes = {}
+    with Watch(
+        cluster, [Watched(kind=kind, labels=f"{APP}={APP_VALUE}") for kind in ("Pod", "Job")]
+    ) as watch:
+        while causes.get(deleted.name) != "pod-deleted":
+            assert watch.wait(60), causes
+            for pod in cluster.list("Pod", labels=of_job(deleted.pod.job_id)):
+                if pod["status"]["phase"] == "Running":
+                    cluster.delete("Pod", pod["metadata"]["name"], grace=0)
+            causes = {
+                spec.name: found.cause
+                for spec in (suspended, deleted)
+                if (found := diagnose(cluster, spec)) is not None
+            }
+
+    assert causes == {suspended.name: "suspended", deleted.name: "pod-deleted"}
