@@ -63,7 +63,7 @@ TESTED_AS = {
     "kinetic.local.unreported": "local/test_reporting.py",
     "kinetic.local.unsaved": "wire/test_job_ends.py",
     "kinetic.submission": "kinetic/test_decorator.py",
-    "kinetic.testing": "contract/test_backends.py",
+    "kinetic.testing.launches": "local/test_supervisor.py",
     "kinetic_cli.__main__": "cli/test_process.py",
     "kinetic_cli.app": "cli/test_process.py",
     "kinetic_cli.commands.completion": "cli/test_process.py",

@@ -29,6 +29,7 @@ PUBLIC = (
     "kinetic.fakes",
     "kinetic.job_status",
     "kinetic.testing",
+    "kinetic.testing.launches",
     "kinetic_cli.testing",
     "kinetic_images.dependencies",
     "kinetic_images.errors",
