@@ -12,6 +12,7 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.lease import LeaseKeeper
 from kinetic.jobs.presence import STARTING, Signs, Standing, standing_of
 from kinetic.local.elsewhere import Elsewhere, observation_of
+from kinetic.local.watching import LocalWatch
 from kinetic.testing import a_launch, eventually
 from kinetic_payload.decoding import decode
 from kinetic_payload.errors import StoreUnavailableError
@@ -263,14 +264,15 @@ def test_a_lease_that_makes_no_sense_is_one_of_the_usual_length(
 def test_waiting_returns_at_each_change_and_otherwise_when_the_time_is_up(
     store: Bucket, record: JobRecord
 ) -> None:
-    seen = Elsewhere(store)
-    seen.wait(record, None)  # The first look is news.
-    seen.wait(record, 0.01)
-    with kept(store, record):
-        seen.wait(record, None)
-    seen.wait(record, None)
-    store.write(JobObjects(record.job_id).outcome, outcome(record, "succeeded", "runner"))
-    seen.wait(record, None)
+    events = Elsewhere(store).events(record)
+    with LocalWatch([lambda: events]) as watch:
+        watch.wait(None)  # The first look is news.
+        watch.wait(0.01)
+        with kept(store, record):
+            watch.wait(None)
+        watch.wait(None)
+        store.write(JobObjects(record.job_id).outcome, outcome(record, "succeeded", "runner"))
+        watch.wait(None)
 
 
 def test_the_end_of_a_job_elsewhere_is_waited_for_until_its_lease_is_gone(

@@ -259,9 +259,9 @@ def test_an_interpreter_that_cannot_reach_buckets_is_refused_before_it_starts(
 ) -> None:
     venv.create(tmp_path / "bare", symlinks=True)
     python = tmp_path / "bare" / "bin" / "python"
-    launch = a_launch(machines.store, SLEEP)
+    launch = a_launch(machines.store, SLEEP, interpreter=str(python))
     with pytest.raises(SubmitError, match="no google-cloud-storage") as raised:
-        machines.here.start(type(launch)(**{**vars(launch), "interpreter": str(python)}))
+        machines.here.start(launch)
     assert "gs://jobs" in raised.value.message
     assert job_ids_of(machines.here) == []
 

@@ -134,7 +134,7 @@ def test_a_clean_up_says_what_it_had_to_leave(tmp_path: Path) -> None:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             backend.remove(a_record(job_id={record.job_id!r}), timeout=60, poll_interval=0.1)
-        print(*(one.message for one in said), job_ids_of(backend))
+        print(*(one.message for one in said), list(backend.list()))
         """,
     )
 

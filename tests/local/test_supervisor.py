@@ -545,8 +545,7 @@ def test_too_much_memory_is_named(machine: Machine) -> None:
 
 
 def test_an_interpreter_that_is_not_there_is_refused(machine: Machine) -> None:
-    launch = a_launch(machine.store, "pass")
-    broken = type(launch)(**{**launch.__dict__, "interpreter": str(machine.home / "no" / "python")})
+    broken = a_launch(machine.store, "pass", interpreter=str(machine.home / "no" / "python"))
     with pytest.raises(SubmitError, match="no/python"):
         machine.backend.start(broken)
     assert job_ids_of(machine.backend) == []
@@ -644,9 +643,9 @@ def ignoring() -> Iterator[None]:
 def test_a_runner_that_ends_at_once_is_heard_of_whatever_the_submitter_ignores(
     machine: Machine,
 ) -> None:
-    launch = a_launch(machine.store, "pass")
+    launch = a_launch(machine.store, "pass", interpreter="/bin/false")
     machine.records.append(launch.record)
-    machine.backend.start(type(launch)(**{**vars(launch), "interpreter": "/bin/false"}))
+    machine.backend.start(launch)
     outcome = machine.outcome(launch.record)
     assert "exit code 1" in outcome.message
 

@@ -25,7 +25,7 @@ from kinetic.errors import (
     StoreUnavailableError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.observing import View, log_lines, look, nothing_to_verify
+from kinetic.observing import View, explained, log_lines, look, nothing_to_verify
 from kinetic.outages import Outage, pauses
 from kinetic.outcomes import (
     annotated,
@@ -245,7 +245,7 @@ def _wait_for_outcome(
     warn: Callable[[str], None],
 ) -> View:
     last: JobStatus | None = None
-    explained = _Explained(record, services, warn)
+    troubles = _Troubles(record, services, warn)
     lost: Deadline | None = None
     outage = Outage(record, services, warn)
     while True:
@@ -270,12 +270,12 @@ def _wait_for_outcome(
             raise _not_found(record, view.status)
         if stop is not None and stop.is_set():
             raise WaitStopped
-        explained.tell(view)
+        troubles.tell(view)
         lost = (lost or Deadline(_LOST)) if view.lost else None
         if lost is not None and (lost.passed or deadline.passed):
             raise _lost(record, view.reason)
         if deadline.passed:
-            raise _timed_out(record, view.status, view.reason)
+            raise _timed_out(record, view.status, explained(record, view, services))
         # Woken now and then all the same, so that a lost wake-up does no harm.
         longest = _LONGEST_WAIT if lost is None else lost.at_most(_LONGEST_WAIT)
         with outage:  # Its look will meet it again.
@@ -287,7 +287,7 @@ _LOST = 30.0
 """Seconds that what was not heard of gets to be heard of: the network may have been away."""
 
 
-class _Explained:
+class _Troubles:
     """Tells the user once, while a job is waited for, each thing that keeps it from its end."""
 
     def __init__(self, record: JobRecord, services: Services, warn: Callable[[str], None]) -> None:

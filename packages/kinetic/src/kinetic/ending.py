@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kinetic.errors import JobError, JobNotFoundError, RecordError, SignatureError
 from kinetic.job_status import JobStatus
-from kinetic.observing import View, look, write_outcome
+from kinetic.observing import View, explained, look, write_outcome
 from kinetic.parallel import map_at_once
 from kinetic.services import Services
 from kinetic.waiting import Deadline, poll_interval, sleep
@@ -152,7 +152,7 @@ def _still_needed(record: JobRecord, status: JobStatus) -> JobError:
 
 
 def _kept(record: JobRecord, view: View, services: Services) -> JobError:
-    reason = services.backend.explain(record, view.seen).text if view.seen else view.reason
+    reason = explained(record, view, services)
     error = JobError(
         f"Job {record.job_id} has ended, and its result is not in the store yet. {reason}",
         hint=f"Store and print it with: kinetic jobs result {record.job_id}",

@@ -116,6 +116,13 @@ def look(
         return View(status_of(outcome), replace(outcome, message=said), said)
 
 
+def explained(record: JobRecord, view: View, services: Services) -> str:
+    """Return why the job is as *view* says, as its backend explains what it saw."""
+    if view.seen is None:
+        return view.reason
+    return services.backend.explain(record, view.seen).text
+
+
 def _verified_outcome(services: Services, job_id: str) -> Found[Outcome] | None:
     found = find_outcome(services.store, job_id)
     if found is not None:
@@ -254,9 +261,7 @@ def job_outcome(
     """Return what happened to the job so far, without unpickling anything."""
     view = look(record, services, verify=verify)
     reports = read_reports(services, record.job_id)
-    message = view.reason
-    if view.seen is not None:
-        message = services.backend.explain(record, view.seen).text
+    message = explained(record, view, services)
     if view.outcome is not None:
         host = deciding_host(view.outcome, reports)
         message = view.outcome.message or (host.message if host else "") or message

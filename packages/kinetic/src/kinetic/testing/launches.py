@@ -51,6 +51,7 @@ def a_launch(
     retries: int = 0,
     timeout: float | None = None,
     bundle: bytes | None = None,
+    interpreter: str = sys.executable,
     memory: int | None = None,
     debug: bool = False,
     environment: Mapping[str, str] = MappingProxyType({}),
@@ -70,7 +71,7 @@ def a_launch(
     store.write(JobObjects(job_id).payload, payload)
     store.write(JobObjects(job_id).handle, encode(record))
     place = LocalEnvironment(
-        f"python:{sys.executable}", sys.executable, bundle or fake_runner_source(), keep_awake
+        f"python:{interpreter}", interpreter, bundle or fake_runner_source(), keep_awake
     )
     request = replace(a_request(memory=memory, debug=debug), environment=SecretValues(environment))
     return Launch(record=record, request=request, environment=place, **more)
