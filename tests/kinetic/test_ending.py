@@ -4,12 +4,13 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kinetic.collect import collect
 from kinetic.ending import cancel, clean_up
-from kinetic.errors import JobCancelledError, JobError, JobNotFoundError, StoreError
+from kinetic.errors import JobCancelledError, JobError, JobNotFoundError, KineticError, StoreError
 from kinetic.fakes import FakeServices, report_value
 from kinetic.job_status import JobStatus
 from kinetic.observing import find_outcome, look
@@ -322,3 +323,21 @@ def test_what_cannot_be_read_any_more_does_not_keep_its_job_for_ever(
 
     assert objects(job, services) == []
     assert job_ids_of(services.backend) == []
+
+
+@pytest.mark.parametrize("act", [cancel, clean_up])
+@pytest.mark.parametrize("asked", ["observe", "stop"])
+def test_what_the_backend_refuses_is_told_with_the_job_and_takes_nothing_away(
+    services: FakeServices, job: JobRecord, act: Any, asked: str
+) -> None:
+    services.backend.runs(job.job_id)
+    services.journal.refuse(f"{asked} *", KineticError("Not permitted (403)."))
+    options = {} if act is cancel else {"resource": True, "artifacts": True}
+
+    with pytest.raises(KineticError, match=rf"{job.job_id}.*Not permitted"):
+        act(job, services, timeout=1, poll_interval=0.01, **options)
+
+    # What is to stop is cancelled before, whatever follows.
+    cancelled = find_outcome(services.store, job.job_id) is not None
+    assert cancelled is (asked == "stop")
+    assert services.journal.of("delete *") == []

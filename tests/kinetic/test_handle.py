@@ -4,6 +4,7 @@ import json
 import pickle
 import threading
 import warnings
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,8 +22,10 @@ from kinetic.fakes import FakeServices, a_record, raising, report_value
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.observing import find_record
+from kinetic.services import LOOK
 from kinetic.testing import job_ids_of
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
+from kinetic_payload.outages import current_limit
 from kinetic_payload.records import encode
 from kinetic_payload.stores.folder import FolderStore
 
@@ -37,6 +40,22 @@ def services() -> FakeServices:
 @pytest.fixture
 def job(services: FakeServices) -> JobHandle:
     return connected(handle_of(services.job()), services)
+
+
+@pytest.mark.parametrize("ask", [JobHandle.status, JobHandle.outcome])
+def test_what_only_looks_gives_up_after_ten_seconds(
+    services: FakeServices, job: JobHandle, ask: Callable[[JobHandle], object]
+) -> None:
+    limits: list[float | None] = []
+
+    def note() -> None:
+        limit = current_limit()
+        limits.append(limit.seconds if limit else None)
+
+    services.journal.before("observe *", note)
+    ask(job)
+
+    assert limits == [LOOK] == [10.0]
 
 
 # What a handle is

@@ -90,6 +90,10 @@ class FutureRecordError(RecordError):
     """A record was written by a newer version of Kinetic than this one."""
 
 
+class UnavailableError(KineticError):
+    """A service was not reached for as long as was waited for it; what it keeps goes on all the same."""
+
+
 class StoreError(KineticError):
     """A store did not do what was asked."""
 
@@ -114,7 +118,7 @@ class BucketNotFoundError(StoreError):
     """There is no bucket of that name."""
 
 
-class StoreUnavailableError(StoreError):
+class StoreUnavailableError(StoreError, UnavailableError):
     """A store did not answer, or only with errors that pass, for as long as was waited."""
 
     sent = True

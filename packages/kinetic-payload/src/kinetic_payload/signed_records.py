@@ -16,13 +16,13 @@ from kinetic_payload.errors import (
     StoreError,
 )
 from kinetic_payload.limits import read_record
-from kinetic_payload.signing import Signer
+from kinetic_payload.signing import Signing
 from kinetic_payload.store import ABSENT, Store
 
 _TRIES: Final = 20
 
 
-def write_once(store: Store, signer: Signer, name: str, data: bytes) -> bytes:
+def write_once(store: Store, signer: Signing, name: str, data: bytes) -> bytes:
     """Write the record *data*, signed, as *name* unless the job has one there; return the one that counts.
 
     What *signer* does not verify is replaced by its generation. Without a key nothing is.
@@ -51,7 +51,7 @@ def write_once(store: Store, signer: Signer, name: str, data: bytes) -> bytes:
     )
 
 
-def read_verified(store: Store, signer: Signer, name: str) -> bytes | None:
+def read_verified(store: Store, signer: Signing, name: str) -> bytes | None:
     """Return the record *name*; None if there is none, or none that *signer* verifies.
 
     Raises:

@@ -9,13 +9,34 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kinetic_payload.errors import SignatureError
 
 _SCHEME: Final = "hmac-sha256"
 KEY_SIZE: Final = 32
 """Bytes."""
+
+
+class Signing(Protocol):
+    """Signs records and verifies them, with a key or without."""
+
+    @property
+    def key(self) -> bytes | None:
+        """What they are signed with; None where they are not."""
+        ...
+
+    def sign(self, data: bytes, name: str) -> bytes:
+        """Return the record *data* as it is written as the object *name*."""
+        ...
+
+    def verify(self, data: bytes, name: str) -> None:
+        """Make sure that *data*, read from the object *name*, can be relied on.
+
+        Raises:
+            SignatureError: It may be of somebody without the key.
+        """
+        ...
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,18 @@ from math import inf
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from kinetic.errors import (
-    CredentialsError,
     IntegrityError,
+    JobError,
     JobFailedError,
     JobNotFoundError,
+    KineticError,
     ObjectNotFoundError,
+    RecordError,
     ResultTimeoutError,
-    StorePermissionError,
     StoreUnavailableError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.observing import View, explained, log_lines, look, nothing_to_verify
+from kinetic.observing import View, asking, explained, log_lines, look, nothing_to_verify
 from kinetic.outages import Outage, pauses
 from kinetic.outcomes import (
     annotated,
@@ -179,10 +180,12 @@ def _fetched(
 
 @contextmanager
 def _told_how_to_come_back(record: JobRecord) -> Iterator[None]:
-    """Add to the error of a store that the job goes on, or has left its result, without us."""
+    """Add to an error that says nothing of the job that this goes on, or has left its result, without us."""
     try:
         yield
-    except (CredentialsError, StorePermissionError, StoreUnavailableError) as error:
+    except (JobError, IntegrityError, RecordError):
+        raise
+    except KineticError as error:
         error.add_note(
             f"The job is left alone. Come back with: kinetic.attach({record.job_id!r}).result()"
         )
@@ -207,8 +210,9 @@ def wait_for_outcome(
     """Wait until the job has a durable outcome and return what was seen then.
 
     *waiting* gets what is waited on, so that who sets *stop* can wake us. *verify* is called at each look: nobody is to wait for hours for what will be refused. *warn* is told,
-    once each, what keeps the job from its end. A store that does not answer, or refuses, ends no wait for
-    a job that lives on this machine.
+    once each, what keeps the job from its end, or pretends to be its outcome while it runs. A store that
+    does not answer, or refuses, ends no wait for a job that lives on this machine; nor does a backend
+    that is not reached.
 
     Raises:
         ResultTimeoutError: The deadline passed; the job runs on.
@@ -217,6 +221,7 @@ def wait_for_outcome(
         StoreError: It has ended, and its result cannot be stored yet; it is kept where it ran.
         StoreUnavailableError: The store does not answer, and the job does not live on this machine.
         StorePermissionError, CredentialsError: It refuses, likewise.
+        KineticError: The backend does not permit to look, or is another one than the job's.
     """
     with services.backend.watch([record]) as watch:
         if waiting is not None:
@@ -255,7 +260,7 @@ def _wait_for_outcome(
             if stop is not None and stop.is_set():
                 raise WaitStopped
             if deadline.passed:
-                raise _timed_out(record, JobStatus.RUNNING, outage.error.message)
+                raise _timed_out(record, last, outage.error.message)
             outage.pause(deadline)
             continue
         if view.status is not last:
@@ -270,7 +275,8 @@ def _wait_for_outcome(
             raise _not_found(record, view.status)
         if stop is not None and stop.is_set():
             raise WaitStopped
-        troubles.tell(view)
+        with outage:
+            troubles.tell(view)
         lost = (lost or Deadline(_LOST)) if view.lost else None
         if lost is not None and (lost.passed or deadline.passed):
             raise _lost(record, view.reason)
@@ -278,7 +284,7 @@ def _wait_for_outcome(
             raise _timed_out(record, view.status, explained(record, view, services))
         # Woken now and then all the same, so that a lost wake-up does no harm.
         longest = _LONGEST_WAIT if lost is None else lost.at_most(_LONGEST_WAIT)
-        with outage:  # Its look will meet it again.
+        with outage, asking(record):  # The next look will meet it again.
             watch.wait(deadline.at_most(longest))
 
 
@@ -300,13 +306,22 @@ class _Troubles:
 
     def tell(self, view: View) -> None:
         """Ask why the job is as it is, if that changed or was not asked for a while."""
+        if view.forged is not None:
+            self._say(
+                f"{view.forged.message} Job {self._record.job_id} runs on, and is waited for."
+            )
         if view.seen is None or (view.seen == self._seen and not self._again.passed):
             return
+        with asking(self._record):
+            found = self._services.backend.explain(self._record, view.seen)
         self._seen, self._again = view.seen, Deadline(_EXPLAINED_EVERY)
-        found = self._services.backend.explain(self._record, view.seen)
-        if found.trouble and found.text not in self._told:
-            self._told.add(found.text)
-            self._warn(f"Job {self._record.job_id} is {view.status.value}: {found.text}")
+        if found.trouble:
+            self._say(f"Job {self._record.job_id} is {view.status.value}: {found.text}")
+
+    def _say(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._warn(text)
 
 
 _EXPLAINED_EVERY = 30.0
@@ -489,10 +504,11 @@ def _lost(record: JobRecord, reason: str) -> JobFailedError:
     return error
 
 
-def _timed_out(record: JobRecord, status: JobStatus, reason: str) -> ResultTimeoutError:
+def _timed_out(record: JobRecord, status: JobStatus | None, reason: str) -> ResultTimeoutError:
     because = f" ({reason})" if reason else ""
+    known = f"is still {status.value}" if status is not None else "was not seen to end"
     error = ResultTimeoutError(
-        f"Job {record.job_id} is still {status.value}{because}; the wait was given up.",
+        f"Job {record.job_id} {known}{because}; the wait was given up.",
         hint=f"It runs on. Come back with kinetic.attach({record.job_id!r}).result().",
     )
     error.job_id = record.job_id

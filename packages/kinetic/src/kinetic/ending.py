@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kinetic.errors import JobError, JobNotFoundError, RecordError, SignatureError
 from kinetic.job_status import JobStatus
-from kinetic.observing import View, explained, look, write_outcome
+from kinetic.observing import View, asking, explained, look, write_outcome
 from kinetic.parallel import map_at_once
 from kinetic.services import Services
 from kinetic.waiting import Deadline, poll_interval, sleep
@@ -33,6 +33,7 @@ def cancel(
     Raises:
         JobNotFoundError: There is no such job.
         SignatureError: The record was signed with another key; nothing was written then.
+        KineticError: The backend is not reached, or does not permit to look; nothing was written then.
         JobError: Something of it still runs after *timeout* seconds, or what keeps it cannot be asked
             from here; nothing was written then.
     """
@@ -46,10 +47,10 @@ def cancel(
         )
     if view.unreachable:
         # Raises. It would not hear of the outcome: the job would run on, and its value be lost.
-        services.backend.stop(record, timeout=timeout, poll_interval=poll_interval)
+        _stop(record, services, timeout, poll_interval)
     if view.unsaved:
         # It finished first: what runs is stopped, and its result stays where it is.
-        services.backend.stop(record, timeout=timeout, poll_interval=poll_interval)
+        _stop(record, services, timeout, poll_interval)
         view = look(record, services)
         if view.outcome is None:
             raise _kept(record, view, services)
@@ -65,8 +66,23 @@ def cancel(
                 written_at=time.time(),
             ),
         )
-    services.backend.stop(record, timeout=timeout, poll_interval=poll_interval)
+    _stop(record, services, timeout, poll_interval)
     return outcome
+
+
+def _stop(record: JobRecord, services: Services, timeout: float, poll_interval: float) -> None:
+    with asking(record):
+        services.backend.stop(record, timeout=timeout, poll_interval=poll_interval)
+
+
+def _remove(record: JobRecord, services: Services, timeout: float, poll_interval: float) -> None:
+    with asking(record):
+        services.backend.remove(record, timeout=timeout, poll_interval=poll_interval)
+
+
+def _observed(record: JobRecord, services: Services) -> JobStatus:
+    with asking(record):
+        return services.backend.observe(record).status
 
 
 def _refuse_without_key(record: JobRecord, services: Services, read_from: bytes) -> None:
@@ -123,12 +139,12 @@ def clean_up(
             except SignatureError:
                 if not any(one.job_id == record.job_id for one in services.backend.list()):
                     raise  # Another machine's would not hear of it.
-        services.backend.remove(record, timeout=timeout, poll_interval=poll_interval)
+        _remove(record, services, timeout, poll_interval)
     if artifacts:
         remove_objects(record.job_id, services.store, forgetting=forgetting)
     if resource and artifacts and not status.terminal:
         # Whoever submits it may have started it meanwhile, and seen the record before it went.
-        services.backend.remove(record, timeout=timeout, poll_interval=poll_interval)
+        _remove(record, services, timeout, poll_interval)
         remove_objects(record.job_id, services.store)
 
 
@@ -138,7 +154,7 @@ def _await_resource(record: JobRecord, services: Services, timeout: float) -> No
     That is a moment after the outcome is there.
     """
     began, deadline = time.monotonic(), Deadline(timeout)
-    while not (status := services.backend.observe(record).status).terminal:
+    while not (status := _observed(record, services)).terminal:
         if deadline.passed:
             raise _still_needed(record, status)
         sleep(deadline.at_most(poll_interval(time.monotonic() - began)))
@@ -169,7 +185,7 @@ def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
         return view.status
     except (RecordError, SignatureError):
         # What cannot be read or verified any more must not keep its job for ever.
-        return services.backend.observe(record).status
+        return _observed(record, services)
 
 
 def remove_objects(

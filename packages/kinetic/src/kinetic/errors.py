@@ -20,6 +20,7 @@ from kinetic_payload.errors import (
     StoreError,
     StorePermissionError,
     StoreUnavailableError,
+    UnavailableError,
     UnsafeArchiveError,
 )
 
@@ -51,6 +52,7 @@ __all__ = [
     "StorePermissionError",
     "StoreUnavailableError",
     "SubmitError",
+    "UnavailableError",
     "UnsafeArchiveError",
 ]
 

@@ -34,6 +34,7 @@ from kinetic.settings import resolve
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, Phase, Pickled, encode
+from kinetic_payload.signed_records import write_once
 from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import ABSENT, ObjectInfo, Store
 from kinetic_payload.testing import MemoryStore
@@ -149,8 +150,8 @@ class FakeBackend:
         self._logs: dict[str, list[LogLine]] = {}
         self.changed = threading.Condition()
         self._changes = 0
-        self._seen: dict[str, int] = {}
-        """How many changes there had been when a job was looked at last."""
+        self._seen: dict[str, tuple[int, int]] = {}
+        """How many changes there had been when a job was looked at last, and its outcome's generation."""
 
     def store_result(self, record: JobRecord) -> None:
         """Do nothing: what is reported here is in the store."""
@@ -192,7 +193,7 @@ class FakeBackend:
     def observe(self, record: JobRecord) -> Observation:
         """Look once at the job's resource."""
         with self.journal.noting(f"observe {record.job_id}"):
-            self._seen[record.job_id] = self._changes
+            self._seen[record.job_id] = self._changes, self._outcome(record.job_id)
             found = self._resources.get(record.job_id)
             if found is None:
                 coming = record.job_id in self._announced
@@ -203,16 +204,18 @@ class FakeBackend:
         state = "unknown" if found.vanished else found.status.value.lower()
         attempts = (AttemptView(1, found.launch.record.hosts, state, found.reason),)
         began = found.status is not JobStatus.PENDING
-        return Observation(found.status, found.reason, attempts if began else (), found.vanished)
+        ended = found.vanished or found.status.terminal
+        return Observation(found.status, found.reason, attempts if began else (), ended)
 
     def lives_here(self, record: JobRecord) -> bool:
         """Return whether there is a resource that has not ended."""
         found = self._resources.get(record.job_id)
         return found is not None and found.status in (JobStatus.PENDING, JobStatus.RUNNING)
 
-    def explain(self, record: JobRecord, seen: Observation) -> Explanation:  # noqa: ARG002
+    def explain(self, record: JobRecord, seen: Observation) -> Explanation:
         """Return what was seen."""
-        return Explanation(seen.reason)
+        with self.journal.noting(f"explain {record.job_id}"):
+            return Explanation(seen.reason)
 
     @contextmanager
     def watch(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
@@ -312,11 +315,11 @@ class FakeBackend:
 
     def has_news(self, job_ids: Sequence[str]) -> bool:
         """Return whether a job has an outcome, or was told something since it was looked at."""
-        return any(
-            self._seen.get(one) != self._changes
-            or self._store.stat(JobObjects(one).outcome) is not None
-            for one in job_ids
-        )
+        return any(self._seen.get(one) != (self._changes, self._outcome(one)) for one in job_ids)
+
+    def _outcome(self, job_id: str) -> int:
+        found = self._store.stat(JobObjects(job_id).outcome)
+        return ABSENT if found is None else found.generation
 
     def _ended(self, job_id: str) -> bool:
         found = self._resources.get(job_id)
@@ -417,9 +420,8 @@ def create(store: Store, name: str, data: bytes) -> None:
 
 
 def create_outcome(store: Store, outcome: Outcome, seal: Seal | None) -> None:
-    """Write *outcome* unless there is one, signed by *seal* as that of a job over a bucket."""
-    name = JobObjects(outcome.job_id).outcome
-    create(store, name, (seal or UNSIGNED).sign(encode(outcome), name))
+    """Write *outcome* unless the job has one, signed by *seal* as that of a job over a bucket."""
+    write_once(store, seal or UNSIGNED, JobObjects(outcome.job_id).outcome, encode(outcome))
 
 
 def report_value(store: Store, job_id: str, value: object, *, seal: Seal | None = None) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Generic, TypeVar
@@ -10,9 +11,9 @@ from typing import Generic, TypeVar
 from kinetic.backends.backend import LogLine, Observation
 from kinetic.errors import (
     FutureRecordError,
+    JobError,
     KineticError,
     ObjectNotFoundError,
-    PreconditionFailedError,
     RecordError,
     SignatureError,
     StoreError,
@@ -26,7 +27,9 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.ownership import report_of
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, encode
-from kinetic_payload.store import ABSENT, Store
+from kinetic_payload.signed_records import write_once
+from kinetic_payload.signing import UNSIGNED
+from kinetic_payload.store import Store
 
 _MOST_REPORTS = 5000
 """Of all hosts and attempts together. Whoever can write to a bucket can make any number of objects."""
@@ -35,6 +38,8 @@ _MOST_REFUSED = 50
 
 
 R = TypeVar("R", JobRecord, Outcome, HostOutcome)
+Verify = Callable[[bytes, str], None]
+"""Raises `SignatureError` if the bytes, read from the object of that name, are not by the job."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,8 @@ class View:
     """What the backend saw, where it was asked: it can explain that."""
     unsaved: bool = False
     """Whether its result lies where it ran, and is not in the store yet."""
+    forged: SignatureError | None = None
+    """What is in the place of the outcome of a job that runs, and is not the job's."""
 
 
 def nothing_to_verify() -> None:
@@ -73,46 +80,60 @@ def look(
 ) -> View:
     """Return the job's status, by its outcome if there is one, else by its resource.
 
-    Nothing is said by a record, or by an outcome, that *verify* or the job's key does not hold for.
-    A job whose resource ended without an outcome, and can report nothing any more, gets one here from
+    Nothing is said by a record, or by an outcome, that *verify* or the job's key does not hold for: what
+    somebody else put in the outcome's place counts for nothing while what runs, or what its hosts
+    reported, says more. A job whose resource ended without an outcome, and can report nothing any more, gets one here from
     its reports, create-only: whoever sees the end writes it, and the first writer wins. Where it
-    cannot be written, because the disk is full for instance, it is true all the same.
+    cannot be written, because the disk is full for instance, it is true all the same. Where the backend
+    cannot tell, nothing is written.
 
     Raises:
         SignatureError: The record or the outcome may be of somebody who can only write to the bucket.
+        KineticError: The backend is not reached, or does not permit to look; the message names the job.
     """
     verify()
-    found = _verified_outcome(services, record.job_id)
-    if found is not None:
+    found = _outcome_or_forgery(services, record.job_id)
+    if isinstance(found, Found):
         return _decided(found)
-    seen = services.backend.observe(record)
+    with asking(record):
+        seen = services.backend.observe(record)
     if seen.unsaved:
         # An outcome that says anything else would be false.
         return View(seen.status, None, seen.reason, seen=seen, unsaved=True)
     if not (seen.lost or seen.vanished or seen.status is JobStatus.NOT_FOUND):
-        return View(seen.status, None, seen.reason, seen=seen, unreachable=seen.unreachable)
+        return View(
+            seen.status, None, seen.reason, seen=seen, unreachable=seen.unreachable, forged=found
+        )
     # It may have finished between the two looks: the outcome is asked for again before it is made up.
-    found = _verified_outcome(services, record.job_id)
-    if found is not None:
+    found = _outcome_or_forgery(services, record.job_id)
+    if isinstance(found, Found):
         return _decided(found)
-    seen = replace(seen, reason=services.backend.explain(record, seen).text)
+    with asking(record):
+        seen = replace(seen, reason=services.backend.explain(record, seen).text)
     if seen.lost:
         # It may come back, so its failure is not written in its place. A success that all hosts have
         # reported counts, whether what keeps it comes back or not.
         outcome = services.backend.unreported(record, seen)
         if outcome.status == "succeeded":
             return View(JobStatus.SUCCEEDED, outcome)
+        if found is not None:
+            raise found
         return View(JobStatus.FAILED, None, seen.reason, lost=True)
     # The record goes with clean-up: without it there is nothing to add an outcome to, and with
     # it, but without a resource, the job was not cleaned up; it vanished.
-    if services.store.stat(JobObjects(record.job_id).handle) is None:
+    stored = _stored_record(services.store, record.job_id)
+    if stored is None:
         return View(seen.status, None, seen.reason, forgotten=True)
     outcome = services.backend.unreported(record, seen)
+    if found is not None and outcome.digest is None:
+        raise found  # It ended in a way that no report tells, and what told it was overwritten.
     try:
+        # Without the job's key nobody writes over what may be the job's.
+        services.refuse_without_key(stored, JobObjects(record.job_id).handle)
         return _decided(_written(services, outcome))
-    except StoreError as error:
+    except (StoreError, SignatureError) as error:
         # Which may be why the job has none: what cannot be written now could not be written then.
-        said = f"{outcome.message} The store cannot be written: {error.message}".strip()
+        said = f"{outcome.message} That cannot be stored: {error.message}".strip()
         return View(status_of(outcome), replace(outcome, message=said), said)
 
 
@@ -120,14 +141,38 @@ def explained(record: JobRecord, view: View, services: Services) -> str:
     """Return why the job is as *view* says, as its backend explains what it saw."""
     if view.seen is None:
         return view.reason
-    return services.backend.explain(record, view.seen).text
+    with asking(record):
+        return services.backend.explain(record, view.seen).text
 
 
-def _verified_outcome(services: Services, job_id: str) -> Found[Outcome] | None:
-    found = find_outcome(services.store, job_id)
-    if found is not None:
-        services.verify(found.data, JobObjects(job_id).outcome)
-    return found
+@contextmanager
+def asking(record: JobRecord) -> Iterator[None]:
+    """Ask a backend in the block: its errors name the job."""
+    try:
+        yield
+    except (StoreError, JobError):
+        raise
+    except KineticError as error:
+        if record.job_id not in error.message:
+            error.message = f"Job {record.job_id}: {error.message}"
+            error.args = (error.message,)
+        raise
+
+
+def _outcome_or_forgery(services: Services, job_id: str) -> Found[Outcome] | SignatureError | None:
+    try:
+        return find_outcome(services.store, job_id, verify=services.verify)
+    except SignatureError as error:
+        return error
+
+
+def _stored_record(store: Store, job_id: str) -> bytes | None:
+    try:
+        return read_record(store, JobObjects(job_id).handle)
+    except ObjectNotFoundError:
+        return None
+    except RecordError:
+        return b""
 
 
 def _decided(found: Found[Outcome]) -> View:
@@ -135,10 +180,16 @@ def _decided(found: Found[Outcome]) -> View:
     return View(status_of(outcome), outcome, outcome.message)
 
 
-def find_outcome(store: Store, job_id: str) -> Found[Outcome] | None:
-    """Return the job's final outcome, or None while there is none."""
+def find_outcome(
+    store: Store, job_id: str, *, verify: Verify = UNSIGNED.verify
+) -> Found[Outcome] | None:
+    """Return the job's final outcome, or None while there is none.
+
+    Raises:
+        SignatureError: *verify* does not hold for what is there.
+    """
     try:
-        return _read(Outcome, store, JobObjects(job_id).outcome)
+        return _read(Outcome, store, JobObjects(job_id).outcome, verify=verify)
     except ObjectNotFoundError:
         return None
 
@@ -153,24 +204,18 @@ def listed_status(
         SignatureError: As `look`.
     """
     name = JobObjects(job_id).outcome
-    found = _read(Outcome, store, name, listed=outcome)
-    verify(found.data, name)
-    return status_of(found.record)
+    return status_of(_read(Outcome, store, name, verify=verify, listed=outcome).record)
 
 
 def write_outcome(services: Services, outcome: Outcome) -> Outcome:
-    """Write *outcome* unless there is one; return the one that counts."""
+    """Write *outcome* unless the job has one; return the one that counts."""
     return _written(services, outcome).record
 
 
 def _written(services: Services, outcome: Outcome) -> Found[Outcome]:
     name = JobObjects(outcome.job_id).outcome
-    data = services.sealed(encode(outcome), name)
-    try:
-        services.store.write(name, data, if_generation=ABSENT)
-    except PreconditionFailedError:
-        return _verified_outcome(services, outcome.job_id) or Found(outcome, data)
-    return Found(outcome, data)
+    data = write_once(services.store, services.signer, name, encode(outcome))
+    return _parsed(Outcome, services.store, name, data)
 
 
 def find_record(
@@ -186,12 +231,28 @@ def find_record(
         return None
 
 
-def _read(kind: type[R], store: Store, name: str, *, listed: bytes | None = None) -> Found[R]:
+def _read(
+    kind: type[R],
+    store: Store,
+    name: str,
+    *,
+    verify: Verify = UNSIGNED.verify,
+    listed: bytes | None = None,
+) -> Found[R]:
+    try:
+        data = read_record(store, name, listed=listed)
+    except RecordError as error:
+        verify(b"", name)  # Where records are signed, no record is so large.
+        raise _damaged(store, name, error) from error
+    verify(data, name)
+    return _parsed(kind, store, name, data)
+
+
+def _parsed(kind: type[R], store: Store, name: str, data: bytes) -> Found[R]:
     from kinetic_payload.decoding import decode
 
     job_id, place = name.partition("/")[0], f"{store.location}/{name}"
     try:
-        data = read_record(store, name, listed=listed)
         record = decode(kind, data, name=place)
         if record.job_id != job_id:
             # Believed, it would have a look at this job, or its clean-up, hit another one.
@@ -199,10 +260,14 @@ def _read(kind: type[R], store: Store, name: str, *, listed: bytes | None = None
     except FutureRecordError:
         raise
     except RecordError as error:
-        folder = f"{store.location}/{job_id}"
-        hint = f"It was damaged after it was written. To be rid of the job, remove {folder}."
-        raise RecordError(error.message, hint=hint) from error
+        raise _damaged(store, name, error) from error
     return Found(record, data)
+
+
+def _damaged(store: Store, name: str, error: RecordError) -> RecordError:
+    folder = f"{store.location}/{name.partition('/')[0]}"
+    hint = f"It was damaged after it was written. To be rid of the job, remove {folder}."
+    return RecordError(error.message, hint=hint)
 
 
 def log_lines(
@@ -226,8 +291,7 @@ def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
         if len(refused) >= _MOST_REFUSED:
             return None
         try:
-            found = _read(HostOutcome, store, name)
-            services.verify(found.data, name)
+            found = _read(HostOutcome, store, name, verify=services.verify)
         except ObjectNotFoundError:
             return None  # Cleaned up a moment ago.
         except (RecordError, SignatureError) as error:

@@ -1,4 +1,4 @@
-"""Outages of a store, and refusals, through which a job that lives on this machine is waited for."""
+"""Outages and refusals through which a job is waited for: of its backend, and here of its store."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Final
 
 from kinetic.errors import (
     CredentialsError,
+    KineticError,
     StoreError,
     StorePermissionError,
-    StoreUnavailableError,
+    UnavailableError,
 )
 from kinetic.services import LOOK, Services
 from kinetic.waiting import Backoff, Deadline, sleep
 from kinetic_payload.outages import OutageLimit, limited
 from kinetic_payload.records import JobRecord
 
-_PASSING: Final = (StoreUnavailableError, CredentialsError, StorePermissionError)
+_PASSING: Final = (UnavailableError, CredentialsError, StorePermissionError)
 """What may pass while the job goes on: tokens are renewed, and permissions come back."""
 
 
@@ -28,13 +29,14 @@ def pauses() -> Backoff:
 
 
 class Outage:
-    """Catches that the store does not answer, or refuses, for as long as the job lives on this machine.
+    """Catches that the backend is not reached; that the store is not, or refuses, while the job lives here.
 
-    Each block waits for the store only briefly then: the deadline, a stop and the job's death count.
+    For a job that lives on this machine each block waits only briefly: the deadline, a stop and the
+    job's death count.
     """
 
     def __init__(self, record: JobRecord, services: Services, warn: Callable[[str], None]) -> None:
-        self.error: StoreError | None = None
+        self.error: KineticError | None = None
         """What the latest block met."""
         self._record = record
         self._services = services
@@ -54,14 +56,15 @@ class Outage:
             limit.close()
         if error is None:
             self._pauses.reset()
-        if not isinstance(error, _PASSING) or limit is None:
+        if not isinstance(error, _PASSING) or (limit is None and isinstance(error, StoreError)):
             return False
         self.error = error
         if before is None:
-            self._warn(
-                f"{error.message} Job {self._record.job_id} runs on this machine, so the wait for it "
-                "goes on."
-            )
+            job = f"job {self._record.job_id}"
+            on = f"The wait for {job} goes on."
+            if limit is not None:
+                on = f"J{job[1:]} runs on this machine, so the wait for it goes on."
+            self._warn(f"{error.message} {on}")
         return True
 
     def pause(self, deadline: Deadline) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinetic.backends.registry import entry_of
-from kinetic_payload.signing import UNSIGNED
+from kinetic_payload.signing import UNSIGNED, Signing
 from kinetic_payload.store import Location, Store, parse_location
 
 if TYPE_CHECKING:
@@ -29,9 +29,14 @@ class Services:
     seal: Seal | None = field(default=None, kw_only=True)
     """What signs records and verifies them; None where the store is the user's own folder."""
 
+    @property
+    def signer(self) -> Signing:
+        """What signs records and verifies them."""
+        return self.seal or UNSIGNED
+
     def sealed(self, data: bytes, name: str) -> bytes:
         """Return the record *data* as it is written as the object *name*."""
-        return (self.seal or UNSIGNED).sign(data, name)
+        return self.signer.sign(data, name)
 
     def verify(self, data: bytes, name: str) -> None:
         """Make sure that *data*, which was read as the record *name*, can be relied on.
@@ -39,7 +44,7 @@ class Services:
         Raises:
             SignatureError: Somebody may have put it there who can only write to the bucket.
         """
-        (self.seal or UNSIGNED).verify(data, name)
+        self.signer.verify(data, name)
 
     def refuse_without_key(self, data: bytes, name: str) -> None:
         """Make sure that what is signed here counts where *data*, the record *name*, does.

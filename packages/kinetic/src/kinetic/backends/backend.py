@@ -218,7 +218,8 @@ class Backend(Protocol):
         """Look once, cheaply, at the job's resource.
 
         Raises:
-            KineticError: It cannot be told, because whoever knows is not reached or does not permit it.
+            UnavailableError: Who knows is not reached: nothing is known of the job.
+            KineticError: It cannot be told otherwise: that is not permitted, or asked of another place.
         """
         ...
 
@@ -231,7 +232,10 @@ class Backend(Protocol):
         ...
 
     def watch(self, records: Sequence[JobRecord]) -> AbstractContextManager[Watch]:
-        """Watch the jobs of *records* within the block. Their outcomes, in the store, are watched as well."""
+        """Watch the jobs of *records* within the block. Their outcomes, in the store, are watched as well.
+
+        What cannot be reached or read is met in `Watch.wait`, which raises as `observe` does.
+        """
         ...
 
     def log_lines(

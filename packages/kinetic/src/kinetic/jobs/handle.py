@@ -96,8 +96,10 @@ class JobHandle:
             SignatureError: The record or the outcome, in a bucket, is not signed with our key.
         """
         from kinetic.observing import job_outcome
+        from kinetic.services import looking
 
-        return job_outcome(self._record, self._services, verify=self._verify)
+        with looking():
+            return job_outcome(self._record, self._services, verify=self._verify)
 
     def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
         """Iterate over log lines; with *follow*, until the job ends, its last line included."""
