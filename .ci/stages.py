@@ -149,6 +149,7 @@ def stages() -> list[list[Stage]]:
         [
             # They often wait, which leaves room beside them.
             Stage("tests (README)", tests, pytest=""),
+            Stage("cluster", f"{sys.executable} {ROOT}/.ci/cluster_tests.py {UV}", pytest="-n 4"),
             *(
                 Stage(f"alone {name}", f"{alone} {NEWEST} {UV} {name}", pytest="-n 2")
                 for name in PACKAGES

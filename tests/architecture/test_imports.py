@@ -44,6 +44,15 @@ def test_importing_drags_in_nothing_heavy(code: str) -> None:
     assert loaded == set()
 
 
+@pytest.mark.parametrize(
+    "module", ["accelerators", "manifests.job", "reading.diagnosis", "volumes"]
+)
+def test_what_is_pure_of_clusters_drags_in_nothing_that_speaks_to_one(module: str) -> None:
+    loaded = modules_after(f"import kinetic_k8s.{module}")
+
+    assert loaded & {"kubernetes", "urllib3", "yaml", "ssl"} == set()
+
+
 def test_decorating_drags_in_no_cloud_sdk_and_no_jax() -> None:
     code = "import kinetic\n@kinetic.run(accelerator='tpu-v5litepod-4')\ndef f(): pass"
 

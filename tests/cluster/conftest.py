@@ -1,13 +1,12 @@
 """A real Kubernetes for these tests, and jobs on it.
 
 `pytest tests/cluster` starts it if it does not run (`.ci/testcloud.py` says where it is found) and lets
-it run; the folder `kube` there has `down`. Runs that do not name this folder skip its tests. Where
+it run; the folder `kube` there has `down`. Runs that do not name this folder leave its tests out. With
 `KINETIC_TEST_CLUSTER=required`, a missing cluster is a failure.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -15,6 +14,7 @@ import secrets
 import shlex
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -35,7 +35,10 @@ from kinetic_k8s.manifests.pod import PodSpec, Resources
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-REQUIRED = "KINETIC_TEST_CLUSTER"
+sys.path.append(str(ROOT / ".ci"))
+
+from cluster_tests import REQUIRED, obstacle  # noqa: E402 - what CI asks as well
+from testcloud import testcloud  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -80,37 +83,19 @@ class Bed:
         subprocess.run([self.commands / command, *arguments], check=True, capture_output=True)
 
 
-def missing(config: pytest.Config) -> str | None:
-    """Return why there is no cluster for this run, or None."""
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave these tests out of runs that do not name them: they start a cluster."""
     named = [Path(argument.partition("::")[0]).absolute() for argument in config.args]
-    if not any(path == HERE or HERE in path.parents for path in named):
-        return "name tests/cluster to run the tests that need a Kubernetes"
-    if _testcloud() is None:
-        return "there is no test cloud on this machine (.ci/testcloud.py)"
-    if os.geteuid() != 0:
-        return "only root can start the test cluster"
-    if not Path("/etc/debian_version").is_file():
-        return "the test cluster needs Debian"
-    return None
-
-
-def _testcloud() -> Path | None:
-    spec = importlib.util.spec_from_file_location("testcloud", ROOT / ".ci" / "testcloud.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: Path | None = module.testcloud()
-    return found
+    return None if any(path == HERE or HERE in path.parents for path in named) else True
 
 
 @pytest.fixture(scope="session")
-def bed(pytestconfig: pytest.Config) -> Bed:
+def bed() -> Bed:
     """The running test bed; several processes may ask for it at once."""
     required = os.environ.get(REQUIRED) == "required"  # noqa: TID251 - these tests' own
-    if (why := missing(pytestconfig)) is not None:
+    if (why := obstacle()) is not None:
         pytest.fail(why) if required else pytest.skip(why)
-    folder = _testcloud()
+    folder = testcloud()
     assert folder is not None
     done = subprocess.run([folder / "kube" / "up"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

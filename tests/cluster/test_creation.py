@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.creation import Runner, create_job, ensure_key
 from kinetic_k8s.errors import AlreadyExistsError
@@ -143,3 +144,23 @@ def test_a_job_over_a_slow_line_starts_when_all_it_needs_is_there(
         if event["involvedObject"]["name"] == spec.name
     }
     assert {"Suspended", "Resumed"} <= reasons
+
+
+def test_a_job_runs_on_the_machine_that_its_accelerator_names(
+    bed: Any, cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
+) -> None:
+    # The node has what a v5litepod-8 and an l4 ask for, and nothing that a v6e-8 does.
+    bed.run("accel", "tpu", "--chips", "8", "--type", "tpu-v5-lite-podslice", "--topology", "2x4")
+    count = "cloud.google.com/gke-accelerator-count=1"
+    bed.run("accel", "gpu", "--count", "1", "--type", "nvidia-l4", "--label", count)
+    try:
+        specs = [a_job("pass", accelerator=parse_accelerator(n)) for n in ("v5e-8", "l4", "v6e-8")]
+        for spec in specs:
+            create_job(cluster, spec)
+        for spec in specs[:2]:
+            look.wait(spec, "condition=Complete")
+        (waiting,) = look.pods(specs[2])
+        assert "nodeName" not in waiting["spec"]
+    finally:
+        bed.run("accel", "clear")
+        cluster.delete("Job", specs[2].name)
