@@ -53,11 +53,12 @@ def test_a_wait_ends_at_once_when_another_thread_wakes_or_closes_it(
 ) -> None:
     with Watch(cluster, watched(own)) as watch:
         watch.wait(60)
+        watch.wake()
+        assert watch.wait(None), "a wake that comes before the wait is not lost"
         for end in (watch.wake, watch.close):
             threading.Timer(0.2, end).start()
             assert watch.wait(None)
-        watch.wake()
-        assert watch.wait(None), "a wake that comes before the wait is not lost"
+        assert watch.wait(None), "nothing will change any more"
 
 
 def test_threads_end_with_the_watch(cluster: ApiServer, own: str) -> None:

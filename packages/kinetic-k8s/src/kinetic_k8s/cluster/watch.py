@@ -63,6 +63,7 @@ class Watch:
         self._changed = threading.Condition()
         self._changes = 0
         self._seen = 0
+        self._closed = False
         self._followers = [_Follower(cluster, each, self.wake, clock) for each in watched]
 
     def __enter__(self) -> Self:
@@ -82,7 +83,9 @@ class Watch:
                 again, and returns once the server accepts it.
         """
         with self._changed:
-            changed = self._changed.wait_for(lambda: self._changes > self._seen, timeout)
+            changed = self._changed.wait_for(
+                lambda: self._closed or self._changes > self._seen, timeout
+            )
             self._seen = self._changes
         for follower in self._followers:
             if (error := follower.take_error()) is not None:
@@ -96,7 +99,8 @@ class Watch:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End the requests at once, and let `wait` return."""
+        """End the requests at once; `wait` returns at once from now on."""
+        self._closed = True
         for follower in self._followers:
             follower.close()
         self.wake()
