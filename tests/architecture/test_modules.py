@@ -112,6 +112,7 @@ TESTED_AS = {
     "kinetic_k8s.manifests.workload": "kinetic_k8s/test_pod.py",
     "kinetic_k8s.reading.attempts": "kinetic_k8s/test_status.py",
     "kinetic_payload.assertions": "kinetic_payload/test_module_globals.py",
+    "kinetic_payload.function_state": "kinetic_payload/test_annotations.py",
     "kinetic_payload.global_dumping": "kinetic_payload/test_module_globals.py",
     "kinetic_payload.hashing": "kinetic_payload/test_digests.py",
     "kinetic_payload.class_bodies": "kinetic_payload/test_classes.py",

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from types import CellType, FunctionType
 from typing import Any, Final
 
-from cloudpickle import cloudpickle as internals
-
 from kinetic_payload import class_rebuilding
+from kinetic_payload.annotations import annotations_of, is_annotate, own_annotations
 from kinetic_payload.class_parts import calls_no_methods, own_attributes
 from kinetic_payload.errors import PayloadError
+from kinetic_payload.function_state import function_state
 
 _OF_FIELDS: Final = ("default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
 _PLAIN_FIELD: Final = {
@@ -74,7 +74,7 @@ class Body:
                 found, part = self._part(value)
                 if found:
                     body[name] = part
-        own = vars(self._cls).get("__annotations__", {})
+        own = own_annotations(self._cls)
         if "__annotations__" in vars(self._cls):
             # A copy for each time: pickle would refer to one that is not complete yet.
             body["__annotations__"] = dict(self._cls.__annotations__)
@@ -134,7 +134,7 @@ class Body:
 
     def _bare_state(self, function: FunctionType) -> tuple[Any, ...]:
         """Return what *function* has that does not lead to the class."""
-        state, slots = internals._function_getstate(function)
+        state, slots = function_state(function)
 
         def safe(named: dict[str, Any]) -> dict[str, Any]:
             parts = {name: self._part(value) for name, value in named.items()}
@@ -144,10 +144,12 @@ class Body:
         whole = all(found for found, _ in defaults)
         slots["__defaults__"] = tuple(part for _, part in defaults) if defaults and whole else None
         slots["__kwdefaults__"] = safe(function.__kwdefaults__ or {}) or None
-        slots["__annotations__"] = safe(function.__annotations__)
-        used = {} if self._silent else self._pickler.travelling_globals(function)
+        slots.pop("__annotate__", None)
+        slots["__annotations__"] = safe(annotations_of(function))
+        silent = self._silent and not is_annotate(function)
+        used = {} if silent else self._pickler.travelling_globals(function)
         slots["__globals__"] = {key: one for key, one in used.items() if not self._leads_to(one)}
-        cells = () if self._silent else function.__closure__ or ()
+        cells = () if silent else slots["__closure__"] or ()
         slots["__closure__"] = tuple(CellType() if self._leads_to(one) else one for one in cells)
         slots["_cloudpickle_submodules"] = []
         return safe(state), slots
@@ -179,7 +181,7 @@ def struct_body(cls: Any, pickler: Any) -> dict[str, Any]:
     keywords = {name: getattr(config, name) for name in dir(config) if name[0] != "_"}
     parameters = inspect.signature(cls).parameters.values()
     keyword_only = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
-    own = vars(cls).get("__annotations__", {})
+    own = own_annotations(cls)
     made_of = Body(cls, pickler)
     body = made_of.plain(frozenset())
     renamed = {}

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final
 
+from kinetic_payload.annotations import reduce_forward_reference
 from kinetic_payload.errors import PayloadError
 
 _MADE_WITH_IT: Final = frozenset(
@@ -244,6 +245,8 @@ _PARTS_OF_CLASSES: Final[dict[type, Callable[[Any], Any]]] = {
 
 def reducer_of_part(kind: type) -> Callable[[Any], Any] | None:
     """Return what reduces a *kind* that stands in classes, and pickle cannot do by itself."""
+    if kind is getattr(sys.modules.get("annotationlib"), "ForwardRef", None):
+        return reduce_forward_reference
     if kind is getattr(sys.modules.get("msgspec"), "Meta", None):
         return _reduce_meta
     if kind is getattr(sys.modules.get("pydantic._internal._config"), "ConfigWrapper", None):

@@ -296,7 +296,8 @@ def _lines(bases: tuple[type, ...]) -> Iterator[type]:
 def _fill(made: type, contents: Contents) -> None:
     put: Callable[[type, str, Any], None] = type.__setattr__ if contents.plainly else setattr
     for name, value in contents.attributes.items():
-        put(made, name, value)
+        # By its public name it puts an end to what was computed of a class that had no attributes.
+        put(made, "__annotate__" if name == "__annotate_func__" else name, value)
     first_line = contents.attributes.get("__firstlineno__")
     if first_line is not None:  # Python 3.13 forgets it when other attributes are set.
         put(made, "__firstlineno__", first_line)

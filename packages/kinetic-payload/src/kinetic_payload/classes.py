@@ -21,6 +21,7 @@ import cloudpickle
 from cloudpickle import cloudpickle as internals
 
 from kinetic_payload import class_rebuilding, pytrees, rebuilding
+from kinetic_payload.annotations import CLASS_NAMESPACE
 from kinetic_payload.class_bodies import Bare, Body, Helper, ReachedError, struct_body
 from kinetic_payload.class_parts import (
     RecursiveAliasError,
@@ -38,6 +39,7 @@ from kinetic_payload.class_parts import (
     virtual_subclasses,
 )
 from kinetic_payload.class_rebuilding import Blueprint, Contents
+from kinetic_payload.function_state import function_state
 
 _ALIAS: Final[type] = getattr(typing, "TypeAliasType", type(None))
 """`type X = …`, from Python 3.12 on."""
@@ -84,7 +86,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
 
     def travelling_globals(self, function: FunctionType) -> dict[str, Any]:
         """Return the globals that have to travel with a *function* whose code goes by value."""
-        used: dict[str, Any] = internals._function_getstate(function)[1]["__globals__"]
+        used: dict[str, Any] = function_state(function)[1]["__globals__"]
         return used
 
     def prober(self) -> ClassPickler:
@@ -102,13 +104,20 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         """Return what *function* is made with: functions that share a variable share its cell."""
         if function.__closure__ is None:
             return None
-        return tuple(
-            self._cells.setdefault(id(cell), (cell, Helper(internals._make_empty_cell)))[1]
-            for cell in function.__closure__
-        )
+        made = []
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__, strict=True):
+            empty = Helper(internals._make_empty_cell)
+            # Of the attributes of a class each function takes along what it needs.
+            shared = name != CLASS_NAMESPACE
+            made.append(self._cells.setdefault(id(cell), (cell, empty))[1] if shared else empty)
+        return tuple(made)
 
     def _function_getnewargs(self, func: FunctionType) -> tuple[Any, ...]:
         return *super()._function_getnewargs(func)[:-1], self.closure_of(func)
+
+    def _dynamic_function_reduce(self, func: FunctionType) -> tuple[Any, ...]:
+        new, state = self._function_getnewargs(func), function_state(func)
+        return internals._make_function, new, state, None, None, internals._function_setstate
 
     def reduce_bare_function(self, bare: Bare) -> tuple[Any, ...]:
         """Return how to make the function of *bare* as far as it goes."""

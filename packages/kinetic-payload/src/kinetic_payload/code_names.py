@@ -8,12 +8,14 @@ import functools
 import inspect
 import typing
 from collections.abc import Iterator
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any, Final
 
 _ATTRIBUTES: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"})
 _VARIABLES: Final = frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_GLOBAL", "LOAD_NAME"})
-_LOADS: Final = frozenset({"LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+_LOADS_FROM_CLASS: Final = "LOAD_FROM_DICT_OR_GLOBALS"
+"""What annotations do from Python 3.14 on: the attributes of the class around them come first."""
+_LOADS: Final = frozenset({"LOAD_NAME", _LOADS_FROM_CLASS})
 
 
 @functools.lru_cache(4000)
@@ -45,8 +47,12 @@ def attributes_in(code: CodeType) -> dict[tuple[str, ...], bool]:
 
 @functools.lru_cache(4000)
 def globals_of_classes_in(code: CodeType) -> frozenset[str]:
-    """Return the globals that the bodies of classes within *code* read."""
+    """Return the globals that the bodies of classes within *code* read, and what looks there first."""
     names: set[str] = set()
+    for one in (code, *code_within(code)):
+        names.update(
+            step.argval for step in dis.get_instructions(one) if step.opname == _LOADS_FROM_CLASS
+        )
     for body in _class_bodies_in(code):
         own: set[str] = set()
         for step in dis.get_instructions(body):
@@ -57,10 +63,9 @@ def globals_of_classes_in(code: CodeType) -> frozenset[str]:
     return frozenset(names)
 
 
-def names_of_function(function: FunctionType) -> Iterator[str]:
-    """Iterate over what the annotations of *function*, and of classes that it defines, name as text."""
-    yield from names_in(function.__annotations__)
-    for text in _texts_of_classes_in(function.__code__):
+def names_of_classes_in(code: CodeType) -> Iterator[str]:
+    """Iterate over what the annotations of classes that *code* defines name as text."""
+    for text in _texts_of_classes_in(code):
         yield from _names_in_text(text)
 
 
@@ -133,6 +138,9 @@ def _last_name(node: ast.AST) -> str | None:
 def _texts_of_classes_in(code: CodeType) -> tuple[str, ...]:
     texts = []
     for body in _class_bodies_in(code):
+        for inner in code_within(body):
+            if inner.co_name == "__annotate__":  # Python 3.14
+                texts += [one for one in inner.co_consts if isinstance(one, str)]
         constant: Any = None
         for step in dis.get_instructions(body):
             if step.opname == "LOAD_CONST":

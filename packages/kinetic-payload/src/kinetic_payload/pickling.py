@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final
 from cloudpickle import cloudpickle as internals
 
 from kinetic_payload import rebuilding
+from kinetic_payload.annotations import annotations_of, own_annotations
 from kinetic_payload.class_bodies import Bare
 from kinetic_payload.class_parts import reducer_of_part
 from kinetic_payload.classes import NAMED_TYPES, ClassPickler
@@ -22,11 +23,11 @@ from kinetic_payload.code_names import (
     assigned_globals_in,
     attributes_in,
     code_within,
-    globals_of_classes_in,
     mentions_in,
     names_in,
-    names_of_function,
+    names_of_classes_in,
 )
+from kinetic_payload.function_state import function_state
 from kinetic_payload.importability import Importability, is_main
 from kinetic_payload.module_globals import UsedGlobal
 from kinetic_payload.references import collecting, data_path
@@ -35,7 +36,7 @@ from kinetic_payload.value_pickling import Sink
 Handler = Callable[[Any], Any]
 
 _FILENAME: Final = 10
-"""Where `co_filename` stands among the arguments of `CodeType`, in Python 3.11 to 3.13."""
+"""Where `co_filename` stands among the arguments of `CodeType`, from Python 3.11 on."""
 _OF_THE_MODULE: Final = frozenset(
     {
         "__annotations__",
@@ -194,28 +195,25 @@ class CallPickler(ClassPickler):
         if home is None:  # its globals belong to no module
             return self.bared(function, self._dynamic_function_reduce(function))
         code = function.__code__
-        state, slots = internals._function_getstate(function)
+        state, slots = function_state(function)
         slots["__globals__"] = self._travelling(function, home, slots["__globals__"])
         if self._where.importable(home.__name__):
             slots["_cloudpickle_submodules"] = []  # the module imports them itself
         self._note_mentions(code, slots)
         if function.__globals__ is self._main:
             self._shipped.update(slots["__globals__"])
-            self._hinted.update(names_of_function(function))
+            self._hinted.update(names_in(annotations_of(function)), names_of_classes_in(code))
         state_and_setter = ((state, slots), None, None, internals._function_setstate)
         return self.bared(function, (*self.reduce_bare(function), *state_and_setter))
 
     def travelling_globals(self, function: FunctionType) -> dict[str, Any]:
         """Return the globals that have to travel with a *function* whose code goes by value."""
-        used = internals._function_getstate(function)[1]["__globals__"]
+        used = function_state(function)[1]["__globals__"]
         return self._travelling(function, self._home_of(function), used)
 
     def _travelling(
         self, function: FunctionType, home: ModuleType | None, used: dict[str, Any]
     ) -> dict[str, Any]:
-        for name in globals_of_classes_in(function.__code__):
-            if name in function.__globals__:
-                used[name] = function.__globals__[name]
         self._note_attributes(function, used)
         if home is not None and self._where.importable(home.__name__):
             self._note_globals(home, used, assigned_globals_in(function.__code__))
@@ -421,7 +419,7 @@ class CallPickler(ClassPickler):
     def note_annotations(self, cls: type) -> None:
         """Take note of what the annotations of *cls*, which travels by value, name."""
         if is_main(cls.__module__):
-            self._hinted.update(names_in(vars(cls).get("__annotations__", {})))
+            self._hinted.update(names_in(own_annotations(cls)))
 
     @property
     def hinted(self) -> frozenset[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
+from kinetic_payload.annotations import annotations_of
 from kinetic_payload.class_parts import own_attributes
 
 Probe = Callable[[Any], Exception | None]
@@ -97,7 +98,7 @@ def _children_of_function(
         yield f" (global {name!r})", item
     for name, item in vars(function).items():
         yield f".{name}", item
-    for name, item in function.__annotations__.items():
+    for name, item in annotations_of(function).items():
         yield f" (annotation of {name!r})", item
 
 

@@ -27,7 +27,6 @@ _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 _START: Final = "kinetic_runner/bundle_main.py"
 _CLIENTS: Final = (
     "binaries",
-    "code_names",
     "data_sending",
     "data_upload",
     "decoding",

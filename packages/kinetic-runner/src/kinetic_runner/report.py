@@ -269,9 +269,9 @@ def _problem_with(value: Any) -> Exception | None:
 
 
 def _globals_of(function: FunctionType) -> Mapping[str, Any]:
-    from cloudpickle import cloudpickle
+    from kinetic_payload.function_state import function_state
 
-    found: Mapping[str, Any] = cloudpickle._function_getstate(function)[1]["__globals__"]
+    found: Mapping[str, Any] = function_state(function)[1]["__globals__"]
     return found
 
 

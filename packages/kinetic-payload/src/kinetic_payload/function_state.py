@@ -1,0 +1,70 @@
+"""What a function that travels by value consists of beside its code."""
+
+from __future__ import annotations
+
+from types import CellType, FunctionType
+from typing import Any, Final
+
+from cloudpickle import cloudpickle as internals
+
+from kinetic_payload.annotations import CLASS_NAMESPACE
+from kinetic_payload.code_names import globals_of_classes_in, mentions_in
+
+_VALUE: Final = 1
+"""`annotationlib.Format.VALUE`, with which they are called."""
+
+
+def function_state(function: FunctionType) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the attributes of *function*, and its slots with the globals that it reads.
+
+    cloudpickle's own overlooks what classes within the function read. And it evaluates annotations: here
+    the function that does so travels, unless somebody has put something else in the place of its result.
+    """
+    twin = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    twin.__kwdefaults__ = function.__kwdefaults__
+    twin.__qualname__ = function.__qualname__
+    twin.__module__ = function.__module__
+    twin.__doc__ = function.__doc__
+    vars(twin).update(vars(function))
+    state, slots = internals._function_getstate(twin)
+    for name in globals_of_classes_in(function.__code__):
+        if name in function.__globals__:
+            slots["__globals__"][name] = function.__globals__[name]
+    annotate = getattr(function, "__annotate__", None)
+    if annotate is None or _are_others(function, annotate):
+        slots["__annotations__"] = function.__annotations__
+    else:
+        del slots["__annotations__"]
+        slots["__annotate__"] = annotate
+    if function.__closure__ is not None:
+        cells = zip(function.__code__.co_freevars, function.__closure__, strict=True)
+        slots["__closure__"] = tuple(
+            _needed(function, cell) if name == CLASS_NAMESPACE else cell for name, cell in cells
+        )
+    if getattr(function, "__type_params__", ()):
+        slots["__type_params__"] = function.__type_params__  # type: ignore[attr-defined]
+    return state, slots
+
+
+def _are_others(function: FunctionType, annotate: Any) -> bool:
+    """Tell whether the annotations of *function* are not what *annotate* makes."""
+    try:
+        return bool(function.__annotations__ != annotate(_VALUE))
+    except Exception:  # noqa: BLE001 - any expression may stand there
+        return False
+
+
+def _needed(function: FunctionType, cell: CellType) -> CellType:
+    """Return a cell with those attributes of the class around *function* that it may read."""
+    try:
+        namespace = cell.cell_contents
+    except ValueError:
+        return CellType()
+    names = dict.fromkeys(mentions_in(function.__code__))
+    return CellType({name: namespace[name] for name in names if name in namespace})
