@@ -75,9 +75,10 @@ class Body:
                 if found:
                     body[name] = part
         own = own_annotations(self._cls)
-        if "__annotations__" in vars(self._cls):
+        body.pop("__annotations_cache__", None)
+        if own and vars(self._cls).get("__annotate_func__") is None:
             # A copy for each time: pickle would refer to one that is not complete yet.
-            body["__annotations__"] = dict(self._cls.__annotations__)
+            body["__annotations__"] = own
         for name, one in vars(self._cls).get("__dataclass_fields__", {}).items():
             if name not in own or one._field_type is dataclasses._FIELD_CLASSVAR:  # type: ignore[attr-defined]
                 continue
