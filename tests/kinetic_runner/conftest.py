@@ -39,7 +39,8 @@ def pipeline(task, tell):
     return HostOutcome(job_id=task.job_id, attempt=task.attempt, host=task.host,
         succeeded=not code, reason=reason, phase={phase!r}, exit_code=code)
 
-run_child(sys.argv, pipeline)
+if __name__ == "__main__":  # Not in processes that `multiprocessing` starts.
+    run_child(sys.argv, pipeline)
 """
 
 
