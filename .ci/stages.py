@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from failures import MOST_REPEATED, MOST_UNSTEADY, Records, describe, steady_failures
+from testcloud import VARIABLE, testcloud
 
 ROOT = Path(__file__).resolve().parent.parent
 UV = ROOT / ".tools" / "bin" / "uv"
@@ -43,6 +44,12 @@ Each package's own tests run alone on the newest one. On those between, byte cod
 reads and writes it is tested there as well.
 """
 NEWEST = "3.13"
+"""Of those that a machine of ours has without the test cloud."""
+IN_THE_TEST_CLOUD = (
+    "tests/kinetic_payload tests/kinetic_runner tests/kinetic tests/kinetic_cli tests/kinetic_images "
+    "tests/kinetic_k8s tests/local/test_life.py"
+)
+"""The tests that run on Python 3.14."""
 PATIENCE = {
     "PIP_RETRIES": "10",
     "PIP_TIMEOUT": "60",
@@ -68,6 +75,8 @@ class Stage:
     command: str
     pytest: str | None = None
     """Options of the pytest that runs in it, or None if none does."""
+    skipped: str | None = None
+    """Why it cannot run on this machine, or None if it can."""
 
     @property
     def records(self) -> Records:
@@ -150,6 +159,7 @@ def stages() -> list[list[Stage]]:
             # They often wait, which leaves room beside them.
             Stage("tests (README)", tests, pytest=""),
             Stage("cluster", f"{sys.executable} {ROOT}/.ci/cluster_tests.py {UV}", pytest="-n 4"),
+            on_3_14(),
             *(
                 Stage(f"alone {name}", f"{alone} {NEWEST} {UV} {name}", pytest="-n 2")
                 for name in PACKAGES
@@ -164,6 +174,21 @@ def stages() -> list[list[Stage]]:
             Stage("format", f"{uv_run} ruff format --check ."),
         ],
     ]
+
+
+def on_3_14() -> Stage:
+    """Return the stage on Python 3.14, which a script of the test cloud makes: it needs root."""
+    name, folder = "python 3.14", testcloud()
+    if folder is None:
+        return Stage(name, "", skipped=f"there is no test cloud here; {VARIABLE} names its folder")
+    if os.geteuid() != 0:
+        return Stage(name, "", skipped="only root may change its root folder")
+    command = [folder / "python" / "with-3.14", "--repo", ROOT, "python3.14", ROOT / ".ci/alone.py"]
+    return Stage(
+        name,
+        f"{shlex.join(map(str, [*command, '3.14', UV]))} {IN_THE_TEST_CLOUD}",
+        pytest="-n 2",
+    )
 
 
 def readme_commands() -> list[str]:
@@ -185,6 +210,9 @@ def options(stage: Stage, number: int) -> str:
 
 def run(stage: Stage, *, again: bool = False) -> int:
     """Run one stage; print its line, and its output if it failed. Return its exit code."""
+    if stage.skipped is not None:
+        print(f"skipped         {stage.name:24s} {stage.skipped}", flush=True)
+        return 0
     number = 2 if again else 1
     name = f"{stage.name} again" if again else stage.name
     log = LOG / f"{stage.records.name}-{number}.log"

@@ -50,9 +50,16 @@ WORKERS = '[tool.pytest.ini_options]\naddopts = ["-n=2"]\n'
 def run_ci(project: Path, **failures: int) -> subprocess.CompletedProcess[str]:
     """Run the stage of the tests; each test fails as many times as its number says, then passes."""
     (project / "test_project.py").write_text(TESTS.format(failures=failures))
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}  # noqa: TID251
+    return run_stage(project, "tests")
+
+
+def run_stage(project: Path, name: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the stage *name*."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "KINETIC_"))}  # noqa: TID251
+    path = f"{Path(sys.executable).parent}:{kept['PATH']}"  # Where `python3` is this one.
+    environment = {**kept, "PATH": path, **variables}
     return subprocess.run(
-        [str(project / ".ci" / "run"), "tests"],
+        [str(project / ".ci" / "run"), name],
         capture_output=True,
         text=True,
         env=environment,
@@ -103,3 +110,39 @@ def test_what_fails_in_another_way_than_by_a_test_is_not_run_again(project: Path
 
     assert run_ci(project, unlucky=1).returncode == 1
     assert (project / "runs" / "unlucky").read_text() == "x"
+
+
+def test_python_3_14_is_left_out_with_a_reason_where_there_is_no_test_cloud(project: Path) -> None:
+    ran = run_stage(project, "python 3.14")
+
+    assert ran.returncode == 0, ran.stdout
+    assert "skipped         python 3.14" in ran.stdout
+    assert "KINETIC_TESTCLOUD names its folder" in ran.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the stage needs root")
+@pytest.mark.parametrize("beside", [True, False], ids=["beside", "named"])
+def test_where_there_is_a_test_cloud_python_3_14_must_pass(tmp_path: Path, beside: bool) -> None:
+    project = tmp_path / "checkout"
+    project.mkdir()
+    shutil.copytree(CI, project / ".ci", ignore=shutil.ignore_patterns("__pycache__"))
+    (project / "README.md").write_text("```sh\ntrue\ntrue\n```\n")
+    cloud = tmp_path / ("shared/testcloud" if beside else "cloud")
+    (cloud / "python").mkdir(parents=True)
+    script = cloud / "python" / "with-3.14"
+    script.write_text('#!/bin/sh\necho "It had: $*"; exit 3\n')
+    script.chmod(0o755)
+    named = {} if beside else {"KINETIC_TESTCLOUD": str(cloud)}
+
+    ran = run_stage(project, "python 3.14", **named)
+
+    assert ran.returncode == 1
+    assert f"It had: --repo {project} python3.14 {project}/.ci/alone.py 3.14" in ran.stdout
+    assert "FAILED: python 3.14" in ran.stdout
+
+
+def test_a_test_cloud_that_is_named_but_not_there_fails_the_run(project: Path) -> None:
+    ran = run_stage(project, "python 3.14", KINETIC_TESTCLOUD=str(project / "nowhere"))
+
+    assert ran.returncode != 0
+    assert "nowhere" in ran.stderr
