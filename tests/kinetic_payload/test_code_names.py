@@ -64,7 +64,7 @@ MAIN = """
     if __name__ == "__main__":
         from shipping import dump, ship
         there, here = ship(asked), asked()
-        print(there if there != here else True, asked()[0][0]["return"], dump(asked).size < 10_000)
+        print(there if there != here else True, asked()[0][0]["return"], dump(asked).size < 100_000)
         value = ship(fewer)
         print(*value[:4], value[4] == lost.__annotations__)
 """
