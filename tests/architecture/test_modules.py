@@ -63,7 +63,11 @@ TESTED_AS = {
     "kinetic.local.unreported": "local/test_reporting.py",
     "kinetic.local.unsaved": "wire/test_job_ends.py",
     "kinetic.submission": "kinetic/test_decorator.py",
-    "kinetic.testing.launches": "local/test_supervisor.py",
+    "kinetic.testing.clients": "contract/test_backends.py",
+    "kinetic.testing.contract": "contract/test_backends.py",
+    "kinetic.testing.functions": "contract/test_backends.py",
+    "kinetic.testing.protocol": "contract/test_backends.py",
+    "kinetic.testing.running": "contract/test_backends.py",
     "kinetic_cli.__main__": "cli/test_process.py",
     "kinetic_cli.app": "cli/test_process.py",
     "kinetic_cli.commands.completion": "cli/test_process.py",
@@ -204,6 +208,7 @@ TESTED_AS = {
 
 NOT_OURS_TO_CATCH = {
     "kinetic.collect.WaitStopped": "goes from one of our threads to another",
+    "kinetic.testing.functions.Sad": "is a user's own, in the contract of backends",
     "kinetic_payload.concurrently.Stopped": "goes from one of our threads to another",
     "kinetic_payload.stores.gcs.downloads.CorruptedError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.fetching.ReplacedError": "goes from one part of the bucket store to another",

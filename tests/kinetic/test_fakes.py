@@ -8,13 +8,13 @@ import pytest
 from kinetic.backends.backend import Backend
 from kinetic.errors import SubmitError
 from kinetic.fakes import FakeServices, FakeStore
-from kinetic.testing import BackendBasics, a_launch, job_ids_of
+from kinetic.testing import BackendProtocol, a_launch, job_ids_of
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.store import Store
 from kinetic_payload.testing import StoreContract
 
 
-class TestFakeBackend(BackendBasics):
+class TestFakeBackend(BackendProtocol):
     def make_backend(self, folder: Path) -> tuple[Backend, Store]:
         services = FakeServices.make()
         return services.backend, services.store

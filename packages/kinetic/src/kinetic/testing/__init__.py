@@ -1,20 +1,60 @@
-"""`BackendContract`: the tests that every backend passes, and launches of jobs over a stand-in for the runner."""
+"""`BackendContract`: the tests that every backend passes.
 
-from kinetic.testing.launches import (
+```python
+class TestMyBackend(BackendContract):
+    def make_client(self, folder: Path) -> Client:
+        return RegisteredClient(backend="mine", accelerator="cpu", container_image="…")
+
+    def refusing_starts(self, client: Client) -> AbstractContextManager[object]: ...
+```
+
+`docs/backends.md` says how.
+"""
+
+from kinetic.testing.clients import (
+    Client,
+    RegisteredClient,
+    ServicesClient,
+    eventually,
+    users_project,
+)
+from kinetic.testing.contract import (
+    BackendAttempts,
     BackendBasics,
     BackendContract,
+    BackendHosts,
+    BackendLife,
+    BackendLogs,
+    BackendQueue,
+    BackendTrust,
+    BackendValues,
+)
+from kinetic.testing.launches import (
     a_launch,
     await_outcome,
-    eventually,
     fake_runner_source,
     job_ids_of,
     kill_hard,
     outcome_of,
 )
+from kinetic.testing.protocol import BackendProtocol
+from kinetic.testing.running import RunningBackend
 
 __all__ = [
+    "BackendAttempts",
     "BackendBasics",
     "BackendContract",
+    "BackendHosts",
+    "BackendLife",
+    "BackendLogs",
+    "BackendProtocol",
+    "BackendQueue",
+    "BackendTrust",
+    "BackendValues",
+    "Client",
+    "RegisteredClient",
+    "RunningBackend",
+    "ServicesClient",
     "a_launch",
     "await_outcome",
     "eventually",
@@ -22,4 +62,5 @@ __all__ = [
     "job_ids_of",
     "kill_hard",
     "outcome_of",
+    "users_project",
 ]

@@ -1,7 +1,4 @@
-"""A stand-in for the runner, and `BackendContract`: the tests that every backend passes."""
-
-# The tests' names say what a docstring would.
-# ruff: noqa: D102
+"""Launches of jobs over a stand-in for the runner."""
 
 from __future__ import annotations
 
@@ -9,20 +6,15 @@ import hashlib
 import os
 import signal
 import sys
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from threading import Timer
 from types import MappingProxyType
 from typing import Any, Final
 
 from kinetic.backends.backend import Backend, Launch
 from kinetic.capture import SecretValues
-from kinetic.errors import SubmitError
 from kinetic.fakes import a_request
-from kinetic.job_status import JobStatus
 from kinetic.local.launcher import LocalEnvironment
 from kinetic.waiting import Deadline
 from kinetic_payload.decoding import decode
@@ -107,164 +99,6 @@ def await_outcome(
             if deadline.passed:
                 raise AssertionError(f"{record.job_id} has no outcome after {seconds} s: {seen}")
             watch.wait(deadline.at_most(5))
-
-
-def eventually(holds: Callable[[], Any], seconds: float = 60) -> Any:
-    """Ask until *holds* returns something true, and return that."""
-    deadline = Deadline(seconds)
-    while not (found := holds()):
-        if deadline.passed:
-            raise AssertionError("It did not come true in time.")
-        threading.Event().wait(0.01)
-    return found
-
-
-class BackendBasics:
-    """What every backend does with a job's resource, also one in which nothing really runs."""
-
-    def make_backend(self, folder: Path) -> tuple[Backend, Store]:
-        """Return a backend in which nothing runs, and the store of its jobs."""
-        raise NotImplementedError
-
-    def test_a_job_that_never_started_is_unknown_and_harmless(self, tmp_path: Path) -> None:
-        backend, store = self.make_backend(tmp_path)
-        record = a_launch(store, "pass").record
-        assert backend.observe(record).status is JobStatus.NOT_FOUND
-        assert job_ids_of(backend) == []
-        assert [*backend.log_lines(record), *backend.log_lines(record, follow=True)] == []
-        backend.stop(record, timeout=1, poll_interval=0.1)
-        backend.remove(record, timeout=1, poll_interval=0.1)
-        outcome = backend.unreported(record, backend.observe(record))
-        assert (outcome.job_id, outcome.status) == (record.job_id, "failed")
-        assert outcome.message
-        assert outcome_of(store, record.job_id) is None
-
-    def test_a_job_starts_once_and_is_known_until_it_is_removed(self, tmp_path: Path) -> None:
-        backend, store = self.make_backend(tmp_path)
-        launch = a_launch(store, "import time; time.sleep(60)")
-        backend.start(launch)
-        with suppress(SubmitError):
-            backend.start(launch)
-            raise AssertionError("It started twice.")
-        assert job_ids_of(backend) == [launch.record.job_id]
-        assert not backend.observe(launch.record).status.terminal
-        for _ in range(2):
-            backend.remove(launch.record, timeout=30, poll_interval=0.1)
-            assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
-            assert job_ids_of(backend) == []
-
-    def test_a_job_that_is_announced_is_pending_and_unknown_again_if_it_does_not_start(
-        self, tmp_path: Path
-    ) -> None:
-        backend, store = self.make_backend(tmp_path)
-        launch = a_launch(store, "import time; time.sleep(60)")
-        with backend.announced(launch.record):
-            assert backend.observe(launch.record).status is JobStatus.PENDING
-        assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
-        with backend.announced(launch.record):
-            backend.start(launch)
-            assert not backend.observe(launch.record).status.terminal
-        assert not backend.observe(launch.record).status.terminal
-        backend.remove(launch.record, timeout=30, poll_interval=0.1)
-        assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
-
-    def test_a_stopped_job_has_ended_and_is_stopped_again_in_peace(self, tmp_path: Path) -> None:
-        backend, store = self.make_backend(tmp_path)
-        launch = a_launch(store, "import time; time.sleep(60)")
-        backend.start(launch)
-        for _ in range(2):
-            backend.stop(launch.record, timeout=30, poll_interval=0.1)
-            assert backend.observe(launch.record).status.terminal
-        outcome = outcome_of(store, launch.record.job_id)
-        assert outcome is None or outcome.status == "cancelled"
-
-    def test_waiting_ends_when_the_time_is_up(self, tmp_path: Path) -> None:
-        backend, store = self.make_backend(tmp_path)
-        launch = a_launch(store, "import time; time.sleep(60)")
-        backend.start(launch)
-        with backend.watch([launch.record]) as watch:
-            for _ in range(3):
-                watch.wait(0.05)
-                assert not backend.observe(launch.record).status.terminal
-            Timer(0.05, watch.wake).start()
-            watch.wait(None)
-            assert not backend.observe(launch.record).status.terminal
-        assert outcome_of(store, launch.record.job_id) is None
-        backend.remove(launch.record, timeout=30, poll_interval=0.1)
-
-
-class BackendContract(BackendBasics):
-    """What every backend does. Subclass it, and give `make_backend`; pytest runs the tests."""
-
-    def test_a_job_runs_to_its_outcome_and_is_removed(self, tmp_path: Path) -> None:
-        backend, store = self.make_backend(tmp_path)
-        launch = a_launch(store, "print('hello'); print('no end', end='')")
-        assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
-        backend.start(launch)
-        assert job_ids_of(backend) == [launch.record.job_id]
-        assert await_outcome(backend, store, launch.record).status == "succeeded"
-        lines = [line.text for line in backend.log_lines(launch.record, follow=True)]
-        assert lines == ["hello", "no end"]
-        assert backend.observe(launch.record).status in (JobStatus.RUNNING, JobStatus.SUCCEEDED)
-        backend.remove(launch.record, timeout=30, poll_interval=0.1)
-        assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
-        assert job_ids_of(backend) == []
-
-    def test_a_failure_is_reported_with_its_host_and_digest(self, tmp_path: Path) -> None:
-        backend, store = self.make_backend(tmp_path)
-        launch = a_launch(store, "raise ValueError('no')")
-        backend.start(launch)
-        outcome = await_outcome(backend, store, launch.record)
-        assert (outcome.status, outcome.attempt, outcome.host) == ("failed", 1, 0)
-        report = store.read(JobObjects(outcome.job_id).host_outcome(1, 0))
-        assert outcome.digest == hashlib.sha256(report).hexdigest()
-        eventually(lambda: backend.observe(launch.record).status is JobStatus.FAILED)
-
-    def test_retries_are_further_attempts_of_the_same_job(self, tmp_path: Path) -> None:
-        backend, store = self.make_backend(tmp_path)
-        launch = a_launch(store, "print(attempt)\nif attempt < 3: raise ValueError", retries=5)
-        backend.start(launch)
-        outcome = await_outcome(backend, store, launch.record)
-        assert (outcome.status, outcome.attempt) == ("succeeded", 3)
-        seen = eventually(lambda: _ended(backend, launch.record))
-        assert [one.state for one in seen.attempts] == ["failed", "failed", "succeeded"]
-
-    def test_one_failed_host_stops_the_others_and_explains(self, tmp_path: Path) -> None:
-        backend, store = self.make_backend(tmp_path)
-        code = "import time\nif host == 1: raise ValueError('mine')\nprint(host)\ntime.sleep(60)"
-        launch = a_launch(store, code, hosts=3)
-        backend.start(launch)
-        outcome = await_outcome(backend, store, launch.record)
-        assert (outcome.status, outcome.host, outcome.other_failed_hosts) == ("failed", 1, ())
-
-    def test_a_stopped_job_is_gone_and_failed(self, tmp_path: Path) -> None:
-        backend, store = self.make_backend(tmp_path)
-        launch = a_launch(store, "import time; print('up', flush=True); time.sleep(60)")
-        backend.start(launch)
-        next(iter(backend.log_lines(launch.record, follow=True)))
-        eventually(lambda: backend.observe(launch.record).status is JobStatus.RUNNING)
-        backend.stop(launch.record, timeout=30, poll_interval=0.1)
-        assert backend.observe(launch.record).status is JobStatus.FAILED
-        outcome = outcome_of(store, launch.record.job_id)
-        assert outcome is not None
-        assert outcome.status == "cancelled"
-        backend.stop(launch.record, timeout=1, poll_interval=0.1)
-
-    def test_the_tail_is_the_end_of_the_log(self, tmp_path: Path) -> None:
-        backend, store = self.make_backend(tmp_path)
-        launch = a_launch(store, "for n in range(1000): print(n)")
-        backend.start(launch)
-        await_outcome(backend, store, launch.record)
-        eventually(lambda: _ended(backend, launch.record))
-        lines = [line.text for line in backend.log_lines(launch.record, tail=3)]
-        assert lines == ["997", "998", "999"]
-        assert len(list(backend.log_lines(launch.record))) == 1000
-        assert list(backend.log_lines(launch.record, tail=0)) == []
-
-
-def _ended(backend: Backend, record: JobRecord) -> Any:
-    seen = backend.observe(record)
-    return seen if seen.status.terminal else None
 
 
 def kill_hard(pid: int) -> None:

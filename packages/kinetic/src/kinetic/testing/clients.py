@@ -1,0 +1,251 @@
+"""`Client`: submits, attaches to and lists jobs of the backend under test."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any, Final
+
+import kinetic
+from kinetic.discovery import jobs_in
+from kinetic.errors import JobNotFoundError, KineticError
+from kinetic.job_status import JobStatus
+from kinetic.jobs.handle import JobHandle, connected, handle_of, known
+from kinetic.observing import find_record
+from kinetic.options import RunOptions
+from kinetic.request import resolve_request, settings_arguments, target_of
+from kinetic.services import Services, connect, jobs_location
+from kinetic.settings import Settings, environment
+from kinetic.submit import submit
+from kinetic.testing import functions
+from kinetic.waiting import Deadline
+from kinetic_payload.layout import RESERVED_PREFIXES, JobObjects
+
+_MODULE: Final = "users_functions"
+_ELSEWHERE: Final = """
+import json, sys, kinetic
+job = kinetic.attach(sys.argv[1], **json.loads(sys.argv[2]))
+print(json.dumps([job.status().value, job.tail(1), job.result(cleanup=False)]))
+"""
+PROJECT_FILES: Final[Mapping[str, str]] = MappingProxyType(
+    {"pyproject.toml": "[project]\nname = 'users-project'\nversion = '1'\n"}
+)
+"""Files of a user's project beside its functions."""
+
+
+def eventually(holds: Callable[[], Any], seconds: float = 60, *, every: float = 0.01) -> Any:
+    """Ask until *holds* returns something true, and return that."""
+    deadline = Deadline(seconds)
+    while not (found := holds()):
+        if deadline.passed:
+            raise AssertionError("It did not come true in time.")
+        threading.Event().wait(every)
+    return found
+
+
+@contextmanager
+def users_project(folder: Path, files: Mapping[str, str] = PROJECT_FILES) -> Iterator[ModuleType]:
+    """Make a project with *files* in *folder*; its module of functions can be imported in the block."""
+    source = Path(functions.__file__).read_text(encoding="utf-8")
+    for name, text in {**files, f"{_MODULE}.py": source}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    sys.path.insert(0, str(folder))
+    sys.modules.pop(_MODULE, None)
+    importlib.invalidate_caches()
+    try:
+        yield importlib.import_module(_MODULE)
+    finally:
+        sys.path.remove(str(folder))
+        sys.modules.pop(_MODULE, None)
+
+
+class Client(ABC):
+    """A user's process: it submits functions of a project, attaches to jobs and lists them.
+
+    Its store holds the jobs of one test alone: tests check that nothing is left there.
+    """
+
+    functions: ModuleType
+    """A copy of `kinetic.testing.functions`, in the user's project."""
+
+    def __init__(self) -> None:
+        self._submitted: list[JobHandle] = []
+
+    def submit(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        options: Mapping[str, Any] = MappingProxyType({}),
+        **kwargs: Any,
+    ) -> JobHandle:
+        """Start *function* with the arguments of `kinetic.run` that are in *options*."""
+        handle = self._start(function, args, kwargs, options)
+        self._submitted.append(handle)
+        return handle
+
+    @property
+    @abstractmethod
+    def services(self) -> Services:
+        """The jobs' store and backend."""
+
+    @abstractmethod
+    def _start(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> JobHandle: ...
+
+    @abstractmethod
+    def attach(self, job_id: str) -> JobHandle:
+        """Return a handle that knows nothing but the id."""
+
+    @abstractmethod
+    def list(self) -> list[JobHandle]:
+        """Return the jobs there are."""
+
+    @abstractmethod
+    def elsewhere(self, job_id: str) -> tuple[str, str, Any]:
+        """Return what another process sees: status, last line and value, which JSON can hold."""
+
+    def put(self, handle: JobHandle, name: str) -> None:
+        """Write an output of the job, for which its function may wait."""
+        self.services.store.write(JobObjects(handle.job_id).outputs + name, b"")
+
+    def outputs(self, handle: JobHandle, prefix: str = "") -> set[str]:
+        """Return the names of the job's outputs that begin with *prefix*."""
+        outputs = JobObjects(handle.job_id).outputs
+        listed = self.services.store.list(outputs + prefix)
+        # A part of a file that is being written is none.
+        names = (info.name.removeprefix(outputs) for info in listed)
+        return {name for name in names if not name.rpartition("/")[2].startswith(".")}
+
+    def objects(self) -> set[str]:
+        """Return the names of all objects that clean-up of their jobs removes."""
+        listed = (info.name for info in self.services.store.list(""))
+        return {name for name in listed if not name.startswith(RESERVED_PREFIXES)}
+
+    def resources(self) -> set[str]:
+        """Return the ids of the jobs that the backend knows."""
+        return {one.job_id for one in self.services.backend.list()}
+
+    def close(self) -> None:
+        """Clean up every job that was submitted and is still there."""
+        for handle in self._submitted:
+            with suppress(KineticError):
+                if handle.status() is not JobStatus.NOT_FOUND:
+                    handle.cleanup()
+
+
+class RegisteredClient(Client):
+    """A client of a backend of the registry.
+
+    *options* are the arguments of `kinetic.run` for each job, `backend` among them. Home and store come from
+    the environment (`KINETIC_HOME`, `KINETIC_STORE`), so that other processes find the jobs.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self._options = options
+
+    @cached_property
+    def services(self) -> Services:
+        """The jobs' store and backend."""
+        backend, asked = str(self._options["backend"]), RunOptions(**self._options)
+        settings = Settings.from_environment(**settings_arguments(asked))
+        location = jobs_location(settings, backend)
+        return connect(backend, target_of(settings), location, Path(settings.home.value))
+
+    def _start(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> JobHandle:
+        return kinetic.run(**{**self._options, **options})(function).run_async(*args, **kwargs)
+
+    def attach(self, job_id: str) -> JobHandle:
+        """Call `kinetic.attach`."""
+        return kinetic.attach(job_id, **self._named("project", "cluster"))
+
+    def list(self) -> list[JobHandle]:
+        """Call `kinetic.list_jobs`."""
+        return kinetic.list_jobs(**self._named("project", "zone", "cluster", "namespace"))
+
+    def elsewhere(self, job_id: str) -> tuple[str, str, Any]:
+        """Attach from a process of its own."""
+        named = json.dumps(self._named("project", "cluster"))
+        done = subprocess.run(
+            [sys.executable, "-c", _ELSEWHERE, job_id, named],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        status, line, value = json.loads(done.stdout.splitlines()[-1])
+        return status, line, value
+
+    def _named(self, *names: str) -> dict[str, Any]:
+        return {name: self._options[name] for name in names if name in self._options}
+
+
+class ServicesClient(Client):
+    """A client of *services*, for a backend that is not in the registry.
+
+    `elsewhere` uses a handle that is read from the store in this process: no other process can reach such a
+    backend. *options* are as for `RegisteredClient`.
+    """
+
+    def __init__(self, services: Services, **options: Any) -> None:
+        super().__init__()
+        self._services = services
+        self._options = options
+
+    @property
+    def services(self) -> Services:
+        """The jobs' store and backend."""
+        return self._services
+
+    def _start(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> JobHandle:
+        asked = RunOptions(**{**self._options, **options})
+        settings = Settings.from_environment(**settings_arguments(asked))
+        cwd = Path(str(self.functions.__file__)).parent
+        request = resolve_request(asked, function, settings, environ=environment(), cwd=cwd)
+        return submit(request, function, args, kwargs, services=self._services)
+
+    def attach(self, job_id: str) -> JobHandle:
+        """Read the job's record."""
+        found = find_record(self._services.store, job_id)
+        if found is None:
+            raise JobNotFoundError(f"There is no job {job_id}.")
+        handle = known(handle_of(found.record), found.record, read_from=found.data)
+        return connected(handle, self._services)
+
+    def list(self) -> list[JobHandle]:
+        """Read the records in the store."""
+        return [connected(handle, self._services) for handle in jobs_in(self._services.store)]
+
+    def elsewhere(self, job_id: str) -> tuple[str, str, Any]:
+        """Attach with a handle of its own."""
+        job = self.attach(job_id)
+        return job.status().value, job.tail(1), job.result(cleanup=False)
