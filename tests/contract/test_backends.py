@@ -14,6 +14,7 @@ from kinetic.testing import (
     BackendHosts,
     BackendProtocol,
     BackendQueue,
+    BackendTrust,
     BackendValues,
     Client,
     RegisteredClient,
@@ -75,7 +76,7 @@ class Local(BackendContract, BackendHosts):
 class TestLocalBackend(Local): ...
 
 
-class TestLocalBackendOverABucket(Local):
+class TestLocalBackendOverABucket(Local, BackendTrust):
     @pytest.fixture(autouse=True)
     def over_a_bucket(self, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("KINETIC_STORE", bucket)
