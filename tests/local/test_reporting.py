@@ -121,8 +121,23 @@ def test_no_supervisor_vouches_for_a_report_that_the_job_did_not_write() -> None
     settled(store, Gone(host=0, status=0), signer=KEY)
     outcome = outcome_of(store, JOB)
     assert outcome is not None
-    assert (outcome.status, outcome.digest) == ("failed", None)
-    assert "is not signed" in outcome.message
+    assert outcome.status == "failed"
+    assert "left no word of why" in outcome.message
+    # It says so in the place of what was there, and vouches for that alone.
+    KEY.verify(store.read(JobObjects(JOB).host_outcome(1, 0)), JobObjects(JOB).host_outcome(1, 0))
+
+
+@pytest.mark.parametrize("status", ["cancelled", "succeeded"])
+def test_a_forged_outcome_stops_no_retry_and_takes_no_outcome_s_place(status: str) -> None:
+    store, name = MemoryStore(), JobObjects(JOB).outcome
+    store.write(name, b'{"job_id": "%s", "status": "%s"}' % (JOB.encode(), status.encode()))
+    assert settled(store, Gone(host=0, status=SIGKILL, first=True), signer=KEY, retries=1).retry
+
+    verdict = settled(store, Gone(host=0, status=SIGKILL, first=True), signer=KEY)
+
+    assert "killed by SIGKILL" in verdict.message
+    KEY.verify(store.read(name), name)
+    assert outcome_of(store, JOB).status == "failed"  # type: ignore[union-attr]
 
 
 def test_a_vanished_job_is_not_what_somebody_wrote_in_its_place() -> None:

@@ -47,8 +47,17 @@ def number_in(text: str) -> int | None:
 
 def report_of(name: str, job_id: str) -> tuple[int, int] | None:
     """Return the attempt and the host that the object *name* of a job reports on, if it is a report."""
+    return _place_in(name, job_id, "json")
+
+
+def claim_of(name: str, job_id: str) -> tuple[int, int] | None:
+    """Return the attempt and the host that the object *name* of a job claims, if it is a claim."""
+    return _place_in(name, job_id, "claim")
+
+
+def _place_in(name: str, job_id: str, kind: str) -> tuple[int, int] | None:
     own, _, rest = name.partition("/")
-    found = re.fullmatch(rf"attempts/({_NUMBER})/host-({_NUMBER})\.json", rest)
+    found = re.fullmatch(rf"attempts/({_NUMBER})/host-({_NUMBER})\.{kind}", rest)
     return (int(found[1]), int(found[2])) if found and own == job_id else None
 
 

@@ -85,7 +85,7 @@ class AttemptView:
     number: int
     hosts: int
     state: str
-    """`running`, `succeeded`, `failed`, `unknown`."""
+    """`running`, `succeeded`, `failed`, `disrupted` (preempted, for instance), `unknown`."""
     message: str = ""
 
 

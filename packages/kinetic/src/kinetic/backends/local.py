@@ -27,6 +27,7 @@ from kinetic.backends.backend import (
 from kinetic.backends.registry import LOCAL
 from kinetic.errors import JobError, StoreError, SubmitError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.presence import STARTING
 from kinetic.local.paths import Home, JobFolder
 from kinetic.services import Services, looking, open_at, seal_of
 from kinetic.waiting import Deadline, sleep
@@ -49,7 +50,6 @@ log = logging.getLogger("kinetic")
 _NOTHING: Final[Mapping[str, str]] = {}
 _TIDYING: Final = 5.0
 """Seconds a supervisor may take to end after it wrote the outcome."""
-_STARTING: Final = 60.0
 _LEFT_AT_ONCE: Final = 1000
 """Ids that fit on a command line."""
 
@@ -88,7 +88,7 @@ class LocalBackend:
         environment: Mapping[str, str] = _NOTHING,
         inherited: Mapping[str, str] | None = None,
         lease_seconds: float = LEASE_SECONDS,
-        starting: float = _STARTING,
+        starting: float = STARTING,
         report_seconds: float = REPORT_SECONDS,
         verify: Callable[[bytes, str], None] = UNSIGNED.verify,
     ) -> None:
@@ -109,7 +109,7 @@ class LocalBackend:
         if store.location.kind == "gs":
             from kinetic.local.elsewhere import Elsewhere
 
-            self._elsewhere = Elsewhere(store, starting=starting)
+            self._elsewhere = Elsewhere(store, starting=starting, verify=verify)
 
     def check(self, request: JobRequest) -> None:
         """Refuse what needs containers, more of a slice than fits, or what this Python does not have.
@@ -366,7 +366,7 @@ class LocalBackend:
 
         A job whose folder is gone is read from the durable log in the store.
         """
-        from kinetic.jobs.logs import stored_lines
+        from kinetic.jobs.logs import latest_lines
         from kinetic.local.liveness import is_alive, is_reporting, wait_for_end
         from kinetic.local.logs import follow_lines, read_lines
         from kinetic.local.state import read_state
@@ -375,7 +375,7 @@ class LocalBackend:
         if not isinstance(folder, JobFolder):
             yield from folder.log_lines(record, follow=follow, tail=tail)
         elif not _is_there(folder):
-            yield from stored_lines(self._store, record.job_id, tail=tail)
+            yield from latest_lines(self._store, record, self._verify, tail=tail)
         elif not follow:
             yield from read_lines(folder, record.hosts, tail=tail)
         else:
@@ -412,6 +412,7 @@ class LocalBackend:
 
         Of another home's job there is nothing to remove here, but its end is waited for.
         """
+        from kinetic.jobs.outcome import stored_outcome
         from kinetic.local.liveness import is_alive, wait_for_death
         from kinetic.local.removal import put_aside, remove_tree
         from kinetic.local.unsaved import refuse_to_lose
@@ -426,7 +427,7 @@ class LocalBackend:
         if not isinstance(folder, JobFolder):
             folder.await_end(record, timeout=timeout, poll_interval=poll_interval)
             return
-        decided = self._store.stat(JobObjects(record.job_id).outcome) is not None
+        decided = stored_outcome(self._store, record.job_id, self._verify) is not None
         if decided:
             # It is over, and its supervisor tidies up: that takes a moment, and no cancelling.
             wait_for_death(folder, min(timeout, _TIDYING))

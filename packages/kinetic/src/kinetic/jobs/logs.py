@@ -9,12 +9,13 @@ from __future__ import annotations
 import io
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from kinetic.backends.backend import LogLine
+from kinetic.jobs.attempts import Verify, attempts_of, logged_attempts
 from kinetic.jobs.log_lines import (
     LineSplitter,
     interleaved,
@@ -23,7 +24,6 @@ from kinetic.jobs.log_lines import (
     whole_lines,
     with_note,
 )
-from kinetic.jobs.outcome import read_end
 from kinetic.parallel import Crew, Task
 from kinetic_payload.attempts import deciding
 from kinetic_payload.layout import JobObjects
@@ -31,6 +31,7 @@ from kinetic_payload.limits import MOST_CHUNK, MOST_HOSTS
 from kinetic_payload.ownership import number_in
 from kinetic_payload.printable import printable_log
 from kinetic_payload.records import JobRecord
+from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import ObjectInfo, Store
 
 if TYPE_CHECKING:
@@ -44,14 +45,36 @@ _LEAST_READ: Final = 64 << 10
 _CHUNK: Final = re.compile(r"[0-9]{8}")
 
 
-def stored_lines(store: Store, job_id: str, *, tail: int | None = None) -> Iterator[LogLine]:
-    """Iterate over the stored log of the latest attempt, or over its last *tail* lines."""
+def latest_lines(
+    store: Store, record: JobRecord, verify: Verify, *, tail: int | None = None
+) -> Iterator[LogLine]:
+    """Iterate over the stored log of the job's latest attempt, or over its last *tail* lines."""
+    attempts = logged_attempts(store, record, verify)
+    yield from stored_lines(store, record.job_id, tail=tail, attempts=attempts, most=record.hosts)
+
+
+def stored_lines(
+    store: Store,
+    job_id: str,
+    *,
+    tail: int | None = None,
+    attempts: Collection[int] | None = None,
+    most: int = MOST_HOSTS,
+) -> Iterator[LogLine]:
+    """Iterate over the stored log of the latest attempt, or over its last *tail* lines.
+
+    Whoever can write to a bucket can put logs of other attempts there: *attempts* are those that the
+    job made, as far as that is known, on *most* hosts.
+    """
     names = JobObjects(job_id)
-    attempts = _numbers(store, names.logs)
-    if not attempts:
+    logged = _numbers(store, names.logs)
+    if attempts is not None:
+        logged = [number for number in logged if number in attempts]
+    if not logged:
         return
-    attempt = max(attempts)
-    hosts = sorted(_numbers(store, f"{names.logs}{attempt}/", "host-"))[:MOST_HOSTS]
+    attempt = max(logged)
+    found_hosts = _numbers(store, f"{names.logs}{attempt}/", "host-")
+    hosts = sorted(host for host in found_hosts if host < most)[:MOST_HOSTS]
     prefixes = {host: names.log_chunks(attempt, host) for host in hosts}
     if tail is None:
         reading = _Reading.of(store, len(hosts))
@@ -174,11 +197,13 @@ def follow_stored(
     tail: int | None,
     ended: Callable[[], bool],
     pause: Callable[[], None],
+    verify: Verify = UNSIGNED.verify,
 ) -> Iterator[LogLine]:
-    """Iterate over the stored log from the latest attempt on, until *ended* and all of it was read."""
-    began = _numbers(store, JobObjects(record.job_id).logs)
-    # There is one attempt more than retries, whatever somebody else put there.
-    attempt = max((one for one in began if 0 < one <= record.retries + 1), default=1)
+    """Iterate over the stored log from the latest attempt on, until *ended* and all of it was read.
+
+    Another attempt has begun where a claim or a report of it is there that *verify* takes for the job's.
+    """
+    attempt = max(logged_attempts(store, record, verify) or (), default=1)
     share = None if tail is None else -(-tail // record.hosts)
     while True:
         hosts = [_Host(store, record.job_id, attempt, host, share) for host in range(record.hosts)]
@@ -186,8 +211,8 @@ def follow_stored(
             # Asked before reading: what was written before the end is read after it. And in this
             # order: another attempt may begin and end between the two questions.
             over = ended()
-            newer = attempt <= record.retries and _has_begun(store, record.job_id, attempt + 1)
-            over = over or newer
+            newer = _next_attempt(store, record, verify, attempt)
+            over = over or newer is not None
             quiet = True
             for host in hosts:
                 for line in host.read():
@@ -199,10 +224,10 @@ def follow_stored(
                 pause()
         for host in hosts:
             yield from host.close()
-        if not newer:
+        if newer is None:
             return
-        yield LogLine(_turn(store, record, attempt), 0, attempt + 1)
-        attempt, share = attempt + 1, None
+        yield LogLine(_turn(store, record, verify, attempt, newer), 0, newer)
+        attempt, share = newer, None
 
 
 class _Host:
@@ -251,13 +276,17 @@ class _Host:
         return [LogLine(self._shown(text), self._host, self._attempt) for text in noted]
 
 
-def _has_begun(store: Store, job_id: str, attempt: int) -> bool:
-    return store.stat(JobObjects(job_id).claim(attempt, 0)) is not None
+def _next_attempt(store: Store, record: JobRecord, verify: Verify, attempt: int) -> int | None:
+    """Return the number of the attempt that began after *attempt*, if one did."""
+    # One request, again and again; more only where there is something new.
+    if all(number <= attempt for number in _numbers(store, JobObjects(record.job_id).attempts)):
+        return None
+    later = (one for one in logged_attempts(store, record, verify) or () if one > attempt)
+    return min(later, default=None)
 
 
-def _turn(store: Store, record: JobRecord, attempt: int) -> str:
-    found = [read_end(store, record.job_id, attempt, host) for host in range(record.hosts)]
-    ends = [end for end in found if end is not None]
+def _turn(store: Store, record: JobRecord, verify: Verify, attempt: int, newer: int) -> str:
+    ends = attempts_of(store, record, verify).ends.get(attempt)
     said = deciding(ends).message.rstrip(".") if ends else ""
     why = f": {said}" if said else ""
-    return f"[kinetic] Attempt {attempt} ended{why}. Attempt {attempt + 1} begins."
+    return f"[kinetic] Attempt {attempt} ended{why}. Attempt {newer} begins."

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from kinetic.job_status import JobStatus
+from kinetic.jobs.attempts import Verify, attempts_of
 from kinetic_payload.attempts import HostEnd, deciding, end_in, other_failures
 from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureError
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, JobObjects
 from kinetic_payload.limits import read_record
-from kinetic_payload.ownership import number_in
 from kinetic_payload.records import FinalStatus, JobRecord, Outcome
 from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import Store
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from kinetic.backends.backend import Observation
 
 Stop = Literal["cancelled", "terminated"]
-
-
-Verify = Callable[[bytes, str], None]
-"""Raises `SignatureError` if the bytes, read from the object of that name, are not by the job."""
 
 
 def outcome_of(job_id: str, attempt: int, ends: Sequence[HostEnd], *, stop: Stop | None) -> Outcome:
@@ -58,21 +54,48 @@ _STOPPED = {
 def read_end(
     store: Store, job_id: str, attempt: int, host: int, verify: Verify = UNSIGNED.verify
 ) -> HostEnd | None:
-    """Return how a host reported its end, or None if it did not.
+    """Return how a host reported its end, or None if it did not, or *verify* refuses what is there.
 
-    What *verify* refuses, or what is no report, is the end of a host that did not report, and whose
-    place was taken.
+    What is no report is the end of a host that did not report, and whose place was taken.
     """
     name = JobObjects(job_id).host_outcome(attempt, host)
     try:
         data = read_record(store, name)
         verify(data, name)
+    except (ObjectNotFoundError, SignatureError):
+        return None
+    except RecordError as error:
+        return _unreadable(host, error)
+    return end_from(host, data)
+
+
+def end_from(host: int, data: bytes) -> HostEnd:
+    """Return the end of *host* that *data*, in the place of its report, describes."""
+    try:
         return end_in(host, data)
+    except RecordError as error:
+        return _unreadable(host, error)
+
+
+def _unreadable(host: int, error: RecordError) -> HostEnd:
+    message = f"The job did not write what stands for the end of host {host}: {error.message}"
+    return HostEnd(host, False, "unreported", EXIT_FUNCTION_FAILED, message=message)
+
+
+def stored_outcome(store: Store, job_id: str, verify: Verify) -> bytes | None:
+    """Return the outcome that the job has in *store*; None if there is none, or *verify* refuses it."""
+    name = JobObjects(job_id).outcome
+    try:
+        data = read_record(store, name)
     except ObjectNotFoundError:
         return None
-    except (RecordError, SignatureError) as error:
-        message = f"The job did not write what stands for the end of host {host}: {error.message}"
-        return HostEnd(host, False, "unreported", EXIT_FUNCTION_FAILED, message=message)
+    except RecordError:
+        data = b""  # Too large: the job's only where nothing is signed.
+    try:
+        verify(data, name)
+    except SignatureError:
+        return None
+    return data
 
 
 def outcome_of_vanished(
@@ -80,20 +103,28 @@ def outcome_of_vanished(
 ) -> Outcome:
     """Return the outcome that the hosts' reports support, or one that says how it vanished.
 
-    If all hosts of the last attempt succeeded, so did the job; if one failed by itself, that is
-    why. What a host says that merely lost its supervisor explains nothing.
+    If all hosts of the last attempt that began succeeded, so did the job; if one failed by itself, that
+    is why. What a host says that merely lost its supervisor explains nothing, but that it was disrupted
+    once more than *record* allows does. What *verify* refuses counts for nothing.
     """
-    attempt = _last_attempt(store, record)
-    found = [read_end(store, record.job_id, attempt, host, verify) for host in range(record.hosts)]
-    ends = [end for end in found if end is not None]
+    attempts = attempts_of(store, record, verify)
+    attempt = attempts.latest
+    ends = attempts.ends.get(attempt)
     if ends:
         chosen = deciding(ends)
         complete = len(ends) == record.hosts
         if (chosen.succeeded and complete) or chosen.reason in ("exception", "exited", "timeout"):
             outcome = outcome_of(record.job_id, attempt, ends, stop=None)
             return replace(outcome, written_by="client", written_at=now)
+        if record.preemptions is not None and not attempts.another_follows(
+            retries=record.retries, preemptions=record.preemptions
+        ):
+            outcome = outcome_of(record.job_id, attempt, ends, stop=None)
+            limit = f"preemptions={record.preemptions} allows no other attempt."
+            message = f"{outcome.message} {limit}".lstrip()
+            return replace(outcome, message=message, written_by="client", written_at=now)
     message = observation.reason or (
-        "Nothing of the job is on this machine: its submit was interrupted, or its folder removed."
+        "Nothing of the job is left: its submit was interrupted, or what ran it was removed."
     )
     if observation.status is JobStatus.SUCCEEDED:
         message = "It ran to its end, but what it reported was removed from the store since."
@@ -105,10 +136,3 @@ def outcome_of_vanished(
         written_by="client",
         written_at=now,
     )
-
-
-def _last_attempt(store: Store, record: JobRecord) -> int:
-    prefix = JobObjects(record.job_id).attempts
-    found = (number_in(name.removeprefix(prefix)[:-1]) for name in store.folders(prefix))
-    # There is one attempt more than retries, whatever somebody else put there.
-    return max((number for number in found if number and number <= record.retries + 1), default=0)

@@ -12,12 +12,13 @@ from typing import Final
 from kinetic.backends.backend import LogLine, Observation
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.logs import follow_stored, stored_lines
+from kinetic.jobs.logs import follow_stored, latest_lines
 from kinetic.local.keepers import Unreachable
 from kinetic.local.watching import StoreEvents
 from kinetic.waiting import poll_interval, sleep
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Keeper
+from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import Store
 
 _LEAST: Final = 0.05
@@ -76,7 +77,7 @@ class Afar:
     def log_lines(self, record: JobRecord, *, follow: bool, tail: int | None) -> Iterator[LogLine]:
         """Iterate over the durable log; with *follow* as it is written, until there is an outcome."""
         if not follow or self._why is Unreachable.GONE:
-            return stored_lines(self._store, record.job_id, tail=tail)
+            return latest_lines(self._store, record, UNSIGNED.verify, tail=tail)
         outcome = JobObjects(record.job_id).outcome
         began = time.monotonic()
         return follow_stored(

@@ -10,7 +10,9 @@ from typing import Final
 from kinetic.backends.backend import LogLine, Observation
 from kinetic.errors import JobError, RecordError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.logs import follow_stored, stored_lines
+from kinetic.jobs.attempts import Verify, attempts_of
+from kinetic.jobs.logs import follow_stored, latest_lines
+from kinetic.jobs.outcome import stored_outcome
 from kinetic.jobs.presence import STARTING, Signs, Standing, standing_of
 from kinetic.local.watching import StoreEvents
 from kinetic.waiting import Deadline, sleep
@@ -19,6 +21,7 @@ from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.records import JobRecord, Lease, fields_of
+from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import Store
 
 _AWAY: Final = "or its machine sleeps or is offline. Should it come back, the job goes on."
@@ -54,10 +57,16 @@ def observation_of(signs: Signs, standing: Standing) -> Observation:
 
 
 class Elsewhere:
-    """Looks at such jobs; *starting* is how long after its record one may be without a lease."""
+    """Looks at such jobs; *starting* is how long after its record one may be without a lease.
 
-    def __init__(self, store: Store, *, starting: float = STARTING) -> None:
+    Outcomes, claims and reports that *verify* refuses count for nothing.
+    """
+
+    def __init__(
+        self, store: Store, *, starting: float = STARTING, verify: Verify = UNSIGNED.verify
+    ) -> None:
         self._store = store
+        self._verify = verify
         self._starting = starting
         self._leases: dict[str, Lease] = {}
 
@@ -71,14 +80,16 @@ class Elsewhere:
         outcome = JobObjects(record.job_id).outcome
 
         def look() -> object:
-            return self._store.stat(outcome) is not None or self._standing(record)
+            found = self._store.stat(outcome)
+            # Who looks decides whether it is the job's: it may be replaced by that.
+            return found.generation if found is not None else None, self._standing(record)
 
         return StoreEvents(look, _pause_after)
 
     def log_lines(self, record: JobRecord, *, follow: bool, tail: int | None) -> Iterator[LogLine]:
         """Iterate over the durable log; with *follow* as it is written, until the job ends."""
         if not follow:
-            return stored_lines(self._store, record.job_id, tail=tail)
+            return latest_lines(self._store, record, self._verify, tail=tail)
         pauses = _Pauses()
         return follow_stored(
             self._store,
@@ -86,6 +97,7 @@ class Elsewhere:
             tail=tail,
             ended=lambda: self._is_over(record),
             pause=lambda: sleep(pauses.next()),
+            verify=self._verify,
         )
 
     def await_end(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
@@ -117,24 +129,20 @@ class Elsewhere:
 
     def _is_over(self, record: JobRecord) -> bool:
         """Return whether nothing is written to the log any more."""
-        outcome = JobObjects(record.job_id).outcome
-        try:
-            said = fields_of(read_record(self._store, outcome))
-        except ObjectNotFoundError:
+        outcome = stored_outcome(self._store, record.job_id, self._verify)
+        if outcome is None:
             return self._standing(record) in (Standing.LOST, Standing.NONE)
-        except RecordError:
-            return True
         # A runner or a supervisor writes the outcome after the logs; a client, while the job runs.
-        return said.get("written_by") != "client" or self._has_gone(record, self._standing(record))
+        by_client = fields_of(outcome).get("written_by") == "client"
+        return not by_client or self._has_gone(record, self._standing(record))
 
     def _has_gone(self, record: JobRecord, standing: Standing) -> bool:
         if standing is Standing.STARTING:
             # It may have ended before its first lease; then every host of it has reported.
-            names = JobObjects(record.job_id)
-            stat = self._store.stat
-            return stat(names.outcome) is not None and all(
-                stat(names.host_outcome(1, host)) is not None for host in range(record.hosts)
-            )
+            if stored_outcome(self._store, record.job_id, self._verify) is None:
+                return False
+            attempts = attempts_of(self._store, record, self._verify)
+            return len(attempts.ends.get(attempts.latest, ())) == record.hosts
         return standing is not Standing.KEPT
 
     def _standing(self, record: JobRecord) -> Standing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import signal
@@ -11,25 +10,20 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kinetic.jobs.outcome import Stop, outcome_of, read_end
+from kinetic.jobs.outcome import Stop, end_from, outcome_of, read_end, stored_outcome
 from kinetic.local.attempt import Verdict
 from kinetic_payload.attempts import HostEnd, Tally, another_attempt, deciding
-from kinetic_payload.errors import (
-    ObjectNotFoundError,
-    PreconditionFailedError,
-    RecordError,
-    SignatureError,
-)
+from kinetic_payload.errors import RecordError
 from kinetic_payload.layout import (
     EXIT_FUNCTION_FAILED,
     EXIT_NOT_PREPARED,
     EXIT_TERMINATED,
     JobObjects,
 )
-from kinetic_payload.limits import read_record
 from kinetic_payload.records import HostOutcome, encode, fields_of
+from kinetic_payload.signed_records import write_once
 from kinetic_payload.signing import UNSIGNED, Signer
-from kinetic_payload.store import ABSENT, Store
+from kinetic_payload.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,25 +62,15 @@ def settle(
         stop is None
         # Nobody preempts a local job: who stops a runner means it. So all attempts before it have failed.
         and another_attempt(chosen, Tally(failures=attempt - 1), retries=retries, preemptions=0)
-        and store.stat(name) is None  # Somebody may have cancelled it from elsewhere.
+        # Somebody may have cancelled it from elsewhere.
+        and stored_outcome(store, job_id, signer.verify) is None
     ):
         return Verdict(succeeded=False, retry=True, message=chosen.message)
     outcome = outcome_of(job_id, attempt, ends, stop=stop)
     try:
-        store.write(name, signer.sign(encode(outcome), name), if_generation=ABSENT)
-    except PreconditionFailedError:
-        return _written_before(store, name, signer)
-    return Verdict(succeeded=outcome.status == "succeeded", message=outcome.message)
-
-
-def _written_before(store: Store, name: str, signer: Signer) -> Verdict:
-    """Return what the outcome says that somebody else wrote, if that may speak for the job."""
-    try:
-        data = read_record(store, name)
-        signer.verify(data, name)
-    except (ObjectNotFoundError, RecordError, SignatureError) as error:
+        written = fields_of(write_once(store, signer, name, encode(outcome)))
+    except RecordError as error:
         return Verdict(succeeded=False, message=f"Its outcome cannot be stored: {error.message}")
-    written = fields_of(data)
     return Verdict(
         succeeded=written.get("status") == "succeeded", message=str(written.get("message", ""))
     )
@@ -99,19 +83,7 @@ def _end_of(
     if reported is None:
         outcome = _silent_end(store, job_id, attempt, gone, started_at)
         name = JobObjects(job_id).host_outcome(attempt, gone.host)
-        data = signer.sign(encode(outcome), name)
-        try:
-            store.write(name, data, if_generation=ABSENT)
-        except PreconditionFailedError:
-            return _end_of(store, job_id, attempt, gone, started_at, signer)
-        reported = HostEnd(
-            gone.host,
-            False,
-            outcome.reason,
-            outcome.exit_code,
-            message=outcome.message,
-            digest=hashlib.sha256(data).hexdigest(),
-        )
+        reported = end_from(gone.host, write_once(store, signer, name, encode(outcome)))
     message = reported.message
     if gone.note and not reported.succeeded and gone.note != message:
         message = f"{gone.note} {message}".strip()

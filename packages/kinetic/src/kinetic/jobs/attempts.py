@@ -1,0 +1,196 @@
+"""Attempts of a job, as its claims and reports in the store have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count, islice
+from typing import Final
+
+from kinetic.backends.backend import AttemptView
+from kinetic_payload.attempts import (
+    HostEnd,
+    Result,
+    Tally,
+    another_attempt,
+    deciding,
+    end_in,
+    ended_attempts,
+    tally_of,
+)
+from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureError
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import read_record
+from kinetic_payload.ownership import claim_of, report_of
+from kinetic_payload.records import JobRecord
+from kinetic_payload.store import Store
+
+Verify = Callable[[bytes, str], None]
+"""Raises `SignatureError` if the bytes, read from the object of that name, are not by the job."""
+
+_MOST_LISTED: Final = 5000
+_MOST_MISSES: Final = 50
+"""Records that are not there, or not the job's, after which no more of it are looked for."""
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """The attempts of a job that are known to have begun. Their numbers may have gaps."""
+
+    hosts: int
+    ends: Mapping[int, Sequence[HostEnd]]
+    """How hosts of each attempt ended, by its number; those that did not report are missing."""
+
+    @property
+    def latest(self) -> int:
+        """The number of the latest one; 0 if none has begun."""
+        return max(self.ends, default=0)
+
+    @property
+    def results(self) -> dict[int, Result]:
+        """What each was, by its number."""
+        return ended_attempts(self.ends, self.hosts)
+
+    @property
+    def earlier(self) -> Tally:
+        """How many failed, and how many were disrupted, before the latest."""
+        return tally_of(result for number, result in self.results.items() if number < self.latest)
+
+    def another_follows(self, *, retries: int | None, preemptions: int | None) -> bool:
+        """Return whether another attempt follows the latest, all of which has ended.
+
+        One of which nothing is known may be followed by another.
+        """
+        ends = self.ends.get(self.latest, ())
+        if not ends or self.results[self.latest] == "unknown":
+            return True
+        return another_attempt(
+            deciding(ends), self.earlier, retries=retries, preemptions=preemptions
+        )
+
+    def views(self, *, running: bool) -> tuple[AttemptView, ...]:
+        """Return what is to be shown of each; the latest may still be *running*."""
+        found = []
+        for number, result in self.results.items():
+            ends = self.ends[number]
+            state = str(result)
+            if running and number == self.latest and len(ends) < self.hosts:
+                state = "running"
+            message = deciding(ends).message if ends and state != "running" else ""
+            found.append(AttemptView(number, self.hosts, state, message))
+        return tuple(found)
+
+
+def attempts_of(store: Store, record: JobRecord, verify: Verify) -> Attempts:
+    """Return the attempts of the job of which a claim or a report lies in *store*.
+
+    A record that *verify* refuses, or that cannot be read, counts for nothing.
+
+    Raises:
+        StoreError: The store could not be read.
+    """
+    return _Search(store, record, verify).attempts()
+
+
+def logged_attempts(store: Store, record: JobRecord, verify: Verify) -> list[int] | None:
+    """Return the attempts whose log can be shown, in order; None if nothing tells, as after a clean-up.
+
+    Logs are signed by nobody, so more is believed than where something is decided: claims of earlier
+    versions were not signed, and a reader without the job's key can verify nothing.
+    """
+    search = _Search(store, record, verify)
+    found = set(search.attempts().ends)
+    handle = JobObjects(record.job_id).handle
+    if not found and store.stat(handle) is None:
+        return sorted(search.unverified) or None
+    if search.unverified:
+        if search.reads(handle) is None:
+            found |= search.unverified
+        elif not any(search.claimed(number, 0) for number in sorted(found)):
+            # Earlier versions made one attempt more than there are retries.
+            found |= {one for one in search.unverified if one <= record.retries + 1}
+    return sorted(found)
+
+
+class _Search:
+    """Looks for the claims and the reports of a job, with as much work as those of one may cost."""
+
+    def __init__(self, store: Store, record: JobRecord, verify: Verify) -> None:
+        self._store = store
+        self._names = JobObjects(record.job_id)
+        self._hosts = record.hosts
+        self._verify = verify
+        self._missing: list[str] = []
+        self._refused: list[str] = []
+        self.unverified: set[int] = set()
+        """Attempts that somebody claimed of whom is not known whether it was the job."""
+
+    def attempts(self) -> Attempts:
+        """Return the attempts that began."""
+        from kinetic.parallel import map_at_once
+
+        listed = self._listed()
+        # Where somebody put too many to be listed, those of the job are among the first numbers.
+        numbers: Iterable[int] = count(1) if listed is None else sorted(listed)
+        ends: dict[int, list[HostEnd]] = {}
+        for number in numbers:
+            if self._exhausted:
+                break
+            every: Sequence[int] = range(self._hosts)
+            claims, reports = (every, every) if listed is None else listed[number]
+            read = partial(self._end, number)
+            found = map_at_once(read, reports, workers=self._store.concurrency)
+            reported = [end for end in found if end is not None]
+            if reported or any(self.claimed(number, host) for host in claims):
+                ends[number] = reported
+        self.unverified -= set(ends)
+        return Attempts(self._hosts, ends)
+
+    @property
+    def _exhausted(self) -> bool:
+        return len(self._missing) + len(self._refused) >= _MOST_MISSES
+
+    def claimed(self, attempt: int, host: int) -> bool:
+        """Return whether the job claimed *attempt* on *host*."""
+        name = self._names.claim(attempt, host)
+        if self.reads(name) is not None:
+            return True
+        if name in self._refused:
+            self.unverified.add(attempt)
+        return False
+
+    def reads(self, name: str) -> bytes | None:
+        """Return the record *name*, if it is the job's."""
+        if self._exhausted:
+            return None
+        try:
+            data = read_record(self._store, name)
+            self._verify(data, name)
+        except ObjectNotFoundError:
+            self._missing.append(name)
+            return None
+        except (RecordError, SignatureError):
+            self._refused.append(name)
+            return None
+        return data
+
+    def _end(self, attempt: int, host: int) -> HostEnd | None:
+        data = self.reads(self._names.host_outcome(attempt, host))
+        try:
+            return None if data is None else end_in(host, data)
+        except RecordError:
+            return None
+
+    def _listed(self) -> Mapping[int, tuple[Sequence[int], Sequence[int]]] | None:
+        """Return the hosts that have a claim, and a report, by attempt; None where there are too many."""
+        found: dict[int, tuple[list[int], list[int]]] = {}
+        names = [info.name for info in islice(self._store.list(self._names.attempts), _MOST_LISTED)]
+        if len(names) == _MOST_LISTED:
+            return None
+        for name in names:
+            for kind, parse in enumerate((claim_of, report_of)):
+                place = parse(name, self._names.job_id)
+                if place is not None and place[0] > 0 and place[1] < self._hosts:
+                    found.setdefault(place[0], ([], []))[kind].append(place[1])
+        return found
