@@ -12,11 +12,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError
+from kinetic_payload.errors import PreconditionFailedError
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.limits import read_record
 from kinetic_payload.ownership import is_job_object
 from kinetic_payload.records import Lease, encode, fields_of
+from kinetic_payload.signed_records import read_verified
 from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.store import Store
 
@@ -92,14 +92,9 @@ class LeaseKeeper:
         """Notice that somebody elsewhere cancelled the job."""
         if self._stopped:
             return
-        try:
-            data = read_record(store, self._names.outcome)
-        except ObjectNotFoundError:
-            return
-        self._signer.verify(data, self._names.outcome)  # Raises, which is written to our log.
-        outcome = fields_of(data)
+        outcome = read_verified(store, self._signer, self._names.outcome)
         # One that a runner wrote is no reason to disturb it: it is about to end.
-        if outcome.get("written_by") == "client":
+        if outcome is not None and fields_of(outcome).get("written_by") == "client":
             self._end()
 
     def _renew(self, store: Store) -> None:

@@ -77,6 +77,7 @@ class FolderEvents:
         self._state: tuple[int, int] | None = None
         self._noticed: set[str] = set()
         self._gone = False
+        self._seen: int | None = None
 
     def changed(self) -> bool:
         """Return whether the supervisor wrote its state, died, or its runners ended."""
@@ -112,7 +113,11 @@ class FolderEvents:
         if self._store is None or now - self._asked < _OUTCOME_EVERY:
             return False
         self._asked = now
-        return self._store.stat(self._outcome) is not None
+        found = self._store.stat(self._outcome)
+        # Who looks decides whether it is the job's: it may be replaced by that.
+        seen = found.generation if found is not None else None
+        changed, self._seen = seen != self._seen, seen
+        return changed
 
     def _first(self, event: str) -> bool:
         """Return whether *event* is noticed for the first time."""
