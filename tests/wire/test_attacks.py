@@ -231,8 +231,14 @@ def test_what_is_forged_of_a_finished_job_is_refused_and_never_unpickled(
     for what, forge in forgeries(attacker, job_id).items():
         with attacker.undone():
             forge()
-            assert isinstance(collected(job_id), IntegrityError), what
             [job] = kinetic.list_jobs()
+            if what in ("a changed outcome", "an unsigned cancellation"):
+                # Its report tells how it ended, and that is written again.
+                assert (job.status(), collected(job_id)) == (JobStatus.SUCCEEDED, bytes(100_000)), (
+                    what
+                )
+                continue
+            assert isinstance(collected(job_id), IntegrityError), what
             [status] = statuses_of([job])
             if what in ("a changed report", "another value"):
                 assert status is JobStatus.SUCCEEDED, what  # The signed outcome says so.
@@ -309,7 +315,7 @@ def forged_while_it_runs(names: JobObjects, attacker: Attacker) -> dict[str, byt
 
 
 @pytest.mark.parametrize("what", ["a cancellation", "a success", "a report", "a value"])
-def test_what_is_forged_of_a_running_job_neither_stops_it_nor_keeps_its_result_from_its_place(
+def test_what_is_forged_of_a_running_job_neither_ends_it_nor_a_wait_for_it(
     desk: Any, work: Any, attacker: Attacker, tmp_path: Path, what: str
 ) -> None:
     begun, go, end = (str(tmp_path / name) for name in ("begun", "go", "ended"))
@@ -317,6 +323,7 @@ def test_what_is_forged_of_a_running_job_neither_stops_it_nor_keeps_its_result_f
     handle = work.run_async(value, begun, go, end)
     names = JobObjects(handle.job_id)
     eventually(lambda: Path(begun).exists())
+    waiting = beside(lambda: collected(handle.job_id))
     desk.server.requests.clear()
     places = {"a report": names.host_outcome(1, 0), "a value": names.host_value(1, 0)}
     name = places.get(what, names.outcome)
@@ -325,13 +332,56 @@ def test_what_is_forged_of_a_running_job_neither_stops_it_nor_keeps_its_result_f
         # Its supervisor looks whether it was cancelled, and goes on.
         looked = {"operation": "objects.get.media", "name": f"*{name}"}
         eventually(lambda: desk.server.requests.count(**looked) >= 1)
+        assert handle.status() is JobStatus.RUNNING
+        shutil.copy(key_path(desk.folder / "here"), key_path(desk.sit("there")))
+        assert kinetic.attach(handle.job_id).status() in (JobStatus.PENDING, JobStatus.RUNNING)
+        desk.sit("here")
 
     Path(go).touch()
 
     ended(handle)
     assert Path(end).exists()
-    assert collected(handle.job_id) == value
+    assert waiting() == collected(handle.job_id) == value
     assert [statuses_of([job])[0] for job in kinetic.list_jobs()] == [JobStatus.SUCCEEDED]
+
+
+def test_a_forged_end_of_a_job_is_told_once_to_who_waits_for_it(
+    desk: Any, work: Any, attacker: Attacker, tmp_path: Path
+) -> None:
+    begun, go = str(tmp_path / "begun"), str(tmp_path / "go")
+    handle = work.run_async(42, begun, go)
+    names = JobObjects(handle.job_id)
+    eventually(lambda: Path(begun).exists())
+    attacker.write(names.outcome, forged_while_it_runs(names, attacker)["a cancellation"])
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with pytest.raises(TimeoutError):
+            handle.result(timeout=1)
+
+    [told] = [str(one.message) for one in warned if names.outcome in str(one.message)]
+    assert f"Job {handle.job_id} runs on" in told
+    handle.cancel()  # Over what lies there.
+    with pytest.raises(kinetic.JobCancelledError):
+        handle.result(timeout=120)
+
+
+def test_forged_claims_and_logs_of_other_attempts_lead_no_reader_astray(
+    desk: Any, jobs: Any, attacker: Attacker
+) -> None:
+    handle = ended(jobs.second.run_async("second"))
+    names = JobObjects(handle.job_id)
+    for attempt in (3, 4, 999):
+        attacker.write(names.claim(attempt, 0), b"{}")
+        attacker.write(f"{names.log_chunks(attempt, 0)}00000000", b"theirs\n")
+        attacker.write(names.host_outcome(attempt, 0), b"{}")
+    attacker.store.delete(names.outcome)
+    shutil.copy(key_path(desk.folder / "here"), key_path(desk.sit("there")))
+    job = kinetic.attach(handle.job_id)
+
+    for follow in (False, True):
+        assert "theirs" not in [line.text for line in job.log_lines(follow=follow)]
+    assert job.status() is JobStatus.SUCCEEDED  # As the reports of attempt 2 have it.
 
 
 # Replay
@@ -359,7 +409,9 @@ def test_what_an_older_job_left_proves_nothing_in_another_place(
             for source, target in copies:
                 attacker.write(target, attacker.store.read(source))
             found = collected(copies[0][1].partition("/")[0])
-            assert isinstance(found, KineticError), (what, found)
+            # The job's own report tells what the outcome of another job does not.
+            right = found == "new" if what == "an outcome" else isinstance(found, KineticError)
+            assert right, (what, found)
 
 
 # Swap
@@ -440,7 +492,7 @@ def test_no_more_of_an_object_is_fetched_than_it_can_have(
             asked = desk.server.requests.matching(operation="objects.get.media", name=f"*{name}")
             assert max((one.bytes_out for one in asked), default=0) <= size + 1, name
             assert len(log.replace("\\x00", "0")) < 9 << 20
-            harmless = name.startswith("logs/") or name == names.lease
+            harmless = name.startswith("logs/") or name in (names.lease, names.outcome)
             assert isinstance(found, KineticError) is not harmless, name
 
 
