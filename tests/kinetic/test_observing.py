@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from kinetic.observing import (
     read_reports,
     write_outcome,
 )
+from kinetic.outcomes import failure_without_exception
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import Outcome, encode
 
@@ -204,6 +206,33 @@ def test_what_happened_is_told_without_unpickling(services: FakeServices) -> Non
 
     assert (outcome.status, outcome.message) == (JobStatus.FAILED, "It exited with 3.")
     assert outcome.hosts == (failed,)
+
+
+def test_of_several_attempts_each_is_told_with_its_cause(services: FakeServices) -> None:
+    job = services.job(retries=1)
+    services.backend.runs(job.job_id)
+    ends = {"terminated": "The pod was preempted.", "exception": "ValueError: no"}
+    for attempt, (reason, message) in enumerate(ends.items(), 1):
+        host = a_report(
+            job.job_id,
+            attempt=attempt,
+            succeeded=False,
+            reason=reason,
+            exit_code=1,
+            message=message,
+        )
+        services.store.write(JobObjects(job.job_id).host_outcome(attempt, 0), encode(host))
+
+    earlier = "Attempt 1 was preempted or stopped: The pod was preempted."
+    both = f"{earlier} Attempt 2 failed: ValueError: no."
+    assert job_outcome(job, services).message == both
+
+    report(services.store, replace(host, attempt=3, reason="killed", message="Out of memory."))
+    outcome = job_outcome(job, services)
+    assert outcome.message == f"{both} Attempt 3: Out of memory."
+    assert "failed in attempt 3: Out of memory." in str(
+        failure_without_exception(outcome.final, None)
+    )
 
 
 def test_a_running_job_has_no_message_but_the_reason_why_it_does_not_run_yet(

@@ -20,7 +20,7 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.notices import warn_caller
-from kinetic.outcomes import JobOutcome, deciding_host, status_of
+from kinetic.outcomes import JobOutcome, deciding_host, status_of, told
 from kinetic.parallel import map_at_once
 from kinetic.services import Services
 from kinetic_payload.layout import JobObjects
@@ -329,4 +329,8 @@ def job_outcome(
     if view.outcome is not None:
         host = deciding_host(view.outcome, reports)
         message = view.outcome.message or (host.message if host else "") or message
-    return JobOutcome(record.job_id, view.status, message, view.outcome, reports)
+    found = JobOutcome(record.job_id, view.status, message, view.outcome, reports)
+    last = None
+    if view.status.terminal:
+        last = (view.outcome and view.outcome.attempt) or max(found.attempts, default=None)
+    return replace(found, message=told(message, found.attempts, record.hosts, last))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from kinetic.errors import (
     JobCancelledError,
@@ -15,6 +15,7 @@ from kinetic.errors import (
     ResultUnreadableError,
 )
 from kinetic.job_status import JobStatus
+from kinetic_payload.attempts import HostEnd, Result, deciding, result_of
 from kinetic_payload.loading import difference, minor
 from kinetic_payload.records import HostOutcome, Outcome
 
@@ -29,7 +30,7 @@ class JobOutcome:
     job_id: str
     status: JobStatus
     message: str
-    """One sentence for people; empty while the job runs."""
+    """What happened, for people: how each attempt ended, where there were several; empty while the first runs."""
     final: Outcome | None
     """The durable outcome, None while there is none."""
     hosts: tuple[HostOutcome, ...]
@@ -55,6 +56,50 @@ def deciding_host(outcome: Outcome, hosts: Sequence[HostOutcome]) -> HostOutcome
     return None
 
 
+def told(
+    message: str, attempts: Mapping[int, Sequence[HostOutcome]], hosts: int, last: int | None
+) -> str:
+    """Return *message*, which is of the attempt *last*, after how each attempt before that ended.
+
+    *attempts* are the reports by attempt of a job with so many *hosts*. Without *last* the job is in an
+    attempt that has not ended.
+    """
+    sentences = []
+    for number, reports in sorted(attempts.items()):
+        if last is not None and number >= last:
+            break
+        ends = [_end_of(report) for report in reports]
+        verb = _VERBS[result_of(ends, hosts)]
+        why = deciding(ends).message.rstrip(".")
+        if last is not None or verb != "succeeded":
+            sentences.append(f"Attempt {number} {verb}{f': {why}' if why else ''}.")
+    if sentences and message and last is not None:
+        message = f"Attempt {last}: {message}"
+    return " ".join(filter(None, [*sentences, message]))
+
+
+_VERBS: Final[dict[Result, str]] = {
+    "succeeded": "succeeded",
+    "failed": "failed",
+    "disrupted": "was preempted or stopped",
+    "unknown": "ended without a word of all hosts",
+}
+
+
+def _end_of(report: HostOutcome) -> HostEnd:
+    return HostEnd(
+        report.host,
+        report.succeeded,
+        report.reason,
+        report.exit_code,
+        message=report.message,
+        error=report.error.type if report.error else "",
+        finished_at=report.finished_at,
+        lost_peer=bool(report.lost_peer),
+        stopped_at=report.stopped_at or 0.0,
+    )
+
+
 def failure_without_exception(outcome: Outcome, host: HostOutcome | None) -> JobError:
     """Return the error for a job that ended without a value and without the user's exception."""
     if outcome.status == "cancelled":
@@ -66,8 +111,9 @@ def failure_without_exception(outcome: Outcome, host: HostOutcome | None) -> Job
             ),
         )
     said = outcome.message or (host.message if host else "") or "It left no word of why."
+    attempt = f" in attempt {outcome.attempt}" if (outcome.attempt or 1) > 1 else ""
     error = JobFailedError(
-        f"Job {outcome.job_id} failed: {said}",
+        f"Job {outcome.job_id} failed{attempt}: {said}",
         hint=f"Its log: kinetic jobs logs {outcome.job_id}",
     )
     for note in notes_of(outcome, host):
