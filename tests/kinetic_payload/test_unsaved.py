@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kinetic_payload.errors import IntegrityError, PreconditionFailedError, StorePermissionError
-from kinetic_payload.signing import UNSIGNED
+from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore
 from kinetic_payload.unsaved import Unsaved
@@ -76,6 +76,22 @@ def test_a_value_that_is_in_the_store_already_is_compared_and_another_one_is_not
         a_result(tmp_path).store_all(other, UNSIGNED.verify)
 
     assert other.read(VALUE) == b"another"
+
+
+@pytest.mark.parametrize("forged", [b"{}", b"\xff" * (9 << 20)], ids=["unsigned", "too large"])
+def test_a_report_is_stored_over_what_the_job_s_key_refuses(tmp_path: Path, forged: bytes) -> None:
+    store, unsaved, key = MemoryStore(), a_result(tmp_path), Signer(b"k" * 32)
+    unsaved.write(REPORT, key.sign(unsaved.reports()[REPORT], REPORT))
+    store.write(REPORT, forged)
+
+    unsaved.store_all(store, key.verify)
+
+    key.verify(store.read(REPORT), REPORT)
+    assert unsaved.reports() == {}
+    earlier = store.read(REPORT)
+    unsaved.write(REPORT, key.sign(b'{"another": "end"}', REPORT))
+    unsaved.store_all(store, key.verify)
+    assert store.read(REPORT) == earlier
 
 
 def test_a_file_that_was_damaged_is_not_stored(tmp_path: Path) -> None:

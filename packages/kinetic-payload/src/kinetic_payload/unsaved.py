@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from kinetic_payload.durability import flush_to_disk
-from kinetic_payload.errors import IntegrityError, PreconditionFailedError
+from kinetic_payload.errors import (
+    IntegrityError,
+    PreconditionFailedError,
+    RecordError,
+    SignatureError,
+)
+from kinetic_payload.limits import read_record
 from kinetic_payload.private_files import make_folder, open_private
 from kinetic_payload.reports import fields_of
 from kinetic_payload.store import ABSENT, Store
@@ -118,7 +124,8 @@ class Unsaved:
         """Store every report that lies here, and before it its value; remove what the store has.
 
         *verify* raises for a report that its job did not write. A file whose digest is not the one in
-        the report is not stored. An object that is in the store already stays what it is.
+        the report is not stored. A report of the job's that is in the store already stays what it is; what
+        *verify* refuses in its place is replaced.
 
         Raises:
             StoreError: The store would not take something; it stays here.
@@ -129,8 +136,10 @@ class Unsaved:
             for value, digest in _values_of(data):
                 if self.has(value):
                     self.store_value(store, value, digest)
-            with suppress(PreconditionFailedError):
+            try:
                 store.write(name, data, if_generation=ABSENT)
+            except PreconditionFailedError:
+                _replace_forged(store, name, data, verify)
             self.remove(name)
         self.over()
 
@@ -177,6 +186,25 @@ class Unsaved:
             place = Path(folder).relative_to(self.folder).as_posix()
             found += [f"{place}/{file}" for file in files if not file.startswith(".")]
         return sorted(found)
+
+
+def _replace_forged(
+    store: Store, name: str, data: bytes, verify: Callable[[bytes, str], None]
+) -> None:
+    """Write *data* in the place of the report *name*, if *verify* refuses what is there.
+
+    Raises:
+        StoreError: It was not replaced, for instance because it was overwritten at that moment.
+    """
+    info = store.stat(name)  # Asked before it is read: what is written afterwards is not replaced.
+    try:
+        there = read_record(store, name)
+    except RecordError:
+        there = b""  # Too large: the job's only where nothing is signed.
+    try:
+        verify(there, name)
+    except SignatureError:
+        store.write(name, data, if_generation=info.generation if info is not None else ABSENT)
 
 
 def _opened(part: Path) -> int:
