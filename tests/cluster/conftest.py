@@ -27,7 +27,8 @@ import pytest
 import urllib3
 
 from kinetic_k8s.accelerators import parse_accelerator
-from kinetic_k8s.cluster.client import Access, ApiServer, Credentials
+from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.cluster.connection import Access, Credentials
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.job import JobSpec
 from kinetic_k8s.manifests.labels import of_job

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from kinetic_k8s.cluster.client import Access, ApiServer, Credentials
+from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.cluster.connection import Access, Credentials
 from kinetic_k8s.errors import (
     AlreadyExistsError,
     ClusterError,

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from kinetic_k8s.cluster.client import Access, ApiServer, Credentials
+from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.cluster.connection import Access, Credentials
 from kinetic_k8s.cluster.creation import create_job
 from kinetic_k8s.cluster.logs import PodLog
 from kinetic_k8s.cluster.watch import Watch, Watched

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import random
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
 
 import urllib3
-from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError, SSLError
 
-from kinetic_k8s.cluster.cluster import Identity, Merge, Propagation, WatchEvent
+from kinetic_k8s.cluster.cluster import Identity, Merge, Propagation
+from kinetic_k8s.cluster.connection import Access, Connection
 from kinetic_k8s.cluster.resources import ResourceKind, kind_of
+from kinetic_k8s.cluster.streams import Events, Lines
 from kinetic_k8s.cluster.translation import Refusal, Request, error_of
 from kinetic_k8s.errors import ClusterError, ClusterUnreachableError
 from kinetic_k8s.manifests import Manifest
@@ -32,39 +32,11 @@ STREAM_SILENCE_LIMIT: Final = 150.0
 """Seconds without a byte of a watch: there is a bookmark every minute."""
 PAGE: Final = 500
 """Objects of a list that one response has."""
-_CHUNK: Final = 65536
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _RBAC_LOADS: Final = 0.5
 """Seconds in which an API server that has just started rejects what it will permit."""
 _LARGEST_MESSAGE: Final = 65536
-
-
-@dataclass(frozen=True, kw_only=True)
-class Credentials:
-    """What a request proves its sender with."""
-
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    certificate: tuple[str, str] | None = None
-    """Paths of a client certificate and its key."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Access:
-    """How an API server is reached, and as whom."""
-
-    server: str
-    """Such as `https://10.0.0.1:443`; may end in a path."""
-    credentials: Callable[[], Credentials] = field(default=Credentials, repr=False)
-    """Asked before the first request, and again when the server rejects what it returned."""
-    namespace: str = "default"
-    context: str | None = None
-    ca: str | None = field(default=None, repr=False)
-    """Certificates as PEM that the server's must stem from; None: those of the system."""
-    verify: bool = True
-    server_name: str | None = None
-    """The name in the server's certificate, where it is not that of the address."""
-    proxy: str | None = None
 
 
 class ApiServer:
@@ -84,7 +56,7 @@ class ApiServer:
         self._page = page
         self._clock = clock
         self._pause = pause or threading.Event().wait
-        self._connection = _Connection(access)
+        self._connection = Connection(access)
 
     @property
     def identity(self) -> Identity:
@@ -215,7 +187,7 @@ class ApiServer:
         fields: str = "",
         marked: bool = True,
         seconds: int = 600,
-    ) -> Iterator[_Events]:
+    ) -> Iterator[Events]:
         """Open one watch request; see `Cluster.watch`."""
         found = kind_of(kind)
         request = self._request("watch", found)
@@ -228,7 +200,7 @@ class ApiServer:
         if marked:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         with self._stream(request, self._path(found), query) as response:
-            yield _Events(response, request, self.identity)
+            yield Events(response, request, self.identity)
 
     @contextmanager
     def log(
@@ -239,7 +211,7 @@ class ApiServer:
         follow: bool = False,
         since: str | None = None,
         tail: int | None = None,
-    ) -> Iterator[_Lines]:
+    ) -> Iterator[Lines]:
         """Open one log request; see `Cluster.log`."""
         found = kind_of("Pod")
         request = replace(self._request("get", found, pod), resource="pods/log")
@@ -254,7 +226,7 @@ class ApiServer:
         silence = None if follow else SILENCE_LIMIT
         path = f"{self._path(found, pod)}/log"
         with self._stream(request, path, query, silence=silence) as response:
-            yield _Lines(response, request, self.identity)
+            yield Lines(response, request, self.identity)
 
     def _request(
         self, verb: str, kind: ResourceKind, name: str = "", *, everywhere: bool = False
@@ -407,171 +379,6 @@ class _Answer:
                 hint="Log in to the network, or check the address.",
             )
         return found
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """Connections with the credentials that they were opened with."""
-
-    pool: urllib3.PoolManager
-    server: str
-    headers: Mapping[str, str] = field(repr=False)
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        timeout: urllib3.Timeout,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        stream: bool = False,
-    ) -> urllib3.BaseHTTPResponse:
-        return self.pool.request(
-            method,
-            f"{self.server}{path}",
-            body=body,
-            headers={**self.headers, **(headers or {})},
-            timeout=timeout,
-            retries=False,
-            redirect=False,
-            preload_content=not stream,
-        )
-
-
-class _Connection:
-    """The connections to one server, which all copies of an `ApiServer` share."""
-
-    def __init__(self, access: Access) -> None:
-        self._access = access
-        self._lock = threading.Lock()
-        self._opened: _Opened | None = None
-
-    def opened(self) -> _Opened:
-        """Return the current connections."""
-        with self._lock:
-            if self._opened is None:
-                self._opened = self._open()
-            return self._opened
-
-    def renew(self, rejected: _Opened) -> None:
-        """Ask for credentials again, unless another thread has since *rejected* was returned."""
-        with self._lock:
-            if self._opened is rejected:
-                self._opened = self._open()
-
-    def _open(self) -> _Opened:
-        access = self._access
-        credentials = access.credentials()
-        context = _tls(access, credentials)
-        name = {"server_hostname": access.server_name, "assert_hostname": access.server_name}
-        options: dict[str, Any] = {
-            "maxsize": 16,
-            "ssl_context": context,
-            "socket_options": [*HTTPConnection.default_socket_options, *_KEEPALIVE],
-            **(name if access.server_name else {}),
-        }
-        pool = (
-            urllib3.ProxyManager(access.proxy, **options)
-            if access.proxy
-            else urllib3.PoolManager(**options)
-        )
-        return _Opened(pool, access.server.rstrip("/"), dict(credentials.headers))
-
-
-def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=access.ca)
-    if access.ca is not None:
-        # Many clusters' own CAs lack what Python 3.13 has begun to require.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if not access.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if credentials.certificate is not None:
-        context.load_cert_chain(*credentials.certificate)
-    return context
-
-
-def _keepalive() -> list[tuple[int, int, int]]:
-    """Return the options of a socket that notices in a minute or two that its peer is gone."""
-    import socket
-
-    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
-        if hasattr(socket, name):  # macOS has other names.
-            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
-    return options
-
-
-_KEEPALIVE: Final = _keepalive()
-
-
-class _Lines:
-    """The lines of a response that goes on, without their ends."""
-
-    def __init__(
-        self, response: urllib3.BaseHTTPResponse, request: Request, where: Identity
-    ) -> None:
-        self._response = response
-        self._request = request
-        self._where = where
-        self._closed = False
-
-    def close(self) -> None:
-        """End the stream at once, from any thread."""
-        self._closed = True
-        # It has ended already, or there is no connection any more.
-        with suppress(ValueError, RuntimeError, OSError):
-            self._response.shutdown()
-
-    def __iter__(self) -> Iterator[str]:
-        rest = b""
-        for chunk in self._chunks():
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                yield line.decode(errors="replace")
-        if rest and not self._closed:
-            yield rest.decode(errors="replace")
-
-    def _chunks(self) -> Iterator[bytes]:
-        try:
-            while not self._closed and (data := self._response.read1(_CHUNK)):
-                yield data
-        except (HTTPError, OSError, ValueError, AttributeError) as error:
-            if self._closed:  # Whatever a socket says that is shut down meanwhile.
-                return
-            if not isinstance(error, HTTPError | OSError):
-                raise
-            raise ClusterUnreachableError(
-                f"Could not {self._request} in {self._where}: the stream broke: {error}."
-            ) from error
-
-
-class _Events:
-    """The events of a watch."""
-
-    def __init__(
-        self, response: urllib3.BaseHTTPResponse, request: Request, where: Identity
-    ) -> None:
-        self._lines = _Lines(response, request, where)
-        self._request = request
-        self._where = where
-
-    def close(self) -> None:
-        """End the stream at once, from any thread."""
-        self._lines.close()
-
-    def __iter__(self) -> Iterator[WatchEvent]:
-        for line in self._lines:
-            try:
-                event = json.loads(line)
-            except ValueError:  # The server ended in the middle of a line.
-                return
-            if event["type"] == "ERROR":
-                status = event["object"]
-                refusal = Refusal.of(int(status.get("code") or 0), json.dumps(status).encode())
-                raise error_of(refusal, self._request, self._where)
-            yield WatchEvent(type=event["type"], object=event["object"])
 
 
 def _with_query(path: str, query: Mapping[str, str] | None) -> str:

@@ -11,7 +11,8 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from kinetic_k8s.cluster.client import LIMIT, Access, ApiServer, Credentials
+from kinetic_k8s.cluster.client import LIMIT, ApiServer
+from kinetic_k8s.cluster.connection import Access, Credentials
 from kinetic_k8s.errors import NotAuthenticatedError, UnknownContextError
 
 

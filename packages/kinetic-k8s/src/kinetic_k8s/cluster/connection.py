@@ -1,0 +1,136 @@
+"""Connections to an API server, with the credentials that they were opened with."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import urllib3
+from urllib3.connection import HTTPConnection
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """What a request proves its sender with."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    certificate: tuple[str, str] | None = None
+    """Paths of a client certificate and its key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """How an API server is reached, and as whom."""
+
+    server: str
+    """Such as `https://10.0.0.1:443`; may end in a path."""
+    credentials: Callable[[], Credentials] = field(default=Credentials, repr=False)
+    """Asked before the first request, and again when the server rejects what it returned."""
+    namespace: str = "default"
+    context: str | None = None
+    ca: str | None = field(default=None, repr=False)
+    """Certificates as PEM that the server's must stem from; None: those of the system."""
+    verify: bool = True
+    server_name: str | None = None
+    """The name in the server's certificate, where it is not that of the address."""
+    proxy: str | None = None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Connections with the credentials that they were opened with."""
+
+    pool: urllib3.PoolManager
+    server: str
+    headers: Mapping[str, str] = field(repr=False)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        timeout: urllib3.Timeout,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        stream: bool = False,
+    ) -> urllib3.BaseHTTPResponse:
+        """Send one request; return the response, of whatever status, and with *stream* before its body."""
+        return self.pool.request(
+            method,
+            f"{self.server}{path}",
+            body=body,
+            headers={**self.headers, **(headers or {})},
+            timeout=timeout,
+            retries=False,
+            redirect=False,
+            preload_content=not stream,
+        )
+
+
+class Connection:
+    """The connections to one server, which all copies of an `ApiServer` share."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._lock = threading.Lock()
+        self._opened: Opened | None = None
+
+    def opened(self) -> Opened:
+        """Return the current connections."""
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
+
+    def renew(self, rejected: Opened) -> None:
+        """Ask for credentials again, unless another thread has since *rejected* was returned."""
+        with self._lock:
+            if self._opened is rejected:
+                self._opened = self._open()
+
+    def _open(self) -> Opened:
+        access = self._access
+        credentials = access.credentials()
+        context = _tls(access, credentials)
+        name = {"server_hostname": access.server_name, "assert_hostname": access.server_name}
+        options: dict[str, Any] = {
+            "maxsize": 16,
+            "ssl_context": context,
+            "socket_options": [*HTTPConnection.default_socket_options, *_KEEPALIVE],
+            **(name if access.server_name else {}),
+        }
+        pool = (
+            urllib3.ProxyManager(access.proxy, **options)
+            if access.proxy
+            else urllib3.PoolManager(**options)
+        )
+        return Opened(pool, access.server.rstrip("/"), dict(credentials.headers))
+
+
+def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=access.ca)
+    if access.ca is not None:
+        # Many clusters' own CAs lack what Python 3.13 has begun to require.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not access.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if credentials.certificate is not None:
+        context.load_cert_chain(*credentials.certificate)
+    return context
+
+
+def _keepalive() -> list[tuple[int, int, int]]:
+    """Return the options of a socket that notices in a minute or two that its peer is gone."""
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):  # macOS has other names.
+            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    return options
+
+
+_KEEPALIVE: Final = _keepalive()

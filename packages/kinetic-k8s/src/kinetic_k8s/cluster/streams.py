@@ -1,0 +1,85 @@
+"""Responses of an API server that go on: lines of a log, events of a watch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from kinetic_k8s.cluster.cluster import Identity, WatchEvent
+from kinetic_k8s.cluster.translation import Refusal, Request, error_of
+from kinetic_k8s.errors import ClusterUnreachableError
+
+_CHUNK: Final = 65536
+
+
+class Lines:
+    """The lines of a response that goes on, without their ends."""
+
+    def __init__(
+        self, response: urllib3.BaseHTTPResponse, request: Request, where: Identity
+    ) -> None:
+        self._response = response
+        self._request = request
+        self._where = where
+        self._closed = False
+
+    def close(self) -> None:
+        """End the stream at once, from any thread."""
+        self._closed = True
+        # It has ended already, or there is no connection any more.
+        with suppress(ValueError, RuntimeError, OSError):
+            self._response.shutdown()
+
+    def __iter__(self) -> Iterator[str]:
+        rest = b""
+        for chunk in self._chunks():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                yield line.decode(errors="replace")
+        if rest and not self._closed:
+            yield rest.decode(errors="replace")
+
+    def _chunks(self) -> Iterator[bytes]:
+        try:
+            while not self._closed and (data := self._response.read1(_CHUNK)):
+                yield data
+        except (HTTPError, OSError, ValueError, AttributeError) as error:
+            if self._closed:  # Whatever a socket says that is shut down meanwhile.
+                return
+            if not isinstance(error, HTTPError | OSError):
+                raise
+            raise ClusterUnreachableError(
+                f"Could not {self._request} in {self._where}: the stream broke: {error}."
+            ) from error
+
+
+class Events:
+    """The events of a watch."""
+
+    def __init__(
+        self, response: urllib3.BaseHTTPResponse, request: Request, where: Identity
+    ) -> None:
+        self._lines = Lines(response, request, where)
+        self._request = request
+        self._where = where
+
+    def close(self) -> None:
+        """End the stream at once, from any thread."""
+        self._lines.close()
+
+    def __iter__(self) -> Iterator[WatchEvent]:
+        for line in self._lines:
+            try:
+                event = json.loads(line)
+            except ValueError:  # The server ended in the middle of a line.
+                return
+            if event["type"] == "ERROR":
+                status = event["object"]
+                refusal = Refusal.of(int(status.get("code") or 0), json.dumps(status).encode())
+                raise error_of(refusal, self._request, self._where)
+            yield WatchEvent(type=event["type"], object=event["object"])
