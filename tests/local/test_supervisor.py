@@ -606,6 +606,7 @@ def test_after_the_folder_is_gone_the_stored_log_is_read(machine: Machine) -> No
     record = machine.start("pass")
     machine.outcome(record)
     names = JobObjects(record.job_id)
+    machine.store.write(names.claim(2, 0), b"{}")
     machine.store.write(names.log_chunk(1, 0, 0), b"old\n")
     for seq, text in enumerate([b"one\ntw", b"o\nth", "ré".encode()[:2], "ré".encode()[2:] + b"e"]):
         machine.store.write(names.log_chunk(2, 0, seq), text)
