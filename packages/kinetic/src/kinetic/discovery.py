@@ -382,6 +382,8 @@ def _readable(
     if outcome is not None:
         try:
             handle.__dict__[_STATUS] = listed_status(store, job_id, outcome, verify)
+        except SignatureError:
+            pass  # It may have been put there while the job runs: a look at the job tells.
         except KineticError as error:
             handle.__dict__[_STATUS] = error.with_traceback(None)
     return handle
