@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kinetic_payload.errors import InvalidRequestError, KineticError
+from kinetic_payload.errors import InvalidRequestError, KineticError, UnavailableError
 
 __all__ = [
     "AlreadyExistsError",
@@ -41,7 +41,7 @@ class ClusterError(KineticError):
     """A cluster did not do what it was asked to do."""
 
 
-class ClusterUnreachableError(ClusterError):
+class ClusterUnreachableError(ClusterError, UnavailableError):
     """The API server did not respond within the time limit, or only with errors that pass."""
 
 
