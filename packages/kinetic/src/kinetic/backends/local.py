@@ -25,7 +25,7 @@ from kinetic.backends.backend import (
     Watch,
 )
 from kinetic.backends.registry import LOCAL
-from kinetic.errors import JobError, StoreError, SubmitError
+from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.presence import STARTING
 from kinetic.local.paths import Home, JobFolder
@@ -50,8 +50,6 @@ log = logging.getLogger("kinetic")
 _NOTHING: Final[Mapping[str, str]] = {}
 _TIDYING: Final = 5.0
 """Seconds a supervisor may take to end after it wrote the outcome."""
-_LEFT_AT_ONCE: Final = 1000
-"""Ids that fit on a command line."""
 
 
 def connect(target: Target, location: Location, home: Path) -> Services:  # noqa: ARG001
@@ -443,24 +441,11 @@ class LocalBackend:
 
     def collect_left(self, recorded: Set[str]) -> None:
         """Start, at most once a day, a process that removes what killed submits left of other jobs."""
-        from kinetic.local.collection import is_left_due, left_long_ago
+        from kinetic.local.launcher import collect_left
 
-        now = time.time()
-        try:
-            if not is_left_due(self._home, now):
-                return
-            with looking():
-                folders = (folder.removesuffix("/") for folder in self._store.folders())
-                left = left_long_ago((job for job in folders if job not in recorded), now)
-            if left:
-                from kinetic.local.buckets import bucket_environment
-                from kinetic.local.launcher import base_environment, start_collection
-
-                inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
-                handed_on = base_environment(inherited) | bucket_environment(inherited)
-                start_collection(self._home, self._store, handed_on, left=left[:_LEFT_AT_ONCE])
-        except (OSError, StoreError) as error:
-            log.info("What killed submits left could not be collected: %s", error)
+        inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
+        with looking():
+            collect_left(self._home, self._store, recorded, inherited)
 
     def store_result(self, record: JobRecord) -> None:
         """Store what lies in the job's folder because its store did not take it.

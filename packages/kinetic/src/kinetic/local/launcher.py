@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import logging
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,9 +19,11 @@ from typing import Final
 import kinetic
 import kinetic_payload
 from kinetic.backends.backend import Environment, Launch
+from kinetic.errors import StoreError
 from kinetic.interrupts import Uninterrupted
 from kinetic.jobs.runner import runner_environment, runner_flags
-from kinetic.local.collection import keep
+from kinetic.local.buckets import bucket_environment
+from kinetic.local.collection import is_left_due, keep, left_long_ago
 from kinetic.local.emulation import merge, shape_of
 from kinetic.local.liveness import Pipes
 from kinetic.local.paths import Home, JobFolder
@@ -44,6 +48,8 @@ from kinetic_payload.private_files import (
 from kinetic_payload.records import JobRecord
 from kinetic_payload.store import Store
 from kinetic_payload.stores.names import name_to_path
+
+_log = logging.getLogger("kinetic")
 
 _BASE: Final = frozenset(
     {
@@ -361,6 +367,30 @@ def start_collection(
             start_new_session=True,
         )
     )
+
+
+def collect_left(
+    home: Home, store: Store, recorded: Set[str], environment: Mapping[str, str]
+) -> None:
+    """Start, at most once an hour, a process that removes what killed submits left in *store*.
+
+    The jobs that are *recorded* are no such leftovers. *environment* is this process's.
+    """
+    now = time.time()
+    try:
+        if not is_left_due(home, now):
+            return
+        folders = (folder.removesuffix("/") for folder in store.folders())
+        left = left_long_ago((job for job in folders if job not in recorded), now)
+        if left:
+            handed_on = base_environment(environment) | bucket_environment(environment)
+            start_collection(home, store, handed_on, left=left[:_LEFT_AT_ONCE])
+    except (OSError, StoreError) as error:
+        _log.info("What killed submits left could not be collected: %s", error)
+
+
+_LEFT_AT_ONCE: Final = 1000
+"""Ids that fit on a command line."""
 
 
 def _nameless(folder: JobFolder, data: bytes) -> int:
