@@ -226,7 +226,7 @@ def follow_stored(
             yield from host.close()
         if newer is None:
             return
-        yield LogLine(_turn(store, record, verify, attempt, newer), 0, newer)
+        yield turn(store, record, verify, attempt, newer)
         attempt, share = newer, None
 
 
@@ -285,8 +285,9 @@ def _next_attempt(store: Store, record: JobRecord, verify: Verify, attempt: int)
     return min(later, default=None)
 
 
-def _turn(store: Store, record: JobRecord, verify: Verify, attempt: int, newer: int) -> str:
+def turn(store: Store, record: JobRecord, verify: Verify, attempt: int, newer: int) -> LogLine:
+    """Return the line between the logs of two attempts, which says why the first of them ended."""
     ends = attempts_of(store, record, verify).ends.get(attempt)
     said = deciding(ends).message.rstrip(".") if ends else ""
     why = f": {said}" if said else ""
-    return f"[kinetic] Attempt {attempt} ended{why}. Attempt {newer} begins."
+    return LogLine(f"[kinetic] Attempt {attempt} ended{why}. Attempt {newer} begins.", 0, newer)
