@@ -1,0 +1,1 @@
+"""The backend `gke`: jobs on a Kubernetes cluster."""

@@ -1,0 +1,269 @@
+"""`GkeBackend`: each job on one host is a Job of Kubernetes."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kinetic.backends.backend import (
+    Environment,
+    Explanation,
+    Launch,
+    Listed,
+    LogLine,
+    Observation,
+    Packaging,
+    Watch,
+)
+from kinetic.backends.gke.checks import check_data, check_request
+from kinetic.backends.gke.endpoint import storage_variables
+from kinetic.backends.gke.launch import WORKLOAD, ClusterEnvironment, job_spec
+from kinetic.backends.gke.logs import JobLog
+from kinetic.backends.gke.looks import Looks
+from kinetic.backends.gke.reach import in_time
+from kinetic.backends.gke.seen import Seen, belongs_to, explained
+from kinetic.backends.gke.watching import Watches
+from kinetic.backends.registry import CLUSTER
+from kinetic.errors import JobError, SubmitError
+from kinetic.local.paths import Home
+from kinetic.names import job_id_of, k8s_name_of
+from kinetic_k8s.cluster.cluster import Cluster
+from kinetic_k8s.cluster.creation import Runner, create_job
+from kinetic_k8s.cluster.removal import remove_job
+from kinetic_k8s.errors import (
+    AlreadyExistsError,
+    ClusterError,
+    NotPermittedError,
+    StillThereError,
+)
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.job import JobSpec, job_manifest
+from kinetic_k8s.manifests.labels import JOB_ID, of_job, of_jobs
+from kinetic_k8s.manifests.secrets import check_environment
+from kinetic_payload.layout import RUNNER_NAME
+from kinetic_payload.records import JobRecord, Outcome
+from kinetic_payload.signing import UNSIGNED
+
+if TYPE_CHECKING:
+    from kinetic.keys import Seal
+    from kinetic.request import JobRequest
+    from kinetic_payload.signing import Signing
+    from kinetic_payload.store import Store
+
+
+class GkeBackend:
+    """Runs jobs in one namespace of *cluster*, with their objects in *store*.
+
+    *home* (`KINETIC_HOME`) keeps the runner, *environment* says where buckets are, and *seal* verifies
+    what lies in the store.
+    """
+
+    name = CLUSTER
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        home: Path,
+        seal: Seal | None,
+        environment: Mapping[str, str],
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._home = home
+        self._signer: Signing = seal or UNSIGNED
+        self._environment = environment
+        self._looks = Looks(cluster, store, seal)
+        self._watches = Watches(cluster)
+
+    def check(self, request: JobRequest) -> None:
+        """Refuse what cannot run there; ask the cluster whether it would take such a Job.
+
+        Raises:
+            InvalidRequestError: This version cannot run it; the hint says what it can.
+            ConfigurationError: The store's address means this machine.
+            ClusterError: The cluster is not reached, or would refuse the Job.
+        """
+        check_request(request, self._store.location)
+        check_environment(request.environment)
+        draft = Launch(
+            record=_draft(request), request=request, environment=Environment(_image(request))
+        )
+        in_time(self._cluster).create(job_manifest(self._spec(draft, None)), dry_run=True)
+
+    def environment(self, request: JobRequest, project: Packaging) -> ClusterEnvironment:  # noqa: ARG002
+        """Return the image that was named, and the runner to mount into it."""
+        from kinetic.light import light_files
+        from kinetic_runner.bundle import bundle_digest, bundle_for
+
+        data = bundle_for(self._home / "cache", light_files(), bytecode=False).read_bytes()
+        runner = Runner(digest=bundle_digest(data), name=RUNNER_NAME, content=data)
+        return ClusterEnvironment(_image(request), runner=runner)
+
+    @contextmanager
+    def announced(self, record: JobRecord) -> Iterator[JobRecord]:
+        """Complete the record. A job without a Job is seen as pending while its record is young."""
+        where = self._cluster.identity
+        yield replace(
+            record, workload=WORKLOAD, namespace=where.namespace, kube_context=where.context
+        )
+
+    def start(self, launch: Launch) -> None:
+        """Create the Job, and what it needs.
+
+        Raises:
+            InvalidRequestError: Its data would have to be mounted.
+            SubmitError: There is such a Job already, or the cluster does not take it.
+        """
+        assert isinstance(launch.environment, ClusterEnvironment)
+        check_data(launch.data)
+        runner = launch.environment.runner
+        try:
+            create_job(
+                in_time(self._cluster),
+                self._spec(launch, runner),
+                environment=launch.request.environment,
+                runner=runner,
+            )
+        except AlreadyExistsError as error:
+            raise SubmitError(
+                f"Job {launch.record.job_id} was started before: {error.message}"
+            ) from error
+        except ClusterError as error:
+            raise SubmitError(error.message, hint=error.hint) from error
+
+    def _spec(self, launch: Launch, runner: Runner | None) -> JobSpec:
+        variables = storage_variables(self._environment)
+        return job_spec(launch, self._store.location, runner=runner, variables=variables)
+
+    def observe(self, record: JobRecord) -> Observation:
+        """Look once at the job's Job and pods.
+
+        Raises:
+            ClusterError: The cluster cannot be asked.
+            JobError: It was submitted to another cluster or namespace.
+        """
+        return self._looks.observe(record)
+
+    def explain(self, record: JobRecord, seen: Observation) -> Explanation:  # noqa: ARG002
+        """Return what keeps the job from running, or how it ended, as the cluster reports it."""
+        if not isinstance(seen, Seen):
+            return Explanation(seen.reason)
+        return explained(seen, [] if seen.status.terminal else self._events(seen))
+
+    def _events(self, seen: Seen) -> list[Manifest]:
+        """Return the events of the Job and of its latest pod."""
+        pods = sorted(seen.pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+        cluster = in_time(self._cluster)
+        found: list[Manifest] = []
+        try:
+            for each in (seen.job, *pods[-1:]):
+                if each is not None:
+                    uid = each["metadata"]["uid"]
+                    found += cluster.list("Event", fields=f"involvedObject.uid={uid}")
+        except NotPermittedError:
+            return []  # What the objects themselves say is known all the same.
+        return found
+
+    def lives_here(self, record: JobRecord) -> bool:  # noqa: ARG002
+        """Return False: a job on a cluster lives there."""
+        return False
+
+    def watch(self, records: Sequence[JobRecord]) -> AbstractContextManager[Watch]:
+        """Watch the Jobs and pods of the jobs; now and then their outcomes are due as well."""
+        return self._watches.open([record.job_id for record in records])
+
+    def log_lines(
+        self, record: JobRecord, *, follow: bool = False, tail: int | None = None
+    ) -> Iterator[LogLine]:
+        """Iterate over the log of the latest attempt; with *follow*, until the job ends."""
+        log = JobLog(record, self._cluster, self._store, self._signer, self._looks, self._watches)
+        return log.follow(tail) if follow else log.read(tail)
+
+    def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
+        """Delete the Job, and return when none of its pods is left.
+
+        Raises:
+            JobError: A pod is still there after *timeout* seconds.
+            ClusterError: The Job cannot be deleted: its pods run on.
+        """
+        cluster = in_time(self._cluster)
+        found = cluster.get("Job", record.k8s_name, brief=True)
+        if found is not None and not belongs_to(found, record.job_id):
+            return
+        try:
+            remove_job(cluster, record.k8s_name, pods=of_job(record.job_id), timeout=timeout)
+        except StillThereError as error:
+            still = JobError(
+                f"Job {record.job_id} is still there: {error.message}", hint=error.hint
+            )
+            still.job_id = record.job_id
+            raise still from error
+
+    def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
+        """Delete the Job and its pods; their Secret goes with them."""
+        self.stop(record, timeout=timeout, poll_interval=poll_interval)
+
+    def list(self) -> Iterator[Listed]:
+        """Iterate over the jobs that have a Job, finished ones too."""
+        cluster = in_time(self._cluster)
+        jobs = cluster.list("Job", labels=of_jobs(()))
+        pods: defaultdict[str, list[Manifest]] = defaultdict(list)
+        for pod in cluster.list("Pod", labels=of_jobs(())):
+            pods[pod["metadata"]["labels"].get(JOB_ID, "")].append(pod)
+        for job in jobs:
+            if job_id := job["metadata"]["labels"].get(JOB_ID):
+                yield Listed(job_id, self._looks.of(job, pods[job_id], job_id))
+
+    def store_result(self, record: JobRecord) -> None:
+        """Return at once: a pod stores its result itself, or the job has failed."""
+
+    def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
+        """Return the outcome of a job that ended without one, as its reports have it."""
+        from kinetic.jobs.outcome import outcome_of_vanished
+
+        verify = self._signer.verify
+        return outcome_of_vanished(self._store, record, observation, now=time.time(), verify=verify)
+
+    def collect_left(self, job_ids: Sequence[str]) -> None:
+        """Have removed, at most once an hour, what killed submits left of these jobs."""
+        from kinetic.local.launcher import collect_left
+
+        collect_left(Home(str(self._home)), self._store, job_ids, self._environment)
+
+
+def _image(request: JobRequest) -> str:
+    assert request.image.uri is not None, "`check` lets nothing else pass"
+    return request.image.uri
+
+
+def _draft(request: JobRequest) -> JobRecord:
+    """Return a record like that of the job to come, with names of the same length."""
+    now, suffix = datetime.now(UTC), "0" * 7
+    return JobRecord(
+        job_id=job_id_of(request.accelerator.slug, request.function_name, now, suffix),
+        backend=request.backend,
+        project="",
+        cluster_name="",
+        zone="",
+        namespace="",
+        bucket_name="",
+        k8s_name=k8s_name_of(request.function_name, suffix),
+        image_uri="",
+        accelerator=str(request.accelerator),
+        func_name=request.function_name,
+        display_name="",
+        created_at="",
+        payload_digest="0" * 64,
+        context_digest="0" * 64,
+        retries=request.retries,
+        preemptions=request.preemptions,
+        timeout=request.timeout,
+        output_dir=request.output_dir,
+    )

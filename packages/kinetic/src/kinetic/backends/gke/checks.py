@@ -1,0 +1,68 @@
+"""What the backend `gke` refuses before anything is packaged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kinetic.errors import InvalidRequestError
+from kinetic_k8s.manifests.workload import form_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kinetic.request import JobRequest
+    from kinetic_payload.references import DataRef
+    from kinetic_payload.store import Location
+
+
+def check_request(request: JobRequest, store: Location) -> None:
+    """Refuse what this version cannot run on a cluster.
+
+    Raises:
+        InvalidRequestError: The hint says what to use instead.
+    """
+    form_of(request.accelerator)
+    if request.image.mode != "custom":
+        asked = (
+            "No image is named" if request.image.mode == "default" else f"{request.image.mode!r}"
+        )
+        raise InvalidRequestError(
+            f"{asked}: Kinetic does not build images for clusters yet.",
+            hint="Give the address of an image with python3, cloudpickle and google-cloud-storage: "
+            "container_image='us-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG'.",
+        )
+    if request.debug:
+        raise InvalidRequestError(
+            "debug=True is not supported on a cluster yet.",
+            hint="Debug the function with backend='local', or leave debug=True out.",
+        )
+    if store.kind != "gs":
+        raise InvalidRequestError(
+            f"No pod reaches the store {store}.", hint="Set KINETIC_STORE=gs://BUCKET."
+        )
+    if request.volumes:
+        from kinetic.mount_paths import check_volumes
+        from kinetic_k8s.manifests.pod import WORKSPACE
+
+        check_volumes(request.volumes, workspaces=(WORKSPACE,))
+    for path, data in request.volumes.items():
+        if data.fuse:
+            raise _not_mounted(f"{data!r} at {path}")
+
+
+def check_data(references: Iterable[DataRef]) -> None:
+    """Refuse data that would have to be mounted.
+
+    Raises:
+        InvalidRequestError: The hint says what to do instead.
+    """
+    for reference in references:
+        if reference.fuse:
+            raise _not_mounted(repr(reference.source))
+
+
+def _not_mounted(what: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{what} cannot be mounted: fuse=True is not supported on a cluster yet.",
+        hint="Leave fuse=True out: then it is downloaded.",
+    )

@@ -1,0 +1,40 @@
+"""The address of a bucket service other than Google's own, as pods get it."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from kinetic.errors import ConfigurationError
+from kinetic_payload.layout import Env
+
+_VARIABLES: Final = (Env.STORAGE_ENDPOINT, "STORAGE_EMULATOR_HOST")
+"""The first that is set counts, in pods as here."""
+
+
+def storage_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which a pod finds the buckets that *environment* leads to.
+
+    Raises:
+        ConfigurationError: The address means this very machine, where no pod finds it.
+    """
+    for name in _VARIABLES:
+        if address := environment.get(name):
+            if _is_loopback(address):
+                raise ConfigurationError(
+                    f"{name} is {address!r}: no pod reaches a server on this machine's loopback.",
+                    hint="Let the server listen on an address that pods reach, and name that.",
+                )
+            return {name: address}
+    return {}
+
+
+def _is_loopback(address: str) -> bool:
+    host = urlsplit(address if "//" in address else f"//{address}").hostname or ""
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    return ip.is_loopback or ip.is_unspecified

@@ -1,0 +1,91 @@
+"""The key of a namespace, in the Secret `kinetic-key`."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kinetic.backends.gke.reach import in_time
+from kinetic.errors import ConfigurationError, InvalidRequestError
+from kinetic_k8s.cluster.cluster import Cluster
+from kinetic_k8s.cluster.creation import ensure_key
+from kinetic_k8s.errors import NotPermittedError
+from kinetic_k8s.manifests.names import KEY_SECRET
+from kinetic_k8s.manifests.secrets import key_in
+from kinetic_payload.signing import KEY_SIZE
+
+
+class ClusterKey:
+    """The key of the namespace of *cluster*; asked for once, because it never changes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._key: bytes | None = None
+
+    def read(self) -> bytes | None:
+        """Return the key, or None where none was made yet.
+
+        Raises:
+            ConfigurationError: The Secret holds no key, or may not be read.
+            ClusterError: The cluster cannot be asked.
+        """
+        with self._lock, self._explained("read"):
+            if self._key is None:
+                found = in_time(self._cluster).get("Secret", KEY_SECRET)
+                self._key = None if found is None else _checked(key_in(found))
+            return self._key
+
+    def ensure(self) -> bytes:
+        """Return the key, made if there is none yet; all who ask get the same.
+
+        Raises:
+            ConfigurationError: The Secret holds no key, or may be neither read nor created.
+            ClusterError: The cluster cannot be asked.
+        """
+        with self._lock, self._explained("read or created"):
+            if self._key is None:
+                found = ensure_key(in_time(self._cluster), lambda: secrets.token_bytes(KEY_SIZE))
+                self._key = _checked(found)
+            return self._key
+
+    @property
+    def place(self) -> str:
+        """Where it lies, in words."""
+        return f"the Secret {KEY_SECRET!r} in {self._cluster.identity}"
+
+    @property
+    def hint(self) -> str:
+        """What to do where a record was signed with another key."""
+        return (
+            "Nothing of it was unpickled. If it was submitted to another cluster or namespace, choose that "
+            "(KINETIC_KUBE_CONTEXT, KINETIC_NAMESPACE); if you trust everyone who can write to this "
+            "bucket, accept it for once with KINETIC_TRUST_BUCKET=1."
+        )
+
+    @contextmanager
+    def _explained(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except NotPermittedError as error:
+            raise ConfigurationError(
+                f"The key that signs jobs cannot be {verb}. {error.message}",
+                hint=f"{error.hint} The key is what proves that a result was written by the job. "
+                "To read results without that proof for once, if you trust everyone who can write to "
+                "the bucket, set KINETIC_TRUST_BUCKET=1.",
+            ) from error
+        except ConfigurationError:
+            raise
+        except InvalidRequestError as error:
+            raise ConfigurationError(error.message, hint=error.hint) from error
+
+
+def _checked(key: bytes) -> bytes:
+    if len(key) != KEY_SIZE:
+        raise InvalidRequestError(
+            f"The key in the Secret {KEY_SECRET!r} has {len(key)} bytes instead of {KEY_SIZE}.",
+            hint="Something else made that Secret: rename it, or use another namespace.",
+        )
+    return key

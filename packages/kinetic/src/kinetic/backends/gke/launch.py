@@ -1,0 +1,96 @@
+"""What is to run, as a Job of Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kinetic.backends.backend import Environment, Launch
+from kinetic.jobs.runner import runner_environment, runner_flags
+from kinetic_k8s.cluster.creation import Runner
+from kinetic_k8s.manifests.job import JobSpec
+from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET, environment_secret_name
+from kinetic_k8s.manifests.pod import (
+    WORKSPACE,
+    MountedFile,
+    PodSpec,
+    Resources,
+    SecretVariable,
+)
+from kinetic_payload.layout import EXIT_NOT_PREPARED, RUNNER_PATH, Env, Flag
+
+if TYPE_CHECKING:
+    from kinetic.request import JobRequest
+    from kinetic_payload.store import Location
+
+WORKLOAD = "Job"
+"""The form of every job so far, as records name it."""
+
+
+@dataclass(frozen=True)
+class ClusterEnvironment(Environment):
+    """An image, and the runner that is mounted into it."""
+
+    runner: Runner = field(kw_only=True)
+
+
+def job_spec(
+    launch: Launch, store: Location, *, runner: Runner | None, variables: Mapping[str, str]
+) -> JobSpec:
+    """Return the Job that runs the job of *launch*, whose objects lie at *store*.
+
+    *variables* are those by which the pod finds the store. Captured values are not in it, nor is the key:
+    it names the Secrets that hold them.
+
+    Raises:
+        InvalidRequestError: An amount is none that Kubernetes accepts.
+    """
+    record, request = launch.record, launch.request
+    flags = runner_flags(
+        launch,
+        store,
+        {
+            Flag.WORKSPACE: WORKSPACE,
+            Flag.RETRIES: record.retries,
+            Flag.PREEMPTIONS: record.preemptions,
+        },
+    )
+    files = (
+        (MountedFile(config_map=runner.config_map, key=runner.name, path=RUNNER_PATH),)
+        if runner is not None
+        else ()
+    )
+    pod = PodSpec(
+        job_id=record.job_id,
+        accelerator=request.accelerator,
+        image=launch.environment.image,
+        command=("python3", "-u", RUNNER_PATH, *flags, Flag.END_MARKER),
+        environment={**runner_environment(record, store), **variables},
+        environment_secret=environment_secret_name(record.k8s_name)
+        if request.environment
+        else None,
+        secret_variables=(
+            SecretVariable(variable=Env.SIGNING_KEY, secret=KEY_SECRET, key=KEY_IN_SECRET),
+        ),
+        files=files,
+        resources=_resources(request),
+        grace=timedelta(seconds=launch.grace),
+        labels=request.labels,
+        about={"function": record.func_name},
+    )
+    return JobSpec(
+        name=record.k8s_name,
+        pod=pod,
+        retries=record.retries,
+        fatal_exit_codes=(EXIT_NOT_PREPARED,),
+    )
+
+
+def _resources(request: JobRequest) -> Resources:
+    return Resources(
+        cpu=None if request.cpu is None else f"{round(request.cpu * 1000)}m",
+        memory=None if request.memory is None else str(request.memory),
+        shared_memory=None if request.shared_memory is None else str(request.shared_memory),
+    )

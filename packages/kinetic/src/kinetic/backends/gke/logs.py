@@ -1,0 +1,201 @@
+"""The log of a job on a cluster: live from its pods, and from the bucket what they do not show."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kinetic.backends.backend import LogLine
+from kinetic.jobs.logs import latest_lines, stored_lines, turn
+from kinetic_k8s.cluster.logs import PodLog
+from kinetic_k8s.errors import ClusterUnreachableError
+from kinetic_k8s.reading.attempts import PodView, views
+from kinetic_payload.layout import JobObjects, is_end_marker
+from kinetic_payload.printable import printable_log
+
+if TYPE_CHECKING:
+    from kinetic.backends.gke.looks import Looks
+    from kinetic.backends.gke.watching import Watches
+    from kinetic_k8s.cluster.cluster import Cluster
+    from kinetic_payload.records import JobRecord
+    from kinetic_payload.signing import Signing
+    from kinetic_payload.store import Store
+
+_LOOK_AGAIN: Final = 15.0
+_REMEMBERED: Final = 3
+"""Lines by which the place in the stored log is found at which a live log broke off."""
+
+
+class JobLog:
+    """The log of the job of *record*.
+
+    The log in the bucket is the lossless one, and a little behind. A pod's own is live, and lacks its
+    beginning once it is long; it is gone with the pod.
+    """
+
+    def __init__(
+        self,
+        record: JobRecord,
+        cluster: Cluster,
+        store: Store,
+        signer: Signing,
+        looks: Looks,
+        watches: Watches,
+    ) -> None:
+        self._record = record
+        self._cluster = cluster
+        self._store = store
+        self._kept = store, record, signer.verify
+        self._looks = looks
+        self._watches = watches
+        self._whole = False
+        """Whether the pod's log that was read last was seen to its last line."""
+
+    def read(self, tail: int | None) -> Iterator[LogLine]:
+        """Iterate over the log of the latest attempt as far as it has come."""
+        found = views(self._looks.pods(self._record))
+        pod = found[-1] if found and found[-1].started else None
+        if pod is None or not pod.alive:
+            yield from self._ended(pod, tail)
+            return
+        attempt = self._attempt_of(pod, 1)
+        live = self._live(pod, attempt, follow=False, tail=tail)
+        stored = self._stored(attempt, tail)
+        if tail is not None:
+            yield from max(list(live), list(stored), key=len)
+            return
+        first, other = next(live, None), next(stored, None)
+        if first is None or (other is not None and first.text != other.text):
+            yield from self._stored(attempt)  # The pod's own log has lost its beginning.
+        else:
+            yield first
+            yield from live
+
+    def follow(self, tail: int | None) -> Iterator[LogLine]:
+        """Iterate over the log from the latest attempt on, as it is written, until the job ends."""
+        attempt = 0
+        known: set[str] = set()
+        with self._watches.open([self._record.job_id]) as watch:
+            while True:
+                try:
+                    over = (
+                        self._is_over()
+                    )  # Asked first: a last pod may come between the questions.
+                    found = views(self._looks.pods(self._record))
+                except ClusterUnreachableError:
+                    watch.wait(_LOOK_AGAIN)
+                    continue
+                new = [pod for pod in found if pod.uid not in known]
+                known.update(pod.uid for pod in new)
+                for pod in new if attempt else new[-1:]:
+                    for number, lines in self._attempts_to(pod, attempt, tail):
+                        if attempt:
+                            yield turn(*self._kept, attempt, number)
+                        yield from lines
+                        attempt, tail = number, None
+                if not new and not over:
+                    watch.wait(_LOOK_AGAIN)
+                elif not new:
+                    if not attempt:
+                        yield from self._stored(None, tail)
+                    return
+
+    def _is_over(self) -> bool:
+        """Return whether no further pod will come."""
+        if self._store.stat(JobObjects(self._record.job_id).outcome) is not None:
+            return True
+        return self._looks.observe(self._record).status.terminal
+
+    def _attempts_to(
+        self, pod: PodView, before: int, tail: int | None
+    ) -> Iterator[tuple[int, Iterator[LogLine]]]:
+        """Iterate over the attempts after *before* up to that of *pod*, each with its lines."""
+        live = self._live(pod, before + 1, follow=True, tail=tail)
+        first = next(live, None)  # Waits for the pod to start.
+        number = self._attempt_of(pod, before + 1)
+        if first is None and self._looks.claimed_by(self._record, number) is None:
+            return  # It never began.
+        if before:
+            # Pods that came and went unseen.
+            for missed in range(before + 1, number):
+                yield missed, self._stored(missed)
+        yield number, self._filled(first, live, number, tail)
+
+    def _filled(
+        self, first: LogLine | None, live: Iterator[LogLine], attempt: int, tail: int | None
+    ) -> Iterator[LogLine]:
+        """Iterate over what a pod wrote, and over what the bucket has of it besides."""
+        last: deque[str] = deque(maxlen=_REMEMBERED)
+        for lines in ([first] if first is not None else [], live):
+            for line in lines:
+                last.append(line.text)
+                yield LogLine(line.text, 0, attempt)
+        if not self._whole:
+            # The pod was killed, or its log was rotated away.
+            yield from _after(last, self._stored(attempt, None if last else tail))
+
+    def _live(
+        self, pod: PodView, attempt: int, *, follow: bool, tail: int | None
+    ) -> Iterator[LogLine]:
+        """Iterate over what *pod* itself has of its log, without the line that marks its end."""
+        self._whole = False
+        # One more: the last line may be that one.
+        last: deque[str] = deque(maxlen=tail)
+        asked = None if tail is None else tail + 1
+        with PodLog(self._cluster, pod.name, follow=follow, tail=asked) as log:
+            for text in log:
+                if is_end_marker(text, self._record.job_id):
+                    self._whole = True
+                    self._watches.wake(self._record.job_id)
+                    break  # It is the last line; the stream itself ends a second later.
+                elif follow or tail is None:
+                    yield LogLine(_shown(text), 0, attempt)
+                else:
+                    last.append(_shown(text))
+        yield from (LogLine(text, 0, attempt) for text in last)
+
+    def _ended(self, pod: PodView | None, tail: int | None) -> Iterator[LogLine]:
+        stored = self._stored(None, tail)
+        first = next(stored, None)
+        if first is not None:
+            yield first
+            yield from stored
+        elif pod is not None:  # The bucket did not take it.
+            yield from self._live(pod, self._attempt_of(pod, 1), follow=False, tail=tail)
+
+    def _stored(self, attempt: int | None, tail: int | None = None) -> Iterator[LogLine]:
+        """Iterate over what the bucket has of *attempt*, or of the latest one."""
+        if attempt is None:
+            return latest_lines(*self._kept, tail=tail)
+        job_id = self._record.job_id
+        return stored_lines(self._store, job_id, tail=tail, attempts=[attempt], most=1)
+
+    def _attempt_of(self, pod: PodView, least: int) -> int:
+        """Return the number of the attempt of *pod*, which is *least* or more; the next if it has none."""
+        number = least
+        while self._looks.claimed_by(self._record, number) not in (None, pod.name):
+            number += 1
+        return number
+
+
+def _shown(text: str) -> str:
+    return printable_log(text.removesuffix("\r"))
+
+
+def _after(last: Sequence[str], stored: Iterator[LogLine]) -> Iterator[LogLine]:
+    """Iterate over what comes in *stored* after the lines *last*; over nothing if they are not there."""
+    if not last:
+        yield from stored
+        return
+    wanted = list(last)
+    window: deque[str] = deque(maxlen=len(wanted))
+    rest: list[LogLine] = []
+    found = False
+    for line in stored:
+        window.append(line.text)
+        if list(window) == wanted:
+            rest, found = [], True
+        elif found:
+            rest.append(line)
+    yield from rest

@@ -1,0 +1,133 @@
+"""One look at a job: its Job, its pods, and what it means where there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kinetic.backends.backend import Observation
+from kinetic.backends.gke.reach import in_time
+from kinetic.backends.gke.seen import Seen, belongs_to, seen_of
+from kinetic.errors import JobError, ObjectNotFoundError, SignatureError
+from kinetic.job_status import JobStatus
+from kinetic.jobs.presence import STARTING, starting_or_gone
+from kinetic.waiting import sleep
+from kinetic_k8s.manifests.labels import of_job
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import read_record
+from kinetic_payload.records import fields_of
+from kinetic_payload.signed_records import read_verified
+from kinetic_payload.signing import UNSIGNED, Signing
+
+if TYPE_CHECKING:
+    from kinetic.keys import Seal
+    from kinetic_k8s.cluster.cluster import Cluster
+    from kinetic_k8s.manifests import Manifest
+    from kinetic_payload.records import JobRecord
+    from kinetic_payload.store import Store
+
+_SECOND_LOOK: Final = 1.0
+"""Seconds after which it is looked again: a server that restarts may show nothing for a moment."""
+
+
+class Looks:
+    """Looks at jobs in one namespace of a *cluster*, whose objects lie in *store*."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        seal: Seal | None,
+        *,
+        pause: Callable[[float], object] = sleep,
+        starting: float = STARTING,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._seal = seal
+        self._signer: Signing = seal or UNSIGNED
+        self._pause = pause
+        self._starting = starting
+        self._begun: set[str] = set()
+        """Jobs of which an attempt has begun: they are never pending again."""
+
+    def observe(self, record: JobRecord) -> Observation:
+        """Return what is certain of the job.
+
+        Raises:
+            ClusterError: The cluster cannot be asked.
+            JobError: The job was submitted to another cluster or namespace.
+            ConfigurationError: That cannot be decided, because the key may not be read.
+        """
+        seen = self._look(record)
+        return self._absent(record) if seen.status is JobStatus.NOT_FOUND else seen
+
+    def of(self, job: Manifest, pods: Sequence[Manifest], job_id: str) -> Observation:
+        """Return what is seen of a job of which everything is known already."""
+        return seen_of(job, pods, begun=job_id in self._begun)
+
+    def pods(self, record: JobRecord) -> Sequence[Manifest]:
+        """Return the job's pods."""
+        return in_time(self._cluster).list("Pod", labels=of_job(record.job_id))
+
+    def claimed_by(self, record: JobRecord, attempt: int) -> str | None:
+        """Return the pod that has *attempt*, or None where none has."""
+        name = JobObjects(record.job_id).claim(attempt, 0)
+        claim = read_verified(self._store, self._signer, name)
+        return None if claim is None else str(fields_of(claim).get("hostname", ""))
+
+    def _look(self, record: JobRecord) -> Seen:
+        job = in_time(self._cluster).get("Job", record.k8s_name)
+        if job is not None and not belongs_to(job, record.job_id):
+            job = None
+        pods = self.pods(record)  # After the Job: what ended it is seen then.
+        seen = seen_of(job, pods, begun=record.job_id in self._begun)
+        # Between two pods nothing in the cluster shows that the job ever ran.
+        if seen.status is JobStatus.PENDING and self._has_begun(record):
+            seen = seen_of(job, pods, begun=True)
+        if seen.status is JobStatus.RUNNING:
+            self._begun.add(record.job_id)
+        return seen
+
+    def _has_begun(self, record: JobRecord) -> bool:
+        return self.claimed_by(record, 1) is not None
+
+    def _absent(self, record: JobRecord) -> Observation:
+        """Return what it means that there is neither a Job nor a pod."""
+        verify = self._signer.verify
+        found = starting_or_gone(self._store, record, verify, starting=self._starting)
+        if found.status is JobStatus.PENDING or not self._is_recorded_here(record):
+            return found
+        self._pause(_SECOND_LOOK)
+        seen = self._look(record)
+        if seen.status is not JobStatus.NOT_FOUND:
+            return seen
+        where = f"There is no Job {record.k8s_name} in {self._cluster.identity}."
+        return replace(found, reason=f"{found.reason} {where}")
+
+    def _is_recorded_here(self, record: JobRecord) -> bool:
+        """Return whether there is a record of the job, which is signed with the key of this namespace.
+
+        Another address may lead to the same cluster, and one name of a context to different ones.
+
+        Raises:
+            JobError: It is signed with another key.
+        """
+        name = JobObjects(record.job_id).handle
+        try:
+            data = read_record(self._store, name)
+            if self._seal is not None:  # Whatever else KINETIC_TRUST_BUCKET accepts.
+                self._seal.verify(data, name, strictly=True)
+        except ObjectNotFoundError:
+            return False
+        except SignatureError as error:
+            found = JobError(
+                f"Job {record.job_id} is not in {self._cluster.identity}, and was not submitted to there: "
+                f"{error.message}",
+                hint="Choose the cluster and the namespace to which it was submitted: "
+                "KINETIC_KUBE_CONTEXT, KINETIC_NAMESPACE.",
+            )
+            found.job_id = record.job_id
+            raise found from error
+        return True

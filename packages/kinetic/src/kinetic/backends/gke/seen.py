@@ -1,0 +1,54 @@
+"""What a look at a job's Job and pods shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kinetic.backends.backend import Explanation, Observation
+from kinetic.job_status import JobStatus
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_k8s.reading.diagnosis import diagnosis_of
+from kinetic_k8s.reading.status import State, status_of
+
+_STATUS: Final = {
+    State.PENDING: JobStatus.PENDING,
+    State.RUNNING: JobStatus.RUNNING,
+    State.SUCCEEDED: JobStatus.SUCCEEDED,
+    State.FAILED: JobStatus.FAILED,
+    State.ABSENT: JobStatus.NOT_FOUND,
+}
+
+
+@dataclass(frozen=True)
+class Seen(Observation):
+    """An observation with what it was decided from."""
+
+    job: Manifest | None = field(default=None, compare=False, repr=False)
+    pods: tuple[Manifest, ...] = field(default=(), compare=False, repr=False)
+
+
+def seen_of(job: Manifest | None, pods: Sequence[Manifest], *, begun: bool = False) -> Seen:
+    """Decide what *job* and *pods* show; *begun*: whether an attempt is known to have begun."""
+    found = status_of(job, pods, attempts=int(begun))
+    status = _STATUS[found.state]
+    ended = status in (JobStatus.SUCCEEDED, JobStatus.FAILED)
+    return Seen(status, found.reason, vanished=ended and found.over, job=job, pods=tuple(pods))
+
+
+def explained(seen: Seen, events: Sequence[Manifest]) -> Explanation:
+    """Return why a job is as it was *seen*; *events* are those of its Job and of its pods."""
+    found = diagnosis_of(seen.job, seen.pods, events)
+    if found is None:
+        return Explanation(seen.reason)
+    reason = found.reason
+    if not seen.status.terminal and seen.reason and seen.reason not in reason:
+        reason = f"{seen.reason} {reason}"
+    return Explanation(reason, found.remedy, trouble=not seen.status.terminal)
+
+
+def belongs_to(manifest: Manifest, job_id: str) -> bool:
+    """Return whether an object is of the job *job_id*, and not of another one with its name."""
+    return (manifest["metadata"].get("labels") or {}).get(JOB_ID) == job_id

@@ -1,0 +1,48 @@
+"""The services of a cluster's jobs, made from their target."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kinetic.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from kinetic.backends.backend import Target
+    from kinetic.services import Services
+    from kinetic_payload.store import Location
+
+
+def connect(target: Target, location: Location, home: Path) -> Services:
+    """Return the services of the jobs in *target*, signed with the key of its namespace.
+
+    No request is sent yet.
+
+    Raises:
+        ConfigurationError: No context of a kubeconfig is named.
+        UnknownContextError: The kubeconfig has no such context.
+    """
+    if target.kube_context is None:
+        raise ConfigurationError(
+            "The backend 'gke' needs a context of your kubeconfig, and none is named.",
+            hint="Set KINETIC_KUBE_CONTEXT, or kube_context in the profile; `kubectl config "
+            "get-contexts` lists them. A cluster is not found by its name yet. To run on this machine "
+            "instead: backend='local' or KINETIC_BACKEND=local.",
+        )
+    from kinetic.backends.gke.backend import GkeBackend
+    from kinetic.backends.gke.key import ClusterKey
+    from kinetic.services import Services, open_at, seal_of
+    from kinetic_k8s.cluster.connect import connect as connect_cluster
+
+    # KUBECONFIG, and where buckets are, which Google's own libraries read there as well.
+    environment = os.environ  # noqa: TID251
+    cluster = connect_cluster(
+        target.kube_context,
+        namespace=target.namespace or None,
+        kubeconfig=environment.get("KUBECONFIG"),
+    )
+    store = open_at(location, home)
+    seal = seal_of(location, ClusterKey(cluster))
+    backend = GkeBackend(cluster, store, home, seal, environment)
+    return Services(store, backend, seal=seal)

@@ -1,0 +1,73 @@
+"""A watch on jobs of a cluster, which whoever sees their end elsewhere can end early."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from kinetic_k8s.cluster.cluster import Cluster
+from kinetic_k8s.cluster.watch import Watch as Followed
+from kinetic_k8s.cluster.watch import Watched
+from kinetic_k8s.manifests.labels import of_jobs
+
+_MOST: Final = 50
+"""Jobs that a selector names; of more, all are watched."""
+_LONGEST: Final = 30.0
+"""Seconds after which it is looked all the same, at the outcome in the store."""
+
+
+class Watching:
+    """Pods and Jobs of some jobs."""
+
+    def __init__(self, watch: Followed) -> None:
+        self._watch = watch
+
+    def wait(self, timeout: float | None) -> None:
+        """Return when something of the jobs may have changed, or after *timeout* seconds."""
+        self._watch.wait(_LONGEST if timeout is None else min(timeout, _LONGEST))
+
+    def wake(self) -> None:
+        """Let `wait` return at once, the one under way or the next. Any thread may call it."""
+        self._watch.wake()
+
+
+class Watches:
+    """All that watch jobs of one cluster in this process."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._wakes: dict[str, list[Callable[[], object]]] = {}
+
+    @contextmanager
+    def open(self, job_ids: Sequence[str]) -> Iterator[Watching]:
+        """Watch these jobs within the block."""
+        labels = of_jobs(tuple(job_ids) if len(job_ids) <= _MOST else ())
+        kinds = [Watched(kind=kind, labels=labels) for kind in ("Pod", "Job")]
+        with Followed(self._cluster, kinds) as watch:
+            self._add(job_ids, watch.wake)
+            try:
+                yield Watching(watch)
+            finally:
+                self._remove(job_ids, watch.wake)
+
+    def wake(self, job_id: str) -> None:
+        """Let those wait no longer who watch the job: it has just said that its end is stored."""
+        with self._lock:
+            wakes = list(self._wakes.get(job_id, ()))
+        for wake in wakes:
+            wake()
+
+    def _add(self, job_ids: Sequence[str], wake: Callable[[], object]) -> None:
+        with self._lock:
+            for job_id in job_ids:
+                self._wakes.setdefault(job_id, []).append(wake)
+
+    def _remove(self, job_ids: Sequence[str], wake: Callable[[], object]) -> None:
+        with self._lock:
+            for job_id in job_ids:
+                self._wakes[job_id].remove(wake)
+                if not self._wakes[job_id]:
+                    del self._wakes[job_id]

@@ -1,0 +1,173 @@
+"""What a job on a cluster is made of, and what is refused, decided without a cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kinetic.backends.backend import Environment, Launch, Target
+from kinetic.backends.gke.checks import check_data, check_request
+from kinetic.backends.gke.endpoint import storage_variables
+from kinetic.backends.gke.launch import job_spec
+from kinetic.backends.gke.seen import explained, seen_of
+from kinetic.data import Data
+from kinetic.errors import ConfigurationError, InvalidRequestError
+from kinetic.fakes import a_record
+from kinetic.job_status import JobStatus
+from kinetic.options import RunOptions
+from kinetic.request import JobRequest, resolve_request, settings_arguments
+from kinetic.services import connect
+from kinetic.settings import resolve
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.job import job_manifest
+from kinetic_payload.references import DataRef
+from kinetic_payload.store import Location
+
+BUCKET = Location("gs", "jobs")
+IMAGE = "example.com/team/image:1"
+
+
+def train() -> None: ...
+
+
+def a_request(tmp_path: Path, **options: object) -> JobRequest:
+    values = {"accelerator": "cpu", "container_image": IMAGE, "backend": "gke", **options}
+    given = RunOptions(**values)
+    environ = {"KINETIC_KUBE_CONTEXT": "mine"}
+    settings = resolve(settings_arguments(given), environ=environ, user_home=tmp_path)
+    return resolve_request(given, train, settings, environ={"TOKEN": "hunter2"}, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"accelerator": "v5litepod-16"}, "several hosts"),
+        ({"container_image": None}, "does not build images"),
+        ({"container_image": "bundled"}, "does not build images"),
+        ({"container_image": "prebuilt"}, "does not build images"),
+        ({"debug": True}, "debug=True"),
+        ({"volumes": {"/data": Data("gs://photos/2026", fuse=True)}}, "fuse=True"),
+        ({"volumes": {"/kinetic/workspace/data": Data("gs://photos/2026")}}, "workspace"),
+    ],
+)
+def test_what_does_not_run_on_a_cluster_yet_is_refused_with_what_does(
+    tmp_path: Path, options: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=said) as caught:
+        check_request(a_request(tmp_path, **options), BUCKET)
+
+    assert caught.value.hint
+
+
+def test_a_job_needs_a_bucket_and_data_that_can_be_downloaded(tmp_path: Path) -> None:
+    check_request(a_request(tmp_path), BUCKET)
+    with pytest.raises(InvalidRequestError, match="No pod reaches"):
+        check_request(a_request(tmp_path), Location("folder", "/me/store"))
+    mounted = DataRef(
+        key="d0", kind="gcs", source="gs://photos", is_dir=True, name="photos", fuse=True
+    )
+    with pytest.raises(InvalidRequestError, match="gs://photos"):
+        check_data([mounted])
+
+
+def test_a_cluster_is_named_by_a_context(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="context") as caught:
+        connect("gke", Target(project="p"), BUCKET, tmp_path)
+
+    assert "KINETIC_KUBE_CONTEXT" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://127.0.0.1:4443", "localhost:4443", "http://[::1]:1", "http://0.0.0.0:1",
+        "https://bucket.localhost",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("variable", ["KINETIC_STORAGE_ENDPOINT", "STORAGE_EMULATOR_HOST"])
+def test_a_bucket_service_on_this_machines_loopback_is_refused(variable: str, address: str) -> None:
+    with pytest.raises(ConfigurationError, match=variable):
+        storage_variables({variable: address})
+
+
+def test_the_address_of_a_bucket_service_that_counts_here_counts_in_pods() -> None:
+    known = {"STORAGE_EMULATOR_HOST": "http://10.0.0.1:1", "PATH": "/bin"}
+
+    assert storage_variables({"PATH": "/bin"}) == {}
+    assert storage_variables(known) == {"STORAGE_EMULATOR_HOST": "http://10.0.0.1:1"}
+    own = {"KINETIC_STORAGE_ENDPOINT": "http://10.0.0.2:1"}
+    assert storage_variables({**known, **own}) == own
+
+
+def test_a_job_names_its_secrets_and_pins_what_it_runs(tmp_path: Path) -> None:
+    request = a_request(
+        tmp_path, capture_env_vars=["TOKEN"], cpu=0.5, memory="2Gi", retries=3, preemptions=4
+    )
+    record = a_record(
+        k8s_name="kn-train-0123456", payload_digest="1" * 64, context_digest="2" * 64, retries=3,
+        preemptions=4,
+    )  # fmt: skip
+    launch = Launch(record=record, request=request, environment=Environment(IMAGE))
+
+    spec = job_spec(launch, BUCKET, runner=None, variables={"STORAGE_EMULATOR_HOST": "x"})
+    manifest = job_manifest(spec)
+
+    command = " ".join(spec.pod.command)
+    assert f"--payload-digest {'1' * 64} --context-digest {'2' * 64}" in command
+    assert "--retries 3 --preemptions 4 --end-marker" in command
+    assert "--attempt" not in command
+    assert "hunter2" not in json.dumps(manifest)
+    container = manifest["spec"]["template"]["spec"]["containers"][0]
+    assert container["envFrom"] == [{"secretRef": {"name": "kn-train-0123456-env"}}]
+    assert container["resources"]["limits"] == {"cpu": "500m", "memory": str(2 << 30)}
+    assert {each["name"] for each in container["env"]} >= {
+        "KINETIC_SIGNING_KEY", "KINETIC_JOB_ID", "KINETIC_OUTPUT_DIR", "STORAGE_EMULATOR_HOST",
+    }  # fmt: skip
+    assert manifest["spec"]["backoffLimit"] == 3
+
+
+def a_job(*conditions: str) -> Manifest:
+    true = [{"type": each, "status": "True"} for each in conditions]
+    return {
+        "metadata": {"name": "kn-train-0123456", "uid": "1"},
+        "spec": {},
+        "status": {"conditions": true},
+    }
+
+
+def a_pod(**state: object) -> Manifest:
+    phase = "Running" if "running" in state else "Failed" if "terminated" in state else "Pending"
+    container = {"name": "kinetic", "state": state}
+    return {
+        "metadata": {"name": "pod", "uid": "2"},
+        "spec": {"nodeName": "node", "containers": [{"name": "kinetic"}]},
+        "status": {"phase": phase, "containerStatuses": [container]},
+    }
+
+
+PULLING = {"waiting": {"reason": "ErrImagePull", "message": "image: not found"}}
+ENDED = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+
+
+def test_a_job_has_vanished_when_it_ended_and_none_of_its_pods_can_report() -> None:
+    ending = seen_of(a_job("FailureTarget"), [a_pod(running={})])
+    ended = seen_of(a_job("Failed"), [a_pod(**ENDED)])
+
+    assert (ending.status, ending.vanished) == (JobStatus.FAILED, False)
+    assert (ended.status, ended.vanished) == (JobStatus.FAILED, True)
+    assert "memory" in explained(ended, []).text
+    assert not explained(ended, []).trouble
+
+
+def test_what_keeps_a_job_from_running_is_said_once_it_has_run_as_well() -> None:
+    waiting = seen_of(a_job(), [a_pod(**PULLING)])
+    replaced = seen_of(a_job(), [a_pod(**PULLING)], begun=True)
+
+    assert (waiting.status, replaced.status) == (JobStatus.PENDING, JobStatus.RUNNING)
+    for seen in (waiting, replaced):
+        assert "not found" in explained(seen, []).reason
+        assert explained(seen, []).remedy
+        assert explained(seen, []).trouble
+    assert seen_of(None, []).status is JobStatus.NOT_FOUND
