@@ -1,0 +1,336 @@
+"""A user's project whose jobs run on the test cluster, with their objects where its pods reach them."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.metadata
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from kinetic.waiting import sleep
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_payload.testing.gcs import GcsServer
+
+BUCKET = "jobs"
+GATES = "gates"
+GATE = f"""
+import os, time
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+HOST = os.environ.get("STORAGE_EMULATOR_HOST")
+
+def gate(name):
+    'Say that we are here, and wait until we may pass.'
+    place = f"{{HOST}}/upload/storage/v1/b/{GATES}/o?uploadType=media&name=at-{{name}}"
+    urlopen(Request(place, data=b"", method="POST"))
+    while True:
+        try:
+            return urlopen(f"{{HOST}}/storage/v1/b/{GATES}/o/{{name}}")
+        except HTTPError:
+            time.sleep(0.1)
+"""
+REQUIREMENTS = tuple(
+    f"{name}=={importlib.metadata.version(name)}"
+    for name in ("cloudpickle", "google-cloud-storage")
+)
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_FOLDER = "usr/local/lib/python3.11/dist-packages"
+
+
+class Registry:
+    """The test bed's registry, over HTTP."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._http = urllib3.PoolManager()
+
+    def ask(self, method: str, path: str, **options: Any) -> urllib3.BaseHTTPResponse:
+        url = path if path.startswith("http") else f"http://{self.address}/v2/{path}"
+        return self._http.request(method, url, **options)
+
+    def has(self, repository: str, tag: str) -> bool:
+        found = self.ask("HEAD", f"{repository}/manifests/{tag}", headers={"Accept": _MANIFEST})
+        return found.status == 200
+
+    def manifest(self, repository: str, tag: str) -> Any:
+        found = self.ask("GET", f"{repository}/manifests/{tag}", headers={"Accept": _MANIFEST})
+        return json.loads(found.data)
+
+    def push(self, repository: str, data: bytes) -> str:
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        place = self.ask("POST", f"{repository}/blobs/uploads/").headers["Location"]
+        mark = "&" if "?" in place else "?"
+        stored = self.ask("PUT", f"{place}{mark}digest={digest}", body=data)
+        assert stored.status == 201, stored.data
+        return digest
+
+    def mount(self, repository: str, digest: str, source: str) -> None:
+        path = f"{repository}/blobs/uploads/?mount={digest}&from={source}"
+        assert self.ask("POST", path).status == 201
+
+
+@pytest.fixture(scope="session")
+def image(bed: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An image with what a custom image needs: Python, cloudpickle, google-cloud-storage.
+
+    It is made without docker, once: its tag names its parts.
+    """
+    registry = Registry(bed.environment["KUBE_BED_REGISTRY"])
+    base = registry.manifest("base/python", "3.11")
+    parts = json.dumps([base["config"]["digest"], REQUIREMENTS])
+    tag = hashlib.sha256(parts.encode()).hexdigest()[:12]
+    name = "kinetic-tests/custom"
+    address = f"{registry.address}/{name}:{tag}"
+    if registry.has(name, tag):
+        return address
+    folder = tmp_path_factory.mktemp("image")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "uv", "pip", "install", "-q", "--target", folder),
+            *("--python-version", "3.11", "--compile-bytecode", *REQUIREMENTS),
+        ],
+        check=True,
+    )
+    unpacked = io.BytesIO()
+    with tarfile.open(fileobj=unpacked, mode="w") as archive:
+        archive.add(folder, _FOLDER)
+    layer = gzip.compress(unpacked.getvalue(), compresslevel=1)
+    config = json.loads(registry.ask("GET", f"base/python/blobs/{base['config']['digest']}").data)
+    config["rootfs"]["diff_ids"].append(f"sha256:{hashlib.sha256(unpacked.getvalue()).hexdigest()}")
+    config.pop("history", None)
+    data = json.dumps(config).encode()
+    for each in base["layers"]:
+        registry.mount(name, each["digest"], "base/python")
+    added = {
+        "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip",
+        "digest": registry.push(name, layer),
+        "size": len(layer),
+    }
+    described = {**base["config"], "digest": registry.push(name, data), "size": len(data)}
+    manifest = {**base, "config": described, "layers": [*base["layers"], added]}
+    stored = registry.ask(
+        "PUT",
+        f"{name}/manifests/{tag}",
+        body=json.dumps(manifest).encode(),
+        headers={"Content-Type": _MANIFEST},
+    )
+    assert stored.status == 201, stored.data
+    return address
+
+
+@pytest.fixture(scope="session")
+def bucket(bed: Any) -> Iterator[GcsServer]:
+    """A bucket service that pods and clients reach by the same address."""
+    with GcsServer(host=bed.environment["KUBE_BED_HOST"]) as server:
+        server.create_bucket(BUCKET)
+        server.create_bucket(GATES)
+        yield server
+
+
+@dataclass
+class Project:
+    """A folder with a user's files, and ways to run them, and to look at what runs then."""
+
+    root: Path
+    home: Path
+    bed: Any
+    namespace: str
+    image: str
+    bucket: GcsServer
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("KINETIC_")}  # noqa: TID251
+        return {
+            **kept,
+            **self.bucket.environment,
+            "KUBECONFIG": self.bed.kubeconfig,
+            "KINETIC_HOME": str(self.home),
+            "KINETIC_BACKEND": "gke",
+            "KINETIC_KUBE_CONTEXT": "kube-bed",
+            "KINETIC_NAMESPACE": self.namespace,
+            "KINETIC_STORE": f"gs://{BUCKET}",
+            "IMAGE": self.image,
+            **self.variables,
+        }
+
+    def start(
+        self, *command: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, *command],
+            cwd=self.root,
+            env={**self.environment, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*command, environment=environment)
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def script(self, text: str, **environment: str) -> str:
+        """Write `main.py`, run it, and return what it printed; it must succeed."""
+        (self.root / "main.py").write_text(textwrap.dedent(text))
+        done = self.run("main.py", **environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def kinetic(self, *arguments: str, **environment: str) -> str:
+        """Run the command `kinetic`; it must succeed."""
+        done = self.run("-m", "kinetic_cli", *arguments, **environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def objects(self, kind: str, job_id: str) -> list[Manifest]:
+        """Return the objects of a job, by kubectl."""
+        asked = ("get", kind, "-n", self.namespace, "-l", f"{JOB_ID}={job_id}", "-o", "json")
+        found: list[Manifest] = json.loads(self.bed.kubectl(*asked))["items"]
+        return found
+
+    def pass_gate(self, name: str) -> None:
+        """Let go on what waits at this gate."""
+        url = f"{self.bucket.endpoint}/upload/storage/v1/b/{GATES}/o?uploadType=media&name={name}"
+        assert urllib3.request("POST", url, body=b"").status == 200
+
+    def await_gate(self, name: str) -> None:
+        """Wait until a job is at this gate."""
+        wait_for(lambda: f"at-{name}" in self.bucket.names(GATES))
+
+    def kept(self, job_id: str) -> list[str]:
+        """Return the names of the job's objects in the bucket, its logs left out."""
+        return self.bucket.names(BUCKET, f"{job_id}/")
+
+
+@pytest.fixture(name="wait_for")
+def _wait_for() -> Callable[..., Any]:
+    return wait_for
+
+
+def wait_for(condition: Callable[[], Any], *, seconds: float = 240) -> Any:
+    """Return what *condition* returns as soon as that is true."""
+    until = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < until, "it did not come true"
+        sleep(0.2)
+    return found
+
+
+@pytest.fixture
+def project(
+    tmp_path: Path,
+    warm: Callable[[Path], Path],
+    bed: Any,
+    namespace: str,
+    image: str,
+    bucket: GcsServer,
+) -> Project:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "pyproject.toml").write_text("[project]\nname = 'users-project'\nversion = '1'\n")
+    (root / "gates.py").write_text(GATE)
+    return Project(root, warm(tmp_path / "home"), bed, namespace, image, bucket)
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing: clients that are stopped break their connections."""
+
+
+class Proxy:
+    """The API server behind another address, where requests can be held, and lead to another namespace."""
+
+    def __init__(self, bed: Any, folder: Path) -> None:
+        self._bed = bed
+        self._folder = folder
+        self.namespaces: dict[str, str] = {}
+        """In place of which namespace another one is shown."""
+        self.hold: tuple[str, str] | None = None
+        """Method and last part of the path of requests that are forwarded, and whose response never comes."""
+        self.held = threading.Event()
+        upstream = urllib3.PoolManager(ca_certs=bed.environment["KUBE_BED_CA"])
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def forward(self) -> None:
+                path = self.path
+                for shown, real in proxy.namespaces.items():
+                    path = path.replace(f"/namespaces/{shown}/", f"/namespaces/{real}/")
+                size = int(self.headers.get("Content-Length") or 0)
+                kept = ("Authorization", "Accept", "Content-Type")
+                response = upstream.request(
+                    self.command,
+                    f"{bed.environment['KUBE_BED_SERVER']}{path}",
+                    body=self.rfile.read(size) if size else None,
+                    headers={name: self.headers[name] for name in kept if self.headers[name]},
+                    preload_content=False,
+                    retries=False,
+                )
+                if (self.command, path.partition("?")[0].rpartition("/")[2]) == proxy.hold:
+                    proxy.held.set()
+                    proxy.released.wait(300)
+                    return
+                self.send_response(response.status)
+                self.send_header("Content-Type", response.headers["Content-Type"])
+                self.end_headers()
+                while data := response.read1(65536):
+                    self.wfile.write(data)
+                    self.wfile.flush()
+
+            do_GET = do_POST = do_PATCH = do_DELETE = forward
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.released = threading.Event()
+        self._server = Server(("127.0.0.1", 0), Handler)
+
+    def __enter__(self) -> Proxy:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.released.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def kubeconfig(self) -> str:
+        """A kubeconfig whose context has the name of the real one, and leads here."""
+        config = json.loads(Path(self._bed.kubeconfig).read_text())
+        config["clusters"][0]["cluster"] = {
+            "server": f"http://127.0.0.1:{self._server.server_address[1]}"
+        }
+        path = self._folder / "kubeconfig"
+        path.write_text(json.dumps(config))
+        return str(path)
+
+
+@pytest.fixture
+def proxy(bed: Any, tmp_path: Path) -> Iterator[Proxy]:
+    with Proxy(bed, tmp_path) as running:
+        yield running

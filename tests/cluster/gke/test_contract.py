@@ -1,0 +1,74 @@
+"""The contract of backends on a real cluster."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic.testing import BackendContract, BackendQueue, BackendTrust, Client, RegisteredClient
+from kinetic_payload.testing.gcs import GcsServer
+
+
+class TestOnACluster(BackendContract, BackendQueue, BackendTrust):
+    @pytest.fixture(autouse=True)
+    def a_cluster(
+        self,
+        bed: Any,
+        namespace: str,
+        image: str,
+        bucket: GcsServer,
+        tmp_path: Path,
+        warm: Callable[[Path], Path],
+        monkeypatch: pytest.MonkeyPatch,
+        wait_for: Callable[..., Any],
+    ) -> None:
+        self.bed, self.namespace, self.image, self.wait_for = bed, namespace, image, wait_for
+        variables = {
+            **bucket.environment,
+            "KUBECONFIG": bed.kubeconfig,
+            "KINETIC_HOME": str(warm(tmp_path / "home")),
+            "KINETIC_BACKEND": "gke",
+            "KINETIC_KUBE_CONTEXT": "kube-bed",
+            "KINETIC_NAMESPACE": namespace,
+            "KINETIC_STORE": f"gs://jobs/{secrets.token_hex(4)}",
+        }
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    def make_client(self, folder: Path) -> Client:
+        return RegisteredClient(
+            backend="gke", accelerator="cpu", container_image=self.image, cpu="400m", memory="256Mi"
+        )
+
+    @contextmanager
+    def refusing_starts(self, client: Client) -> Iterator[None]:
+        # The Job is created, and the ConfigMap with its runner is refused.
+        one = "kube-root-ca.crt"
+        self.wait_for(lambda: self.names("configmaps") == [one])
+        quota = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "full", "namespace": self.namespace},
+            "spec": {"hard": {"count/configmaps": "1"}},
+        }
+        self.bed.kubectl("apply", "-f", "-", given=json.dumps(quota))
+        used = "--for=jsonpath={.status.used.count/configmaps}=1"
+        self.bed.kubectl("wait", used, "resourcequota/full", "-n", self.namespace)
+        try:
+            yield
+        finally:
+            self.bed.kubectl("delete", "resourcequota", "full", "-n", self.namespace)
+
+    @contextmanager
+    def full(self, client: Client) -> Iterator[Mapping[str, Any]]:
+        yield {"memory": "1000Ti"}
+
+    def names(self, kind: str) -> list[str]:
+        found = json.loads(self.bed.kubectl("get", kind, "-n", self.namespace, "-o", "json"))
+        return [each["metadata"]["name"] for each in found["items"]]

@@ -1,0 +1,296 @@
+"""Jobs on a real cluster, as their users see them. A pod takes seconds, so each job shows several things."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+HEAD = """
+import os, sys
+import kinetic
+from gates import gate
+
+on_cluster = kinetic.run(
+    "cpu", container_image=os.environ["IMAGE"], cpu="400m", memory="128Mi", capture_env_vars=["TOKEN"]
+)
+"""
+SUBMIT = """
+if __name__ == "__main__":
+    print(function.run_async().job_id)
+"""
+TOKEN = "a-secret-value"
+
+
+def submit(project: Any, function: str, **environment: str) -> str:
+    """Submit what *function* defines from a process of its own, and return the job's id."""
+    (project.root / "main.py").write_text(HEAD + function + SUBMIT)
+    done = project.run("main.py", **{"TOKEN": TOKEN, **environment})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(done.stdout.split()[-1])
+
+
+def test_a_job_is_seen_from_everywhere_and_leaves_nothing_but_its_log(
+    project: Any, tmp_path: Path, wait_for: Any
+) -> None:
+    job_id = submit(
+        project,
+        """
+@on_cluster
+def function():
+    print("first line", flush=True)
+    gate("everywhere")
+    sys.stderr.write("last line")
+    return {"token": os.environ["TOKEN"][::-1], "large": b"x" * 300_000, "devices": os.environ["KINETIC_ACCELERATOR"]}
+""",
+    )
+    follow = project.start("-m", "kinetic_cli", "jobs", "logs", job_id, "--follow")
+    project.await_gate("everywhere")
+    # From a second home: the key comes from the cluster.
+    other = {"KINETIC_HOME": str(tmp_path / "other")}
+    listed = json.loads(project.kinetic("jobs", "list", "--json", **other))
+    status = project.kinetic("jobs", "status", job_id, **other)
+    (job,) = project.objects("job", job_id)
+    (pod,) = project.objects("pod", job_id)
+    project.pass_gate("everywhere")
+    out, err = follow.communicate()
+    (project.root / "second.py").write_text(f'''
+import kinetic
+job = kinetic.attach("{job_id}")
+value = job.result()
+assert job.result() is value
+print(job.status().value, value["token"], len(value["large"]), value["devices"])
+''')
+    result = project.run("second.py", **other)
+
+    assert [(one["job_id"], one["status"]) for one in listed if one["job_id"] == job_id] == [
+        (job_id, "RUNNING")
+    ]
+    assert "RUNNING" in status
+    assert (out, follow.returncode) == ("first line\nlast line\n", 0), err
+    assert result.stdout.split() == ["NOT_FOUND", TOKEN[::-1], "300000", "cpu"], result.stderr
+    # What was captured is in a Secret alone; what is run is pinned by its digest.
+    seen = json.dumps([job, pod]) + out + status
+    assert TOKEN not in seen
+    assert "--payload-digest" in seen
+    assert not any(
+        TOKEN.encode() in stored.content.read() for stored in project.bucket.objects("jobs")
+    )
+    assert project.kept(job_id) == []
+    wait_for(lambda: not project.objects("job,pod,secret", job_id))
+    assert project.kinetic("jobs", "logs", job_id) == "first line\nlast line\n"
+
+
+def test_the_functions_exception_is_raised_and_what_failed_is_kept_until_it_is_cleaned_up(
+    project: Any, wait_for: Any
+) -> None:
+    (project.root / "problems.py").write_text("class Broken(Exception):\n    pass\n")
+    (project.root / "main.py").write_text(
+        HEAD
+        + """
+from problems import Broken
+
+@on_cluster
+def function():
+    print("before", flush=True)
+    raise Broken("the very words")
+
+if __name__ == "__main__":
+    job = function.run_async()
+    try:
+        job.result(stream_logs=True)
+    except Broken as error:
+        notes = "".join(error.__notes__)
+        print("caught", error, "raise Broken" in notes, "attempt 1" in notes)
+    print(job.job_id)
+"""
+    )
+    done = project.run("main.py", TOKEN=TOKEN)
+    *shown, job_id = done.stdout.splitlines()
+    kept = project.kinetic("jobs", "status", job_id), project.objects("job", job_id)
+    project.kinetic("jobs", "cleanup", job_id)
+
+    assert (shown[0], shown[-1]) == ("before", "caught the very words True True"), done.stderr
+    assert "Broken: the very words" in kept[0]
+    assert len(kept[1]) == 1
+    assert project.kept(job_id) == []
+    wait_for(lambda: not project.objects("job,pod,secret", job_id))
+
+
+def test_only_who_asks_the_right_cluster_and_may_do_so_ends_a_job(
+    project: Any, proxy: Any, wait_for: Any
+) -> None:
+    job_id = submit(
+        project,
+        """
+@on_cluster
+def function():
+    gate("right-cluster")
+""",
+    )
+    project.await_gate("right-cluster")
+    ask = f'''
+import kinetic
+job = kinetic.attach("{job_id}")
+for call in (job.status, lambda: job.result(timeout=30), job.cancel, job.cleanup):
+    try:
+        print(call())
+    except kinetic.KineticError as error:
+        print(type(error).__name__)
+'''
+    (project.root / "ask.py").write_text(ask)
+    # The same name of a context, and a cluster that has no such job.
+    proxy.namespaces[project.namespace] = "default"
+    elsewhere = project.run("ask.py", KUBECONFIG=proxy.kubeconfig, KINETIC_TRUST_BUCKET="1")
+    forbidden = project.run(
+        "ask.py",
+        KUBECONFIG=project.bed.environment["KUBE_BED_USER_KUBECONFIG"],
+        KINETIC_KUBE_CONTEXT="kube-bed",
+    )
+    names = project.kept(job_id)
+    (pod,) = project.objects("pod", job_id)
+    (project.root / "cancel.py").write_text(f'''
+import kinetic
+job = kinetic.attach("{job_id}")
+job.cancel()
+print(job.status().value)
+try:
+    job.result()
+except kinetic.JobCancelledError as error:
+    print("cancelled")
+''')
+    cancelled = project.run("cancel.py")
+    left = project.objects("job,pod", job_id)
+
+    job_error = ["JobError", "JobError", "SignatureError", "JobError"]
+    assert elsewhere.stdout.split() == job_error, elsewhere.stderr
+    assert forbidden.stdout.split() == ["ConfigurationError"] * 3 + ["NotPermittedError"]
+    assert f"{job_id}/outcome.json" not in names
+    assert pod["status"]["phase"] == "Running"
+    assert "deletionTimestamp" not in pod["metadata"]
+    assert cancelled.stdout.split() == ["FAILED", "cancelled"], cancelled.stderr
+    assert left == []
+
+
+def test_a_disruption_uses_up_no_retry_and_the_log_goes_on(project: Any, wait_for: Any) -> None:
+    job_id = submit(
+        project,
+        """
+@kinetic.run(
+    "cpu", container_image=os.environ["IMAGE"], cpu="400m", memory="128Mi", retries=1, preemptions=1
+)
+def function():
+    attempt = int(os.environ["KINETIC_ATTEMPT"])
+    print("attempt", attempt, flush=True)
+    if attempt == 1:
+        gate("evicted")
+    if attempt == 2:
+        raise ValueError("the only failure")
+    return attempt
+""",
+    )
+    follow = project.start("-m", "kinetic_cli", "jobs", "logs", job_id, "--follow")
+    project.await_gate("evicted")
+    (pod,) = project.objects("pod", job_id)
+    evict(project, pod["metadata"]["name"])
+    # Between two pods the cluster shows nothing of a job that ran.
+    wait_for(lambda: not project.objects("pod", job_id))
+    between = project.kinetic("jobs", "status", job_id)
+    value = project.kinetic("jobs", "result", job_id)
+    out, err = follow.communicate()
+
+    assert "RUNNING" in between
+    assert value.split()[-1] == "3"
+    said = [line for line in out.splitlines() if line.startswith("attempt")]
+    assert said == ["attempt 1", "attempt 2", "attempt 3"], out + err
+
+
+def evict(project: Any, pod: str) -> None:
+    path = f"/api/v1/namespaces/{project.namespace}/pods/{pod}/eviction"
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": project.namespace},
+    }
+    project.bed.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(body))
+
+
+def test_a_job_that_is_deleted_while_it_runs_has_failed(project: Any) -> None:
+    job_id = submit(
+        project,
+        """
+@on_cluster
+def function():
+    gate("deleted")
+""",
+    )
+    wait = project.start("-m", "kinetic_cli", "jobs", "result", job_id)
+    project.await_gate("deleted")
+    (job,) = project.objects("job", job_id)
+    project.bed.kubectl("delete", "job", "-n", project.namespace, job["metadata"]["name"])
+    _, err = wait.communicate()
+
+    assert wait.returncode == 1
+    assert "There is no Job" in err
+
+
+def test_an_image_that_does_not_exist_is_the_reason_of_a_job_that_waits(
+    project: Any, wait_for: Any
+) -> None:
+    job_id = submit(
+        project,
+        """
+@on_cluster
+def function():
+    pass
+""",
+        IMAGE="127.0.0.1:5000/no/such:image",
+    )
+    status = wait_for(
+        lambda: (
+            said if "no/such:image" in (said := project.kinetic("jobs", "status", job_id)) else None
+        )
+    )
+    project.kinetic("jobs", "cleanup", job_id)
+
+    assert "PENDING" in status
+    assert "not found" in status
+    assert project.kept(job_id) == []
+    assert project.objects("job,pod", job_id) == []
+
+
+def test_ctrl_c_while_the_job_is_created_leaves_nothing(
+    project: Any, proxy: Any, wait_for: Any
+) -> None:
+    before = set(project.bucket.names("jobs"))
+    proxy.hold = ("POST", "secrets")
+    # Its key is made before: what is held is the Secret of the captured values.
+    project.kinetic("jobs", "list")
+    (project.root / "main.py").write_text(
+        HEAD
+        + """
+@on_cluster
+def function():
+    pass
+"""
+        + SUBMIT
+    )
+    process = project.start("main.py", environment={"KUBECONFIG": proxy.kubeconfig, "TOKEN": TOKEN})
+    assert proxy.held.wait(240)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+
+    assert process.returncode != 0
+    assert "KeyboardInterrupt" in err
+    left = {name for name in set(project.bucket.names("jobs")) - before if "/handle" in name}
+    assert left == set()
+    wait_for(
+        lambda: (
+            not json.loads(
+                project.bed.kubectl(
+                    "get", "job,pod", "-n", project.namespace, "-l", "app=kinetic", "-o", "json"
+                )
+            )["items"]
+        )
+    )

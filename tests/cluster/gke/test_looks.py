@@ -1,0 +1,100 @@
+"""Jobs of which the cluster shows nothing: starting, gone, or somewhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kinetic.backends.gke.key import ClusterKey
+from kinetic.backends.gke.looks import Looks
+from kinetic.errors import ConfigurationError, JobError
+from kinetic.fakes import FakeStore, a_record
+from kinetic.job_status import JobStatus
+from kinetic.keys import Seal
+from kinetic_k8s.cluster.client import Access, ApiServer
+from kinetic_k8s.cluster.connect import connect
+from kinetic_k8s.errors import ClusterUnreachableError
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.outages import OutageLimit, limited
+from kinetic_payload.records import Claim, encode
+from kinetic_payload.signing import signed
+
+RECORD = a_record(backend="gke")
+NAMES = JobObjects(RECORD.job_id)
+OTHER = b"o" * 32
+
+
+def kept(key: bytes | None) -> FakeStore:
+    """Return a store with the job's record, signed with *key*."""
+    store = FakeStore()
+    data = encode(RECORD)
+    store.write(NAMES.handle, data if key is None else signed(data, key, name=NAMES.handle))
+    return store
+
+
+def claim(store: FakeStore, key: bytes) -> None:
+    claimed = Claim(job_id=RECORD.job_id, attempt=1, host=0, hostname="pod", pid=1, claimed_at=1.0)
+    name = NAMES.claim(1, 0)
+    store.write(name, signed(encode(claimed), key, name=name))
+
+
+def test_only_a_job_of_this_namespace_that_is_not_about_to_start_is_gone(
+    cluster: ApiServer,
+) -> None:
+    keys = ClusterKey(cluster)
+    key = keys.ensure()
+    pauses: list[float] = []
+
+    def look(store: FakeStore, *, starting: float = 60.0) -> JobStatus:
+        looks = Looks(cluster, store, Seal(keys), pause=pauses.append, starting=starting)
+        return looks.observe(RECORD).status
+
+    young = kept(key)
+    assert look(young) is JobStatus.PENDING
+    # What somebody else put there is no claim: the job would be taken for one that has run.
+    claim(young, OTHER)
+    assert look(young) is JobStatus.PENDING
+    assert pauses == []
+
+    claimed = kept(key)
+    claim(claimed, key)
+    assert look(claimed) is JobStatus.NOT_FOUND
+    assert look(kept(key), starting=0.0) is JobStatus.NOT_FOUND
+    # Each was looked at twice.
+    assert [pause >= 1 for pause in pauses] == [True, True]
+
+    with pytest.raises(JobError, match="another key") as caught:
+        look(kept(OTHER), starting=0.0)
+    assert caught.value.job_id == RECORD.job_id
+    assert look(FakeStore()) is JobStatus.NOT_FOUND
+
+
+def test_the_key_is_made_once_and_no_look_makes_it(cluster: ApiServer, bed: Any) -> None:
+    everywhere = cluster.in_namespace("default")
+    before = everywhere.get("Secret", "kinetic-key") is None
+
+    assert ClusterKey(everywhere).read() is None or not before
+    assert (everywhere.get("Secret", "kinetic-key") is None) is before
+    first, second = ClusterKey(cluster).ensure(), ClusterKey(cluster).ensure()
+    assert first == second == ClusterKey(cluster).read()
+
+
+def test_who_may_not_read_the_key_learns_how_to_get_access(cluster: ApiServer, bed: Any) -> None:
+    user = connect(
+        kubeconfig=bed.environment["KUBE_BED_USER_KUBECONFIG"], namespace=cluster.identity.namespace
+    )
+
+    with pytest.raises(ConfigurationError, match="403") as caught:
+        ClusterKey(user).ensure()
+
+    assert "'secrets'" in str(caught.value)
+    assert "KINETIC_TRUST_BUCKET=1" in str(caught.value)
+
+
+def test_a_look_at_a_cluster_that_is_not_reached_takes_no_longer_than_it_may() -> None:
+    nobody = ApiServer(Access(server="https://127.0.0.1:9"))
+    looks = Looks(nobody, kept(None), None)
+
+    with limited(OutageLimit(1.0)), pytest.raises(ClusterUnreachableError, match="in 1 s"):
+        looks.observe(RECORD)
