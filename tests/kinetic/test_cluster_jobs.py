@@ -20,6 +20,7 @@ from kinetic.options import RunOptions
 from kinetic.request import JobRequest, resolve_request, settings_arguments
 from kinetic.services import connect
 from kinetic.settings import resolve
+from kinetic_k8s.errors import UnknownContextError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.job import job_manifest
 from kinetic_payload.references import DataRef
@@ -77,6 +78,26 @@ def test_a_cluster_is_named_by_a_context(tmp_path: Path) -> None:
         connect("gke", Target(project="p"), BUCKET, tmp_path)
 
     assert "KINETIC_KUBE_CONTEXT" in str(caught.value)
+
+
+def test_another_machine_may_call_the_cluster_by_another_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig = {
+        "contexts": [{"name": "here", "context": {"cluster": "c"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://10.0.0.1"}}],
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://10.0.0.1:1")
+    target = Target(namespace="team", kube_context="there")
+
+    with pytest.raises(UnknownContextError, match="there") as caught:
+        connect("gke", target, BUCKET, tmp_path)
+    assert "KINETIC_KUBE_CONTEXT" in str(caught.value)
+
+    monkeypatch.setenv("KINETIC_KUBE_CONTEXT", "here")
+    connect("gke", target, BUCKET, tmp_path)
 
 
 @pytest.mark.parametrize(

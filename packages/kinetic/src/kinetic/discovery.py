@@ -219,7 +219,8 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
     for job in jobs:
         if _served_by(backend, target, job):
             connected(job, services)
-    services.backend.collect_left(recorded)
+    with looking():
+        services.backend.collect_left(recorded)
     return jobs
 
 
@@ -228,7 +229,9 @@ def _served_by(backend: str, target: Target, job: JobHandle) -> bool:
     ours, theirs = entry_of(backend), entry_of(job.backend)
     if theirs.module is None or theirs.module != ours.module:
         return False
-    return ours.on_this_machine or Target.of(job._record) == target
+    there = Target.of(job._record)
+    same = (there.kube_context, there.namespace) == (target.kube_context, target.namespace)
+    return ours.on_this_machine or same
 
 
 def jobs_in(

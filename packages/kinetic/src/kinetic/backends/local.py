@@ -29,7 +29,7 @@ from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.presence import STARTING
 from kinetic.local.paths import Home, JobFolder
-from kinetic.services import Services, looking, open_at, seal_of
+from kinetic.services import Services, open_at, seal_of
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, JobObjects
 from kinetic_payload.private_files import make_folder
@@ -444,8 +444,7 @@ class LocalBackend:
         from kinetic.local.launcher import collect_left
 
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
-        with looking():
-            collect_left(self._home, self._store, recorded, inherited)
+        collect_left(self._home, self._store, recorded, inherited)
 
     def store_result(self, record: JobRecord) -> None:
         """Store what lies in the job's folder because its store did not take it.

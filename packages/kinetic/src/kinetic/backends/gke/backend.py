@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -231,11 +231,11 @@ class GkeBackend:
         verify = self._signer.verify
         return outcome_of_vanished(self._store, record, observation, now=time.time(), verify=verify)
 
-    def collect_left(self, job_ids: Sequence[str]) -> None:
-        """Have removed, at most once an hour, what killed submits left of these jobs."""
+    def collect_left(self, recorded: Set[str]) -> None:
+        """Have removed, at most once an hour, what killed submits left of other jobs."""
         from kinetic.local.launcher import collect_left
 
-        collect_left(Home(str(self._home)), self._store, job_ids, self._environment)
+        collect_left(Home(str(self._home)), self._store, recorded, self._environment)
 
 
 def _image(request: JobRequest) -> str:

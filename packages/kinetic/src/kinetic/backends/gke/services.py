@@ -11,6 +11,7 @@ from kinetic.errors import ConfigurationError
 if TYPE_CHECKING:
     from kinetic.backends.backend import Target
     from kinetic.services import Services
+    from kinetic_k8s.cluster.cluster import Cluster
     from kinetic_payload.store import Location
 
 
@@ -33,16 +34,27 @@ def connect(target: Target, location: Location, home: Path) -> Services:
     from kinetic.backends.gke.backend import GkeBackend
     from kinetic.backends.gke.key import ClusterKey
     from kinetic.services import Services, open_at, seal_of
-    from kinetic_k8s.cluster.connect import connect as connect_cluster
 
     # KUBECONFIG, and where buckets are, which Google's own libraries read there as well.
     environment = os.environ  # noqa: TID251
-    cluster = connect_cluster(
-        target.kube_context,
-        namespace=target.namespace or None,
-        kubeconfig=environment.get("KUBECONFIG"),
-    )
+    cluster = _cluster(target.kube_context, target.namespace, environment.get("KUBECONFIG"))
     store = open_at(location, home)
     seal = seal_of(location, ClusterKey(cluster))
     backend = GkeBackend(cluster, store, home, seal, environment)
     return Services(store, backend, seal=seal)
+
+
+def _cluster(context: str, namespace: str, kubeconfig: str | None) -> Cluster:
+    """Return the cluster of *context*, a name that the machine may have given it that submitted the job."""
+    from kinetic.settings import Settings
+    from kinetic_k8s.cluster.connect import connect as connect_cluster
+    from kinetic_k8s.errors import UnknownContextError
+
+    try:
+        return connect_cluster(context, namespace=namespace or None, kubeconfig=kubeconfig)
+    except UnknownContextError as error:
+        here = Settings.from_environment().kube_context.value
+        if here in (None, context):
+            hint = "Set KINETIC_KUBE_CONTEXT to the context that leads to that cluster here."
+            raise UnknownContextError(error.message, hint=f"{error.hint} {hint}".strip()) from error
+        return connect_cluster(here, namespace=namespace or None, kubeconfig=kubeconfig)
