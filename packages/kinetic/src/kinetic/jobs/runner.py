@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
 
 @cache
-def runner_bundle(home: Path) -> bytes:
+def runner_bundle(home: Path, *, bytecode: bool = True) -> bytes:
     """Return the runner as one file, kept in *home* (`KINETIC_HOME`) for later processes.
 
-    It is looked up once: what this process has imported does not change.
+    Without *bytecode* it fits into a ConfigMap, and starts more slowly. It is looked up once: what this
+    process has imported does not change.
     """
     from kinetic.light import light_files
     from kinetic_runner.bundle import bundle_for
 
-    return bundle_for(home / "cache", light_files()).read_bytes()
+    return bundle_for(home / "cache", light_files(), bytecode=bytecode).read_bytes()
 
 
 def runner_flags(launch: Launch, store: Location, more: Mapping[str, object]) -> list[str]:

@@ -99,10 +99,10 @@ class GkeBackend:
 
     def environment(self, request: JobRequest, project: Packaging) -> ClusterEnvironment:  # noqa: ARG002
         """Return the image that was named, and the runner to mount into it."""
-        from kinetic.light import light_files
-        from kinetic_runner.bundle import bundle_digest, bundle_for
+        from kinetic.jobs.runner import runner_bundle
+        from kinetic_runner.bundle import bundle_digest
 
-        data = bundle_for(self._home / "cache", light_files(), bytecode=False).read_bytes()
+        data = runner_bundle(self._home, bytecode=False)
         runner = Runner(digest=bundle_digest(data), name=RUNNER_NAME, content=data)
         return ClusterEnvironment(_image(request), runner=runner)
 
