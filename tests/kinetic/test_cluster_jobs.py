@@ -182,6 +182,14 @@ def test_a_job_has_vanished_when_it_ended_and_none_of_its_pods_can_report() -> N
     assert not explained(ended, []).trouble
 
 
+def test_an_attempt_that_failed_is_no_trouble_while_another_may_follow() -> None:
+    seen = seen_of(a_job(), [a_pod(**ENDED)])
+
+    assert seen.status is JobStatus.RUNNING
+    assert explained(seen, []).reason == seen.reason
+    assert not explained(seen, []).trouble
+
+
 def test_what_keeps_a_job_from_running_is_said_once_it_has_run_as_well() -> None:
     waiting = seen_of(a_job(), [a_pod(**PULLING)])
     replaced = seen_of(a_job(), [a_pod(**PULLING)], begun=True)

@@ -12,8 +12,9 @@ from kinetic.errors import ConfigurationError, JobError
 from kinetic.fakes import FakeStore, a_record
 from kinetic.job_status import JobStatus
 from kinetic.keys import Seal
-from kinetic_k8s.cluster.client import Access, ApiServer
+from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connect import connect
+from kinetic_k8s.cluster.connection import Access
 from kinetic_k8s.errors import ClusterUnreachableError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.outages import OutageLimit, limited

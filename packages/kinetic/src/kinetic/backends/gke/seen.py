@@ -10,6 +10,7 @@ from kinetic.backends.backend import Explanation, Observation
 from kinetic.job_status import JobStatus
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_k8s.reading.attempts import views
 from kinetic_k8s.reading.diagnosis import diagnosis_of
 from kinetic_k8s.reading.status import State, status_of
 
@@ -40,8 +41,11 @@ def seen_of(job: Manifest | None, pods: Sequence[Manifest], *, begun: bool = Fal
 
 def explained(seen: Seen, events: Sequence[Manifest]) -> Explanation:
     """Return why a job is as it was *seen*; *events* are those of its Job and of its pods."""
+    latest = views(seen.pods)[-1:]
     found = diagnosis_of(seen.job, seen.pods, events)
-    if found is None:
+    # How an attempt ended that another one may follow is in its report.
+    between = not seen.status.terminal and any(not pod.alive for pod in latest)
+    if found is None or between:
         return Explanation(seen.reason)
     reason = found.reason
     if not seen.status.terminal and seen.reason and seen.reason not in reason:
