@@ -20,9 +20,10 @@ from kinetic.errors import (
 )
 from kinetic.fakes import FakeServices, FakeStore, a_record, report_value
 from kinetic.job_status import JobStatus
-from kinetic.jobs.handle import connected, handle_of
+from kinetic.jobs.handle import JobHandle, connected, handle_of
+from kinetic.observing import write_outcome
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import encode
+from kinetic_payload.records import Outcome, encode
 from kinetic_payload.store import Store
 from kinetic_payload.stores.folder import FolderStore
 
@@ -281,15 +282,34 @@ def test_one_record_that_may_not_be_read_is_an_error_also_where_they_are_read_to
         jobs_in(store)
 
 
+def listed(services: FakeServices) -> list[JobHandle]:
+    """Return the jobs that a list of the store shows, by their ids."""
+    jobs = jobs_in(services.store, verify=services.verify)
+    return sorted((connected(job, services) for job in jobs), key=lambda job: job.job_id)
+
+
 def test_jobs_that_go_on_cost_one_list_of_their_backend_and_no_look_each() -> None:
     services = FakeServices.make()
-    jobs = [connected(handle_of(services.job(job_id=name)), services) for name in "abc"]
-    services.backend.runs("b")
-    services.backend.returns("c", 3)
+    ids = [services.job(job_id=job_id(number)).job_id for number in range(3)]
+    jobs = listed(services)
+    services.backend.runs(ids[1])
+    services.backend.returns(ids[2], 3)
     services.journal.entries.clear()
 
     assert statuses_of(jobs) == [JobStatus.PENDING, JobStatus.RUNNING, JobStatus.SUCCEEDED]
     assert services.journal.of("list", "observe *") == ["list"]
+
+
+def test_a_job_that_was_cancelled_and_still_ends_is_listed_as_its_handle_says() -> None:
+    services = FakeServices.make()
+    cancelled, other = [services.job(job_id=job_id(number)).job_id for number in (1, 2)]
+    before = listed(services)
+    statuses_of(before)
+    write_outcome(services, Outcome(job_id=cancelled, status="cancelled", written_by="client"))
+
+    assert statuses_of(listed(services)) == [JobStatus.FAILED, JobStatus.PENDING]
+    assert statuses_of(before) == [JobStatus.FAILED, JobStatus.PENDING]
+    assert services.backend.observe(before[0]._record).status is JobStatus.PENDING
 
 
 def test_a_job_whose_status_is_not_known_hides_no_other_status() -> None:

@@ -46,6 +46,14 @@ if __name__ == "__main__":
 """
 
 
+def test_what_lies_beside_the_folders_of_jobs_breaks_no_list_of_them(tmp_path: Path) -> None:
+    jobs = Path(Home(str(tmp_path)).jobs)
+    jobs.mkdir()
+    (jobs / "notes.txt").touch()
+
+    assert list(LocalBackend(tmp_path, FolderStore(tmp_path / "store")).list()) == []
+
+
 class Life:
     """One submitted job, seen from a process that did not submit it."""
 

@@ -251,15 +251,15 @@ def jobs_in(
     """
     room = _Room()
     handles: list[JobHandle | None] = []
-    unread: list[str] = []
+    unread: list[tuple[str, _Outcome | None]] = []
     readable = partial(_readable, store, room, verify)
     for job_id, record, outcome in _listed(store):
         recorded(job_id)
         if record is None:
-            unread.append(job_id)
+            unread.append((job_id, outcome))
         else:
-            handles.append(readable(job_id, record, outcome))
-    handles += map_at_once(readable, unread, workers=store.concurrency)
+            handles.append(readable(job_id, outcome, record))
+    handles += map_at_once(lambda job: readable(*job), unread, workers=store.concurrency)
     if room.left_out:
         log.warning(
             "%d jobs are left out: their records are not signed with our key, and such records have more "
@@ -274,14 +274,15 @@ def jobs_in(
 def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
     """Return the status of each of *jobs*, in their order, or why it is not known.
 
-    A job whose outcome was seen by the list that it comes from is not asked for, once. Those that go on
-    are listed by their backend; the rest is asked for one by one, in a bucket several at a time.
+    What the list that they come from showed is used once. A job with an outcome in it is not asked for;
+    those without one that go on are listed by their backend. The rest is asked for one by one, in a
+    bucket several at a time.
     """
-
-    listed = [job.__dict__.pop(_STATUS, None) for job in jobs]
+    undecided = [job for job in jobs if job.__dict__.get(_LISTED, job) is None]
+    listed = [job.__dict__.pop(_LISTED, None) for job in jobs]
     asked = [job for job, seen in zip(jobs, listed, strict=True) if seen is None]
     with looking():
-        going_on = _going_on(asked)
+        going_on = _going_on(undecided)
 
         def status(job: JobHandle) -> JobStatus | KineticError:
             try:
@@ -299,18 +300,21 @@ def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
 
 def _going_on(jobs: Sequence[JobHandle]) -> dict[str, JobStatus]:
     """Return, by id, the status of those of *jobs* that go on, as their backends list them."""
-    reached: dict[int, Services] = {}
+    wanted: dict[int, tuple[Services, set[str]]] = {}
     for job in jobs:
         services: Services | None = job.__dict__.get("_reached")
         if services is not None:
-            reached[id(services)] = services
+            wanted.setdefault(id(services), (services, set()))[1].add(job.job_id)
     found: dict[str, JobStatus] = {}
-    for services in reached.values():
+    for services, ids in wanted.values():
         # What cannot be listed is asked for job by job, and says so there.
         with suppress(KineticError):
             for one in services.backend.list():
-                if one.observation.going_on:
+                if one.job_id in ids and one.observation.going_on:
                     found[one.job_id] = one.observation.status
+                ids.discard(one.job_id)
+                if not ids:
+                    break
     return found
 
 
@@ -331,14 +335,23 @@ def full_disk_of(jobs: Sequence[JobHandle]) -> str:
     return full_disk(one for place in places for one in needed_by(home, parse_location(place)))
 
 
-def _listed(store: Store) -> Iterator[tuple[str, bytes | None, bytes | None]]:
-    """Iterate over the ids of jobs that have a record, with record and outcome where a list shows them."""
+def _listed(store: Store) -> Iterator[tuple[str, bytes | None, _Outcome | None]]:
+    """Iterate over the ids of jobs that have a record, with that where a list shows it, and the outcome."""
     for folder, found in groupby(store.records(), key=lambda each: each[0].name.partition("/")[0]):
         names = JobObjects(folder)
         shown = {info.name: data for info, data in found}
         # Whoever can write to a bucket can make any name there.
         if names.handle in shown and is_job_id(folder):
-            yield folder, shown[names.handle], shown.get(names.outcome)
+            outcome = _Outcome(shown[names.outcome]) if names.outcome in shown else None
+            yield folder, shown[names.handle], outcome
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """The outcome that a list of a store has of a job."""
+
+    data: bytes | None
+    """None where the list does not show it."""
 
 
 MOST_UNVERIFIED: Final = 16 << 20
@@ -367,8 +380,8 @@ def _readable(
     room: _Room,
     verify: Callable[[bytes, str], None],
     job_id: str,
+    outcome: _Outcome | None,
     record: bytes | None = None,
-    outcome: bytes | None = None,
 ) -> JobHandle | None:
     try:
         found = find_record(store, job_id, listed=record)
@@ -382,18 +395,26 @@ def _readable(
     except RecordError as error:
         log.warning("The job %s is left out: %s", job_id, error)
         return None
-    if outcome is not None:
-        try:
-            handle.__dict__[_STATUS] = listed_status(store, job_id, outcome, verify)
-        except SignatureError:
-            pass  # It may have been put there while the job runs: a look at the job tells.
-        except KineticError as error:
-            handle.__dict__[_STATUS] = error.with_traceback(None)
+    if outcome is None:
+        handle.__dict__[_LISTED] = None
+    elif outcome.data is not None:
+        # What is not the job's says nothing of it.
+        with suppress(SignatureError):
+            handle.__dict__[_LISTED] = _listed_status(store, job_id, outcome.data, verify)
     return handle
 
 
-_STATUS: Final = "_listed_status"
-"""Where a handle keeps the status that a list showed, or why that is not to be believed."""
+_LISTED: Final = "_listed"
+"""Where a handle keeps what a list showed: its status, why that cannot be read, or None without an outcome."""
+
+
+def _listed_status(
+    store: Store, job_id: str, outcome: bytes, verify: Callable[[bytes, str], None]
+) -> JobStatus | RecordError:
+    try:
+        return listed_status(store, job_id, outcome, verify)
+    except RecordError as error:
+        return error.with_traceback(None)
 
 
 def _read_handle(store: Store, job_id: str) -> JobHandle | None:

@@ -50,6 +50,8 @@ log = logging.getLogger("kinetic")
 _NOTHING: Final[Mapping[str, str]] = {}
 _TIDYING: Final = 5.0
 """Seconds a supervisor may take to end after it wrote the outcome."""
+_WHEN: Final = len("20260101-000000-0000000")
+"""Characters at the end of a job's id, which begin with the time of its submit."""
 
 
 def connect(target: Target, location: Location, home: Path) -> Services:  # noqa: ARG001
@@ -459,18 +461,21 @@ class LocalBackend:
             store_result(record.job_id, folder, self._store, self._verify)
 
     def list(self) -> Iterator[Listed]:
-        """Iterate over the jobs that have a folder here, finished ones too."""
+        """Iterate over the jobs that have a folder here, finished ones too, the newest first."""
         for job_id in self._job_ids():
             seen = self._observe_folder(job_id, self._home.job(job_id))
             if seen is not None:  # Removed meanwhile.
                 yield Listed(job_id, seen)
 
     def _job_ids(self) -> Sequence[str]:
+        """Return the names of the jobs' folders, whatever else lies beside them."""
         try:
-            names = os.listdir(self._home.jobs)  # noqa: PTH208
+            with os.scandir(self._home.jobs) as found:
+                names = [one.name for one in found if one.is_dir()]
         except FileNotFoundError:
             return []
-        return sorted(name for name in names if not name.startswith("."))
+        jobs = [name for name in names if not name.startswith(".")]
+        return sorted(jobs, key=lambda name: name[-_WHEN:], reverse=True)
 
     def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
         """Return the outcome of a job whose supervisor and runners are gone, as its reports have it.
