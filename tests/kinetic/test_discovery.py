@@ -302,7 +302,7 @@ def test_jobs_that_go_on_cost_one_list_of_their_backend_and_no_look_each() -> No
 
 def test_a_job_that_was_cancelled_and_still_ends_is_listed_as_its_handle_says() -> None:
     services = FakeServices.make()
-    cancelled, other = [services.job(job_id=job_id(number)).job_id for number in (1, 2)]
+    cancelled, _ = [services.job(job_id=job_id(number)).job_id for number in (1, 2)]
     before = listed(services)
     statuses_of(before)
     write_outcome(services, Outcome(job_id=cancelled, status="cancelled", written_by="client"))

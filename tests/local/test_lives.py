@@ -6,13 +6,16 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 import pytest
 
 from kinetic.backends.local import LocalBackend
+from kinetic.fakes import a_record
 from kinetic.job_status import JobStatus
 from kinetic.local.launcher import ensure_bundle, spec_of
 from kinetic.local.liveness import Pipes
@@ -52,6 +55,31 @@ def test_what_lies_beside_the_folders_of_jobs_breaks_no_list_of_them(tmp_path: P
     (jobs / "notes.txt").touch()
 
     assert list(LocalBackend(tmp_path, FolderStore(tmp_path / "store")).list()) == []
+
+
+def test_whoever_waits_for_a_job_that_is_about_to_start_hears_that_it_never_will(
+    tmp_path: Path,
+) -> None:
+    submitter, other = (LocalBackend(tmp_path, FolderStore(tmp_path / "store")) for _ in range(2))
+    with ExitStack() as submitting:
+        record = submitting.enter_context(submitter.announced(a_record()))
+        with other.watch([record]) as watch:
+            for _ in range(3):
+                watch.wait(0.05)
+            submitting.close()
+            waiting = threading.Thread(target=watch.wait, args=[None], daemon=True)
+            waiting.start()
+            waiting.join(60)
+            assert not waiting.is_alive()
+
+
+def test_to_watch_many_jobs_takes_no_files(tmp_path: Path) -> None:
+    backend, this = LocalBackend(tmp_path, FolderStore(tmp_path / "store")), psutil.Process()
+    before = this.num_fds()
+    with ExitStack() as stack:
+        for number in range(100):
+            stack.enter_context(backend.watch([a_record(job_id=f"job-{number}")]))
+        assert this.num_fds() == before
 
 
 class Life:

@@ -1,14 +1,10 @@
-"""Deadlines, backoff, pauses: the one place that sleeps."""
+"""Deadlines, backoff, and the one place that sleeps."""
 
 from __future__ import annotations
 
-import os
 import random
-import select
-import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 Clock = Callable[[], float]
@@ -88,46 +84,3 @@ def sleep(seconds: float) -> None:
     """Sleep; what sleeps elsewhere takes this as an argument."""
     if seconds > 0:
         time.sleep(seconds)  # noqa: TID251 - this is the place
-
-
-class Waker:
-    """Ends a pause at once, from any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open = True
-        self._reader, self._writer = os.pipe()
-        os.set_blocking(self._reader, False)
-        os.set_blocking(self._writer, False)
-
-    @property
-    def fd(self) -> int:
-        """What can be read from as soon as somebody woke us; for `poll`."""
-        return self._reader
-
-    def wake(self) -> None:
-        """End the pause under way, or the next one."""
-        with self._lock, suppress(BlockingIOError):  # Full: there is enough to wake up for.
-            if self._open:
-                os.write(self._writer, b"\0")
-
-    def woken(self) -> bool:
-        """Return whether somebody woke us since this was asked last."""
-        try:
-            return bool(os.read(self._reader, 1 << 16))
-        except BlockingIOError:
-            return False
-
-    def pause(self, seconds: float) -> None:
-        """Sleep for *seconds*, or until somebody wakes us."""
-        poll = select.poll()  # `select` cannot take a descriptor above 1023.
-        poll.register(self._reader, select.POLLIN)
-        poll.poll(max(0.0, seconds) * 1000)
-
-    def close(self) -> None:
-        """Let go of it; to wake it afterwards does nothing."""
-        with self._lock:
-            if self._open:
-                self._open = False
-                os.close(self._reader)
-                os.close(self._writer)

@@ -349,10 +349,11 @@ class LocalBackend:
 
         def events() -> Events:
             nonlocal last
-            place = self._folder(record)
+            home, place = self._home_of(record), self._folder(record)
             if isinstance(place, JobFolder):
+                assert isinstance(home, Home)
                 if not (isinstance(last, FolderEvents) and last.folder.path == place.path):
-                    last = FolderEvents(place, record.job_id, self._store)
+                    last = FolderEvents(home, record.job_id, self._store)
             elif not isinstance(last, StoreEvents):
                 last = place.events(record)
             return last

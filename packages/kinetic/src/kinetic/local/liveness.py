@@ -120,30 +120,34 @@ def _announced(home: Home, job_id: str) -> list[JobFolder]:
     return [JobFolder(f"{home.jobs}/{name}") for name in names if name.startswith(mine)]
 
 
-def wait_for_death(folder: JobFolder, timeout: float, *, wake: int | None = None) -> bool:
+def wait_for_death(
+    folder: JobFolder, timeout: float, *, given_up: Callable[[], bool] = lambda: False
+) -> bool:
     """Wait at most *timeout* seconds until the supervisor is gone; return whether it is.
 
-    What can be read from the descriptor *wake* ends the wait.
+    *given_up* is asked in short intervals, and ends the wait.
     """
     fd = _open_fifo(folder.alive)
     if fd is None:
         return True
     try:
-        return _ends(fd, timeout, or_else=lambda: _unlocked(folder), wake=wake)
+        return _ends(fd, timeout, or_else=lambda: _unlocked(folder), given_up=given_up)
     finally:
         os.close(fd)
 
 
-def wait_for_end(folder: JobFolder, timeout: float, *, wake: int | None = None) -> bool:
+def wait_for_end(
+    folder: JobFolder, timeout: float, *, given_up: Callable[[], bool] = lambda: False
+) -> bool:
     """Wait like `wait_for_death`; if the supervisor was gone before, wait for a runner's end."""
     if is_alive(folder):
-        wait_for_death(folder, timeout, wake=wake)
+        wait_for_death(folder, timeout, given_up=given_up)
         return not is_alive(folder) and not is_reporting(folder)
     fd = _open_living(folder)
     if fd is None:
         return True
     try:
-        return _ends(fd, timeout, wake=wake) and not is_reporting(folder)
+        return _ends(fd, timeout, given_up=given_up) and not is_reporting(folder)
     finally:
         os.close(fd)
 
@@ -183,7 +187,7 @@ def _ends(
     timeout: float,
     *,
     or_else: Callable[[], bool] = lambda: False,
-    wake: int | None = None,
+    given_up: Callable[[], bool],
 ) -> bool:
     """Wait at most *timeout* seconds for the last writer of a FIFO to go, or until *or_else* says so.
 
@@ -192,18 +196,13 @@ def _ends(
     """
     poll = select.poll()  # `select` cannot take a descriptor above 1023.
     poll.register(fd, select.POLLIN | select.POLLHUP)
-    if wake is not None:
-        poll.register(wake, select.POLLIN)
     deadline = time.monotonic() + timeout
     pause = _FIRST_LOOK
     while not (_ended(fd) or or_else()):
         left = deadline - time.monotonic()
-        if left <= 0:
+        if left <= 0 or given_up():
             return False
-        ready = poll.poll(int(min(left, pause) * 1000 + 0.999))
-        if any(found == wake for found, _ in ready):
-            return False
-        if ready and not _ended(fd):
+        if poll.poll(int(min(left, pause) * 1000 + 0.999)) and not _ended(fd):
             select.select([], [], [], pause)  # Whatever it was, it is not asked again at once.
         pause = min(1.5 * pause, _LAST_LOOK)
     return True

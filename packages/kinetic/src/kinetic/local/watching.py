@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, Self
+from typing import Final, Literal, Protocol, Self
 
-from kinetic.local.liveness import wait_for_death, wait_for_end
-from kinetic.local.paths import JobFolder
-from kinetic.waiting import Deadline, Waker, poll_interval
+from kinetic.local.liveness import (
+    is_alive,
+    is_announced,
+    is_reporting,
+    wait_for_death,
+    wait_for_end,
+)
+from kinetic.local.paths import Home
+from kinetic.waiting import Deadline, poll_interval
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.store import Store
 
@@ -24,80 +31,92 @@ class Events(Protocol):
         """Return whether there is something new since the last call."""
         ...
 
-    def rest(self, waker: Waker, seconds: float) -> None:
-        """Return after at most *seconds*, when *waker* wakes us, or when there may be something new."""
+    def rest(self, woken: threading.Event, seconds: float) -> None:
+        """Return after at most *seconds*, when *woken* is set, or when there may be something new."""
         ...
 
 
 class LocalWatch:
-    """Watches jobs; *places* return, each time, what tells of one of them now."""
+    """Watches jobs; *places* return, each time, what tells of one of them now.
+
+    It takes no file descriptor: a program may wait for more jobs than it may open files.
+    """
 
     def __init__(self, places: Sequence[Callable[[], Events]]) -> None:
         self._places = places
-        self._waker = Waker()
+        self._woken = threading.Event()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._waker.close()
+        pass
 
     def wait(self, timeout: float | None) -> None:
         """Return when something of the jobs changed, or after *timeout* seconds."""
         deadline = Deadline(timeout)
         watched = [place() for place in self._places]
-        while not (deadline.passed or self._waker.woken()):
+        while not (deadline.passed or self._woken.is_set()):
             changed = [events.changed() for events in watched]  # Each is asked.
             if any(changed):
                 return
             if len(watched) == 1:
-                watched[0].rest(self._waker, deadline.at_most(_LONGEST))
+                watched[0].rest(self._woken, deadline.at_most(_LONGEST))
             else:
-                self._waker.pause(deadline.at_most(_LONGEST))
+                self._woken.wait(deadline.at_most(_LONGEST))
+        self._woken.clear()
 
     def wake(self) -> None:
         """Let `wait` return at once."""
-        self._waker.wake()
+        self._woken.set()
 
 
 _LONGEST: Final = 0.25
 
 
+_Life = Literal["announced", "alive", "reporting", "gone"]
+
+
 class FolderEvents:
-    """What is noticed of a job in its *folder*: its state, its supervisor's death, its runners' end.
+    """What is noticed of a job that *home* keeps: its state, its supervisor's death, its runners' end.
 
     Its outcome, too, where *store* is a bucket: others may write it.
     """
 
-    def __init__(self, folder: JobFolder, job_id: str, store: Store) -> None:
-        self.folder = folder
+    def __init__(self, home: Home, job_id: str, store: Store) -> None:
+        self.folder = home.job(job_id)
+        self._home = home
+        self._job_id = job_id
         self._outcome = JobObjects(job_id).outcome
         self._store = store if store.location.kind == "gs" else None
         self._began = self._asked = time.monotonic()
         self._state: tuple[int, int] | None = None
-        self._noticed: set[str] = set()
-        self._gone = False
+        self._life: _Life = "alive"
         self._seen: int | None = None
 
     def changed(self) -> bool:
-        """Return whether the supervisor wrote its state, died, or its runners ended."""
+        """Return whether the supervisor wrote its state, came to life or died, or its runners ended."""
         if self._state_changed() or self._has_outcome():
             return True
-        if not self._gone:
-            self._gone = wait_for_death(self.folder, 0)
-        if not self._gone:
-            return False
-        return self._first("death") or (wait_for_end(self.folder, 0) and self._first("end"))
+        before, self._life = self._life, self._life_now()
+        return self._life != before
 
-    def rest(self, waker: Waker, seconds: float) -> None:
+    def rest(self, woken: threading.Event, seconds: float) -> None:
         """Return when the supervisor, or the last runner after it, is gone; or after a short while."""
         pause = min(seconds, poll_interval(time.monotonic() - self._began))
-        if "end" in self._noticed:
-            waker.pause(pause)
-        elif self._gone:
-            wait_for_end(self.folder, pause, wake=waker.fd)
+        if self._life == "alive":
+            wait_for_death(self.folder, pause, given_up=woken.is_set)
+        elif self._life == "reporting":
+            wait_for_end(self.folder, pause, given_up=woken.is_set)
         else:
-            wait_for_death(self.folder, pause, wake=waker.fd)
+            woken.wait(pause)
+
+    def _life_now(self) -> _Life:
+        if is_alive(self.folder):
+            return "alive"
+        if is_reporting(self.folder):
+            return "reporting"
+        return "announced" if is_announced(self._home, self._job_id) else "gone"
 
     def _state_changed(self) -> bool:
         try:
@@ -118,12 +137,6 @@ class FolderEvents:
         seen = found.generation if found is not None else None
         changed, self._seen = seen != self._seen, seen
         return changed
-
-    def _first(self, event: str) -> bool:
-        """Return whether *event* is noticed for the first time."""
-        new = event not in self._noticed
-        self._noticed.add(event)
-        return new
 
 
 class StoreEvents:
@@ -149,6 +162,6 @@ class StoreEvents:
         changed, self._last = seen != self._last, seen
         return changed
 
-    def rest(self, waker: Waker, seconds: float) -> None:
+    def rest(self, woken: threading.Event, seconds: float) -> None:
         """Return when it is time for the next look."""
-        waker.pause(min(seconds, max(0.0, self._next - time.monotonic())))
+        woken.wait(min(seconds, max(0.0, self._next - time.monotonic())))
