@@ -33,6 +33,7 @@ from kinetic.request import JobRequest, resolve_request, settings_arguments
 from kinetic.settings import resolve
 from kinetic.submit import submit
 from kinetic.testing import job_ids_of
+from kinetic_payload.concurrently import Stopped, pause
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.signing import verify
 from kinetic_payload.store import ObjectInfo
@@ -90,6 +91,31 @@ def test_a_job_is_stored_then_recorded_then_started(
     assert written[0].startswith("write contexts/")
     assert written[1:] == ["write JOB/payload.pkl", "write JOB/handle.json", "start JOB"]
     assert set(services.store.names()) >= {names.payload, names.handle}
+
+
+def test_an_upload_is_given_up_when_there_is_no_environment_to_run_in(ask: Ask, work: Any) -> None:
+    services = FakeServices.make()
+    uploading, given_up = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        uploading.wait(60)
+        raise SubmitError("There is no such package.")
+
+    def upload_slowly() -> None:
+        uploading.set()
+        try:
+            pause(60)
+        except Stopped:
+            given_up.set()
+            raise
+
+    services.journal.before("environment", fail)
+    services.journal.before("write */payload.pkl", upload_slowly)
+    with pytest.raises(SubmitError, match="no such package"):
+        started(services, ask(), work)
+
+    assert given_up.is_set()
+    assert [name for name in services.store.names() if not name.startswith(CONTEXTS)] == []
 
 
 A_DAY = 86_400.0

@@ -162,7 +162,8 @@ class FakeBackend:
 
     def environment(self, request: JobRequest, project: Packaging) -> Environment:  # noqa: ARG002
         """Return an environment in which nothing can run."""
-        return Environment("fake:environment")
+        with self.journal.noting("environment"):
+            return Environment("fake:environment")
 
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:

@@ -119,6 +119,20 @@ class Crew:
 
         return begin
 
+    @contextmanager
+    def beside(self, task: Task[Any]) -> Iterator[None]:
+        """Let what the block does be given up, where it waits for a store, once *task* has failed.
+
+        Raises:
+            BaseException: What *task* raised.
+        """
+        try:
+            with stoppable(lambda: self._failure is not None):
+                yield
+        except Stopped:
+            task.result()
+            raise
+
     def __enter__(self) -> Self:
         return self
 

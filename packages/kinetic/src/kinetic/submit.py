@@ -34,7 +34,7 @@ from kinetic.missing_modules import Project
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.notices import warn_caller
 from kinetic.packing import Call, Packed, PackingOptions, Uploaded, pack, plan_of, upload
-from kinetic.parallel import Crew, Later
+from kinetic.parallel import Crew, Later, Task
 from kinetic.services import Services, connect, jobs_location
 from kinetic.settings import user_home, working_folder
 from kinetic.waiting import Deadline
@@ -150,7 +150,7 @@ def _submit(
             handle = _start(
                 request,
                 services,
-                send=send,
+                send=partial(_sent, crew, environment, send),
                 environment=environment.result,
                 key=key,
                 project=Project(plan.root),
@@ -160,6 +160,14 @@ def _submit(
     with suppress(Exception):  # A logger that fails must not cost a job that runs.
         say(f"submitted {handle.job_id}")
     return handle
+
+
+def _sent(
+    crew: Crew, environment: Task[Environment], send: Callable[..., Uploaded], **given: Any
+) -> Uploaded:
+    """Upload with *send* until the *environment*, which is prepared meanwhile, cannot be had."""
+    with crew.beside(environment):
+        return send(**given)
 
 
 def _start(
