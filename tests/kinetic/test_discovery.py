@@ -256,6 +256,17 @@ def test_the_jobs_of_a_cluster_are_refused_and_not_silently_missing(
         list_jobs(project="p")
 
 
+def test_a_project_that_is_set_for_other_reasons_is_no_matter_of_a_list(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    keep(FolderStore(home / "store"))
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "others")
+
+    with caplog.at_level(logging.WARNING):
+        assert [job.job_id for job in list_jobs()] == [JOB]
+    assert caplog.messages == []
+
+
 # In a bucket
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kinetic.backends.backend import Target
 from kinetic.backends.registry import CLUSTER, LOCAL, asked_for, entry_of
 from kinetic.errors import (
+    BucketNotFoundError,
     ConfigurationError,
     InvalidRequestError,
     JobNotFoundError,
@@ -197,18 +198,21 @@ def list_jobs(
     try:
         found = _jobs_of(CLUSTER, settings)
     except (InvalidRequestError, StoreError) as error:
-        # A project is often set for other reasons.
-        log.warning("The jobs of the cluster are left out: %s", error.message)
+        # A project is often set for other reasons than a cluster of ours.
+        none = isinstance(error, InvalidRequestError | BucketNotFoundError)
+        level = logging.INFO if none else logging.WARNING
+        log.log(level, "The jobs of the cluster are left out: %s", error.message)
         return here
-    known = {job.job_id for job in here}  # A named store may hold the jobs of both.
-    there = [job for job in found if job.job_id not in known]
-    return sorted([*here, *there], key=lambda job: job.created_at, reverse=True)
+    # A named store may hold the jobs of both: each list knows the services of its own.
+    known = {job.job_id for job in here if "_reached" in job.__dict__}
+    both = {job.job_id: job for job in [*here, *(one for one in found if one.job_id not in known)]}
+    return sorted(both.values(), key=lambda job: job.created_at, reverse=True)
 
 
 def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
     """Return the jobs whose records lie where those of *backend* do, newest first."""
     location = jobs_location(settings, backend)
-    if _open(location, settings) is None:
+    if not _is_there(location):
         return []
     recorded: set[str] = set()
     # One for all of them, which each would make for itself.
@@ -428,13 +432,22 @@ def _handle_known(store: Store, found: Found[JobRecord]) -> JobHandle:
     return known(handle, found.record, read_from=found.data)
 
 
+def _is_there(location: Location) -> bool:
+    """Return whether there may be a store: only a folder can be seen not to be there.
+
+    Raises:
+        StoreError: The folder holds other things than a store's.
+    """
+    if location.kind == "folder" and not Path(location.path).is_dir():
+        return False
+    refuse_foreign_folder(location)
+    return True
+
+
 def _open(location: Location, settings: Settings) -> Store | None:
     """Open the store at *location*; None for a folder that is not there: looking makes none.
 
     Raises:
         StoreError: The folder holds other things than a store's.
     """
-    if location.kind == "folder" and not Path(location.path).is_dir():
-        return None
-    refuse_foreign_folder(location)
-    return open_at(location, Path(settings.home.value))
+    return open_at(location, Path(settings.home.value)) if _is_there(location) else None
