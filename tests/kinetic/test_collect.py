@@ -834,6 +834,23 @@ def test_a_wait_goes_on_while_the_backend_is_not_reached_and_ends_with_its_time(
     assert find_outcome(services.store, "lost") is None
 
 
+def test_a_watch_that_is_not_reached_is_told_once_and_neither_spins_nor_hides_the_time_out(
+    services: FakeServices,
+) -> None:
+    services = replace(services, backend=Cluster(services.store, services.journal))
+    job, told = services.job(), list[str]()
+    away = raising(UnavailableError("The cluster is not reached."))
+    services.journal.before("wait *", *[away] * 1000)
+    # Asked at the first look; and again when the time is up.
+    services.journal.before("explain *", lambda: None, *[away] * 1000)
+
+    with pytest.raises(ResultTimeoutError, match="is still PENDING"):
+        result(job, services, timeout=0.5, warn=told.append)
+
+    assert len(services.journal.of("wait *")) < 10
+    assert len(told) == 1
+
+
 @pytest.mark.parametrize("asked", ["observe", "explain", "wait"])
 def test_a_backend_that_refuses_ends_the_wait_naming_job_and_cause_and_nothing_is_written(
     services: FakeServices, job: JobRecord, asked: str

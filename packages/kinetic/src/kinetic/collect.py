@@ -24,6 +24,7 @@ from kinetic.errors import (
     RecordError,
     ResultTimeoutError,
     StoreUnavailableError,
+    UnavailableError,
 )
 from kinetic.job_status import JobStatus
 from kinetic.observing import View, asking, explained, log_lines, look, nothing_to_verify
@@ -209,10 +210,10 @@ def wait_for_outcome(
 ) -> View:
     """Wait until the job has a durable outcome and return what was seen then.
 
-    *waiting* gets what is waited on, so that who sets *stop* can wake us. *verify* is called at each look: nobody is to wait for hours for what will be refused. *warn* is told,
-    once each, what keeps the job from its end, or pretends to be its outcome while it runs. A store that
-    does not answer, or refuses, ends no wait for a job that lives on this machine; nor does a backend
-    that is not reached.
+    *waiting* gets what is waited on, so that who sets *stop* can wake us. *verify* is called at each look:
+    nobody is to wait for hours for what will be refused. *warn* is told, once each, what keeps the job from
+    its end, or pretends to be its outcome while it runs. A store that does not answer, or refuses, ends no
+    wait for a job that lives on this machine; nor does a backend that is not reached.
 
     Raises:
         ResultTimeoutError: The deadline passed; the job runs on.
@@ -252,7 +253,7 @@ def _wait_for_outcome(
     last: JobStatus | None = None
     troubles = _Troubles(record, services, warn)
     lost: Deadline | None = None
-    outage = Outage(record, services, warn)
+    outage, between = Outage(record, services, warn), pauses()
     while True:
         with outage:
             view = look(record, services, verify=verify)
@@ -281,11 +282,23 @@ def _wait_for_outcome(
         if lost is not None and (lost.passed or deadline.passed):
             raise _lost(record, view.reason)
         if deadline.passed:
-            raise _timed_out(record, view.status, explained(record, view, services))
+            raise _timed_out(record, view.status, _why(record, view, services))
         # Woken now and then all the same, so that a lost wake-up does no harm.
         longest = _LONGEST_WAIT if lost is None else lost.at_most(_LONGEST_WAIT)
-        with outage, asking(record):  # The next look will meet it again.
+        with outage, asking(record):
             watch.wait(deadline.at_most(longest))
+        if outage.error is None:
+            between.reset()
+        else:  # The next look need not meet it.
+            sleep(deadline.at_most(between.next()))
+
+
+def _why(record: JobRecord, view: View, services: Services) -> str:
+    """Return why the job has not ended; that its backend is not reached any more is no other end."""
+    try:
+        return explained(record, view, services)
+    except UnavailableError:
+        return view.reason
 
 
 _LONGEST_WAIT = 30.0

@@ -43,6 +43,7 @@ class Outage:
         self._warn = warn
         self._limit: ExitStack | None = None
         self._pauses = pauses()
+        self._told: set[str] = set()
 
     def __enter__(self) -> None:
         if self._services.backend.lives_here(self._record):
@@ -64,7 +65,9 @@ class Outage:
             on = f"The wait for {job} goes on."
             if limit is not None:
                 on = f"J{job[1:]} runs on this machine, so the wait for it goes on."
-            self._warn(f"{error.message} {on}")
+            if error.message not in self._told:
+                self._told.add(error.message)
+                self._warn(f"{error.message} {on}")
         return True
 
     def pause(self, deadline: Deadline) -> None:

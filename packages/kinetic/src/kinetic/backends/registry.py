@@ -101,11 +101,7 @@ BACKENDS: Final[Mapping[str, Entry]] = MappingProxyType(
 
 
 def entry_of(name: str) -> Entry:
-    """Return the backend of that *name*, which a record may have from a later version.
-
-    Raises:
-        InvalidRequestError: This version knows none.
-    """
+    """Return the backend of that *name*; one that a later version recorded has no module here."""
     return BACKENDS.get(name) or Entry(name=name, module=None)
 
 
