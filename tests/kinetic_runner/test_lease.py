@@ -101,13 +101,17 @@ def test_who_has_nobody_to_report_to_any_more_gives_up(lifeline, ended: str) -> 
     mine, die = lifeline
     store = Bucket()
     outcome = encode(Outcome(job_id="job", status="cancelled", written_by="client"))
+    leases = []
     if ended == "cancelled":
+        store.write(JOB.handle, b"{}")
         store.write(JOB.outcome, outcome)  # Of somebody who has no key: that is passed over.
     die()
 
     def cancel() -> None:
+        leases.append(store.stat(JOB.lease))
         store.write(JOB.outcome, SIGNER.sign(outcome, JOB.outcome))
 
     rounds = (lambda: None, cancel) if ended == "cancelled" else (lambda: None,)
     assert renewed(store, mine, *rounds)
-    assert store.stat(JOB.lease) is None
+    assert None not in leases
+    assert (store.stat(JOB.lease) is None) == (ended == "removed")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
-from kinetic_payload.limits import read_record
 from kinetic_payload.records import Lease, encode, fields_of
+from kinetic_payload.signed_records import read_verified
 from kinetic_payload.signing import Signer
 from kinetic_payload.store import Store
 from kinetic_runner.persistence import WAIT
@@ -34,10 +34,9 @@ def renew_without_supervisor(
     while True:
         pause(LEASE_SECONDS / 3)  # The supervisor's last one holds for longer.
         try:
-            if store.stat(job.outcome) is not None:
-                data = read_record(store, job.outcome)
-                signer.verify(data, job.outcome)
-                if fields_of(data).get("written_by") == "client":
+            outcome = read_verified(store, signer, job.outcome)
+            if outcome is not None:
+                if fields_of(outcome).get("written_by") == "client":
                     give_up()
                 return
             if store.stat(job.handle) is None:
@@ -45,7 +44,7 @@ def renew_without_supervisor(
                 return
             store.write(job.lease, lease)
         except KineticError:
-            continue  # The store is away, or the outcome is not ours; the next time may be better.
+            continue  # The store is away; the next time may be better.
 
 
 def _wait_for_end(fd: int) -> None:
