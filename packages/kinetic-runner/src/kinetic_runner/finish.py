@@ -120,7 +120,8 @@ class Finish:
         if outcome.lost_peer and self._linger(siblings):
             return EXIT_TERMINATED
         if outcome.reason != "terminated" and self.retries is not None:
-            siblings.gather(_SIBLINGS_SECONDS)
+            if not outcome.lost_peer:
+                siblings.gather(_SIBLINGS_SECONDS)
             self._fail(siblings, prepared=outcome.exit_code != EXIT_NOT_PREPARED)
         return outcome.exit_code
 

@@ -64,14 +64,14 @@ class Siblings:
         while self.missing and not (until_failure and self._failed()):
             self._look()
             waited = self.clock() - began
-            if not self.missing or waited > seconds:
+            if not self.missing or waited >= seconds:
                 break
             if waited >= next_word:
                 next_word = 2 * waited
                 self.log(
                     f"Waiting for the end of {_named(self.missing)}, for {waited:.0f} s by now."
                 )
-            if self.pause(delay):
+            if self.pause(min(delay, seconds - waited)):
                 return True
             delay = min(delay * 1.5, max(1.0, first_pause))
         return False
