@@ -47,6 +47,7 @@ def test_the_ends_are_those_that_hosts_of_the_job_reported(store: Store) -> None
 
 def test_attempts_before_this_one_are_counted(store: Store) -> None:
     report(store, 1, 0, "terminated")
+    report(store, 1, 1, "terminated")
     report(store, 2, 1, "exception")
     report(store, 4, 0, "exception", UNSIGNED)
     report(store, 5, 0, "killed")

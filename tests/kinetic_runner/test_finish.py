@@ -289,7 +289,7 @@ def test_a_leader_whose_sibling_was_preempted_leaves_the_end_of_the_slice_to_it(
     time = Time(stop=10)
     finish(store, 1, 2).report(failed(1, reason="terminated", exit_code=143))
 
-    assert waiting(store, time, retries=0, linger=40.0).report(ended()) == 143
+    assert waiting(store, time, hosts=3, retries=0, linger=40.0).report(ended()) == 143
 
     assert (time.passed, final(store)) == (10, None)
 

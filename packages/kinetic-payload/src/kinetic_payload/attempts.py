@@ -151,12 +151,14 @@ def other_failures(ends: Sequence[HostEnd], chosen: HostEnd) -> tuple[int, ...]:
 def result_of(ends: Sequence[HostEnd], hosts: int) -> Result:
     """Return what an attempt on *hosts* was, of whose hosts those in *ends* have reported.
 
-    Hosts that lost a peer which did not report do not know whether that failed or was preempted.
+    Hosts that lost a peer which did not report do not know whether that failed or was preempted; nor do those
+    that were stopped with it.
     """
     if not ends:
         return "unknown"
     chosen = deciding(ends)
-    if len(ends) < hosts and (chosen.succeeded or chosen.lost_peer):
+    explained = not (chosen.succeeded or chosen.lost_peer or chosen.reason == "terminated")
+    if len(ends) < hosts and not explained:
         return "unknown"
     if chosen.succeeded:
         return "succeeded"

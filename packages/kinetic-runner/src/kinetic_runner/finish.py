@@ -151,7 +151,7 @@ class Finish:
         if siblings.result == "succeeded":
             self._write_final("succeeded", siblings.attempt, siblings.chosen)
             return 0
-        if siblings.result == "disrupted":
+        if siblings.chosen.reason == "terminated":
             # A host that the system stopped leaves the outcome open, and its end decides about the slice.
             self.pause(self.linger)
             return EXIT_TERMINATED
