@@ -90,6 +90,14 @@ def test_a_failure_consumes_no_preemption_and_one_disruption_too_many_ends_the_j
     assert (done.final["status"], done.final["attempt"]) == ("failed", 3)
     assert done.final["message"] == "Preempted 2 times; preemptions=1 allows 1."
 
+    (runner.store / "job" / "outcome.json").unlink()
+    reader, pipe = os.pipe()
+    os.close(reader)
+    unread = runner.start("print('ran')", *flags, stdout=pipe, stderr=subprocess.PIPE)
+    os.close(pipe)
+    said = unread.communicate()[1].decode()
+    assert (unread.returncode, said) == (2, f"[kinetic] {done.final['message']}\n")
+
 
 # What cannot be the job's own.
 

@@ -168,8 +168,11 @@ def _is_refused(finish: Finish, attempt: int, preemptions: int | None, marker: s
         return False
     refusal = finish.refuse_if_preempted(attempt, preemptions)
     if refusal:
-        sys.stderr.write(f"[kinetic] {refusal}\n")
-        sys.stdout.write(f"{marker}\n" if marker else "")
+        finish.say(refusal)
+        if marker:
+            mirror = Mirror(sys.stdout.fileno())  # It is no error if nobody reads it any more.
+            mirror.write(f"{marker}\n".encode())
+            mirror.finish(_READER_SECONDS)
     return bool(refusal)
 
 
