@@ -89,6 +89,7 @@ def test_a_job_that_finished_while_it_was_cancelled_keeps_how_it_ended() -> None
         (["returned", "returned"], "succeeded", 0),
         (["returned"], "failed", None),
         (["terminated", "exception"], "failed", 1),
+        (["terminated", "killed"], "failed", 1),
         (["terminated", "terminated"], "failed", None),
     ],
 )

@@ -113,7 +113,9 @@ def outcome_of_vanished(
     if ends:
         chosen = deciding(ends)
         complete = len(ends) == record.hosts
-        if (chosen.succeeded and complete) or chosen.reason in ("exception", "exited", "timeout"):
+        killed = chosen.reason == "killed" and not chosen.lost_peer
+        by_itself = killed or chosen.reason in ("exception", "exited", "timeout")
+        if by_itself or (chosen.succeeded and complete):
             outcome = outcome_of(record.job_id, attempt, ends, stop=None)
             return replace(outcome, written_by="client", written_at=now)
         if record.preemptions is not None and not attempts.another_follows(
