@@ -52,7 +52,9 @@ FUNCTIONS = """
     mutated.__annotations__["y"] = str
     def replaced(x: int): return x
     replaced.__annotations__ = {"x": float}
-    def generic[T: int](x: T) -> list[T]: return x
+    def generic[T: int = bool, **P = [int]](x: T) -> list[T]: return x
+    type Missing = list[Only]
+    def bounded[T: Only](x: T) -> Missing: return x
     def outer():
         class Local: pass
         def inner(x: Local) -> Nowhere: return x
@@ -76,6 +78,8 @@ FUNCTIONS = """
             "signature": str(inspect.signature(unresolved, annotation_format=Format.STRING)),
             "called": [plain(1, 2), unresolved(3, 4), with_defaults(), INNER(5), made().m(6)],
             "parameters": str(generic.__type_params__[0].__bound__),
+            "defaults": [f"{one} {one.__default__} {one.__infer_variance__}" for one in generic.__type_params__],
+            "bounded": bounded(6),
         }
 """
 CLASSES = """

@@ -413,7 +413,7 @@ def test_parameters_and_aliases_of_types_travel_both_ways(project):
         content: Many[T]
 
     def main(box):
-        return box, Box([2]), Call(), str(Many), Many.__module__, [one.__name__ for one in Call.__type_params__]
+        return box, Box([2]), Call(), str(Many), Many.__module__, [str(one) for one in Call.__type_params__ + Box.__type_params__]
 
     if __name__ == "__main__":
         from shipping import ship
@@ -422,7 +422,7 @@ def test_parameters_and_aliases_of_types_travel_both_ways(project):
     """,
     )
 
-    assert project.run("run.py") == "True True True Many __main__ ['Ts', 'P']"
+    assert project.run("run.py") == "True True True Many __main__ ['Ts', 'P', 'T']"
 
 
 CLASSES = """

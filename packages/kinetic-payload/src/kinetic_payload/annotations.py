@@ -37,6 +37,23 @@ def own_annotations(cls: type) -> dict[str, Any]:
     return _as_far_as_possible(own.get("__annotate_func__"), cls)
 
 
+def value_in(named: Any, part: str) -> Any:
+    """Return the *part* (`value`, `bound`, …) of a type alias or a type parameter, as far as its names are there.
+
+    Raises:
+        Exception: Something is not there, and this is a Python before 3.14.
+    """
+    try:
+        return getattr(named, f"__{part}__")
+    except Exception:
+        evaluate = getattr(named, f"evaluate_{part}", None)
+        if evaluate is None:
+            raise
+        library = import_module("annotationlib")
+        # Without an owner: what stands for a name would lead back to what is made from it.
+        return library.call_evaluate_function(evaluate, library.Format.FORWARDREF)
+
+
 def reduce_forward_reference(reference: Any) -> Any:
     """Return how to make what stands for a name that was not there again, from Python 3.14 on."""
     owner, module = reference.__owner__, reference.__forward_module__

@@ -21,7 +21,7 @@ import cloudpickle
 from cloudpickle import cloudpickle as internals
 
 from kinetic_payload import class_rebuilding, pytrees, rebuilding
-from kinetic_payload.annotations import CLASS_NAMESPACE
+from kinetic_payload.annotations import CLASS_NAMESPACE, value_in
 from kinetic_payload.class_bodies import Bare, Body, Helper, ReachedError, struct_body
 from kinetic_payload.class_parts import (
     RecursiveAliasError,
@@ -173,23 +173,31 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
     def reduce_named_type(self, named: Any) -> Any:
         """Return how to make one of `NAMED_TYPES` again."""
         kind, identity, keywords = type(named), None, {}
-        if kind is typing.TypeVar:
+        if kind is typing.TypeVar and not _more_than_cloudpickle_knows(named):
             return internals._make_typevar, internals._decompose_typevar(named)
         arguments = [named.__name__]
         if kind is not _ALIAS:  # which has no weak references
+            keywords = _more_than_cloudpickle_knows(named)
+            if kind is typing.TypeVar:
+                arguments += value_in(named, "constraints")
+                keywords |= {"bound": value_in(named, "bound")}
+                keywords |= {
+                    "covariant": named.__covariant__,
+                    "contravariant": named.__contravariant__,
+                }
             identity = internals._get_or_create_tracker_id(named)
             if kind is typing.NewType:
                 arguments.append(named.__supertype__)
         elif not named.__type_params__:
             values: list[Any] = []  # Its value may lead to itself, so it follows.
             make, fill = rebuilding.alias, rebuilding.fill_alias
-            state = values, named.__value__
+            state = values, value_in(named, "value")
             return make, (named.__name__, named.__module__, values), state, None, None, fill
         elif id(named) in self._open:
             raise RecursiveAliasError(named)
         else:
             self._open[id(named)] = named
-            arguments.append(named.__value__)
+            arguments.append(value_in(named, "value"))
             keywords["type_params"] = named.__type_params__
         made_by = rebuilding.named_type
         return made_by, (kind, named.__module__, identity, tuple(arguments), keywords)
@@ -351,3 +359,13 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         contents = self._contents(cls, blueprint, frozenset((*members, *_OF_ENUMS)))
         contents = dataclasses.replace(contents, plainly=True)
         return blueprint, members, canonical, (contents, attributes, further)
+
+
+def _more_than_cloudpickle_knows(named: Any) -> dict[str, Any]:
+    """Return what a type parameter of Python 3.12 (`def f[T]`) or 3.13 (`class C[T = int]`) is made with."""
+    found: dict[str, Any] = {}
+    if getattr(named, "__infer_variance__", False):
+        found["infer_variance"] = True
+    if sys.version_info >= (3, 13) and hasattr(named, "has_default") and named.has_default():
+        found["default"] = value_in(named, "default")
+    return found

@@ -5,6 +5,7 @@ This is part of the wire: a name or a signature here may only change together wi
 
 from __future__ import annotations
 
+import builtins
 import functools
 import sys
 from collections.abc import Callable, Iterator
@@ -165,8 +166,8 @@ def named_type(
     """Make a `typing.NewType`, a type alias or the like of *module*, unless that *identity* is here."""
     from cloudpickle import cloudpickle
 
-    # It is of the module that calls for it.
-    call = FunctionType(_call.__code__, {"__name__": module})
+    # It is of the module that calls for it. To check a bound, `typing` is imported on its behalf.
+    call = FunctionType(_call.__code__, {"__name__": module, "__builtins__": builtins})
     return cloudpickle._lookup_class_or_track(identity, call(kind, arguments, keywords))
 
 
