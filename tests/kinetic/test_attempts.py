@@ -135,6 +135,17 @@ def test_attempts_are_found_among_more_objects_than_are_listed() -> None:
     assert job.attempts.latest == 3
 
 
+def test_the_attempt_of_many_hosts_that_runs_is_found_after_many_others() -> None:
+    job = Job(hosts=100)
+    for attempt in range(1, 27):
+        for host in range(100):
+            job.claims(attempt, host)
+            if attempt < 26:
+                job.reports(attempt, "terminated", host)
+
+    assert job.attempts.latest == 26
+
+
 def test_a_job_that_was_preempted_once_too_often_says_so() -> None:
     job = Job(preemptions=1)
     job.reports(1, "terminated")

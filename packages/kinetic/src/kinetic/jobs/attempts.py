@@ -32,6 +32,8 @@ Verify = Callable[[bytes, str], None]
 _MOST_LISTED: Final = 5000
 _MOST_MISSES: Final = 50
 """Records that are not there, or not the job's, after which no more of it are looked for."""
+_MISSES_OF_HOST: Final = 4
+"""So many more for each host: of an attempt that runs all reports are missing."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,8 @@ class _Search:
 
     @property
     def _exhausted(self) -> bool:
-        return len(self._missing) + len(self._refused) >= _MOST_MISSES
+        most = _MOST_MISSES + (_MISSES_OF_HOST * self._hosts if self._hosts > 1 else 0)
+        return len(self._missing) + len(self._refused) >= most
 
     def claimed(self, attempt: int, host: int) -> bool:
         """Return whether the job claimed *attempt* on *host*."""
