@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from kinetic.backends.gke.key import ClusterKey
+from kinetic.backends.gke.logs import JobLog
 from kinetic.backends.gke.looks import Looks
+from kinetic.backends.gke.watching import Watches
 from kinetic.errors import ConfigurationError, JobError
 from kinetic.fakes import FakeStore, a_record
 from kinetic.job_status import JobStatus
@@ -19,7 +21,7 @@ from kinetic_k8s.errors import ClusterUnreachableError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.outages import OutageLimit, limited
 from kinetic_payload.records import Claim, encode
-from kinetic_payload.signing import signed
+from kinetic_payload.signing import UNSIGNED, signed
 
 RECORD = a_record(backend="gke")
 NAMES = JobObjects(RECORD.job_id)
@@ -93,9 +95,25 @@ def test_who_may_not_read_the_key_learns_how_to_get_access(cluster: ApiServer, b
     assert "KINETIC_TRUST_BUCKET=1" in str(caught.value)
 
 
-def test_a_look_at_a_cluster_that_is_not_reached_takes_no_longer_than_it_may() -> None:
-    nobody = ApiServer(Access(server="https://127.0.0.1:9"))
-    looks = Looks(nobody, kept(None), None)
+def test_what_only_looks_does_not_wait_for_a_cluster_that_is_not_reached() -> None:
+    now = [0.0]
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+
+    nobody = ApiServer(Access(server="https://127.0.0.1:9"), clock=lambda: now[0], pause=pause)
+    store = kept(None)
+    looks = Looks(nobody, store, None)
+    log = JobLog(RECORD, nobody, store, UNSIGNED, looks, Watches(nobody))
 
     with limited(OutageLimit(1.0)), pytest.raises(ClusterUnreachableError, match="in 1 s"):
         looks.observe(RECORD)
+    # Who waits for a job looks again and again until the deadline.
+    for look in (
+        lambda: looks.observe(RECORD),
+        ClusterKey(nobody).read,
+        lambda: next(log.read(None)),
+        lambda: next(log.follow(None)),
+    ):
+        with pytest.raises(ClusterUnreachableError, match="in 10 s"):
+            look()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from kinetic.backends.registry import entry_of
 from kinetic.errors import JobError, JobNotFoundError, RecordError, SignatureError
 from kinetic.job_status import JobStatus
 from kinetic.observing import View, asking, explained, look, write_outcome
@@ -89,8 +90,11 @@ def _refuse_without_key(record: JobRecord, services: Services, read_from: bytes)
     try:
         services.refuse_without_key(read_from, JobObjects(record.job_id).handle)
     except SignatureError as error:
+        refused = f"Job {record.job_id} cannot be cancelled from here: {error.message}"
+        if not entry_of(record.backend).on_this_machine:
+            raise SignatureError(refused, hint=error.hint) from error
         raise SignatureError(
-            f"Job {record.job_id} cannot be cancelled from here: {error.message}",
+            refused,
             hint="Cancel it where it was submitted, or copy the file `key` from that KINETIC_HOME. "
             f"A job of this machine is also stopped by: kinetic jobs cleanup {record.job_id}",
         ) from error

@@ -26,7 +26,7 @@ from kinetic.backends.gke.endpoint import storage_variables
 from kinetic.backends.gke.launch import WORKLOAD, ClusterEnvironment, job_spec
 from kinetic.backends.gke.logs import JobLog
 from kinetic.backends.gke.looks import Looks
-from kinetic.backends.gke.reach import in_time
+from kinetic.backends.gke.reach import for_a_look, in_time
 from kinetic.backends.gke.seen import Seen, belongs_to, explained
 from kinetic.backends.gke.watching import Watches
 from kinetic.backends.registry import CLUSTER
@@ -160,7 +160,7 @@ class GkeBackend:
     def _events(self, seen: Seen) -> list[Manifest]:
         """Return the events of the Job and of its latest pod."""
         pods = sorted(seen.pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
-        cluster = in_time(self._cluster)
+        cluster = for_a_look(self._cluster)
         found: list[Manifest] = []
         try:
             for each in (seen.job, *pods[-1:]):
@@ -212,7 +212,7 @@ class GkeBackend:
 
     def list(self) -> Iterator[Listed]:
         """Iterate over the jobs that have a Job, finished ones too."""
-        cluster = in_time(self._cluster)
+        cluster = for_a_look(self._cluster)
         jobs = cluster.list("Job", labels=of_jobs(()))
         pods: defaultdict[str, list[Manifest]] = defaultdict(list)
         for pod in cluster.list("Pod", labels=of_jobs(())):

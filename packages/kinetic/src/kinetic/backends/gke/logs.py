@@ -73,8 +73,12 @@ class JobLog:
             yield from live
 
     def follow(self, tail: int | None) -> Iterator[LogLine]:
-        """Iterate over the log from the latest attempt on, as it is written, until the job ends."""
-        attempt = 0
+        """Iterate over the log from the latest attempt on, as it is written, until the job ends.
+
+        Raises:
+            ClusterUnreachableError: The cluster did not respond at the beginning; later it is waited for.
+        """
+        attempt, reached = 0, False
         known: set[str] = set()
         with self._watches.open([self._record.job_id]) as watch:
             while True:
@@ -84,8 +88,11 @@ class JobLog:
                     )  # Asked first: a last pod may come between the questions.
                     found = views(self._looks.pods(self._record))
                 except ClusterUnreachableError:
+                    if not reached:  # Nothing would ever be shown, and nobody would know why.
+                        raise
                     watch.wait(_LOOK_AGAIN)
                     continue
+                reached = True
                 new = [pod for pod in found if pod.uid not in known]
                 known.update(pod.uid for pod in new)
                 for pod in new if attempt else new[-1:]:

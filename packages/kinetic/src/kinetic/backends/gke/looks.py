@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.backend import Observation
-from kinetic.backends.gke.reach import in_time
+from kinetic.backends.gke.reach import for_a_look
 from kinetic.backends.gke.seen import Seen, belongs_to, seen_of
 from kinetic.errors import JobError, ObjectNotFoundError, SignatureError
 from kinetic.job_status import JobStatus
@@ -69,7 +69,7 @@ class Looks:
 
     def pods(self, record: JobRecord) -> Sequence[Manifest]:
         """Return the job's pods."""
-        return in_time(self._cluster).list("Pod", labels=of_job(record.job_id))
+        return for_a_look(self._cluster).list("Pod", labels=of_job(record.job_id))
 
     def claimed_by(self, record: JobRecord, attempt: int) -> str | None:
         """Return the pod that has *attempt*, or None where none has."""
@@ -78,7 +78,7 @@ class Looks:
         return None if claim is None else str(fields_of(claim).get("hostname", ""))
 
     def _look(self, record: JobRecord) -> Seen:
-        job = in_time(self._cluster).get("Job", record.k8s_name)
+        job = for_a_look(self._cluster).get("Job", record.k8s_name)
         if job is not None and not belongs_to(job, record.job_id):
             job = None
         pods = self.pods(record)  # After the Job: what ended it is seen then.
