@@ -5,10 +5,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kinetic_payload.errors import IntegrityError, PreconditionFailedError, StorePermissionError
+from kinetic_payload.errors import (
+    IntegrityError,
+    PreconditionFailedError,
+    StoreError,
+    StorePermissionError,
+)
 from kinetic_payload.signing import UNSIGNED, Signer
 from kinetic_payload.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore
@@ -55,10 +61,22 @@ def test_what_the_store_refuses_stays_and_is_stored_by_a_later_try(tmp_path: Pat
 
 
 def test_a_signed_jobs_value_replaces_what_another_put_in_its_place(tmp_path: Path) -> None:
-    unsaved, store = a_result(tmp_path), MemoryStore()
-    store.write(VALUE, b"another")
+    class Meddled(MemoryStore):
+        meddles = 2
 
-    unsaved.store_value(store, VALUE, hashlib.sha256(DATA).hexdigest(), replace=True)
+        def upload(self, name: str, *args: Any, **options: Any) -> Any:
+            self.meddles -= 1
+            if self.meddles >= 0:
+                self.write(name, b"another")
+            return super().upload(name, *args, **options)
+
+    unsaved, store = a_result(tmp_path), Meddled()
+    digest = hashlib.sha256(DATA).hexdigest()
+    with pytest.raises(StoreError, match="was overwritten") as failure:
+        unsaved.store_value(store, VALUE, digest, replace=True)
+    assert not isinstance(failure.value, PreconditionFailedError)  # That would not be tried again.
+
+    unsaved.store_value(store, VALUE, digest, replace=True)
 
     assert store.read(VALUE) == DATA
     assert not unsaved.has(VALUE)

@@ -13,6 +13,7 @@ from kinetic_payload.errors import DataError, PreconditionFailedError, StoreUnav
 from kinetic_payload.layout import INLINE_LIMIT
 from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
+from kinetic_payload.testing import MemoryStore
 from kinetic_runner.report import UnpicklableValueError, dump_error, error_info, keep, short_repr
 
 NAME = "job/attempts/1/host-0.pkl"
@@ -38,11 +39,27 @@ def test_a_small_value_travels_inside(store: Store) -> None:
     assert store.stat(NAME) is None
 
 
-def test_what_another_put_in_the_place_of_a_signed_jobs_value_is_replaced(store: Store) -> None:
+class Meddled(MemoryStore):
+    """A store in which somebody else overwrites the next object while it is written."""
+
+    meddles = False
+
+    @contextmanager
+    def writer(self, name: str, **options: Any) -> Iterator[BinaryIO]:
+        with super().writer(name, **options) as stream:
+            yield stream
+            if self.meddles:
+                self.meddles = False
+                self.write(name, b"forged meanwhile")
+
+
+def test_what_another_put_in_the_place_of_a_signed_jobs_value_is_replaced() -> None:
+    store = Meddled()
     error = ValueError("x" * INLINE_LIMIT)
     value = [b"a" * INLINE_LIMIT]
     for kept in (keep, error_info):
         store.write(NAME, b"forged")
+        store.meddles = True
         kept(value if kept is keep else error, store, NAME, replace=True)  # type: ignore[operator]
 
         found = pickle.loads(store.read(NAME))

@@ -19,6 +19,7 @@ from kinetic_payload.errors import (
     PreconditionFailedError,
     RecordError,
     SignatureError,
+    StoreError,
 )
 from kinetic_payload.limits import read_record
 from kinetic_payload.private_files import make_folder, open_private
@@ -171,7 +172,10 @@ class Unsaved:
                         hint="Remove it, then try again.",
                     ) from error
                 info = store.stat(name)
-                store.upload(name, path, if_generation=info.generation if info else ABSENT)
+                try:
+                    store.upload(name, path, if_generation=info.generation if info else ABSENT)
+                except PreconditionFailedError:
+                    raise overwritten(store, name) from error
         except FileNotFoundError:
             if store.stat(name) is None:
                 raise
@@ -218,6 +222,14 @@ def _opened(part: Path) -> int:
             # Another host removed its last file, and the folder with it: one that was there a moment ago.
             if not left:
                 raise
+
+
+def overwritten(store: Store, name: str) -> StoreError:
+    """Return what to raise where the object *name* was overwritten while its job stored it; try again."""
+    return StoreError(
+        f"{store.location}/{name} was overwritten by another process while it was stored.",
+        hint="Find out who can write to the bucket.",
+    )
 
 
 def digest_of(store: Store, name: str) -> str:

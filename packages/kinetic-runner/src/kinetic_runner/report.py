@@ -16,7 +16,7 @@ from kinetic_payload.errors import KineticError, PreconditionFailedError, StoreE
 from kinetic_payload.layout import INLINE_LIMIT, REPORT_SECONDS
 from kinetic_payload.reports import ErrorInfo, Pickled
 from kinetic_payload.store import ABSENT, Store
-from kinetic_payload.unsaved import Unsaved, digest_of
+from kinetic_payload.unsaved import Unsaved, digest_of, overwritten
 from kinetic_payload.value_pickling import Sink, ValuePickler
 from kinetic_runner.forks import leave_if_forked
 from kinetic_runner.persistence import WAIT, Failing, persist, quietly
@@ -55,7 +55,7 @@ def keep(
     """
     ways = _ways(store, name, unsaved, replace)
     return persist(
-        lambda: _first_of(lambda way: _pickled(value, store, name, way), ways),
+        lambda: _first_of(lambda way: _pickled(value, store, name, way, replace=replace), ways),
         seconds=seconds,
         pause=pause,
         failing=failing,
@@ -91,7 +91,7 @@ def _first_of(act: Callable[[Way], Pickled], ways: Sequence[Way]) -> Pickled:
     raise failure
 
 
-def _pickled(value: Any, store: Store, name: str, way: Way) -> Pickled:
+def _pickled(value: Any, store: Store, name: str, way: Way, *, replace: bool) -> Pickled:
     pid = os.getpid()
     with ExitStack() as stack:
         sink = _Sink(lambda: stack.enter_context(way()))
@@ -106,10 +106,10 @@ def _pickled(value: Any, store: Store, name: str, way: Way) -> Pickled:
         kept = sink.kept(name)
         try:
             stack.close()
-        except PreconditionFailedError:
+        except PreconditionFailedError as error:
             # A retried create is told that its own object is in the way.
             if kept.name is None or digest_of(store, name) != kept.digest:
-                raise
+                raise overwritten(store, name) if replace else error
         return kept
 
 
@@ -139,7 +139,7 @@ def error_info(
             data = dump_error(error)
             leave_if_forked(pid)
             ways = _ways(store, name, unsaved, replace) if store is not None else []
-            pickled = _keep_bytes(data, store, name, ways, seconds, failing)
+            pickled = _keep_bytes(data, store, name, ways, seconds, failing, replace=replace)
         except BaseException as failure:  # noqa: BLE001 - the text is what must get home
             leave_if_forked(pid, failure)
             why = f"{type_name(failure)}: {bounded(message_of(failure), REPR_LIMIT)}"
@@ -300,6 +300,8 @@ def _keep_bytes(
     ways: Sequence[Way],
     seconds: float,
     failing: Failing,
+    *,
+    replace: bool,
 ) -> Pickled:
     digest = hashlib.sha256(data).hexdigest()
     if len(data) <= INLINE_LIMIT:
@@ -312,9 +314,9 @@ def _keep_bytes(
         try:
             with way() as stream:
                 stream.write(data)
-        except PreconditionFailedError:
+        except PreconditionFailedError as error:
             if digest_of(store, name) != digest:
-                raise
+                raise overwritten(store, name) if replace else error
         return kept
 
     return persist(lambda: _first_of(write, ways), seconds=seconds, pause=WAIT, failing=failing)
