@@ -285,9 +285,11 @@ def _wait_for_outcome(
             raise _timed_out(record, view.status, _why(record, view, services))
         # Woken now and then all the same, so that a lost wake-up does no harm.
         longest = _LONGEST_WAIT if lost is None else lost.at_most(_LONGEST_WAIT)
+        reached = False
         with outage, asking(record):
             watch.wait(deadline.at_most(longest))
-        if outage.error is None:
+            reached = True
+        if reached:
             between.reset()
         else:  # The next look need not meet it.
             sleep(deadline.at_most(between.next()))
