@@ -21,6 +21,7 @@ def fill(count: int) -> list[str]:
     """Run one job, and write *count* copies of its record and its outcome, signed as they must be."""
     import kinetic
     from kinetic.observing import find_outcome, find_record
+    from kinetic.request import target_of
     from kinetic.services import connect, jobs_location
     from kinetic.settings import Settings
     from kinetic_payload.layout import JobObjects
@@ -34,7 +35,7 @@ def fill(count: int) -> list[str]:
     job.result(cleanup=False)
     settings = Settings.from_environment()
     home = Path(settings.home.value)
-    services = connect("local", jobs_location(settings, "local"), home)
+    services = connect("local", target_of(settings), jobs_location(settings, "local"), home)
     record = find_record(services.store, job.job_id)
     outcome = find_outcome(services.store, job.job_id)
     assert record is not None
