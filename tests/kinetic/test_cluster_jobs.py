@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,19 +13,26 @@ from kinetic.backends.backend import Environment, Launch, Target
 from kinetic.backends.gke.checks import check_data, check_request
 from kinetic.backends.gke.endpoint import storage_variables
 from kinetic.backends.gke.launch import job_spec
+from kinetic.backends.gke.logs import JobLog
+from kinetic.backends.gke.looks import Looks
 from kinetic.backends.gke.seen import explained, seen_of
+from kinetic.backends.gke.watching import Watches
 from kinetic.data import Data
 from kinetic.errors import ConfigurationError, InvalidRequestError
-from kinetic.fakes import a_record
+from kinetic.fakes import FakeStore, a_record, create_outcome
 from kinetic.job_status import JobStatus
 from kinetic.options import RunOptions
 from kinetic.request import JobRequest, resolve_request, settings_arguments
 from kinetic.services import connect
 from kinetic.settings import resolve
-from kinetic_k8s.errors import UnknownContextError
+from kinetic_k8s.cluster import Identity
+from kinetic_k8s.errors import ClusterUnreachableError, UnknownContextError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.job import job_manifest
+from kinetic_payload.layout import JobObjects, end_marker
+from kinetic_payload.records import Claim, Outcome, encode
 from kinetic_payload.references import DataRef
+from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import Location
 
 BUCKET = Location("gs", "jobs")
@@ -200,3 +209,53 @@ def test_what_keeps_a_job_from_running_is_said_once_it_has_run_as_well() -> None
         assert explained(seen, []).remedy
         assert explained(seen, []).trouble
     assert seen_of(None, []).status is JobStatus.NOT_FOUND
+
+
+class Kubelet:
+    """A cluster with one pod, which has ended and whose log has lost its beginning."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self.identity = Identity(server="https://cluster", namespace="default")
+
+    def within(self, seconds: float) -> Kubelet:
+        return self
+
+    def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest:
+        return a_pod(**ENDED)
+
+    def list(self, kind: str, **selectors: object) -> list[Manifest]:
+        return [a_pod(**ENDED)]
+
+    def log(self, pod: str, container: str, **how: object) -> AbstractContextManager[Any]:
+        stamped = [f"2026-11-22T10:15:00.{n:09d}Z {line}" for n, line in enumerate(self.lines)]
+        again = [] if how.get("since") else stamped
+        return nullcontext(Lines(again))
+
+    def watch(self, kind: str, **how: object) -> AbstractContextManager[Any]:
+        raise ClusterUnreachableError("Nothing changes any more.")
+
+
+class Lines(list[str]):
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+@pytest.mark.parametrize("kept", [0, 3, 5])
+def test_a_followed_log_begins_in_the_bucket_where_the_pods_own_has_lost_its_beginning(
+    kept: int,
+) -> None:
+    record, store = a_record(backend="gke"), FakeStore()
+    names = JobObjects(record.job_id)
+    whole = ["same", "same", "three", "same", "same", "same", "seven", "last"]
+    store.write(f"{names.log_chunks(1, 0)}00000000", "".join(f"{x}\n" for x in whole).encode())
+    create_outcome(store, Outcome(job_id=record.job_id, status="succeeded"), None)
+    claim = Claim(job_id=record.job_id, attempt=1, host=0, hostname="pod", pid=1, claimed_at=1.0)
+    store.write(names.claim(1, 0), encode(claim))
+    cluster: Any = Kubelet([*whole[kept:], end_marker(record.job_id, 1, 0)])
+    looks, watches = Looks(cluster, store, None), Watches(cluster)
+
+    log = JobLog(record, cluster, store, UNSIGNED, looks, watches)
+
+    assert [line.text for line in log.follow(None)] == whole
+    assert [line.text for line in log.follow(1)][-1:] == ["last"]

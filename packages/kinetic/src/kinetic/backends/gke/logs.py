@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.backend import LogLine
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _LOOK_AGAIN: Final = 15.0
 _REMEMBERED: Final = 3
-"""Lines by which the place in the stored log is found at which a live log broke off."""
+"""Lines by which the place in the stored log is found at which a live log begins, or broke off."""
 
 
 class JobLog:
@@ -127,7 +128,18 @@ class JobLog:
             # Pods that came and went unseen.
             for missed in range(before + 1, number):
                 yield missed, self._stored(missed)
-        yield number, self._filled(first, live, number, tail)
+        lines = self._filled(first, live, number, tail)
+        if not before and tail is None and first is not None:
+            lines = chain(self._lost(pod, number), lines)
+        yield number, lines
+
+    def _lost(self, pod: PodView, attempt: int) -> Iterator[LogLine]:
+        """Iterate over the stored lines before those that *pod* still has: the kubelet keeps 10 MiB or so."""
+        with PodLog(self._cluster, pod.name, follow=False) as log:
+            head = [_shown(text) for text in islice(log, _REMEMBERED)]
+        if head and is_end_marker(head[-1], self._record.job_id):
+            return
+        yield from islice(self._stored(attempt), _place_of(head, self._stored(attempt)))
 
     def _filled(
         self, first: LogLine | None, live: Iterator[LogLine], attempt: int, tail: int | None
@@ -188,6 +200,16 @@ class JobLog:
 
 def _shown(text: str) -> str:
     return printable_log(text.removesuffix("\r"))
+
+
+def _place_of(head: Sequence[str], stored: Iterator[LogLine]) -> int:
+    """Return how many lines of *stored* come before the lines *head*; 0 if these are not there."""
+    window: deque[str] = deque(maxlen=len(head))
+    for count, line in enumerate(stored, 1):
+        window.append(line.text)
+        if list(window) == list(head):
+            return count - len(head)
+    return 0
 
 
 def _after(last: Sequence[str], stored: Iterator[LogLine]) -> Iterator[LogLine]:
