@@ -62,7 +62,9 @@ class App:
         self._choose_profile()
         self._hear_warnings()
         if where is not None:
-            _set("KINETIC_BACKEND", "local" if where == "local" else "gke")
+            from kinetic.backends.registry import CLUSTER, LOCAL
+
+            _set("KINETIC_BACKEND", LOCAL if where == "local" else CLUSTER)
         return list_jobs(
             project=self.target.get("project"),
             zone=self.target.get("zone"),

@@ -197,7 +197,7 @@ def list_jobs(
         return here
     try:
         found = _jobs_of(CLUSTER, settings)
-    except (InvalidRequestError, StoreError) as error:
+    except KineticError as error:
         # A project is often set for other reasons than a cluster of ours.
         none = isinstance(error, InvalidRequestError | BucketNotFoundError)
         level = logging.INFO if none else logging.WARNING
