@@ -42,6 +42,14 @@ def test_a_name_that_no_secret_can_hold_is_refused(name: str) -> None:
         environment_secret(JOB, {name: "x"})
 
 
+def test_a_variable_with_which_no_program_would_start_is_refused() -> None:
+    longest = "x" * (128 * 1024 - 1 - len("TOKEN="))
+    environment_secret(JOB, {"TOKEN": longest})
+
+    with pytest.raises(InvalidRequestError, match="'TOKEN' has 131,072 bytes"):
+        environment_secret(JOB, {"TOKEN": f"{longest}x"})
+
+
 def test_a_key_comes_out_as_it_went_in() -> None:
     assert key_in(key_secret(b"\x00\xff" * 16)) == b"\x00\xff" * 16
     for foreign in ({}, {"data": {}}, {"data": {"key": "%%"}}, {"data": {"key": "bm90IGhleA=="}}):

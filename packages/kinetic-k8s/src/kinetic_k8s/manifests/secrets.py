@@ -20,6 +20,8 @@ from kinetic_payload.errors import InvalidRequestError
 
 LARGEST: Final = 1024 * 1024
 """Bytes of all values of a Secret or a ConfigMap: Kubernetes accepts no more."""
+LONGEST_VARIABLE: Final = 128 * 1024 - 1
+"""Bytes of one variable with its name: Linux accepts no more (`MAX_ARG_STRLEN`)."""
 
 _KEY: Final = re.compile(r"[-._A-Za-z0-9]{1,253}")
 
@@ -38,7 +40,7 @@ def check_environment(values: Mapping[str, str]) -> None:
     """Raise unless a Secret can hold *values*.
 
     Raises:
-        InvalidRequestError: A name cannot be a key of a Secret, or the values are too large.
+        InvalidRequestError: A name cannot be a key of a Secret, or a value or all of them are too large.
     """
     for name in values:
         if not _KEY.fullmatch(name):
@@ -46,6 +48,13 @@ def check_environment(values: Mapping[str, str]) -> None:
                 f"The environment variable {name!r} cannot be captured: Kubernetes does not accept "
                 "its name.",
                 hint="Names may have letters, digits, '-', '_' and '.'.",
+            )
+        size = len(f"{name}=".encode()) + len(values[name].encode())
+        if size > LONGEST_VARIABLE:
+            raise InvalidRequestError(
+                f"The environment variable {name!r} has {size:,} bytes with its name; no program starts "
+                f"with one of more than {LONGEST_VARIABLE:,}.",
+                hint="Pass the value as an argument of the function.",
             )
     _check_size(
         "The captured environment", {name: value.encode() for name, value in values.items()}
