@@ -30,7 +30,7 @@ from kinetic_k8s.errors import ClusterUnreachableError, UnknownContextError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.job import job_manifest
 from kinetic_payload.layout import JobObjects, end_marker
-from kinetic_payload.records import Claim, Outcome, encode
+from kinetic_payload.records import Claim, JobRecord, Outcome, encode
 from kinetic_payload.references import DataRef
 from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import Location
@@ -259,3 +259,28 @@ def test_a_followed_log_begins_in_the_bucket_where_the_pods_own_has_lost_its_beg
 
     assert [line.text for line in log.follow(None)] == whole
     assert [line.text for line in log.follow(1)][-1:] == ["last"]
+
+
+def test_a_list_knows_that_a_job_between_two_pods_has_begun() -> None:
+    begun, new = a_record(backend="gke"), a_record(job_id="cpu-f-20260101-000000-abcdef1")
+    store = FakeStore()
+    claim = Claim(job_id=begun.job_id, attempt=1, host=0, hostname="pod", pid=1, claimed_at=1.0)
+    store.write(JobObjects(begun.job_id).claim(1, 0), encode(claim))
+    cluster: Any = Kubelet([])
+    looks = Looks(cluster, store, None)
+
+    def at(time: str, manifest: Manifest) -> Manifest:
+        return {**manifest, "metadata": {**manifest["metadata"], "creationTimestamp": time}}
+
+    job = at("2026-11-22T10:15:00Z", a_job())
+    first = at("2026-11-22T10:15:01Z", a_pod(**PULLING))
+    second = at("2026-11-22T10:15:40Z", a_pod(**PULLING))
+    queued = {**job, "spec": {"suspend": True}}
+
+    def seen(record: JobRecord, job: Manifest, *pods: Manifest) -> JobStatus:
+        return looks.of(job, pods, record.job_id).status
+
+    assert [seen(begun, job), seen(begun, job, second)] == [JobStatus.RUNNING] * 2
+    assert [seen(new, job), seen(new, job, second)] == [JobStatus.PENDING] * 2
+    # Nothing is asked for of a thousand jobs that wait in a queue, or for a machine.
+    assert [seen(begun, queued), seen(begun, job, first)] == [JobStatus.PENDING] * 2

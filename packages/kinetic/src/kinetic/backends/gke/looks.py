@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.backend import Observation
 from kinetic.backends.gke.reach import for_a_look
-from kinetic.backends.gke.seen import Seen, belongs_to, seen_of
+from kinetic.backends.gke.seen import Seen, belongs_to, has_first_pod, seen_of
 from kinetic.errors import JobError, ObjectNotFoundError, SignatureError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.presence import STARTING, starting_or_gone
@@ -64,8 +64,19 @@ class Looks:
         return self._absent(record) if seen.status is JobStatus.NOT_FOUND else seen
 
     def of(self, job: Manifest, pods: Sequence[Manifest], job_id: str) -> Observation:
-        """Return what is seen of a job of which everything is known already."""
-        return seen_of(job, pods, begun=job_id in self._begun)
+        """Return what is seen of a job whose Job and pods were listed.
+
+        The store is asked only where an earlier pod may have been evicted.
+        """
+        seen = seen_of(job, pods, begun=job_id in self._begun)
+        if (
+            seen.status is JobStatus.PENDING
+            and not job["spec"].get("suspend")
+            and not has_first_pod(job, pods)
+            and self._claimant(job_id, 1) is not None
+        ):
+            return seen_of(job, pods, begun=True)
+        return seen
 
     def pods(self, record: JobRecord) -> Sequence[Manifest]:
         """Return the job's pods."""
@@ -73,7 +84,10 @@ class Looks:
 
     def claimed_by(self, record: JobRecord, attempt: int) -> str | None:
         """Return the pod that has *attempt*, or None where none has."""
-        name = JobObjects(record.job_id).claim(attempt, 0)
+        return self._claimant(record.job_id, attempt)
+
+    def _claimant(self, job_id: str, attempt: int) -> str | None:
+        name = JobObjects(job_id).claim(attempt, 0)
         claim = read_verified(self._store, self._signer, name)
         return None if claim is None else str(fields_of(claim).get("hostname", ""))
 
@@ -84,14 +98,11 @@ class Looks:
         pods = self.pods(record)  # After the Job: what ended it is seen then.
         seen = seen_of(job, pods, begun=record.job_id in self._begun)
         # Between two pods nothing in the cluster shows that the job ever ran.
-        if seen.status is JobStatus.PENDING and self._has_begun(record):
+        if seen.status is JobStatus.PENDING and self.claimed_by(record, 1) is not None:
             seen = seen_of(job, pods, begun=True)
         if seen.status is JobStatus.RUNNING:
             self._begun.add(record.job_id)
         return seen
-
-    def _has_begun(self, record: JobRecord) -> bool:
-        return self.claimed_by(record, 1) is not None
 
     def _absent(self, record: JobRecord) -> Observation:
         """Return what it means that there is neither a Job nor a pod."""

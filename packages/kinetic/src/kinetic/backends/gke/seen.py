@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Final
 
 from kinetic.backends.backend import Explanation, Observation
@@ -21,6 +22,9 @@ _STATUS: Final = {
     State.FAILED: JobStatus.FAILED,
     State.ABSENT: JobStatus.NOT_FOUND,
 }
+
+_AT_ONCE: Final = timedelta(seconds=5)
+"""After a Job its first pod is made; the next one comes 8 s after that was evicted, or later."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,13 @@ def explained(seen: Seen, events: Sequence[Manifest]) -> Explanation:
     if not seen.status.terminal and seen.reason and seen.reason not in reason:
         reason = f"{seen.reason} {reason}"
     return Explanation(reason, found.remedy, trouble=not seen.status.terminal)
+
+
+def has_first_pod(job: Manifest, pods: Sequence[Manifest]) -> bool:
+    """Return whether one of *pods* came with the Job itself, rather than in place of an evicted one."""
+    begun = datetime.fromisoformat(job["metadata"]["creationTimestamp"])
+    created = (datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in pods)
+    return any(each - begun <= _AT_ONCE for each in created)
 
 
 def belongs_to(manifest: Manifest, job_id: str) -> bool:
