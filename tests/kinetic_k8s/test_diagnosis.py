@@ -148,6 +148,8 @@ DISRUPTED = {
             "active longer than",
             "",
         ),
+        # By somebody, or by a submit that was killed before it had created all.
+        (a_job(suspend=True), None, [], "suspended", "It is suspended.", "submit it again"),
         (
             a_job(suspend=True, **QUEUED),
             None,

@@ -200,12 +200,19 @@ def _suspended(job: Manifest, events: Sequence[Manifest]) -> Diagnosis:
     if queue is None:
         return Diagnosis(
             "suspended",
-            "The job is suspended.",
-            f"Resume it: kubectl patch job {job['metadata']['name']} "
+            "It is suspended.",
+            # A submit over a slow line creates it so; resumed, it would miss what was to come.
+            "If its submit was interrupted, clean it up and submit it again. If somebody suspended it, "
+            f"resume it: kubectl patch job {job['metadata']['name']}{_in_namespace(job)} "
             """-p '{"spec":{"suspend":false}}'""",
         )
     why = f" {stopped[-1].rstrip('.')}." if stopped else ""
     return Diagnosis("queued", f"The job waits in the queue {queue!r}.{why}")
+
+
+def _in_namespace(job: Manifest) -> str:
+    namespace = job["metadata"].get("namespace")
+    return f" -n {namespace}" if namespace else ""
 
 
 def _failed(job: Manifest, last: PodView | None) -> Diagnosis | None:
