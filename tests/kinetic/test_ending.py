@@ -10,13 +10,23 @@ import pytest
 
 from kinetic.collect import collect
 from kinetic.ending import cancel, clean_up
-from kinetic.errors import JobCancelledError, JobError, JobNotFoundError, KineticError, StoreError
-from kinetic.fakes import FakeServices, report_value
+from kinetic.errors import (
+    JobCancelledError,
+    JobError,
+    JobNotFoundError,
+    KineticError,
+    SignatureError,
+    StoreError,
+)
+from kinetic.fakes import FakeServices, a_record, report_value
 from kinetic.job_status import JobStatus
+from kinetic.keys import KeyFile, Seal, signing_key
 from kinetic.observing import find_outcome, look
+from kinetic.services import Services
 from kinetic.testing import job_ids_of
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
-from kinetic_payload.records import JobRecord
+from kinetic_payload.records import JobRecord, encode
+from kinetic_payload.signing import signed
 
 LARGE = bytes(2 * INLINE_LIMIT)
 SHARED = ("contexts/abc.zip", "data/abc/tree.zip", "data-markers/abc", "groups/grp-1/group.json")
@@ -90,6 +100,25 @@ def test_a_job_that_nobody_knows_is_not_cancelled(services: FakeServices, job: J
         stop(job, services)
 
     assert find_outcome(services.store, job.job_id) is None
+
+
+@pytest.mark.parametrize(("backend", "place"), [("local", "KINETIC_HOME"), ("gke", "a Secret")])
+def test_who_lacks_the_key_of_a_job_learns_where_it_lies(
+    tmp_path: Path, services: FakeServices, backend: str, place: str
+) -> None:
+    class Elsewhere(KeyFile):
+        hint = "It lies in a Secret."
+
+    signing_key(tmp_path)
+    record = a_record(backend=backend)
+    data = signed(encode(record), b"o" * 32, name=JobObjects(record.job_id).handle)
+    ours = Services(services.store, services.backend, seal=Seal(Elsewhere(tmp_path)))
+
+    with pytest.raises(SignatureError) as caught:
+        cancel(record, ours, timeout=1, poll_interval=0.01, read_from=data)
+
+    assert place in (caught.value.hint or "")
+    assert ("Secret" in (caught.value.hint or "")) is (backend == "gke")
 
 
 def test_a_job_that_will_not_stop_is_cancelled_and_that_is_said(
