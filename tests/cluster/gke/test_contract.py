@@ -50,6 +50,8 @@ class TestOnACluster(BackendContract, BackendQueue, BackendTrust):
     def refusing_starts(self, client: Client) -> Iterator[None]:
         # The Job is created, and the ConfigMap with its runner is refused.
         one = "kube-root-ca.crt"
+        # Jobs of other tests, which failed and are kept, keep the ConfigMap.
+        self.bed.kubectl("delete", "jobs", "--all", "-n", self.namespace)
         self.wait_for(lambda: self.names("configmaps") == [one])
         quota = {
             "apiVersion": "v1",
