@@ -14,6 +14,7 @@ def say_when(path: str) -> None:
 
 if __name__ == "__main__":
     from kinetic.fakes import FakeBackend
+    from kinetic.jobs.runner import runner_bundle
     from kinetic.options import RunOptions, check_options
     from kinetic.services import Services
     from kinetic.submission import request_of
@@ -37,7 +38,7 @@ if __name__ == "__main__":
     submit(request, say_when, (said,), {}, services=Services(store, backend))
     record = backend.launch.record
     bundle = home / "remote_runner.py"
-    bundle.write_bytes(backend.launch.bundle)
+    bundle.write_bytes(runner_bundle(home))
     found = {
         "said": said,
         "bundle": str(bundle),

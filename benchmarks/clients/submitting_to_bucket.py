@@ -19,6 +19,7 @@ def main() -> None:
     )
     import kinetic
     from kinetic.fakes import FakeBackend
+    from kinetic.jobs.runner import runner_bundle
     from kinetic.options import RunOptions, check_options
     from kinetic.services import Services
     from kinetic.submission import request_of
@@ -28,6 +29,10 @@ def main() -> None:
 
     class Idle(FakeBackend):
         """Starts nothing and checks nothing: all that the server is asked comes from the submit."""
+
+        def environment(self, request, project):
+            runner_bundle(Path(request.settings.home.value))  # As every backend does.
+            return super().environment(request, project)
 
         def start(self, launch) -> None:
             pass
