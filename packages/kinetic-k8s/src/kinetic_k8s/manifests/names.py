@@ -43,17 +43,3 @@ def check_job_name(name: str) -> None:
             hint=f"Use at most {LONGEST_NAME} lower-case letters, digits and '-'; "
             "begin and end with a letter or digit.",
         )
-
-
-def check_namespace(name: str) -> None:
-    """Raise unless *name* can be the name of a namespace.
-
-    Raises:
-        InvalidRequestError: It is too long, or has characters that Kubernetes rejects.
-    """
-    if len(name) > LONGEST_NAME or not _LABEL.fullmatch(name):
-        raise InvalidRequestError(
-            f"{name!r} cannot be a namespace.",
-            hint=f"Use at most {LONGEST_NAME} lower-case letters, digits and '-'; "
-            "begin and end with a letter or digit.",
-        )
