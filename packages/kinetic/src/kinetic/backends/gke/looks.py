@@ -1,4 +1,4 @@
-"""One look at a job: its Job, its pods, and what it means where there are none."""
+"""Observe a job: its Job, its pods, and whether it is certain that they are gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A watch on jobs of a cluster, which whoever sees their end elsewhere can end early."""
+"""Watches on jobs of a cluster; following a log wakes those that wait for the same job."""
 
 from __future__ import annotations
 
