@@ -100,6 +100,7 @@ TESTED_AS = {
     "kinetic_cli.main": "cli/test_process.py",
     "kinetic_cli.options": "cli/test_process.py",
     "kinetic_cli.testing": "kinetic_cli/test_jobs.py",
+    "kinetic_images.credentials": "kinetic_images/test_uv.py",
     "kinetic_images.errors": "architecture/test_public_api.py",
     "kinetic_images.projects": "kinetic_images/test_dependencies.py",
     "kinetic_images.targets": "kinetic_images/test_dependencies.py",

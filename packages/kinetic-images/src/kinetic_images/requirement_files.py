@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from kinetic_images.credentials import without_credentials
 from kinetic_images.errors import DependencyError
 from kinetic_images.requirements import (
     KEEP_MARK,
@@ -18,7 +19,6 @@ from kinetic_images.requirements import (
     expanded,
     parse_local,
     parse_requirement,
-    without_credentials,
 )
 
 Read = Callable[[str], bytes]

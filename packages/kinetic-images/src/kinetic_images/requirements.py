@@ -15,6 +15,7 @@ from packaging.requirements import Requirement as _Parsed
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
+from kinetic_images.credentials import without_credentials
 from kinetic_images.errors import DependencyError
 
 KEEP_MARK: Final = "kn:keep"
@@ -100,15 +101,9 @@ _OF_THE_SYSTEM: Final = ("platform_release", "platform_version")
 _OF_A_PATCH: Final = ("python_full_version", "implementation_version")
 _PATCHES: Final = 64
 """More patch versions than any minor version of Python has had."""
-_USERINFO: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*://)[^/\s'\"`<>]*@")
 _LOCAL_SCHEME: Final = re.compile(r"(?:[a-z]+\+)?file:", re.IGNORECASE)
 _NAMED: Final = re.compile(r"\s*[\w.-]+\s*(?:\[([^\]]*)\])?\s*")
 _ARCHIVES: Final = (".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar")
-
-
-def without_credentials(text: str) -> str:
-    """Return *text* with user and password cut out of every URL in it."""
-    return _USERINFO.sub(r"\1", text)
 
 
 def expanded(text: str, environ: Mapping[str, str]) -> str:

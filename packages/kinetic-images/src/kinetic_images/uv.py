@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kinetic_images.credentials import without_credentials
 from kinetic_images.errors import InstallError, UvNotFoundError
-from kinetic_images.requirements import without_credentials
 from kinetic_payload.concurrently import check_wanted
 
 OLDEST: Final = (0, 9)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from kinetic_images.credentials import without_credentials
 from kinetic_images.errors import DependencyError
 from kinetic_images.requirements import (
     LocalRequirement,
@@ -16,7 +17,6 @@ from kinetic_images.requirements import (
     expanded,
     parse_local,
     parse_requirement,
-    without_credentials,
 )
 from kinetic_images.toml_text import Lines, parsed_toml, table
 

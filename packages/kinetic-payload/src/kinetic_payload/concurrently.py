@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -62,6 +63,13 @@ def pause(seconds: float) -> None:
     while (left := until - monotonic()) > 0:
         check_wanted()
         never.wait(min(left, _LOOK) if _thread.stops else left)
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
 
 
 def each(

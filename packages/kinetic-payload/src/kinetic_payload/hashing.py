@@ -12,6 +12,7 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kinetic_payload.concurrently import cores
 from kinetic_payload.digests import CHUNK, TreeEntry, encoded, open_regular
 from kinetic_payload.errors import DataError
 from kinetic_payload.file_times import FileTimes
@@ -83,13 +84,6 @@ class FileCheck:
         """Raise unless the bytes were those of the entry."""
         if self._sha.hexdigest() != self._digest:
             raise self._otherwise
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) or 1
-    return os.cpu_count() or 1
 
 
 def hash_files(

@@ -1,0 +1,13 @@
+"""Credentials in URLs: cut out of everything that is shown."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_USERINFO: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*://)[^/\s'\"`<>]*@")
+
+
+def without_credentials(text: str) -> str:
+    """Return *text* with user and password cut out of every URL in it."""
+    return _USERINFO.sub(r"\1", text)
