@@ -1,4 +1,4 @@
-"""What Kinetic keeps is made by `kinetic_payload.private_files`, or it has the modes of a umask."""
+"""What Kinetic keeps is made by `kinetic_payload.files.private`, or it has the modes of a umask."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_OURS_TO_KEEP = {
     "kinetic/local/memory.py": "control groups, which the kernel keeps",
     "kinetic_payload/bucket_data.py": "`Data`, for the user's function",
     "kinetic_payload/extraction.py": "the project and `Data`, with the modes that they had",
-    "kinetic_payload/private_files.py": "",
+    "kinetic_payload/files/private.py": "",
     "kinetic_runner/huggingface.py": "the library's own cache",
     "kinetic_runner/inputs.py": "empty mount points and stages of `Data`",
     "kinetic_runner/mounts.py": "mount points, and files of the kernel",
@@ -47,4 +47,4 @@ def test_what_is_kept_is_made_in_one_place() -> None:
         if isinstance(node, ast.Call) and makes(node)
     }
 
-    assert sorted(found) == sorted(NOT_OURS_TO_KEEP), "use kinetic_payload.private_files"
+    assert sorted(found) == sorted(NOT_OURS_TO_KEEP), "use kinetic_payload.files.private"

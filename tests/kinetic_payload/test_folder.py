@@ -142,7 +142,7 @@ def test_a_store_that_is_known_by_several_names_is_one(
     (tmp_path / "link").symlink_to("real")
     code = """
         from kinetic_payload.stores.folder import FolderStore
-        from kinetic_payload.stores.locks import locked
+        from kinetic_payload.files.locks import locked
         ours = FolderStore(folder)
         with ours.writer("ours") as stream:
             stream.write(b"half")

@@ -21,12 +21,12 @@ from kinetic.local.launcher import Staged, ensure_bundle
 from kinetic.local.liveness import is_alive
 from kinetic.local.paths import Home
 from kinetic.testing import a_launch, await_outcome, eventually
+from kinetic_payload.files.locks import locked
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records import JobRecord, encode
 from kinetic_payload.store import Location, ObjectInfo
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.folder import FolderStore
-from kinetic_payload.stores.locks import locked
 from kinetic_payload.testing import MemoryStore
 from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.unsaved import Unsaved

@@ -33,7 +33,7 @@ class NewFile:
         Raises:
             FileExistsError: Something has appeared at the path meanwhile; it is left alone.
         """
-        from kinetic_payload.durability import flush_to_disk
+        from kinetic_payload.files.durability import flush_to_disk
 
         assert self._stream is not None
         self._stream.flush()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kinetic_images.dependencies import Dependencies
-from kinetic_payload.private_files import write_private
+from kinetic_payload.files.private import write_private
 
 
 @dataclass(frozen=True)

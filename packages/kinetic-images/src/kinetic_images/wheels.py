@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from kinetic_images.errors import DependencyError
 from kinetic_payload.distributions import DISTRIBUTIONS
-from kinetic_payload.private_files import make_folder, read_private, write_private
+from kinetic_payload.files.private import make_folder, read_private, write_private
 
 _WHEEL: Final = "Wheel-Version: 1.0\nGenerator: kinetic\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kinetic_payload.appearing import appear, prepared_beside
 from kinetic_payload.concurrently import each
 from kinetic_payload.errors import (
     BucketNotFoundError,
@@ -17,6 +16,7 @@ from kinetic_payload.errors import (
     ObjectNotFoundError,
     StorePermissionError,
 )
+from kinetic_payload.files.atomic import appear, prepared_beside
 from kinetic_payload.progress import silent
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kinetic_payload.private_files import make_folder, read_private, write_private
+from kinetic_payload.files.private import make_folder, read_private, write_private
 
 _FINE: Final = 100_000_000
 """Nanoseconds. Kernels stamp files with the time of their last tick, which is at most 10 ms old."""

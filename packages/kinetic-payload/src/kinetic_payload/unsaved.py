@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from kinetic_payload.durability import flush_to_disk
 from kinetic_payload.errors import (
     IntegrityError,
     PreconditionFailedError,
@@ -21,8 +20,9 @@ from kinetic_payload.errors import (
     SignatureError,
     StoreError,
 )
+from kinetic_payload.files.durability import flush_to_disk
+from kinetic_payload.files.private import make_folder, open_private
 from kinetic_payload.limits import read_record
-from kinetic_payload.private_files import make_folder, open_private
 from kinetic_payload.reports import fields_of
 from kinetic_payload.store import ABSENT, Store
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import kinetic_payload
 import kinetic_runner
-from kinetic_payload.private_files import make_folder, read_private, write_private
+from kinetic_payload.files.private import make_folder, read_private, write_private
 
 SIZE_LIMIT: Final = 512 * 1024
 """Bytes of the form without bytecode: it must fit into a ConfigMap beside other things."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import kinetic_payload
-from kinetic_payload.appearing import appear, prepared_beside
 from kinetic_payload.errors import DataError
+from kinetic_payload.files.atomic import appear, prepared_beside
 from kinetic_payload.progress import size_text
 from kinetic_payload.sources import HuggingFaceSource, parse_hf
 from kinetic_runner.transfers import log

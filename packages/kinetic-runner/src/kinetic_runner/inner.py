@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from kinetic_payload.files.private import make_folder, open_private
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, Env
-from kinetic_payload.private_files import make_folder, open_private
 from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, encode
 from kinetic_runner import WARM
 from kinetic_runner.forks import leave_if_forked

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from kinetic_payload.errors import DataError, KineticError
-from kinetic_payload.private_files import make_folder
+from kinetic_payload.files.private import make_folder
 from kinetic_payload.progress import Reports
 from kinetic_payload.references import DataRef
 from kinetic_payload.store import Store

@@ -19,8 +19,8 @@ from kinetic_payload import calls, layout, mainmodule, references, transfer
 from kinetic_payload.archive import extract_archive
 from kinetic_payload.calls import CallHeader, LoadedCall
 from kinetic_payload.errors import IntegrityError, KineticError
+from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import Env, JobObjects
-from kinetic_payload.private_files import make_folder
 from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, Pickled, Reason
 from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from time import monotonic, time
 from typing import Any, Final
 
+from kinetic_payload.files.private import make_folder, open_private
 from kinetic_payload.lifeline import FAILED, OTHERS_GONE, STOP
-from kinetic_payload.private_files import make_folder, open_private
 from kinetic_payload.reports import HostOutcome, Phase
 from kinetic_payload.sweeping import SECONDS, sweep
 from kinetic_runner.bell import Bell

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kinetic_payload.errors import IntegrityError
-from kinetic_payload.private_files import make_folder
+from kinetic_payload.files.private import make_folder
 
 
 class Workspace:

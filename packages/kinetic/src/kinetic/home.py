@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from kinetic.errors import ConfigurationError
-from kinetic_payload.private_files import FOLDER_MODE, make_folder, others_may_write
+from kinetic_payload.files.private import FOLDER_MODE, make_folder, others_may_write
 
 _FOLDERS = ("bundles", "cache", "environments", "jobs", "ports")
 """What lies right below it, and is for nobody else to see."""

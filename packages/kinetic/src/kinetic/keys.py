@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 from kinetic.errors import ConfigurationError, SignatureError, SubmitError
-from kinetic_payload.durability import flush_to_disk
-from kinetic_payload.private_files import FILE_MODE, make_folder, open_private, others_may_write
+from kinetic_payload.files.durability import flush_to_disk
+from kinetic_payload.files.private import FILE_MODE, make_folder, open_private, others_may_write
 from kinetic_payload.signing import KEY_SIZE, signed, verify
 
 log = logging.getLogger("kinetic")
@@ -216,7 +216,7 @@ def _create(path: Path, data: bytes) -> None:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            from kinetic_payload.stores.locks import locked
+            from kinetic_payload.files.locks import locked
 
             # Of two processes, the second would take away the key that the first has signed with.
             with locked(str(path.with_name(f".{path.name}.lock"))):

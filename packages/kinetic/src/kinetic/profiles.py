@@ -242,8 +242,8 @@ def _broken(path: Path, line: int, what: str) -> ConfigurationError:
 
 def _edit(path: Path, change: Callable[[dict[str, Any]], None]) -> Profiles:
     try:
-        from kinetic_payload.private_files import make_folder, write_private
-        from kinetic_payload.stores.locks import locked
+        from kinetic_payload.files.locks import locked
+        from kinetic_payload.files.private import make_folder, write_private
     except ImportError as error:
         raise ConfigurationError("Kinetic runs on Linux and macOS, not on Windows.") from error
     # A link to a file kept elsewhere stays a link.

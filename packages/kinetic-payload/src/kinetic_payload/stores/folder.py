@@ -18,7 +18,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from kinetic_payload.durability import flush_to_disk
 from kinetic_payload.errors import (
     KineticError,
     ObjectNotFoundError,
@@ -26,13 +25,14 @@ from kinetic_payload.errors import (
     StoreError,
     StorePermissionError,
 )
+from kinetic_payload.files.durability import flush_to_disk
+from kinetic_payload.files.locks import locked
+from kinetic_payload.files.private import make_folder, open_private
+from kinetic_payload.files.temporary import Temporary, collect_leftovers
 from kinetic_payload.limits import refuse_larger
-from kinetic_payload.private_files import make_folder, open_private
 from kinetic_payload.store import ABSENT, Check, Location, ObjectInfo
 from kinetic_payload.stores.listing import folders, info_of, objects, records
-from kinetic_payload.stores.locks import locked
 from kinetic_payload.stores.names import OWN_FOLDER, check_name, name_to_path
-from kinetic_payload.stores.temporary import Temporary, collect_leftovers
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance

@@ -31,8 +31,8 @@ from kinetic.jobs.presence import STARTING
 from kinetic.local.paths import Home, JobFolder
 from kinetic.services import Services, open_at, seal_of
 from kinetic.waiting import Deadline, sleep
+from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, JobObjects
-from kinetic_payload.private_files import make_folder
 from kinetic_payload.records import JobRecord, Outcome
 from kinetic_payload.signing import UNSIGNED
 from kinetic_payload.store import Store

@@ -9,8 +9,8 @@ import time
 from kinetic.local.paths import Home, JobFolder
 from kinetic.local.processes import Runner, has_children, reap, start_runner
 from kinetic.local.spec import SupervisorSpec
+from kinetic_payload.files.private import make_fifo, make_new_folder
 from kinetic_payload.lifeline import OTHERS_GONE, STOP
-from kinetic_payload.private_files import make_fifo, make_new_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -36,14 +36,14 @@ from kinetic_images.errors import InstallError
 from kinetic_images.uv import Uv, find_uv
 from kinetic_images.uv_input import UvInput, write_input
 from kinetic_images.wheels import copied_wheel, installed_own_names, own_closure, own_wheels
-from kinetic_payload.private_files import (
+from kinetic_payload.files.locks import locked
+from kinetic_payload.files.private import (
     make_folder,
     open_private,
     others_may_write,
     read_private,
     write_private,
 )
-from kinetic_payload.stores.locks import locked
 
 ENVIRONMENTS: Final = "environments"
 """The folder of all environments in `KINETIC_HOME`."""

@@ -36,8 +36,7 @@ from kinetic.local.spec import (
     WORKSPACE,
     SupervisorSpec,
 )
-from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, RUNNER_NAME, Env, Flag, JobObjects
-from kinetic_payload.private_files import (
+from kinetic_payload.files.private import (
     make_folder,
     make_new_folder,
     open_private,
@@ -45,6 +44,7 @@ from kinetic_payload.private_files import (
     read_private,
     write_private,
 )
+from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, RUNNER_NAME, Env, Flag, JobObjects
 from kinetic_payload.records import JobRecord
 from kinetic_payload.store import Store
 from kinetic_payload.stores.names import name_to_path

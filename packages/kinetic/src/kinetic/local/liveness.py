@@ -18,7 +18,7 @@ import time
 from contextlib import suppress
 
 from kinetic.local.paths import Home, JobFolder
-from kinetic_payload.private_files import make_fifo
+from kinetic_payload.files.private import make_fifo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Supervisors import this, and `typing` takes longer than all the rest of it.

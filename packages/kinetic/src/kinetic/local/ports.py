@@ -9,7 +9,7 @@ import random
 import socket
 from typing import Final
 
-from kinetic_payload.private_files import make_folder, open_private
+from kinetic_payload.files.private import make_folder, open_private
 
 _RANGE: Final = range(20_000, 32_000)
 """Below what Linux and macOS hand out by themselves, so that no stranger gets one by chance."""

@@ -8,8 +8,8 @@ import sys
 
 from kinetic.local.paths import JobFolder
 from kinetic.local.spec import SupervisorSpec
+from kinetic_payload.files.private import open_private
 from kinetic_payload.lifeline import FAILED
-from kinetic_payload.private_files import open_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

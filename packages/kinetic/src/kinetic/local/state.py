@@ -6,7 +6,7 @@ import errno
 import json
 import os
 
-from kinetic_payload.private_files import open_private
+from kinetic_payload.files.private import open_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import time
 from kinetic.local.attempt import Attempt, Verdict
 from kinetic.local.paths import Home, JobFolder
 from kinetic.local.spec import SupervisorSpec
-from kinetic_payload.private_files import open_private
+from kinetic_payload.files.private import open_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kinetic_payload.private_files import make_folder, open_private, others_may_write
-from kinetic_payload.stores.locks import try_lock
+from kinetic_payload.files.locks import try_lock
+from kinetic_payload.files.private import make_folder, open_private, others_may_write
 
 KEPT: Final = 7 * 24 * 3600.0
 """Seconds; after a week the service forgets them, too."""

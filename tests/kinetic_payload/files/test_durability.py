@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.durability import flush_to_disk
+from kinetic_payload.files.durability import flush_to_disk
 
 
 @pytest.mark.parametrize("supported", [True, False])

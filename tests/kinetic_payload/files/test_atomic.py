@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.appearing import appear, prepared_beside
+from kinetic_payload.files.atomic import appear, prepared_beside
 
 
 @pytest.mark.parametrize("waiting", [True, False])

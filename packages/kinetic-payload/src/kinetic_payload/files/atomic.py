@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from kinetic_payload.private_files import make_folder
+from kinetic_payload.files.private import make_folder
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import BinaryIO
 
-from kinetic_payload.private_files import open_private
-from kinetic_payload.stores.locks import try_lock
+from kinetic_payload.files.locks import try_lock
+from kinetic_payload.files.private import open_private
 
 _own = os.urandom(4).hex()
 """What the names of this process's temporaries begin with, however their folder's path is spelled."""

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 
-from kinetic_payload.durability import flush_to_disk
+from kinetic_payload.files.durability import flush_to_disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kinetic_payload.private_files import open_private
+from kinetic_payload.files.private import open_private
 
 _guard = threading.Lock()
 _locks: dict[tuple[int, int, str], threading.Lock] = {}

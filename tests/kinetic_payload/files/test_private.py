@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.private_files import (
+from kinetic_payload.files.private import (
     make_folder,
     make_new_folder,
     read_private,
@@ -17,7 +17,7 @@ from kinetic_payload.private_files import (
 
 MAKE = """
 import os, sys
-from kinetic_payload.private_files import *
+from kinetic_payload.files.private import *
 home = sys.argv[1]
 make_folder(f"{home}/a/b")
 make_new_folder(f"{home}/new")

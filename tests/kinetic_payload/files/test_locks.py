@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from kinetic_payload.stores.locks import locked
+from kinetic_payload.files.locks import locked
 
 
 def test_a_file_is_locked_by_one_thread_whatever_it_is_called(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Files: written as a whole or not at all, private, durable, locked."""
