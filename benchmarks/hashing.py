@@ -12,8 +12,8 @@ from figures import Budget, Figure
 from inputs import MB, write_random
 from measuring import Bench, in_turns
 
-from kinetic_payload.concurrently import cores
 from kinetic_payload.hashing import content_hash
+from kinetic_payload.threads import cores
 
 
 def figures(bench: Bench) -> Iterator[Figure]:

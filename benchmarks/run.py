@@ -26,7 +26,7 @@ import submitting
 from figures import Figure, table
 from measuring import Bench, scratch
 
-from kinetic_payload.concurrently import cores
+from kinetic_payload.threads import cores
 
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "starting": starting.figures,

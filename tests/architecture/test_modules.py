@@ -223,7 +223,7 @@ TESTED_AS = {
 NOT_OURS_TO_CATCH = {
     "kinetic.collect.WaitStopped": "goes from one of our threads to another",
     "kinetic.testing.functions.Sad": "is a user's own, in the contract of backends",
-    "kinetic_payload.concurrently.Stopped": "goes from one of our threads to another",
+    "kinetic_payload.threads.Stopped": "goes from one of our threads to another",
     "kinetic_payload.stores.gcs.downloads.CorruptedError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.fetching.ReplacedError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.origin.ForeignAnswerError": "goes from one part of the bucket store to another",

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from kinetic.parallel import Crew, Stopped, map_at_once
-from kinetic_payload.concurrently import pause, stoppable
 from kinetic_payload.progress import Reports, silent
+from kinetic_payload.threads import pause, stoppable
 
 LONG = 60.0
 

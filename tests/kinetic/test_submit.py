@@ -33,10 +33,10 @@ from kinetic.request import JobRequest, resolve_request, settings_arguments
 from kinetic.settings import resolve
 from kinetic.submit import submit
 from kinetic.testing import job_ids_of
-from kinetic_payload.concurrently import Stopped, pause
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.signing import verify
 from kinetic_payload.store import ObjectInfo
+from kinetic_payload.threads import Stopped, pause
 
 Ask = Callable[..., JobRequest]
 CONTEXTS = ("contexts/", "data/", "data-markers/")

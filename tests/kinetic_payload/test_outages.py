@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from kinetic_payload.concurrently import each
 from kinetic_payload.outages import OutageLimit, current_limit, limited, limited_look
+from kinetic_payload.threads import each
 
 
 class Clock:

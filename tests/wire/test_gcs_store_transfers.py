@@ -293,7 +293,7 @@ def test_a_download_that_broke_goes_on_where_it_was(
 DOWNLOAD = """
 import sys
 from pathlib import Path
-from kinetic_payload.concurrently import each
+from kinetic_payload.threads import each
 from kinetic_payload.stores.gcs import GcsStore, Service
 
 endpoint, folder = sys.argv[1:]

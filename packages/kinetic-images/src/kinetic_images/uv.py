@@ -13,7 +13,7 @@ from typing import Final
 
 from kinetic_images.credentials import without_credentials
 from kinetic_images.errors import InstallError, UvNotFoundError
-from kinetic_payload.concurrently import check_wanted
+from kinetic_payload.threads import check_wanted
 
 OLDEST: Final = (0, 9)
 """The oldest uv that does all that is asked of it here."""

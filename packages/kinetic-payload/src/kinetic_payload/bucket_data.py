@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kinetic_payload.concurrently import each
 from kinetic_payload.errors import (
     BucketNotFoundError,
     DataError,
@@ -18,6 +17,7 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.files.atomic import appear, prepared_beside
 from kinetic_payload.progress import silent
+from kinetic_payload.threads import each
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance, Reports

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from kinetic_payload.concurrently import each
 from kinetic_payload.data_marker import MAX_PACK, Listed, Marker, parse_marker
 from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, file_digest, tree_digest
 from kinetic_payload.errors import (
@@ -27,6 +26,7 @@ from kinetic_payload.limits import read_record
 from kinetic_payload.progress import Advance, Reports, silent
 from kinetic_payload.references import DataRef
 from kinetic_payload.store import Store
+from kinetic_payload.threads import each
 from kinetic_payload.transfer import discarding
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})

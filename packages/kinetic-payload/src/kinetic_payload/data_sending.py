@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from kinetic_payload.concurrently import each
 from kinetic_payload.data_marker import Part, Sizes
 from kinetic_payload.digests import FileHasher, TreeEntry, open_regular
 from kinetic_payload.errors import (
@@ -25,6 +24,7 @@ from kinetic_payload.progress import Advance, Reports, Scaled
 from kinetic_payload.snapshot import Snapshot
 from kinetic_payload.stat_cache import stamp_of
 from kinetic_payload.store import ABSENT, ObjectInfo, Store
+from kinetic_payload.threads import each
 
 _STREAMS: Final = 8
 """Large objects under way at once: more would cost memory and disk, and gain nothing."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kinetic_payload.concurrently import each
 from kinetic_payload.data_marker import (
     SIZES,
     Listed,
@@ -39,6 +38,7 @@ from kinetic_payload.progress import Reports, silent
 from kinetic_payload.snapshot import Snapshot, tree_of
 from kinetic_payload.store import Mountable, ObjectInfo, Store
 from kinetic_payload.stores.names import MAX_NAME
+from kinetic_payload.threads import each
 from kinetic_payload.transfer import REFRESH_AGE
 from kinetic_payload.treewalk import EXCLUDED, SYSTEM_FILE, LeftOut
 

@@ -11,9 +11,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from kinetic_payload.concurrently import cores
 from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, encoded, open_regular
 from kinetic_payload.errors import TreeChangedError
+from kinetic_payload.threads import cores
 from kinetic_payload.zipformat import (
     DEFLATED,
     STORED,

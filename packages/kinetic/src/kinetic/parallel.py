@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from kinetic_payload.concurrently import Stopped, check_wanted, stoppable
+from kinetic_payload.threads import Stopped, check_wanted, stoppable
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance, Reports

@@ -38,13 +38,13 @@ from kinetic.parallel import Crew, Later, Task
 from kinetic.services import Services, connect, jobs_location
 from kinetic.settings import user_home, working_folder
 from kinetic.waiting import Deadline
-from kinetic_payload.concurrently import stoppable
 from kinetic_payload.files.private import others_may_write
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.outages import OutageLimit, limited
 from kinetic_payload.records import JobRecord, encode
 from kinetic_payload.store import ABSENT
 from kinetic_payload.stores.marking import refuse_foreign_folder
+from kinetic_payload.threads import stoppable
 
 if TYPE_CHECKING:
     from kinetic.console import Console

@@ -546,7 +546,7 @@ class LocalBackend:
         """Kill what a supervisor that was killed could not; its runners die by themselves."""
         from kinetic.local.processes import kill_remains
         from kinetic_payload.layout import Env
-        from kinetic_payload.sweeping import sweep
+        from kinetic_payload.processes import sweep
 
         marker = f"{Env.JOB_ID}={record.job_id}"
         sweep(lambda: kill_remains(marker, adopting=False), pause=lambda: sleep(0.02))

@@ -125,7 +125,7 @@ def _load(spec: SupervisorSpec) -> None:
     import hashlib  # noqa: F401
 
     import kinetic.local.reporting  # noqa: F401
-    import kinetic_payload.sweeping
+    import kinetic_payload.processes
     import kinetic_payload.unsaved  # noqa: F401
 
     if spec.lease_seconds is None:
@@ -333,7 +333,7 @@ class _Job:
     def sweep(self, attempt: Attempt) -> None:
         """Kill what the attempt left behind, wherever it went."""
         from kinetic.local.processes import kill_remains
-        from kinetic_payload.sweeping import sweep
+        from kinetic_payload.processes import sweep
 
         sweep(
             lambda: kill_remains(

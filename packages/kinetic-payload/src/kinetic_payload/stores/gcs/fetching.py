@@ -10,13 +10,13 @@ from typing import Final, Protocol
 import requests
 from google.api_core.exceptions import GoogleAPICallError, NotFound
 
-from kinetic_payload.concurrently import check_wanted
 from kinetic_payload.errors import StoreError
 from kinetic_payload.stores.gcs.bucket import Bucket
 from kinetic_payload.stores.gcs.checksums import of_header
 from kinetic_payload.stores.gcs.origin import foreign
 from kinetic_payload.stores.gcs.patience import BrokenAnswerError
 from kinetic_payload.stores.gcs.translation import is_no_bucket
+from kinetic_payload.threads import check_wanted
 
 BLOCK: Final = 256 << 10
 # `isdigit` is also true of "²", of which `int` knows nothing.

@@ -17,8 +17,8 @@ import urllib3.exceptions
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
 
-from kinetic_payload.concurrently import check_wanted, pause
 from kinetic_payload.outages import OutageLimit
+from kinetic_payload.threads import check_wanted, pause
 
 _T = TypeVar("_T")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kinetic_payload.concurrently import Stopped, check_wanted, each, pause, stoppable
+from kinetic_payload.threads import Stopped, check_wanted, each, pause, stoppable
 
 
 @pytest.mark.parametrize("threads", [1, 4, 100])

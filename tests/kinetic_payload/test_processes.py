@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kinetic_payload.sweeping import sweep
+from kinetic_payload.processes import sweep
 
 
 def test_each_round_reaches_what_the_one_before_left_however_long_that_takes() -> None:
