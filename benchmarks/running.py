@@ -12,8 +12,8 @@ from figures import Budget, Figure
 from measuring import Bench, write_project
 
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.store import parse_location
 from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import parse_location
 
 FLOOR = "import cloudpickle, time; print(time.time())"
 

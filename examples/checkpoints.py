@@ -18,8 +18,8 @@ from collections.abc import Iterator
 import numpy as np
 
 import kinetic
-from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import Store, parse_location
 
 STEPS = 60
 EVERY = 10

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from kinetic_payload.snapshot import take_snapshot
-from kinetic_payload.store import parse_location
 from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import parse_location
 from kinetic_payload.transfer import ensure_context, fetch_context
 
 

@@ -64,8 +64,8 @@ def main() -> None:
     from kinetic_payload.data_upload import ensure_data
     from kinetic_payload.references import DataRef
     from kinetic_payload.stat_cache import StatCache
-    from kinetic_payload.store import parse_location
     from kinetic_payload.stores import open_store
+    from kinetic_payload.stores.store import parse_location
 
     store = open_store(parse_location(f"gs://{bucket}"))
     store.stat("warm")  # The client is loaded and connected: what follows is what moving takes.

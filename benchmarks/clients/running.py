@@ -19,8 +19,8 @@ if __name__ == "__main__":
     from kinetic.services import Services
     from kinetic.submission import request_of
     from kinetic.submit import submit
-    from kinetic_payload.store import parse_location
     from kinetic_payload.stores import open_store
+    from kinetic_payload.stores.store import parse_location
 
     class Keeping(FakeBackend):
         """A backend that starts nothing."""

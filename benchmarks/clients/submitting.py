@@ -66,8 +66,8 @@ def requests() -> dict[str, object]:
     from kinetic.services import Services
     from kinetic.submission import request_of
     from kinetic.submit import submit
-    from kinetic_payload.store import parse_location
     from kinetic_payload.stores import open_store
+    from kinetic_payload.stores.store import parse_location
 
     function = nothing.__wrapped__
     request = request_of(check_options(RunOptions(accelerator="cpu")), function)

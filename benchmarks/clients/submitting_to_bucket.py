@@ -24,8 +24,8 @@ def main() -> None:
     from kinetic.services import Services
     from kinetic.submission import request_of
     from kinetic.submit import submit
-    from kinetic_payload.store import parse_location
     from kinetic_payload.stores import open_store
+    from kinetic_payload.stores.store import parse_location
 
     class Idle(FakeBackend):
         """Starts nothing and checks nothing: all that the server is asked comes from the submit."""

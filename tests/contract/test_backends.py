@@ -21,9 +21,9 @@ from kinetic.testing import (
     RunningBackend,
     ServicesClient,
 )
-from kinetic_payload.store import Location, Store
 from kinetic_payload.stores import open_store
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_payload.stores.store import Location, Store
 
 ON_TWO_HOSTS = {"accelerator": "tpu-v5p-8", "backend": "local-gke"}
 

@@ -5,8 +5,8 @@ import pytest
 from kinetic_payload.digests import TreeEntry, file_digest
 from kinetic_payload.errors import IntegrityError
 from kinetic_payload.hashing import FileCheck
-from kinetic_payload.store import Store
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_payload.stores.store import Store
 from kinetic_payload.testing import MemoryStore, StoreContract
 
 

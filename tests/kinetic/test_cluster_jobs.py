@@ -33,7 +33,7 @@ from kinetic_payload.layout import JobObjects, end_marker
 from kinetic_payload.records import Claim, JobRecord, Outcome, encode
 from kinetic_payload.references import DataRef
 from kinetic_payload.signing import UNSIGNED
-from kinetic_payload.store import Location
+from kinetic_payload.stores.store import Location
 
 BUCKET = Location("gs", "jobs")
 IMAGE = "example.com/team/image:1"

@@ -24,8 +24,8 @@ from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.observing import write_outcome
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import Outcome, encode
-from kinetic_payload.store import Store
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_payload.stores.store import Store
 
 JOB = a_record().job_id
 ODD = (

@@ -25,9 +25,9 @@ from kinetic.observing import find_record
 from kinetic.services import LOOK
 from kinetic.testing import job_ids_of
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
-from kinetic_payload.outages import current_limit
 from kinetic_payload.records import encode
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_payload.stores.outages import current_limit
 
 HANDLE = handle_of(a_record())
 

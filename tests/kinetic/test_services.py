@@ -10,7 +10,7 @@ from kinetic.errors import InvalidRequestError, SignatureError
 from kinetic.services import connect, jobs_location
 from kinetic.settings import resolve
 from kinetic.testing import job_ids_of
-from kinetic_payload.store import Location
+from kinetic_payload.stores.store import Location
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from kinetic.submit import submit
 from kinetic.testing import job_ids_of
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.signing import verify
-from kinetic_payload.store import ObjectInfo
+from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.threads import Stopped, pause
 
 Ask = Callable[..., JobRequest]

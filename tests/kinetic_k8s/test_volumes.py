@@ -18,7 +18,7 @@ from kinetic_k8s.volumes import (
 )
 from kinetic_payload.errors import InvalidRequestError
 from kinetic_payload.references import DataRef
-from kinetic_payload.store import Location
+from kinetic_payload.stores.store import Location
 
 RECORDED = Path(__file__).with_name("volumes.json")
 JOBS = Location("gs", "project-kn-main-jobs")

@@ -10,8 +10,8 @@ from kinetic_payload.attempts import Tally
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import HostOutcome, encode
 from kinetic_payload.signing import UNSIGNED, Signer
-from kinetic_payload.store import Location, Store
 from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import Location, Store
 
 JOB = JobObjects("job")
 KEY = Signer(b"k" * 32)

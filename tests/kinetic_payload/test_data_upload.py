@@ -21,8 +21,8 @@ from kinetic_payload.progress import Advance
 from kinetic_payload.references import DataRef
 from kinetic_payload.snapshot import tree_of
 from kinetic_payload.stat_cache import StatCache
-from kinetic_payload.store import Check, Location, ObjectInfo
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_payload.stores.store import Check, Location, ObjectInfo
 from kinetic_payload.testing import MemoryStore
 from kinetic_payload.transfer import REFRESH_AGE
 

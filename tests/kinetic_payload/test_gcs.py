@@ -25,13 +25,13 @@ from kinetic_payload.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
-from kinetic_payload.store import Location
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.gcs import Bucket, GcsStore, Service, checksums, spelling
 from kinetic_payload.stores.gcs.connection import ServiceClock
-from kinetic_payload.stores.gcs.downloads import needing_room
-from kinetic_payload.stores.gcs.patience import BrokenAnswerError, PatienceError, passes
+from kinetic_payload.stores.gcs.download import needing_room
+from kinetic_payload.stores.gcs.retry import BrokenAnswerError, PatienceError, passes
 from kinetic_payload.stores.gcs.translation import refusal, translated
+from kinetic_payload.stores.store import Location
 
 NAMES = st.text(st.sampled_from("a\n\x0b\x0c\r\x0e\x0f\x01\x02/ä"), max_size=8)
 

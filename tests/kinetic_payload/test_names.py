@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.names import check_name, name_to_path, part_to_path, path_to_part
 
 LONG = "a" * 200

@@ -11,8 +11,8 @@ from kinetic_payload.errors import RecordError, StoreError
 from kinetic_payload.records import Outcome, encode
 from kinetic_payload.signed_records import read_verified, write_once
 from kinetic_payload.signing import UNSIGNED, Signer
-from kinetic_payload.store import Location, Store
 from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import Location, Store
 
 KEY = Signer(b"k" * 32)
 NAME = "job/outcome.json"

@@ -12,7 +12,7 @@ from kinetic_payload.errors import IntegrityError, ObjectNotFoundError, StorePer
 from kinetic_payload.layout import context_object
 from kinetic_payload.progress import Advance
 from kinetic_payload.snapshot import take_snapshot
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.testing import MemoryStore
 from kinetic_payload.transfer import (
     REFRESH_AGE,

@@ -16,7 +16,7 @@ from kinetic_payload.errors import (
     StorePermissionError,
 )
 from kinetic_payload.signing import UNSIGNED, Signer
-from kinetic_payload.store import ObjectInfo
+from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore
 from kinetic_payload.unsaved import Unsaved
 

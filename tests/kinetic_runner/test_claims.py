@@ -8,8 +8,8 @@ import pytest
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import Claim, Outcome, encode
 from kinetic_payload.signing import UNSIGNED, Signer
-from kinetic_payload.store import Location
 from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import Location
 from kinetic_runner.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
 from kinetic_runner.hosts import Host
 

@@ -11,7 +11,7 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.lifeline import STOP
 from kinetic_payload.records import Outcome, encode, fields_of
 from kinetic_payload.signing import Signer
-from kinetic_payload.store import ObjectInfo
+from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore
 from kinetic_runner.lease import renew_without_supervisor
 

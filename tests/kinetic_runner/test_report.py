@@ -11,8 +11,8 @@ import pytest
 
 from kinetic_payload.errors import DataError, PreconditionFailedError, StoreUnavailableError
 from kinetic_payload.layout import INLINE_LIMIT
-from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import Store, parse_location
 from kinetic_payload.testing import MemoryStore
 from kinetic_runner.report import UnpicklableValueError, dump_error, error_info, keep, short_repr
 

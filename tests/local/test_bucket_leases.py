@@ -19,7 +19,7 @@ from kinetic_payload.errors import StoreUnavailableError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
 from kinetic_payload.records import HostOutcome, JobRecord, Lease, Outcome, encode
 from kinetic_payload.signing import UNSIGNED, Signer
-from kinetic_payload.store import ObjectInfo
+from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore
 
 HOLDER = "laptop (~/.kinetic)"

@@ -25,9 +25,9 @@ from kinetic.waiting import Deadline
 from kinetic_payload.layout import Env, JobObjects
 from kinetic_payload.records import JobRecord, Outcome, encode
 from kinetic_payload.signing import verify
-from kinetic_payload.store import Location, Store
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.gcs import GcsStore, Patience
+from kinetic_payload.stores.store import Location, Store
 from kinetic_payload.testing import MemoryStore
 from kinetic_payload.testing.gcs import GcsServer
 

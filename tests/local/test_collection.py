@@ -24,9 +24,9 @@ from kinetic.testing import a_launch, await_outcome, eventually
 from kinetic_payload.files.locks import locked
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records import JobRecord, encode
-from kinetic_payload.store import Location, ObjectInfo
 from kinetic_payload.stores import open_store
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_payload.stores.store import Location, ObjectInfo
 from kinetic_payload.testing import MemoryStore
 from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.unsaved import Unsaved
@@ -322,7 +322,7 @@ def test_an_environment_that_is_used_while_it_is_collected_stays(tmp_path: Path)
     age(failure_file(unused))
     collector = (
         "import sys; from kinetic.local.collection import collect; from pathlib import Path\n"
-        "from kinetic.local.paths import Home; from kinetic_payload.stores.folder import FolderStore\n"
+        "from kinetic.local.paths import Home; from kinetic_payload.stores.folder.store import FolderStore\n"
         "collect(Home(sys.argv[1]), FolderStore(Path(sys.argv[1], 'store')), float(sys.argv[2]))"
     )
     with locked(f"{used}.lock"):

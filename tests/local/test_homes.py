@@ -21,7 +21,7 @@ from kinetic.testing import eventually
 from kinetic_payload.decoding import decode
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Keeper, encode
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
 
 SCRIPT = """
 import kinetic, os, sys, time

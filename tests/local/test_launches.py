@@ -15,9 +15,9 @@ from kinetic.job_status import JobStatus
 from kinetic.testing import a_launch, await_outcome, eventually, job_ids_of, outcome_of
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord
-from kinetic_payload.store import Location, Store
 from kinetic_payload.stores import open_store
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_payload.stores.store import Location, Store
 from kinetic_payload.testing.gcs import GcsServer
 
 

@@ -32,7 +32,7 @@ from kinetic.testing import (
 from kinetic_payload.decoding import decode
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Outcome
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
 
 SCRIPT = """
 import os, sys, time

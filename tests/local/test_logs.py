@@ -14,8 +14,8 @@ from kinetic.local.paths import JobFolder
 from kinetic.testing import a_launch
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import HostOutcome, JobRecord, encode
-from kinetic_payload.store import ObjectInfo
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore
 
 

@@ -14,7 +14,7 @@ from kinetic.backends.local import LocalBackend
 from kinetic.local.paths import Home
 from kinetic.local.removal import remove_tree
 from kinetic.testing import a_launch
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
 
 NOBODY = 65_534
 
@@ -128,7 +128,7 @@ def test_a_clean_up_says_what_it_had_to_leave(tmp_path: Path) -> None:
         from pathlib import Path
         from kinetic.backends.local import LocalBackend
         from kinetic.fakes import a_record
-        from kinetic_payload.stores.folder import FolderStore
+        from kinetic_payload.stores.folder.store import FolderStore
 
         backend = LocalBackend(Path({str(tmp_path)!r}), FolderStore(Path({str(tmp_path)!r}, "store")))
         with warnings.catch_warnings(record=True) as said:

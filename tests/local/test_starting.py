@@ -17,7 +17,7 @@ from kinetic.services import Services, connect, jobs_location
 from kinetic.settings import Settings
 from kinetic.submit import submit
 from kinetic.testing import job_ids_of
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
 
 ACTS = {"cancel": cancel, "clean up": partial(clean_up, resource=True, artifacts=True)}
 

@@ -37,7 +37,7 @@ from kinetic.testing import (
 )
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Outcome
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
 
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)"
 
@@ -146,7 +146,7 @@ def test_whenever_the_submitter_is_killed_the_status_is_true(tmp_path: Path, del
         from pathlib import Path
         from kinetic.backends.local import LocalBackend
         from kinetic.testing import a_launch
-        from kinetic_payload.stores.folder import FolderStore
+        from kinetic_payload.stores.folder.store import FolderStore
         home = Path({str(machine.home)!r})
         store = FolderStore(home / "store")
         backend = LocalBackend(home, store)
@@ -191,7 +191,7 @@ def test_a_job_outlives_its_submitter_and_its_terminal(tmp_path: Path) -> None:
         from pathlib import Path
         from kinetic.backends.local import LocalBackend
         from kinetic.testing import a_launch
-        from kinetic_payload.stores.folder import FolderStore
+        from kinetic_payload.stores.folder.store import FolderStore
         home = Path({str(machine.home)!r})
         store = FolderStore(home / "store")
         job_id = {record.job_id!r}

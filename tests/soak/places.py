@@ -21,8 +21,8 @@ from kinetic.local.paths import Home
 from kinetic.local.processes import marked
 from kinetic.testing import eventually, kill_hard
 from kinetic_payload.layout import RESERVED_PREFIXES, Env, JobObjects
-from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import Store, parse_location
 from kinetic_payload.testing.gcs import GcsServer
 
 HOUR = 3600.0

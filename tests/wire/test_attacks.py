@@ -48,7 +48,7 @@ from kinetic.testing import eventually
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import HostOutcome, Lease, Outcome, Pickled, encode
 from kinetic_payload.signing import Signer
-from kinetic_payload.store import parse_location
+from kinetic_payload.stores.store import parse_location
 from kinetic_payload.testing.gcs.faults import Fault
 from kinetic_payload.zipformat import (
     central_header,

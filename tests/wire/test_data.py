@@ -35,7 +35,7 @@ import sys
 from pathlib import Path
 from kinetic_payload.data_marker import Sizes
 from kinetic_payload.data_upload import ensure_data
-from kinetic_payload.store import parse_location
+from kinetic_payload.stores.store import parse_location
 from kinetic_payload.stores import open_store
 
 source, large, pack = sys.argv[1:]

@@ -38,7 +38,7 @@ from kinetic.submit import submit
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, encode
 from kinetic_payload.stores.gcs import GcsStore
-from kinetic_payload.stores.gcs.patience import Patience
+from kinetic_payload.stores.gcs.retry import Patience
 from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.testing.gcs.access import Tokens
 from kinetic_payload.threads import check_wanted

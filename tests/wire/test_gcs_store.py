@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.store import Store
 from kinetic_payload.stores.gcs import GcsStore, Patience, Service
+from kinetic_payload.stores.store import Store
 from kinetic_payload.testing import StoreContract
 from kinetic_payload.testing.gcs import GcsServer
 

@@ -281,7 +281,7 @@ def test_a_credentials_file_that_is_none_is_named(gcs: GcsServer, tmp_path: Path
 LOOK = """
 import sys
 from kinetic_payload.errors import KineticError
-from kinetic_payload.store import parse_location
+from kinetic_payload.stores.store import parse_location
 from kinetic_payload.stores import open_bucket, open_store
 try:
     if sys.argv[1] == "store":

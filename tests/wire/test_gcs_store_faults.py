@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from kinetic_payload.errors import PreconditionFailedError, StoreUnavailableError
-from kinetic_payload.outages import OutageLimit, limited
-from kinetic_payload.store import ABSENT
 from kinetic_payload.stores.gcs import GcsStore, Patience, Service
+from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_payload.stores.store import ABSENT
 from kinetic_payload.testing import increment
 from kinetic_payload.testing.gcs import GcsServer
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kinetic_payload.errors import PreconditionFailedError
-from kinetic_payload.store import ABSENT
 from kinetic_payload.stores.gcs import GcsStore, Service
+from kinetic_payload.stores.store import ABSENT
 from kinetic_payload.testing.gcs import GcsServer
 
 NAME = "job/outcome.json"

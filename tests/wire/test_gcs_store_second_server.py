@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kinetic_payload.errors import StoreUnavailableError
-from kinetic_payload.store import Store
 from kinetic_payload.stores.gcs import GcsStore, Patience, Service
+from kinetic_payload.stores.store import Store
 from kinetic_payload.testing import StoreContract
 
 # Patient, for a disk that is busy with something else can keep this server waiting for seconds.

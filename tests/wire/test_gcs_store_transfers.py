@@ -18,8 +18,8 @@ import pytest
 from kinetic_payload.digests import TreeEntry, file_digest
 from kinetic_payload.errors import IntegrityError, ObjectNotFoundError, StoreError
 from kinetic_payload.hashing import FileCheck
-from kinetic_payload.store import ABSENT
 from kinetic_payload.stores.gcs import GcsStore, Patience, Service
+from kinetic_payload.stores.store import ABSENT
 from kinetic_payload.testing.gcs import GcsServer
 
 QUICK = Patience(deadline=100, first=0.01, longest=0.05)

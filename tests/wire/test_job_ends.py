@@ -30,7 +30,7 @@ from kinetic.settings import Settings
 from kinetic.submit import submit
 from kinetic.testing import eventually
 from kinetic_payload.layout import REPORT_SECONDS, JobObjects
-from kinetic_payload.store import parse_location
+from kinetic_payload.stores.store import parse_location
 
 WORK = """
     import pathlib, random, time

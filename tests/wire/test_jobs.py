@@ -34,7 +34,7 @@ from kinetic.settings import Settings
 from kinetic.submit import submit
 from kinetic.testing import eventually
 from kinetic_payload.records import Outcome
-from kinetic_payload.store import Store, parse_location
+from kinetic_payload.stores.store import Store, parse_location
 
 JOBS = """
     import kinetic, os, pathlib, time

@@ -20,10 +20,10 @@ from kinetic_payload.errors import DataError
 from kinetic_payload.layout import data_files_prefix
 from kinetic_payload.references import DataRef
 from kinetic_payload.snapshot import take_snapshot, tree_of
-from kinetic_payload.store import Store
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.gcs import GcsStore, Service
 from kinetic_payload.stores.names import MAX_NAME
+from kinetic_payload.stores.store import Store
 from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.transfer import ensure_context, fetch_context
 

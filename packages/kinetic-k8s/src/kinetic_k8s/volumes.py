@@ -15,7 +15,7 @@ from kinetic_payload.errors import InvalidRequestError
 from kinetic_payload.layout import data_files_prefix
 from kinetic_payload.references import DataRef
 from kinetic_payload.sources import parse_gcs
-from kinetic_payload.store import Location
+from kinetic_payload.stores.store import Location
 
 Manifest = dict[str, Any]
 

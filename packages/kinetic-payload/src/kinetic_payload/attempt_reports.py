@@ -7,7 +7,7 @@ from kinetic_payload.errors import RecordError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.signed_records import read_verified
 from kinetic_payload.signing import Signer
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 
 
 def ends_of(

@@ -25,7 +25,7 @@ from kinetic_payload.layout import data_marker, data_prefix
 from kinetic_payload.limits import read_record
 from kinetic_payload.progress import Advance, Reports, silent
 from kinetic_payload.references import DataRef
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import each
 from kinetic_payload.transfer import discarding
 

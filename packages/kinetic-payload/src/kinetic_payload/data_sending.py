@@ -23,7 +23,7 @@ from kinetic_payload.packing import pack
 from kinetic_payload.progress import Advance, Reports, Scaled
 from kinetic_payload.snapshot import Snapshot
 from kinetic_payload.stat_cache import stamp_of
-from kinetic_payload.store import ABSENT, ObjectInfo, Store
+from kinetic_payload.stores.store import ABSENT, ObjectInfo, Store
 from kinetic_payload.threads import each
 
 _STREAMS: Final = 8

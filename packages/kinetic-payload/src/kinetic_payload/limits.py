@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kinetic_payload.errors import IntegrityError, RecordError
 
 if TYPE_CHECKING:
-    from kinetic_payload.store import Store
+    from kinetic_payload.stores.store import Store
 
 MOST_HOSTS: Final = 4096
 """Of one job. The largest slices have about 3,000."""

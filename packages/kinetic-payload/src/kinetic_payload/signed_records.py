@@ -17,7 +17,7 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.limits import read_record
 from kinetic_payload.signing import Signing
-from kinetic_payload.store import ABSENT, Store
+from kinetic_payload.stores.store import ABSENT, Store
 
 _TRIES: Final = 20
 

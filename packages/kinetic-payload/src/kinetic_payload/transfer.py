@@ -15,7 +15,7 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.layout import context_digest, context_object
 from kinetic_payload.progress import Reports, Scaled, silent
-from kinetic_payload.store import ABSENT, Store
+from kinetic_payload.stores.store import ABSENT, Store
 
 REFRESH_AGE: Final = 7 * 86_400.0
 """Seconds after which a context, or data, that is used again is made young again: whoever collects

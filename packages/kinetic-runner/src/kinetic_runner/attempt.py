@@ -25,8 +25,8 @@ from kinetic_payload.layout import (
 from kinetic_payload.processes import sweep
 from kinetic_payload.records import Claim, HostOutcome
 from kinetic_payload.signing import Signer
-from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import Store, parse_location
 from kinetic_payload.unsaved import Unsaved
 from kinetic_runner.bell import Bell
 from kinetic_runner.child import Child

@@ -46,7 +46,7 @@ _CLIENTS: Final = (
     "shipping",
     "snapshot",
     "stat_cache",
-    "stores/marking",
+    "stores/folder/marking",
     "treewalk",
     "wildmatch",
 )

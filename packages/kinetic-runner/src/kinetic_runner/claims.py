@@ -11,7 +11,7 @@ from kinetic_payload.limits import read_record
 from kinetic_payload.records import Claim, encode, fields_of
 from kinetic_payload.signed_records import read_verified, write_once
 from kinetic_payload.signing import UNSIGNED, Signer
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 from kinetic_runner.persistence import REFUSED, persist
 

@@ -20,7 +20,7 @@ from kinetic_payload.layout import (
 from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode
 from kinetic_payload.signed_records import write_once
 from kinetic_payload.signing import UNSIGNED, Signer
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 from kinetic_payload.unsaved import Unsaved
 from kinetic_runner.hosts import Host
 from kinetic_runner.persistence import WAIT, persist, retrying

@@ -11,7 +11,7 @@ from kinetic_payload.errors import DataError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.progress import Reports
 from kinetic_payload.references import DataRef
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 from kinetic_runner.earlier import Earlier
 from kinetic_runner.transfers import Transfers
 from kinetic_runner.workspace import Workspace, disk_words

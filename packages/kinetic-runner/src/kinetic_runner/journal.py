@@ -11,7 +11,7 @@ from time import monotonic
 from typing import IO, Final
 
 from kinetic_payload.errors import KineticError
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 from kinetic_runner.persistence import GONE
 
 CHUNK_SIZE: Final = 4 * 1024 * 1024

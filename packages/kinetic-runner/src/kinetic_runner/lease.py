@@ -10,7 +10,7 @@ from kinetic_payload.layout import LEASE_SECONDS, JobObjects
 from kinetic_payload.records import Lease, encode, fields_of
 from kinetic_payload.signed_records import read_verified
 from kinetic_payload.signing import Signer
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 from kinetic_runner.persistence import WAIT
 
 

@@ -22,8 +22,8 @@ from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import Env, JobObjects
 from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, Pickled, Reason
-from kinetic_payload.store import Store, parse_location
 from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import Store, parse_location
 from kinetic_payload.unsaved import Unsaved
 from kinetic_runner import inputs, report
 from kinetic_runner.call import Exited, Raised, Returned, Stopped, Stopping, Terminated, invoke

@@ -12,7 +12,7 @@ from kinetic_payload.errors import KineticError, RecordError
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, JobObjects
 from kinetic_payload.signed_records import read_verified
 from kinetic_payload.signing import Signer
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 
 _FIRST_WORD: Final = 30.0

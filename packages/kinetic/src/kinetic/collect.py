@@ -42,10 +42,10 @@ from kinetic.waiting import Deadline, sleep
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.loading import load
-from kinetic_payload.outages import OutageLimit, limited
 from kinetic_payload.progress import Reports, silent
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, Pickled
-from kinetic_payload.store import Store
+from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_payload.stores.store import Store
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine, Observation, Watch

@@ -42,8 +42,8 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_id
 from kinetic_payload.records import JobRecord
 from kinetic_payload.signing import UNSIGNED
-from kinetic_payload.store import Location, Store, parse_location
-from kinetic_payload.stores.marking import refuse_foreign_folder
+from kinetic_payload.stores.folder.marking import refuse_foreign_folder
+from kinetic_payload.stores.store import Location, Store, parse_location
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine

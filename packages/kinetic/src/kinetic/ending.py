@@ -15,7 +15,7 @@ from kinetic.waiting import Deadline, poll_interval, sleep
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_object
 from kinetic_payload.records import JobRecord, Outcome
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 
 
 def cancel(

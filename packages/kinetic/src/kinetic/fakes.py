@@ -36,7 +36,7 @@ from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, Phase, Pickled, encode
 from kinetic_payload.signed_records import write_once
 from kinetic_payload.signing import UNSIGNED
-from kinetic_payload.store import ABSENT, ObjectInfo, Store
+from kinetic_payload.stores.store import ABSENT, ObjectInfo, Store
 from kinetic_payload.testing import MemoryStore
 
 

@@ -29,7 +29,7 @@ from kinetic_payload.ownership import report_of
 from kinetic_payload.records import HostOutcome, JobRecord, Outcome, encode
 from kinetic_payload.signed_records import write_once
 from kinetic_payload.signing import UNSIGNED
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 
 _MOST_REPORTS = 5000
 """Of all hosts and attempts together. Whoever can write to a bucket can make any number of objects."""

@@ -16,8 +16,8 @@ from kinetic.errors import (
 )
 from kinetic.services import LOOK, Services
 from kinetic.waiting import Backoff, Deadline, sleep
-from kinetic_payload.outages import OutageLimit, limited
 from kinetic_payload.records import JobRecord
+from kinetic_payload.stores.outages import OutageLimit, limited
 
 _PASSING: Final = (UnavailableError, CredentialsError, StorePermissionError)
 """What may pass while the job goes on: tokens are renewed, and permissions come back."""

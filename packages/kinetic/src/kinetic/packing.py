@@ -15,7 +15,7 @@ from kinetic.data import Data, to_ref
 from kinetic.parallel import Crew, map_at_once
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.progress import Reports, silent, size_text
-from kinetic_payload.store import ABSENT, Store
+from kinetic_payload.stores.store import ABSENT, Store
 
 if TYPE_CHECKING:
     from kinetic_payload.calls import DumpedCall

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kinetic.backends.registry import entry_of
 from kinetic_payload.signing import UNSIGNED, Signing
-from kinetic_payload.store import Location, Store, parse_location
+from kinetic_payload.stores.store import Location, Store, parse_location
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import Backend, Target
@@ -59,7 +59,7 @@ class Services:
 def looking() -> AbstractContextManager[None]:
     """Return a block in which a store that cannot be reached is not waited for longer than `LOOK`."""
     from kinetic.notices import warn_caller
-    from kinetic_payload.outages import limited_look
+    from kinetic_payload.stores.outages import limited_look
 
     return limited_look(LOOK, warn_caller)
 

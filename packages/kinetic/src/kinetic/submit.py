@@ -40,17 +40,17 @@ from kinetic.settings import user_home, working_folder
 from kinetic.waiting import Deadline
 from kinetic_payload.files.private import others_may_write
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.outages import OutageLimit, limited
 from kinetic_payload.records import JobRecord, encode
-from kinetic_payload.store import ABSENT
-from kinetic_payload.stores.marking import refuse_foreign_folder
+from kinetic_payload.stores.folder.marking import refuse_foreign_folder
+from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_payload.stores.store import ABSENT
 from kinetic_payload.threads import stoppable
 
 if TYPE_CHECKING:
     from kinetic.console import Console
     from kinetic.request import JobRequest
     from kinetic_payload.progress import Reports
-    from kinetic_payload.store import Location, Store
+    from kinetic_payload.stores.store import Location, Store
 
 _log = logging.getLogger("kinetic")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinetic_payload.errors import StoreError
-from kinetic_payload.store import Location, Store
+from kinetic_payload.stores.store import Location, Store
 
 if TYPE_CHECKING:
     from kinetic_payload.stores.gcs import ForeignBucket
@@ -43,7 +43,7 @@ def open_store(
         raise StoreError(
             "A folder store needs Linux or macOS.", hint="On Windows, use Kinetic inside WSL."
         )
-    from kinetic_payload.stores.folder import FolderStore
+    from kinetic_payload.stores.folder.store import FolderStore
 
     return FolderStore(Path(location.path))
 

@@ -21,8 +21,8 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.layout import LISTED
 from kinetic_payload.limits import refuse_larger
-from kinetic_payload.store import ABSENT, Check, Location, ObjectInfo, Store
 from kinetic_payload.stores.names import check_name
+from kinetic_payload.stores.store import ABSENT, Check, Location, ObjectInfo, Store
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance

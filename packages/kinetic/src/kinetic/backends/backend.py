@@ -176,7 +176,7 @@ class Backend(Protocol):
 
     A backend knows its store. It prints nothing, and unpickles nothing. What only looks gives up after
     some seconds where the store or the cluster is not reached, as the block it is called in says
-    (`kinetic_payload.outages.limited`).
+    (`kinetic_payload.stores.outages.limited`).
     """
 
     name: str

@@ -35,7 +35,7 @@ from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, JobObjects
 from kinetic_payload.records import JobRecord, Outcome
 from kinetic_payload.signing import UNSIGNED
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 
 if TYPE_CHECKING:
     from kinetic.local.afar import Afar
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kinetic.local.launcher import Staged
     from kinetic.local.watching import Events
     from kinetic.request import JobRequest
-    from kinetic_payload.store import Location
+    from kinetic_payload.stores.store import Location
 
 log = logging.getLogger("kinetic")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kinetic.backends.backend import Target
     from kinetic.services import Services
     from kinetic_k8s.accelerators import Accelerator
-    from kinetic_payload.store import Location
+    from kinetic_payload.stores.store import Location
 
 Semantics = Literal["gke", "pathways"]
 """How several hosts see each other: each runs the function, or one controls all devices."""

@@ -24,7 +24,7 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.ownership import claim_of, report_of
 from kinetic_payload.records import JobRecord
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 
 Verify = Callable[[bytes, str], None]
 """Raises `SignatureError` if the bytes, read from the object of that name, are not by the job."""

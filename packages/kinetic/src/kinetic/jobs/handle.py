@@ -342,7 +342,7 @@ class JobHandle:
             from kinetic.services import open_at
             from kinetic.settings import Settings
             from kinetic_payload.records import JobRecord
-            from kinetic_payload.store import parse_location
+            from kinetic_payload.stores.store import parse_location
 
             services: Services | None = self.__dict__.get("_reached")
             home = Path(Settings.from_environment().home.value)
@@ -361,7 +361,7 @@ class JobHandle:
             from kinetic.backends.backend import Target
             from kinetic.services import connect
             from kinetic.settings import Settings
-            from kinetic_payload.store import parse_location
+            from kinetic_payload.stores.store import parse_location
 
             home = Path(Settings.from_environment().home.value)
             target = Target.of(self._record)

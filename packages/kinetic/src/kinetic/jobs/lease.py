@@ -18,7 +18,7 @@ from kinetic_payload.ownership import is_job_object
 from kinetic_payload.records import Lease, encode, fields_of
 from kinetic_payload.signed_records import read_verified
 from kinetic_payload.signing import UNSIGNED, Signer
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 
 _FIRST: Final = 1.0
 """Seconds before the first one: what it needs takes long to import, and a job's start goes first."""

@@ -32,7 +32,7 @@ from kinetic_payload.ownership import number_in
 from kinetic_payload.printable import printable_log
 from kinetic_payload.records import JobRecord
 from kinetic_payload.signing import UNSIGNED
-from kinetic_payload.store import ObjectInfo, Store
+from kinetic_payload.stores.store import ObjectInfo, Store
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -15,7 +15,7 @@ from kinetic_payload.layout import EXIT_FUNCTION_FAILED, JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.records import FinalStatus, JobRecord, Outcome
 from kinetic_payload.signing import UNSIGNED
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import Observation

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kinetic.backends.backend import Observation
     from kinetic.jobs.attempts import Verify
     from kinetic_payload.records import JobRecord
-    from kinetic_payload.store import Store
+    from kinetic_payload.stores.store import Store
 
 STARTING: Final = 60.0
 """Seconds after its record was written within which a job may be without a lease, or a resource."""

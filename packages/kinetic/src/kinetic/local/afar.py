@@ -19,7 +19,7 @@ from kinetic.waiting import poll_interval, sleep
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Keeper
 from kinetic_payload.signing import UNSIGNED
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 
 _LEAST: Final = 0.05
 

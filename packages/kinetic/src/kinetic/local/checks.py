@@ -9,7 +9,7 @@ from kinetic.local.emulation import shape_of
 
 if TYPE_CHECKING:
     from kinetic.request import JobRequest
-    from kinetic_payload.store import Location
+    from kinetic_payload.stores.store import Location
 
 
 def check_request(request: JobRequest, store: Location) -> None:

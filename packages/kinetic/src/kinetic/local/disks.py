@@ -9,7 +9,7 @@ from typing import Final
 
 from kinetic.local.paths import Home
 from kinetic.settings import environment
-from kinetic_payload.store import Location
+from kinetic_payload.stores.store import Location
 
 _LEAST: Final = 1 << 20
 """Bytes with which nothing can be done."""

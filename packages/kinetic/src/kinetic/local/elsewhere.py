@@ -22,7 +22,7 @@ from kinetic_payload.layout import LEASE_SECONDS, JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.records import JobRecord, Lease, fields_of
 from kinetic_payload.signing import UNSIGNED
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 
 _AWAY: Final = "or its machine sleeps or is offline. Should it come back, the job goes on."
 _POLL_LEAST: Final = 0.25

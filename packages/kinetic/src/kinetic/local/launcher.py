@@ -46,8 +46,8 @@ from kinetic_payload.files.private import (
 )
 from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, RUNNER_NAME, Env, Flag, JobObjects
 from kinetic_payload.records import JobRecord
-from kinetic_payload.store import Store
 from kinetic_payload.stores.names import name_to_path
+from kinetic_payload.stores.store import Store
 
 _log = logging.getLogger("kinetic")
 

@@ -23,7 +23,7 @@ from kinetic_payload.layout import (
 from kinetic_payload.records import HostOutcome, encode, fields_of
 from kinetic_payload.signed_records import write_once
 from kinetic_payload.signing import UNSIGNED, Signer
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)

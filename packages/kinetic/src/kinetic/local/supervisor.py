@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kinetic.local.reporting import Gone
     from kinetic.local.state import AttemptState, State
     from kinetic_payload.signing import Signer
-    from kinetic_payload.store import Store
+    from kinetic_payload.stores.store import Store
     from kinetic_payload.unsaved import Unsaved
 
 _PAUSE = 5.0
@@ -114,8 +114,8 @@ def _signer(spec: SupervisorSpec) -> Signer:
 
 
 def _open(spec: SupervisorSpec) -> Store:
-    from kinetic_payload.store import parse_location
     from kinetic_payload.stores import open_store
+    from kinetic_payload.stores.store import parse_location
 
     return open_store(parse_location(spec.store))
 

@@ -10,7 +10,7 @@ from kinetic.job_status import JobStatus
 from kinetic.local.paths import JobFolder
 from kinetic.notices import warn_caller
 from kinetic_payload.records import JobRecord, fields_of
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 from kinetic_payload.unsaved import Unsaved
 
 

@@ -18,7 +18,7 @@ from kinetic.local.liveness import (
 from kinetic.local.paths import Home
 from kinetic.waiting import Deadline, poll_interval
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 
 _OUTCOME_EVERY: Final = 2.0
 """Seconds between two questions for an outcome in a bucket: the supervisor's state tells sooner."""

@@ -130,7 +130,7 @@ def is_there(name: str) -> bool:
 
 def _bucket(where: str) -> Any:
     # The runner's own: a job over a bucket has it, whatever else its image lacks.
-    from kinetic_payload.store import parse_location
     from kinetic_payload.stores import open_store
+    from kinetic_payload.stores.store import parse_location
 
     return open_store(parse_location(where))

@@ -21,7 +21,7 @@ from kinetic_payload.decoding import decode
 from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records import JobRecord, Outcome, encode
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 
 
 def fake_runner_source() -> bytes:

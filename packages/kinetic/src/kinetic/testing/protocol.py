@@ -13,7 +13,7 @@ from kinetic.backends.backend import Backend, Launch
 from kinetic.errors import SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.testing.launches import a_launch, job_ids_of, outcome_of
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 
 
 class BackendProtocol:

@@ -26,7 +26,7 @@ from kinetic.settings import environment
 from kinetic_payload.attempts import HostEnd, Result, another_attempt, deciding, result_of, tally_of
 from kinetic_payload.layout import Env, Flag
 from kinetic_payload.records import JobRecord, Outcome
-from kinetic_payload.store import Store
+from kinetic_payload.stores.store import Store
 
 
 @dataclass

@@ -6,7 +6,7 @@ opened, and nothing does before.
 
 from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject
 from kinetic_payload.stores.gcs.foreign import ForeignBucket
-from kinetic_payload.stores.gcs.patience import Patience
+from kinetic_payload.stores.gcs.retry import Patience
 from kinetic_payload.stores.gcs.service import Service
 from kinetic_payload.stores.gcs.store import GcsStore
 

@@ -20,11 +20,10 @@ import requests
 from google.api_core.exceptions import GoogleAPICallError, NotFound, PreconditionFailed
 
 from kinetic_payload.errors import StorePermissionError
-from kinetic_payload.outages import current_limit
 from kinetic_payload.stores.gcs.checksums import parsed
 from kinetic_payload.stores.gcs.connection import Connection, connection_to
 from kinetic_payload.stores.gcs.origin import foreign
-from kinetic_payload.stores.gcs.patience import BrokenAnswerError, Patience
+from kinetic_payload.stores.gcs.retry import BrokenAnswerError, Patience
 from kinetic_payload.stores.gcs.service import Service
 from kinetic_payload.stores.gcs.translation import (
     in_words,
@@ -32,6 +31,7 @@ from kinetic_payload.stores.gcs.translation import (
     no_bucket,
     translated,
 )
+from kinetic_payload.stores.outages import current_limit
 
 _T = TypeVar("_T")
 

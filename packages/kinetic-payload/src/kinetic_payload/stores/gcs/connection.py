@@ -30,7 +30,7 @@ from requests.structures import CaseInsensitiveDict
 from requests.utils import select_proxy
 
 from kinetic_payload.stores.gcs.origin import TokenRequest, check_answer, described, is_page
-from kinetic_payload.stores.gcs.patience import UnreachableError, passes
+from kinetic_payload.stores.gcs.retry import UnreachableError, passes
 from kinetic_payload.stores.gcs.service import Service
 
 CONCURRENCY: Final = 32

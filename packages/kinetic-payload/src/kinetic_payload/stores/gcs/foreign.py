@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinetic_payload.stores.gcs.bucket import Bucket
-from kinetic_payload.stores.gcs.downloads import download
+from kinetic_payload.stores.gcs.download import download
 from kinetic_payload.stores.gcs.service import Service
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
-    from kinetic_payload.stores.gcs.patience import Patience
+    from kinetic_payload.stores.gcs.retry import Patience
 
 
 class ForeignBucket(Bucket):

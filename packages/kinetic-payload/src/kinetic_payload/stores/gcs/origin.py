@@ -12,7 +12,7 @@ import google.auth.transport.requests
 import requests
 from google.auth.exceptions import TransportError
 
-from kinetic_payload.stores.gcs.patience import BrokenAnswerError
+from kinetic_payload.stores.gcs.retry import BrokenAnswerError
 
 _HTML: Final = re.compile(
     rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from kinetic_payload.errors import InvalidRequestError
 from kinetic_payload.layout import LISTED
-from kinetic_payload.store import Location, ObjectInfo
 from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject
 from kinetic_payload.stores.gcs.connection import CONCURRENCY
-from kinetic_payload.stores.gcs.contents import content_of, described
-from kinetic_payload.stores.gcs.downloads import download, needing_room, open_all, read_all
-from kinetic_payload.stores.gcs.patience import Patience
-from kinetic_payload.stores.gcs.remembered import remembered
-from kinetic_payload.stores.gcs.resumable import upload_large
+from kinetic_payload.stores.gcs.download import download, needing_room, open_all, read_all
+from kinetic_payload.stores.gcs.metadata_contents import content_of, described
+from kinetic_payload.stores.gcs.name_escaping import meant, spelled, spelled_name
+from kinetic_payload.stores.gcs.resumable_upload import upload_large
+from kinetic_payload.stores.gcs.retry import Patience
 from kinetic_payload.stores.gcs.service import Service
-from kinetic_payload.stores.gcs.sources import BytesSource, FileSource, Source, SpoolSource
-from kinetic_payload.stores.gcs.spelling import meant, spelled, spelled_name
-from kinetic_payload.stores.gcs.uploads import SMALL, upload_small
+from kinetic_payload.stores.gcs.upload import SMALL, upload_small
+from kinetic_payload.stores.gcs.upload_sessions import remembered
+from kinetic_payload.stores.gcs.upload_sources import BytesSource, FileSource, Source, SpoolSource
 from kinetic_payload.stores.names import check_name
+from kinetic_payload.stores.store import Location, ObjectInfo
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
-    from kinetic_payload.store import Check
+    from kinetic_payload.stores.store import Check
 
 _IN_MEMORY = 1 << 20
 _RECORDS: Final = f"*/{{{','.join(LISTED)}}}"

@@ -24,7 +24,7 @@ from kinetic_payload.errors import (
     StoreUnavailableError,
 )
 from kinetic_payload.stores.gcs.origin import ForeignAnswerError
-from kinetic_payload.stores.gcs.patience import PatienceError, is_untrusted
+from kinetic_payload.stores.gcs.retry import PatienceError, is_untrusted
 from kinetic_payload.stores.gcs.service import LOGIN
 
 _DENIED: Final = re.compile(r"(\S+) does not have (storage\.\S+) access")

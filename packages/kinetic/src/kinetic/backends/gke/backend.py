@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kinetic.keys import Seal
     from kinetic.request import JobRequest
     from kinetic_payload.signing import Signing
-    from kinetic_payload.store import Store
+    from kinetic_payload.stores.store import Store
 
 
 class GkeBackend:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from kinetic.request import JobRequest
     from kinetic_payload.references import DataRef
-    from kinetic_payload.store import Location
+    from kinetic_payload.stores.store import Location
 
 
 def check_request(request: JobRequest, store: Location) -> None:

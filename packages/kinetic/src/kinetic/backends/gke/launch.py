@@ -23,7 +23,7 @@ from kinetic_payload.layout import EXIT_NOT_PREPARED, RUNNER_PATH, Env, Flag
 
 if TYPE_CHECKING:
     from kinetic.request import JobRequest
-    from kinetic_payload.store import Location
+    from kinetic_payload.stores.store import Location
 
 WORKLOAD = "Job"
 """The form of every job so far, as records name it."""

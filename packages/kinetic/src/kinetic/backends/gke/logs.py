@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kinetic_k8s.cluster.cluster import Cluster
     from kinetic_payload.records import JobRecord
     from kinetic_payload.signing import Signing
-    from kinetic_payload.store import Store
+    from kinetic_payload.stores.store import Store
 
 _LOOK_AGAIN: Final = 15.0
 _REMEMBERED: Final = 3

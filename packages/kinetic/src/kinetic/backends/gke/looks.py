@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kinetic_k8s.cluster.cluster import Cluster
     from kinetic_k8s.manifests import Manifest
     from kinetic_payload.records import JobRecord
-    from kinetic_payload.store import Store
+    from kinetic_payload.stores.store import Store
 
 _SECOND_LOOK: Final = 1.0
 """Seconds after which it is looked again: a server that restarts may show nothing for a moment."""

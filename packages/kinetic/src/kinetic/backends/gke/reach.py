@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kinetic_k8s.cluster.cluster import Cluster
-from kinetic_payload.outages import current_limit
+from kinetic_payload.stores.outages import current_limit
 
 _LONGEST: Final = 60.0
 """Seconds, where nothing else is asked for."""

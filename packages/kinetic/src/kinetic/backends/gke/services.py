@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kinetic.backends.backend import Target
     from kinetic.services import Services
     from kinetic_k8s.cluster.cluster import Cluster
-    from kinetic_payload.store import Location
+    from kinetic_payload.stores.store import Location
 
 
 def connect(target: Target, location: Location, home: Path) -> Services:

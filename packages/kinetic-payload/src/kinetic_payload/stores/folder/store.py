@@ -30,9 +30,9 @@ from kinetic_payload.files.locks import locked
 from kinetic_payload.files.private import make_folder, open_private
 from kinetic_payload.files.temporary import Temporary, collect_leftovers
 from kinetic_payload.limits import refuse_larger
-from kinetic_payload.store import ABSENT, Check, Location, ObjectInfo
-from kinetic_payload.stores.listing import folders, info_of, objects, records
+from kinetic_payload.stores.folder.listing import folders, info_of, objects, records
 from kinetic_payload.stores.names import OWN_FOLDER, check_name, name_to_path
+from kinetic_payload.stores.store import ABSENT, Check, Location, ObjectInfo
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance

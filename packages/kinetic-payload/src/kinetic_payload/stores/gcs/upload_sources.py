@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final, Protocol
 
 from kinetic_payload.errors import StoreError
-from kinetic_payload.store import Check
 from kinetic_payload.stores.gcs.checksums import extended
+from kinetic_payload.stores.store import Check
 from kinetic_payload.threads import check_wanted
 
 BLOCK: Final = 1 << 20

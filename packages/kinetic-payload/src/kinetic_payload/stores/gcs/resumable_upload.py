@@ -28,14 +28,14 @@ from kinetic_payload.stores.gcs.bucket import (
 )
 from kinetic_payload.stores.gcs.checksums import spelled
 from kinetic_payload.stores.gcs.origin import foreign
-from kinetic_payload.stores.gcs.patience import BrokenAnswerError
-from kinetic_payload.stores.gcs.remembered import Entry, Session
-from kinetic_payload.stores.gcs.sources import Source, Sums
-from kinetic_payload.stores.gcs.uploads import not_written
+from kinetic_payload.stores.gcs.retry import BrokenAnswerError
+from kinetic_payload.stores.gcs.upload import not_written
+from kinetic_payload.stores.gcs.upload_sessions import Entry, Session
+from kinetic_payload.stores.gcs.upload_sources import Source, Sums
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
-    from kinetic_payload.store import Check
+    from kinetic_payload.stores.store import Check
 
 _TAIL: Final = 8 << 20
 """The last request carries up to so much, and the checksum of everything, known by then."""

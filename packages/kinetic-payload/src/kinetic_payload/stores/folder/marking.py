@@ -13,8 +13,8 @@ from itertools import islice
 
 from kinetic_payload.errors import StoreError, StorePermissionError
 from kinetic_payload.ownership import is_entry
-from kinetic_payload.store import Location
 from kinetic_payload.stores.names import OWN_FOLDER
+from kinetic_payload.stores.store import Location
 
 _SHOWN = 3
 

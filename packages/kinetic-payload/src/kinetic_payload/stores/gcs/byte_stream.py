@@ -14,7 +14,7 @@ from kinetic_payload.errors import StoreError
 from kinetic_payload.stores.gcs.bucket import Bucket
 from kinetic_payload.stores.gcs.checksums import of_header
 from kinetic_payload.stores.gcs.origin import foreign
-from kinetic_payload.stores.gcs.patience import BrokenAnswerError
+from kinetic_payload.stores.gcs.retry import BrokenAnswerError
 from kinetic_payload.stores.gcs.translation import is_no_bucket
 from kinetic_payload.threads import check_wanted
 

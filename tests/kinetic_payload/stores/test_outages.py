@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from kinetic_payload.outages import OutageLimit, current_limit, limited, limited_look
+from kinetic_payload.stores.outages import OutageLimit, current_limit, limited, limited_look
 from kinetic_payload.threads import each
 
 

@@ -20,12 +20,12 @@ from kinetic_payload.stores.gcs.bucket import (
 )
 from kinetic_payload.stores.gcs.checksums import spelled
 from kinetic_payload.stores.gcs.connection import Body
-from kinetic_payload.stores.gcs.sources import Source, Sums
 from kinetic_payload.stores.gcs.translation import is_no_bucket, no_bucket
+from kinetic_payload.stores.gcs.upload_sources import Source, Sums
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
-    from kinetic_payload.store import Check
+    from kinetic_payload.stores.store import Check
 
 SMALL: Final = 8 << 20
 """Up to so many bytes go in one request."""

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 from kinetic_payload.errors import ObjectNotFoundError, StoreError
-from kinetic_payload.store import ABSENT, Location, parse_location
 from kinetic_payload.stores import open_store
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_payload.stores.store import ABSENT, Location, parse_location
 
 PRELUDE = """
 import sys
 from pathlib import Path
 from kinetic_payload.errors import PreconditionFailedError
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.testing import increment
 store = FolderStore(Path(sys.argv[1]))
 me = int(sys.argv[2])
@@ -141,7 +141,7 @@ def test_a_store_that_is_known_by_several_names_is_one(
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     code = """
-        from kinetic_payload.stores.folder import FolderStore
+        from kinetic_payload.stores.folder.store import FolderStore
         from kinetic_payload.files.locks import locked
         ours = FolderStore(folder)
         with ours.writer("ours") as stream:
@@ -251,7 +251,7 @@ _LIMITED = """
 import resource, signal, sys
 from pathlib import Path
 from kinetic_payload.errors import StoreError
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
 try:
@@ -286,7 +286,7 @@ _LIMITED_WRITES = """
 import resource, signal, sys
 from pathlib import Path
 from kinetic_payload.errors import StoreError
-from kinetic_payload.stores.folder import FolderStore
+from kinetic_payload.stores.folder.store import FolderStore
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
 store, data = FolderStore(Path(sys.argv[1])), bytes(int(sys.argv[2]))

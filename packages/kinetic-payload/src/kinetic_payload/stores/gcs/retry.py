@@ -17,7 +17,7 @@ import urllib3.exceptions
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
 
-from kinetic_payload.outages import OutageLimit
+from kinetic_payload.stores.outages import OutageLimit
 from kinetic_payload.threads import check_wanted, pause
 
 _T = TypeVar("_T")

@@ -8,9 +8,9 @@ import pytest
 
 from kinetic_payload.errors import StoreError
 from kinetic_payload.layout import JobObjects, context_object
-from kinetic_payload.store import parse_location
-from kinetic_payload.stores.folder import FolderStore
-from kinetic_payload.stores.marking import refuse_foreign_folder
+from kinetic_payload.stores.folder.marking import refuse_foreign_folder
+from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_payload.stores.store import parse_location
 
 JOB = "cpu-f-20260101-120000-0a1b2c3"
 

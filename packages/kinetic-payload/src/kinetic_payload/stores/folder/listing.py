@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from kinetic_payload.layout import LISTED
-from kinetic_payload.store import ObjectInfo
 from kinetic_payload.stores.names import MAX_NAME, MORE, part_to_path, path_to_part
+from kinetic_payload.stores.store import ObjectInfo
 
 
 class _Entry(NamedTuple):

@@ -1,0 +1,1 @@
+"""Stores in a folder of a file system."""
