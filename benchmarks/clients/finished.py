@@ -25,7 +25,7 @@ def fill(count: int) -> list[str]:
     from kinetic.services import connect, jobs_location
     from kinetic.settings import Settings
     from kinetic_payload.layout import JobObjects
-    from kinetic_payload.records import encode
+    from kinetic_payload.records.job import encode
 
     @kinetic.run(accelerator="cpu")
     def nothing() -> None:

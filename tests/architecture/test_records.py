@@ -16,10 +16,10 @@ import pytest
 from kinetic.jobs.handle import JobHandle
 from kinetic_payload import layout
 from kinetic_payload.calls import CallHeader, load_call, read_header
-from kinetic_payload.decoding import decode
 from kinetic_payload.errors import FutureRecordError, RecordError
 from kinetic_payload.layout import WIRE_VERSION
-from kinetic_payload.records import (
+from kinetic_payload.records.decode import decode
+from kinetic_payload.records.job import (
     Claim,
     ErrorInfo,
     GroupManifest,

@@ -14,8 +14,8 @@ from kinetic.jobs.logs import follow_stored, latest_lines
 from kinetic.jobs.outcome import outcome_of_vanished
 from kinetic.jobs.presence import STARTING, starting_or_gone
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import Claim, JobRecord, encode
-from kinetic_payload.signing import UNSIGNED, Signer
+from kinetic_payload.records.job import Claim, JobRecord, encode
+from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.testing import MemoryStore
 
 KEY = Signer(b"k" * 32)

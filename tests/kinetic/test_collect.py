@@ -47,7 +47,7 @@ from kinetic.job_status import JobStatus
 from kinetic.keys import KeyFile, Seal
 from kinetic.observing import find_outcome, look
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
-from kinetic_payload.records import ErrorInfo, JobRecord, Outcome, Pickled, encode
+from kinetic_payload.records.job import ErrorInfo, JobRecord, Outcome, Pickled, encode
 
 LARGE = bytes(2 * INLINE_LIMIT)
 

@@ -23,7 +23,7 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.observing import write_outcome
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import Outcome, encode
+from kinetic_payload.records.job import Outcome, encode
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import Store
 

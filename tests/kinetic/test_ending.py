@@ -25,8 +25,8 @@ from kinetic.observing import find_outcome, look
 from kinetic.services import Services
 from kinetic.testing import job_ids_of
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
-from kinetic_payload.records import JobRecord, encode
-from kinetic_payload.signing import signed
+from kinetic_payload.records.job import JobRecord, encode
+from kinetic_payload.records.signing import signed
 
 LARGE = bytes(2 * INLINE_LIMIT)
 SHARED = ("contexts/abc.zip", "data/abc/tree.zip", "data-markers/abc", "groups/grp-1/group.json")

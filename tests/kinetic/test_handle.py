@@ -25,7 +25,7 @@ from kinetic.observing import find_record
 from kinetic.services import LOOK
 from kinetic.testing import job_ids_of
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
-from kinetic_payload.records import encode
+from kinetic_payload.records.job import encode
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.outages import current_limit
 

@@ -13,8 +13,8 @@ import pytest
 from kinetic.errors import ConfigurationError, KineticError, SignatureError
 from kinetic.fakes import a_record
 from kinetic.keys import KeyFile, Seal, key_path, signing_key
-from kinetic_payload.records import encode
-from kinetic_payload.signing import KEY_SIZE
+from kinetic_payload.records.job import encode
+from kinetic_payload.records.signing import KEY_SIZE
 
 NAME = f"{a_record().job_id}/handle.json"
 

@@ -19,7 +19,7 @@ from kinetic.observing import (
 )
 from kinetic.outcomes import failure_without_exception
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import Outcome, encode
+from kinetic_payload.records.job import Outcome, encode
 
 CANCELLED = "cancelled"
 OUTCOME = "write */outcome.json"

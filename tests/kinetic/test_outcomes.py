@@ -14,7 +14,7 @@ from kinetic.outcomes import (
     remote_error,
     status_of,
 )
-from kinetic_payload.records import ErrorInfo, HostOutcome, Outcome
+from kinetic_payload.records.job import ErrorInfo, HostOutcome, Outcome
 
 FAILED = Outcome(job_id="j", status="failed", attempt=2, host=1, message="It failed.")
 HOST = HostOutcome(

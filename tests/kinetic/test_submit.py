@@ -34,7 +34,7 @@ from kinetic.settings import resolve
 from kinetic.submit import submit
 from kinetic.testing import job_ids_of
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.signing import verify
+from kinetic_payload.records.signing import verify
 from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.threads import Stopped, pause
 

@@ -20,7 +20,7 @@ from kinetic.errors import (
 from kinetic.job_status import JobStatus
 from kinetic.outcomes import JobOutcome
 from kinetic_cli.testing import StubApp, StubJob, a_job, run
-from kinetic_payload.records import ErrorInfo, FinalStatus, HostOutcome, Outcome
+from kinetic_payload.records.job import ErrorInfo, FinalStatus, HostOutcome, Outcome
 
 
 def ended(status: FinalStatus, **more: Any) -> JobOutcome:

@@ -16,10 +16,10 @@ import pytest
 
 from kinetic_payload.calls import CallHeader, read_header
 from kinetic_payload.data_marker import Listed, Marker, encode_marker, parse_marker
-from kinetic_payload.decoding import decode
 from kinetic_payload.errors import KineticError, RecordError, SignatureError
 from kinetic_payload.limits import read_record
-from kinetic_payload.records import (
+from kinetic_payload.records.decode import decode
+from kinetic_payload.records.job import (
     Claim,
     ErrorInfo,
     GroupManifest,
@@ -31,8 +31,8 @@ from kinetic_payload.records import (
     encode,
     fields_of,
 )
+from kinetic_payload.records.signing import signed, verify
 from kinetic_payload.references import DataRef
-from kinetic_payload.signing import signed, verify
 from kinetic_payload.testing import MemoryStore
 
 CASES = 1000

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import Claim, Outcome, encode
-from kinetic_payload.signing import UNSIGNED, Signer
+from kinetic_payload.records.job import Claim, Outcome, encode
+from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Location
 from kinetic_runner.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from kinetic_payload.records import ErrorInfo, HostOutcome, Pickled, encode
+from kinetic_payload.records.job import ErrorInfo, HostOutcome, Pickled, encode
 from kinetic_runner.ending import Seen, outcome_from, outcome_of
 
 BLANK = HostOutcome(

@@ -18,8 +18,8 @@ from kinetic_payload.errors import (
     StoreUnavailableError,
 )
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import HostOutcome, Outcome, encode
-from kinetic_payload.signing import Signer
+from kinetic_payload.records.job import HostOutcome, Outcome, encode
+from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Location
 from kinetic_runner.finish import Finish

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from kinetic_payload.layout import Env, end_marker, is_end_marker
-from kinetic_payload.signing import verify
+from kinetic_payload.records.signing import verify
 from kinetic_runner import main
 
 SAVE_ON_SIGTERM = """

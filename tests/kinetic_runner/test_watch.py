@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.reports import HostOutcome, encode
+from kinetic_payload.records.host_outcome import HostOutcome, encode
 from kinetic_runner.ending import Seen
 from kinetic_runner.mirror import Mirror
 from kinetic_runner.watch import Limits, Watch

@@ -14,11 +14,11 @@ from kinetic.jobs.presence import STARTING, Signs, Standing, standing_of
 from kinetic.local.elsewhere import Elsewhere, observation_of
 from kinetic.local.watching import LocalWatch
 from kinetic.testing import a_launch, eventually
-from kinetic_payload.decoding import decode
 from kinetic_payload.errors import StoreUnavailableError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
-from kinetic_payload.records import HostOutcome, JobRecord, Lease, Outcome, encode
-from kinetic_payload.signing import UNSIGNED, Signer
+from kinetic_payload.records.decode import decode
+from kinetic_payload.records.job import HostOutcome, JobRecord, Lease, Outcome, encode
+from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore
 

@@ -23,8 +23,8 @@ from kinetic.services import Services
 from kinetic.testing import a_launch, await_outcome, eventually, job_ids_of, kill_hard, outcome_of
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import Env, JobObjects
-from kinetic_payload.records import JobRecord, Outcome, encode
-from kinetic_payload.signing import verify
+from kinetic_payload.records.job import JobRecord, Outcome, encode
+from kinetic_payload.records.signing import verify
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.gcs import GcsStore, Patience
 from kinetic_payload.stores.store import Location, Store

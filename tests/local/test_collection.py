@@ -23,13 +23,13 @@ from kinetic.local.paths import Home
 from kinetic.testing import a_launch, await_outcome, eventually
 from kinetic_payload.files.locks import locked
 from kinetic_payload.layout import JobObjects, context_object
-from kinetic_payload.records import JobRecord, encode
+from kinetic_payload.records.job import JobRecord, encode
+from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import Location, ObjectInfo
 from kinetic_payload.testing import MemoryStore
 from kinetic_payload.testing.gcs import GcsServer
-from kinetic_payload.unsaved import Unsaved
 
 NOW = time.time()
 OLD = NOW - MAX_AGE - 60

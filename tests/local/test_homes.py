@@ -18,9 +18,9 @@ from kinetic.local.keepers import Unreachable, home_of, keeper_of
 from kinetic.local.paths import Home
 from kinetic.local.processes import marked
 from kinetic.testing import eventually
-from kinetic_payload.decoding import decode
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import JobRecord, Keeper, encode
+from kinetic_payload.records.decode import decode
+from kinetic_payload.records.job import JobRecord, Keeper, encode
 from kinetic_payload.stores.folder.store import FolderStore
 
 SCRIPT = """

@@ -14,7 +14,7 @@ from kinetic.backends.local import LocalBackend
 from kinetic.job_status import JobStatus
 from kinetic.testing import a_launch, await_outcome, eventually, job_ids_of, outcome_of
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import JobRecord
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import Location, Store

@@ -29,9 +29,9 @@ from kinetic.testing import (
     kill_hard,
     outcome_of,
 )
-from kinetic_payload.decoding import decode
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import JobRecord, Outcome
+from kinetic_payload.records.decode import decode
+from kinetic_payload.records.job import JobRecord, Outcome
 from kinetic_payload.stores.folder.store import FolderStore
 
 SCRIPT = """

@@ -13,7 +13,7 @@ from kinetic.local.logs import follow_lines, latest_attempt, read_lines
 from kinetic.local.paths import JobFolder
 from kinetic.testing import a_launch
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import HostOutcome, JobRecord, encode
+from kinetic_payload.records.job import HostOutcome, JobRecord, encode
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore

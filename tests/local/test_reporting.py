@@ -9,8 +9,8 @@ from kinetic.local.attempt import Verdict
 from kinetic.local.reporting import Gone, settle
 from kinetic.testing import a_launch, outcome_of
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import HostOutcome, encode
-from kinetic_payload.signing import UNSIGNED, Signer
+from kinetic_payload.records.job import HostOutcome, encode
+from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.testing import MemoryStore
 
 JOB = "cpu-f-20260101-000000-abc"

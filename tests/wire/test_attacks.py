@@ -46,8 +46,8 @@ from kinetic.services import open_at
 from kinetic.settings import Settings
 from kinetic.testing import eventually
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import HostOutcome, Lease, Outcome, Pickled, encode
-from kinetic_payload.signing import Signer
+from kinetic_payload.records.job import HostOutcome, Lease, Outcome, Pickled, encode
+from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores.store import parse_location
 from kinetic_payload.testing.gcs.faults import Fault
 from kinetic_payload.zipformat import (

@@ -36,7 +36,7 @@ from kinetic.services import Services
 from kinetic.settings import Settings
 from kinetic.submit import submit
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import JobRecord, encode
+from kinetic_payload.records.job import JobRecord, encode
 from kinetic_payload.stores.gcs import GcsStore
 from kinetic_payload.stores.gcs.retry import Patience
 from kinetic_payload.testing.gcs import GcsServer

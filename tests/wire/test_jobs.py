@@ -33,7 +33,7 @@ from kinetic.services import Services, open_at, seal_of
 from kinetic.settings import Settings
 from kinetic.submit import submit
 from kinetic.testing import eventually
-from kinetic_payload.records import Outcome
+from kinetic_payload.records.job import Outcome
 from kinetic_payload.stores.store import Store, parse_location
 
 JOBS = """

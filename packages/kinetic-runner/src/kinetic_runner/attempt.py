@@ -11,7 +11,6 @@ from math import inf
 from time import monotonic, time
 from typing import Final
 
-from kinetic_payload.attempts import is_loss_of_peer
 from kinetic_payload.errors import InvalidRequestError, KineticError
 from kinetic_payload.layout import (
     EXIT_FUNCTION_FAILED,
@@ -23,11 +22,12 @@ from kinetic_payload.layout import (
     end_marker,
 )
 from kinetic_payload.processes import sweep
-from kinetic_payload.records import Claim, HostOutcome
-from kinetic_payload.signing import Signer
+from kinetic_payload.records.job import Claim, HostOutcome
+from kinetic_payload.records.retry import is_loss_of_peer
+from kinetic_payload.records.signing import Signer
+from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
-from kinetic_payload.unsaved import Unsaved
 from kinetic_runner.bell import Bell
 from kinetic_runner.child import Child
 from kinetic_runner.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from kinetic_payload.errors import KineticError, RecordError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
-from kinetic_payload.records import Claim, encode, fields_of
-from kinetic_payload.signed_records import read_verified, write_once
-from kinetic_payload.signing import UNSIGNED, Signer
+from kinetic_payload.records.job import Claim, encode, fields_of
+from kinetic_payload.records.signed import read_verified, write_once
+from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 from kinetic_runner.persistence import REFUSED, persist

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, EXIT_TERMINATED
-from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, Pickled, Reason
+from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, Pickled, Reason
 
 Cause = Literal["timeout", "terminated", "orphaned"]
 """Why the parent ended the child: its time was up, SIGTERM came, the supervisor died."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Final
 
-from kinetic_payload.attempts import HostEnd, Tally, another_attempt, end_in, other_failures
 from kinetic_payload.errors import RecordError
 from kinetic_payload.layout import (
     EXIT_NOT_PREPARED,
@@ -17,11 +16,12 @@ from kinetic_payload.layout import (
     REPORT_SECONDS,
     JobObjects,
 )
-from kinetic_payload.records import FinalStatus, HostOutcome, Outcome, encode
-from kinetic_payload.signed_records import write_once
-from kinetic_payload.signing import UNSIGNED, Signer
+from kinetic_payload.records.job import FinalStatus, HostOutcome, Outcome, encode
+from kinetic_payload.records.retry import HostEnd, Tally, another_attempt, end_in, other_failures
+from kinetic_payload.records.signed import write_once
+from kinetic_payload.records.signing import UNSIGNED, Signer
+from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores.store import Store
-from kinetic_payload.unsaved import Unsaved
 from kinetic_runner.hosts import Host
 from kinetic_runner.persistence import WAIT, persist, retrying
 from kinetic_runner.siblings import Siblings, unreadable
@@ -197,7 +197,7 @@ class Finish:
         return follows(self._before(attempt))
 
     def _before(self, attempt: int) -> Tally:
-        from kinetic_payload.attempt_reports import tally_before
+        from kinetic_payload.records.attempt_outcomes import tally_before
 
         return persist(
             lambda: tally_before(self.store, self.signer, self.job, attempt, self.host.count),

@@ -21,10 +21,10 @@ from kinetic_payload.calls import CallHeader, LoadedCall
 from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import Env, JobObjects
-from kinetic_payload.reports import ErrorInfo, HostOutcome, Phase, Pickled, Reason
+from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, Pickled, Reason
+from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
-from kinetic_payload.unsaved import Unsaved
 from kinetic_runner import inputs, report
 from kinetic_runner.call import Exited, Raised, Returned, Stopped, Stopping, Terminated, invoke
 from kinetic_runner.earlier import Earlier

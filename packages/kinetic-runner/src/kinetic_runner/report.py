@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, Final
 
 from kinetic_payload.errors import KineticError, PreconditionFailedError, StoreError
 from kinetic_payload.layout import INLINE_LIMIT, REPORT_SECONDS
-from kinetic_payload.reports import ErrorInfo, Pickled
+from kinetic_payload.records.host_outcome import ErrorInfo, Pickled
+from kinetic_payload.records.unsaved import Unsaved, digest_of, overwritten
 from kinetic_payload.stores.store import ABSENT, Store
-from kinetic_payload.unsaved import Unsaved, digest_of, overwritten
 from kinetic_payload.value_pickling import Sink, ValuePickler
 from kinetic_runner.forks import leave_if_forked
 from kinetic_runner.persistence import WAIT, Failing, persist, quietly

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 
-from kinetic_payload.attempts import HostEnd, Result, deciding, end_in, result_of
 from kinetic_payload.errors import KineticError, RecordError
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, JobObjects
-from kinetic_payload.signed_records import read_verified
-from kinetic_payload.signing import Signer
+from kinetic_payload.records.retry import HostEnd, Result, deciding, end_in, result_of
+from kinetic_payload.records.signed import read_verified
+from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from kinetic_payload.files.private import make_folder, open_private
 from kinetic_payload.lifeline import FAILED, OTHERS_GONE, STOP
 from kinetic_payload.processes import SECONDS, sweep
-from kinetic_payload.reports import HostOutcome, Phase
+from kinetic_payload.records.host_outcome import HostOutcome, Phase
 from kinetic_runner.bell import Bell
 from kinetic_runner.child import Child, pipe_capacity, read_available
 from kinetic_runner.ending import Cause, Seen, outcome_from

@@ -43,7 +43,7 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.loading import load
 from kinetic_payload.progress import Reports, silent
-from kinetic_payload.records import HostOutcome, JobRecord, Outcome, Pickled
+from kinetic_payload.records.job import HostOutcome, JobRecord, Outcome, Pickled
 from kinetic_payload.stores.outages import OutageLimit, limited
 from kinetic_payload.stores.store import Store
 
@@ -385,7 +385,7 @@ def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome
     """Return the report that decides, if the outcome vouches for it by its digest."""
     if outcome.attempt is None or outcome.host is None or outcome.digest is None:
         return None
-    from kinetic_payload.decoding import decode
+    from kinetic_payload.records.decode import decode
 
     name = JobObjects(job_id).host_outcome(outcome.attempt, outcome.host)
     try:

@@ -40,8 +40,8 @@ from kinetic.services import (
 )
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_id
-from kinetic_payload.records import JobRecord
-from kinetic_payload.signing import UNSIGNED
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.folder.marking import refuse_foreign_folder
 from kinetic_payload.stores.store import Location, Store, parse_location
 

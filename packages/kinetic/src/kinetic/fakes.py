@@ -33,9 +33,9 @@ from kinetic.services import Services
 from kinetic.settings import resolve
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import JobObjects, context_object
-from kinetic_payload.records import HostOutcome, JobRecord, Outcome, Phase, Pickled, encode
-from kinetic_payload.signed_records import write_once
-from kinetic_payload.signing import UNSIGNED
+from kinetic_payload.records.job import HostOutcome, JobRecord, Outcome, Phase, Pickled, encode
+from kinetic_payload.records.signed import write_once
+from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import ABSENT, ObjectInfo, Store
 from kinetic_payload.testing import MemoryStore
 

@@ -26,9 +26,9 @@ from kinetic.services import Services
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.ownership import report_of
-from kinetic_payload.records import HostOutcome, JobRecord, Outcome, encode
-from kinetic_payload.signed_records import write_once
-from kinetic_payload.signing import UNSIGNED
+from kinetic_payload.records.job import HostOutcome, JobRecord, Outcome, encode
+from kinetic_payload.records.signed import write_once
+from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store
 
 _MOST_REPORTS = 5000
@@ -249,7 +249,7 @@ def _read(
 
 
 def _parsed(kind: type[R], store: Store, name: str, data: bytes) -> Found[R]:
-    from kinetic_payload.decoding import decode
+    from kinetic_payload.records.decode import decode
 
     job_id, place = name.partition("/")[0], f"{store.location}/{name}"
     try:

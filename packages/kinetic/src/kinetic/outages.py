@@ -16,7 +16,7 @@ from kinetic.errors import (
 )
 from kinetic.services import LOOK, Services
 from kinetic.waiting import Backoff, Deadline, sleep
-from kinetic_payload.records import JobRecord
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.outages import OutageLimit, limited
 
 _PASSING: Final = (UnavailableError, CredentialsError, StorePermissionError)

@@ -15,9 +15,9 @@ from kinetic.errors import (
     ResultUnreadableError,
 )
 from kinetic.job_status import JobStatus
-from kinetic_payload.attempts import HostEnd, Result, deciding, result_of
 from kinetic_payload.loading import difference, minor
-from kinetic_payload.records import HostOutcome, Outcome
+from kinetic_payload.records.job import HostOutcome, Outcome
+from kinetic_payload.records.retry import HostEnd, Result, deciding, result_of
 
 E = TypeVar("E", bound=BaseException)
 J = TypeVar("J", bound=JobError)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinetic.backends.registry import entry_of
-from kinetic_payload.signing import UNSIGNED, Signing
+from kinetic_payload.records.signing import UNSIGNED, Signing
 from kinetic_payload.stores.store import Location, Store, parse_location
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from kinetic.job_status import JobStatus
-from kinetic_payload.records import JobRecord, Outcome
+from kinetic_payload.records.job import JobRecord, Outcome
 
 if TYPE_CHECKING:
     from kinetic.request import JobRequest

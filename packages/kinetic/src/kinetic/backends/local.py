@@ -33,8 +33,8 @@ from kinetic.services import Services, open_at, seal_of
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, JobObjects
-from kinetic_payload.records import JobRecord, Outcome
-from kinetic_payload.signing import UNSIGNED
+from kinetic_payload.records.job import JobRecord, Outcome
+from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store
 
 if TYPE_CHECKING:

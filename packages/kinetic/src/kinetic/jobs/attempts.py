@@ -9,7 +9,12 @@ from itertools import count, islice
 from typing import Final
 
 from kinetic.backends.backend import AttemptView
-from kinetic_payload.attempts import (
+from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureError
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import read_record
+from kinetic_payload.ownership import claim_of, report_of
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.retry import (
     HostEnd,
     Result,
     Tally,
@@ -19,11 +24,6 @@ from kinetic_payload.attempts import (
     ended_attempts,
     tally_of,
 )
-from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureError
-from kinetic_payload.layout import JobObjects
-from kinetic_payload.limits import read_record
-from kinetic_payload.ownership import claim_of, report_of
-from kinetic_payload.records import JobRecord
 from kinetic_payload.stores.store import Store
 
 Verify = Callable[[bytes, str], None]

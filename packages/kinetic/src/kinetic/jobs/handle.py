@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kinetic.outcomes import JobOutcome
     from kinetic.services import Services
     from kinetic_payload.progress import Reports
-    from kinetic_payload.records import JobRecord
+    from kinetic_payload.records.job import JobRecord
 
 
 @dataclass
@@ -65,7 +65,7 @@ class JobHandle:
         Raises:
             RecordError: A field is missing or has the wrong type.
         """
-        from kinetic_payload.decoding import checked
+        from kinetic_payload.records.decode import checked
 
         return checked(cls, d)
 
@@ -341,7 +341,7 @@ class JobHandle:
             from kinetic.observing import find_record
             from kinetic.services import open_at
             from kinetic.settings import Settings
-            from kinetic_payload.records import JobRecord
+            from kinetic_payload.records.job import JobRecord
             from kinetic_payload.stores.store import parse_location
 
             services: Services | None = self.__dict__.get("_reached")

@@ -25,13 +25,13 @@ from kinetic.jobs.log_lines import (
     with_note,
 )
 from kinetic.parallel import Crew, Task
-from kinetic_payload.attempts import deciding
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import MOST_CHUNK, MOST_HOSTS
 from kinetic_payload.ownership import number_in
 from kinetic_payload.printable import printable_log
-from kinetic_payload.records import JobRecord
-from kinetic_payload.signing import UNSIGNED
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.retry import deciding
+from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import ObjectInfo, Store
 
 if TYPE_CHECKING:

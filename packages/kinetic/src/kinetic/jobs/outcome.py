@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import Verify, attempts_of
-from kinetic_payload.attempts import HostEnd, deciding, end_in, other_failures
 from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureError
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, JobObjects
 from kinetic_payload.limits import read_record
-from kinetic_payload.records import FinalStatus, JobRecord, Outcome
-from kinetic_payload.signing import UNSIGNED
+from kinetic_payload.records.job import FinalStatus, JobRecord, Outcome
+from kinetic_payload.records.retry import HostEnd, deciding, end_in, other_failures
+from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store
 
 if TYPE_CHECKING:

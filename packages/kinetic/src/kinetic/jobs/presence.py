@@ -11,7 +11,7 @@ from kinetic_payload.layout import LEASE_SECONDS, JobObjects
 if TYPE_CHECKING:
     from kinetic.backends.backend import Observation
     from kinetic.jobs.attempts import Verify
-    from kinetic_payload.records import JobRecord
+    from kinetic_payload.records.job import JobRecord
     from kinetic_payload.stores.store import Store
 
 STARTING: Final = 60.0

@@ -11,7 +11,7 @@ from kinetic_payload.layout import Env, Flag, JobObjects
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import Launch
-    from kinetic_payload.records import JobRecord
+    from kinetic_payload.records.job import JobRecord
     from kinetic_payload.stores.store import Location
 
 

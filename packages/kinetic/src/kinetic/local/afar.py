@@ -17,8 +17,8 @@ from kinetic.local.keepers import Unreachable
 from kinetic.local.watching import StoreEvents
 from kinetic.waiting import poll_interval, sleep
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import JobRecord, Keeper
-from kinetic_payload.signing import UNSIGNED
+from kinetic_payload.records.job import JobRecord, Keeper
+from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store
 
 _LEAST: Final = 0.05

@@ -42,9 +42,9 @@ from kinetic_payload.files.private import make_folder, write_private
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.limits import read_record
 from kinetic_payload.ownership import is_context, is_digest, is_job_id, is_job_object
-from kinetic_payload.reports import fields_of
+from kinetic_payload.records.host_outcome import fields_of
+from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores.store import Store, parse_location
-from kinetic_payload.unsaved import Unsaved
 
 MAX_AGE: Final = 14 * 86_400.0
 """Seconds that something unused is kept."""

@@ -16,12 +16,12 @@ from kinetic.jobs.outcome import stored_outcome
 from kinetic.jobs.presence import STARTING, Signs, Standing, standing_of
 from kinetic.local.watching import StoreEvents
 from kinetic.waiting import Deadline, sleep
-from kinetic_payload.decoding import decode
 from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
 from kinetic_payload.limits import read_record
-from kinetic_payload.records import JobRecord, Lease, fields_of
-from kinetic_payload.signing import UNSIGNED
+from kinetic_payload.records.decode import decode
+from kinetic_payload.records.job import JobRecord, Lease, fields_of
+from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store
 
 _AWAY: Final = "or its machine sleeps or is offline. Should it come back, the job goes on."

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Final
 
 from kinetic.local.paths import Home
-from kinetic_payload.records import Keeper
+from kinetic_payload.records.job import Keeper
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 

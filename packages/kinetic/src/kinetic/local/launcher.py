@@ -45,7 +45,7 @@ from kinetic_payload.files.private import (
     write_private,
 )
 from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, RUNNER_NAME, Env, Flag, JobObjects
-from kinetic_payload.records import JobRecord
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.names import name_to_path
 from kinetic_payload.stores.store import Store
 

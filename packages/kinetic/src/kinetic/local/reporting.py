@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from kinetic.jobs.outcome import Stop, end_from, outcome_of, read_end, stored_outcome
 from kinetic.local.attempt import Verdict
-from kinetic_payload.attempts import HostEnd, Tally, another_attempt, deciding
 from kinetic_payload.errors import RecordError
 from kinetic_payload.layout import (
     EXIT_FUNCTION_FAILED,
@@ -20,9 +19,10 @@ from kinetic_payload.layout import (
     EXIT_TERMINATED,
     JobObjects,
 )
-from kinetic_payload.records import HostOutcome, encode, fields_of
-from kinetic_payload.signed_records import write_once
-from kinetic_payload.signing import UNSIGNED, Signer
+from kinetic_payload.records.job import HostOutcome, encode, fields_of
+from kinetic_payload.records.retry import HostEnd, Tally, another_attempt, deciding
+from kinetic_payload.records.signed import write_once
+from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.stores.store import Store
 
 

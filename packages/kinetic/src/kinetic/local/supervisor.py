@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from kinetic.local.events import Events
     from kinetic.local.reporting import Gone
     from kinetic.local.state import AttemptState, State
-    from kinetic_payload.signing import Signer
+    from kinetic_payload.records.signing import Signer
+    from kinetic_payload.records.unsaved import Unsaved
     from kinetic_payload.stores.store import Store
-    from kinetic_payload.unsaved import Unsaved
 
 _PAUSE = 5.0
 _ALL_LOADED = 0.3
@@ -108,7 +108,7 @@ def _keep_lease(spec: SupervisorSpec, cancel: int) -> LeaseKeeper | None:
 
 
 def _signer(spec: SupervisorSpec) -> Signer:
-    from kinetic_payload.signing import Signer
+    from kinetic_payload.records.signing import Signer
 
     return Signer(bytes.fromhex(spec.signing_key) or None)
 
@@ -126,7 +126,7 @@ def _load(spec: SupervisorSpec) -> None:
 
     import kinetic.local.reporting  # noqa: F401
     import kinetic_payload.processes
-    import kinetic_payload.unsaved  # noqa: F401
+    import kinetic_payload.records.unsaved  # noqa: F401
 
     if spec.lease_seconds is None:
         _open(spec)  # A bucket is opened, and written to, by who keeps the lease.
@@ -163,7 +163,7 @@ class _Job:
     @property
     def unsaved(self) -> Unsaved:
         """What its runners could not store."""
-        from kinetic_payload.unsaved import Unsaved
+        from kinetic_payload.records.unsaved import Unsaved
 
         return Unsaved(self._folder.unsaved)
 

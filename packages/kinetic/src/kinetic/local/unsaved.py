@@ -9,9 +9,9 @@ from kinetic.errors import IntegrityError, JobError, StoreError
 from kinetic.job_status import JobStatus
 from kinetic.local.paths import JobFolder
 from kinetic.notices import warn_caller
-from kinetic_payload.records import JobRecord, fields_of
+from kinetic_payload.records.job import JobRecord, fields_of
+from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores.store import Store
-from kinetic_payload.unsaved import Unsaved
 
 
 def observation_of(

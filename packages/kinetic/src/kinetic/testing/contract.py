@@ -32,7 +32,7 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
 from kinetic.testing.clients import PROJECT_FILES, Client, eventually, users_project
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import Claim, HostOutcome, Outcome, encode
+from kinetic_payload.records.job import Claim, HostOutcome, Outcome, encode
 
 _LARGE: Final = 3 << 20
 _EVERY: Final = 0.1

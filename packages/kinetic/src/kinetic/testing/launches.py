@@ -17,10 +17,10 @@ from kinetic.capture import SecretValues
 from kinetic.fakes import a_request
 from kinetic.local.launcher import LocalEnvironment
 from kinetic.waiting import Deadline
-from kinetic_payload.decoding import decode
 from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import JobRecord, Outcome, encode
+from kinetic_payload.records.decode import decode
+from kinetic_payload.records.job import JobRecord, Outcome, encode
 from kinetic_payload.stores.store import Store
 
 

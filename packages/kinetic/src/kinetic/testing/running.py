@@ -23,9 +23,16 @@ from kinetic.jobs.runner import runner_bundle, runner_environment, runner_flags
 from kinetic.local.launcher import base_environment
 from kinetic.request import JobRequest
 from kinetic.settings import environment
-from kinetic_payload.attempts import HostEnd, Result, another_attempt, deciding, result_of, tally_of
 from kinetic_payload.layout import Env, Flag
-from kinetic_payload.records import JobRecord, Outcome
+from kinetic_payload.records.job import JobRecord, Outcome
+from kinetic_payload.records.retry import (
+    HostEnd,
+    Result,
+    another_attempt,
+    deciding,
+    result_of,
+    tally_of,
+)
 from kinetic_payload.stores.store import Store
 
 

@@ -14,7 +14,7 @@ from kinetic_k8s.cluster.creation import ensure_key
 from kinetic_k8s.errors import NotPermittedError
 from kinetic_k8s.manifests.names import KEY_SECRET
 from kinetic_k8s.manifests.secrets import key_in
-from kinetic_payload.signing import KEY_SIZE
+from kinetic_payload.records.signing import KEY_SIZE
 
 
 class ClusterKey:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kinetic.backends.gke.looks import Looks
     from kinetic.backends.gke.watching import Watches
     from kinetic_k8s.cluster.cluster import Cluster
-    from kinetic_payload.records import JobRecord
-    from kinetic_payload.signing import Signing
+    from kinetic_payload.records.job import JobRecord
+    from kinetic_payload.records.signing import Signing
     from kinetic_payload.stores.store import Store
 
 _LOOK_AGAIN: Final = 15.0

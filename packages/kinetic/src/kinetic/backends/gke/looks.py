@@ -16,15 +16,15 @@ from kinetic.waiting import sleep
 from kinetic_k8s.manifests.labels import of_job
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
-from kinetic_payload.records import fields_of
-from kinetic_payload.signed_records import read_verified
-from kinetic_payload.signing import UNSIGNED, Signing
+from kinetic_payload.records.job import fields_of
+from kinetic_payload.records.signed import read_verified
+from kinetic_payload.records.signing import UNSIGNED, Signing
 
 if TYPE_CHECKING:
     from kinetic.keys import Seal
     from kinetic_k8s.cluster.cluster import Cluster
     from kinetic_k8s.manifests import Manifest
-    from kinetic_payload.records import JobRecord
+    from kinetic_payload.records.job import JobRecord
     from kinetic_payload.stores.store import Store
 
 _SECOND_LOOK: Final = 1.0

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kinetic_payload.layout import WIRE_VERSION
-from kinetic_payload.reports import ErrorInfo as ErrorInfo
-from kinetic_payload.reports import HostOutcome as HostOutcome
-from kinetic_payload.reports import Phase as Phase
-from kinetic_payload.reports import Pickled as Pickled
-from kinetic_payload.reports import Reason as Reason
-from kinetic_payload.reports import encode as encode
-from kinetic_payload.reports import fields_of as fields_of
+from kinetic_payload.records.host_outcome import ErrorInfo as ErrorInfo
+from kinetic_payload.records.host_outcome import HostOutcome as HostOutcome
+from kinetic_payload.records.host_outcome import Phase as Phase
+from kinetic_payload.records.host_outcome import Pickled as Pickled
+from kinetic_payload.records.host_outcome import Reason as Reason
+from kinetic_payload.records.host_outcome import encode as encode
+from kinetic_payload.records.host_outcome import fields_of as fields_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,9 @@ from typing import Any
 
 import pytest
 
-from kinetic_payload.attempts import (
+from kinetic_payload.errors import RecordError
+from kinetic_payload.records.job import ErrorInfo, HostOutcome, encode
+from kinetic_payload.records.retry import (
     HostEnd,
     Tally,
     another_attempt,
@@ -13,8 +15,6 @@ from kinetic_payload.attempts import (
     other_failures,
     tally_of,
 )
-from kinetic_payload.errors import RecordError
-from kinetic_payload.records import ErrorInfo, HostOutcome, encode
 
 
 def end(

@@ -6,7 +6,7 @@ import sys
 # A crash, not an exception, is what there is to see: so in a process of its own.
 MEETING = """
 import dataclasses, sys, threading
-from kinetic_payload.decoding import checked
+from kinetic_payload.records.decode import checked
 
 sys.setswitchinterval(1e-6)
 failures = []

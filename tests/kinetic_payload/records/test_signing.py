@@ -7,8 +7,8 @@ import json
 import pytest
 
 from kinetic_payload.errors import SignatureError
-from kinetic_payload.records import Outcome, encode
-from kinetic_payload.signing import key_id, signed, verify
+from kinetic_payload.records.job import Outcome, encode
+from kinetic_payload.records.signing import key_id, signed, verify
 
 KEY = bytes(range(32))
 OTHER = bytes(32)

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from kinetic_payload.attempt_reports import ends_of, tally_before
-from kinetic_payload.attempts import Tally
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records import HostOutcome, encode
-from kinetic_payload.signing import UNSIGNED, Signer
+from kinetic_payload.records.attempt_outcomes import ends_of, tally_before
+from kinetic_payload.records.job import HostOutcome, encode
+from kinetic_payload.records.retry import Tally
+from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Location, Store
 

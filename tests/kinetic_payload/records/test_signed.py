@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kinetic_payload.errors import RecordError, StoreError
-from kinetic_payload.records import Outcome, encode
-from kinetic_payload.signed_records import read_verified, write_once
-from kinetic_payload.signing import UNSIGNED, Signer
+from kinetic_payload.records.job import Outcome, encode
+from kinetic_payload.records.signed import read_verified, write_once
+from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Location, Store
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kinetic_payload.layout import WIRE_VERSION
 
 if TYPE_CHECKING:
-    from kinetic_payload.records import Record
+    from kinetic_payload.records.job import Record
 
 Phase = Literal[
     "claim",

@@ -16,7 +16,7 @@ from kinetic_payload.errors import (
     StoreError,
 )
 from kinetic_payload.limits import read_record
-from kinetic_payload.signing import Signing
+from kinetic_payload.records.signing import Signing
 from kinetic_payload.stores.store import ABSENT, Store
 
 _TRIES: Final = 20

@@ -15,10 +15,10 @@ from kinetic_payload.errors import (
     StoreError,
     StorePermissionError,
 )
-from kinetic_payload.signing import UNSIGNED, Signer
+from kinetic_payload.records.signing import UNSIGNED, Signer
+from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore
-from kinetic_payload.unsaved import Unsaved
 
 VALUE, REPORT = "job/attempts/1/host-0.pkl", "job/attempts/1/host-0.json"
 DATA = b"value" * 1000
@@ -141,7 +141,7 @@ def test_what_another_host_removes_at_the_same_time_keeps_nothing_from_the_disk(
     # The system tells a hook that a file is about to be opened: then the folder is removed.
     code = """
 import os, pathlib, sys
-from kinetic_payload.unsaved import Unsaved
+from kinetic_payload.records.unsaved import Unsaved
 
 unsaved, name, left = Unsaved(sys.argv[1]), "job/attempts/1/host-0.json", [sys.argv[1]]
 folder = pathlib.Path(sys.argv[1], name).parent

@@ -13,7 +13,7 @@ from kinetic_payload.errors import FutureRecordError, RecordError
 from kinetic_payload.layout import WIRE_VERSION
 from kinetic_payload.limits import checked_number
 from kinetic_payload.printable import printable
-from kinetic_payload.records import Record
+from kinetic_payload.records.job import Record
 
 R = TypeVar("R", bound=Record)
 _T = TypeVar("_T")

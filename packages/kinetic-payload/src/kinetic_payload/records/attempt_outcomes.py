@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kinetic_payload.attempts import HostEnd, Tally, end_in, result_of, tally_of
 from kinetic_payload.errors import RecordError
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.signed_records import read_verified
-from kinetic_payload.signing import Signer
+from kinetic_payload.records.retry import HostEnd, Tally, end_in, result_of, tally_of
+from kinetic_payload.records.signed import read_verified
+from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores.store import Store
 
 

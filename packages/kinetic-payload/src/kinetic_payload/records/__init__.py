@@ -1,0 +1,1 @@
+"""Records: what is persisted about a job."""
