@@ -14,7 +14,7 @@ NOT_OURS_TO_KEEP = {
     "kinetic/local/launcher.py": "an output folder that the user named",
     "kinetic/local/memory.py": "control groups, which the kernel keeps",
     "kinetic_payload/bucket_data.py": "`Data`, for the user's function",
-    "kinetic_payload/extraction.py": "the project and `Data`, with the modes that they had",
+    "kinetic_payload/archives/extract.py": "the project and `Data`, with the modes that they had",
     "kinetic_payload/files/private.py": "",
     "kinetic_runner/huggingface.py": "the library's own cache",
     "kinetic_runner/inputs.py": "empty mount points and stages of `Data`",

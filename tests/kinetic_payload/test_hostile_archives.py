@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.archive import extract_archive
+from kinetic_payload.archives.archive import extract_archive
+from kinetic_payload.archives.extract import Contents, Extraction
+from kinetic_payload.archives.zip_format import Member, central_header, end_records, local_header
 from kinetic_payload.digests import FileHasher, TreeEntry
 from kinetic_payload.errors import DataError, IntegrityError
-from kinetic_payload.extraction import Contents, Extraction
-from kinetic_payload.zipformat import Member, central_header, end_records, local_header
 
 ROUNDS = 10
 CASES = 1000

@@ -45,18 +45,18 @@ from kinetic.local.paths import Home
 from kinetic.services import open_at
 from kinetic.settings import Settings
 from kinetic.testing import eventually
-from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.job import HostOutcome, Lease, Outcome, Pickled, encode
-from kinetic_payload.records.signing import Signer
-from kinetic_payload.stores.store import parse_location
-from kinetic_payload.testing.gcs.faults import Fault
-from kinetic_payload.zipformat import (
+from kinetic_payload.archives.zip_format import (
     central_header,
     data_offset,
     end_records,
     local_header,
     read_directory,
 )
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records.job import HostOutcome, Lease, Outcome, Pickled, encode
+from kinetic_payload.records.signing import Signer
+from kinetic_payload.stores.store import parse_location
+from kinetic_payload.testing.gcs.faults import Fault
 
 JOBS = """
     import kinetic, os, pathlib, time

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kinetic_payload.archive import extract_archive, unsafe_path
+from kinetic_payload.archives.archive import extract_archive, unsafe_path
 from kinetic_payload.data_download import download_data
 from kinetic_payload.data_marker import Sizes, unmountable
 from kinetic_payload.data_upload import ensure_data

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from kinetic_payload.archives.extract import Contents, Extraction, expected_tree
 from kinetic_payload.data_marker import MAX_PACK, Listed, Marker, parse_marker
 from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, file_digest, tree_digest
 from kinetic_payload.errors import (
@@ -19,7 +20,6 @@ from kinetic_payload.errors import (
     RecordError,
     StoreError,
 )
-from kinetic_payload.extraction import Contents, Extraction, expected_tree
 from kinetic_payload.files.atomic import appear, prepared_beside
 from kinetic_payload.layout import data_marker, data_prefix
 from kinetic_payload.limits import read_record

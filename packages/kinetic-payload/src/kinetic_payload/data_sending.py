@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from kinetic_payload.archives.write import pack
 from kinetic_payload.data_marker import Part, Sizes
 from kinetic_payload.digests import FileHasher, TreeEntry, open_regular
 from kinetic_payload.errors import (
@@ -19,7 +20,6 @@ from kinetic_payload.errors import (
     TreeChangedError,
 )
 from kinetic_payload.hashing import FileCheck
-from kinetic_payload.packing import pack
 from kinetic_payload.progress import Advance, Reports, Scaled
 from kinetic_payload.snapshot import Snapshot
 from kinetic_payload.stat_cache import stamp_of

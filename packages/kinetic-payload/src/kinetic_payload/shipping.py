@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kinetic_payload.archive import unsafe_path
+from kinetic_payload.archives.archive import unsafe_path
 from kinetic_payload.exclusion import Exclusions
 from kinetic_payload.ignore import ENVIRONMENT_MARKERS, Scope
 from kinetic_payload.ignore_files import scope_in, top_scope

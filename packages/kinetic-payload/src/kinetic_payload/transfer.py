@@ -118,7 +118,7 @@ def _discard(store: Store, damaged: Callable[[], Mapping[str, int]]) -> str:
 
 
 def _damaged_context(store: Store, name: str) -> dict[str, int]:
-    from kinetic_payload.extraction import Contents, checked_links, expected_tree
+    from kinetic_payload.archives.extract import Contents, checked_links, expected_tree
 
     found = store.stat(name)
     if found is None:

@@ -26,6 +26,7 @@ SIZE_LIMIT: Final = 512 * 1024
 _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 _START: Final = "kinetic_runner/bundle_main.py"
 _CLIENTS: Final = (
+    "archives/write",
     "binaries",
     "data_sending",
     "data_upload",
@@ -39,7 +40,6 @@ _CLIENTS: Final = (
     "ignore_files",
     "importability",
     "initial_values",
-    "packing",
     "pickling",
     "records/decode",
     "roots",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import cloudpickle
 
 from kinetic_payload import calls, layout, mainmodule, references, transfer
-from kinetic_payload.archive import extract_archive
+from kinetic_payload.archives.archive import extract_archive
 from kinetic_payload.calls import CallHeader, LoadedCall
 from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.files.private import make_folder

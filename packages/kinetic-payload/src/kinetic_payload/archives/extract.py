@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from kinetic_payload.archives.zip_format import DEFLATED, Member, data_offset, read_directory
 from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, tree_digest
 from kinetic_payload.errors import DataError, IntegrityError, UnsafeArchiveError
-from kinetic_payload.zipformat import DEFLATED, Member, data_offset, read_directory
 
 MAX_SIZE: Final = 1 << 40
 MAX_ENTRIES: Final = 5_000_000

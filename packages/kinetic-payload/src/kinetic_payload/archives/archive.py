@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from kinetic_payload.digests import TreeEntry
-from kinetic_payload.extraction import (
+from kinetic_payload.archives.extract import (
     MAX_ENTRIES,
     MAX_SIZE,
     Contents,
@@ -20,6 +19,7 @@ from kinetic_payload.extraction import (
     link_goal,
     unsafe_path,
 )
+from kinetic_payload.digests import TreeEntry
 
 __all__ = ["extract_archive", "link_goal", "unsafe_path", "write_archive"]
 
@@ -33,7 +33,7 @@ def write_archive(stream: BinaryIO, root: Path, entries: Iterable[TreeEntry]) ->
         PackagingError: A file is not what it was when its digest was taken; the message names it.
     """
     # Where functions run nothing is ever packed: the worker is spared the import.
-    from kinetic_payload.packing import pack
+    from kinetic_payload.archives.write import pack
 
     return pack(stream, root, entries)
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kinetic_payload.archive import extract_archive, link_goal, unsafe_path, write_archive
+from kinetic_payload.archives.archive import extract_archive, link_goal, unsafe_path, write_archive
+from kinetic_payload.archives.zip_format import Member, central_header, end_records, read_directory
 from kinetic_payload.digests import TreeEntry, digest_of, tree_digest
 from kinetic_payload.errors import IntegrityError, PackagingError, UnsafeArchiveError
 from kinetic_payload.snapshot import Snapshot, take_snapshot
-from kinetic_payload.zipformat import Member, central_header, end_records, read_directory
 
 
 def archived(snapshot: Snapshot) -> io.BytesIO:
@@ -439,7 +439,7 @@ def test_an_archive_without_entries_is_an_empty_folder(tmp_path: Path) -> None:
 
 def test_a_worker_loads_nothing_but_the_standard_library() -> None:
     script = (
-        "import sys, kinetic_payload.archive\n"
+        "import sys, kinetic_payload.archives.archive\n"
         "print(*sorted({'zipfile', 'concurrent.futures', 'msgspec', 'isal'} & set(sys.modules)))"
     )
     command = [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; {script}"]

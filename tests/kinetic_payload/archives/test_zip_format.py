@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.archive import write_archive
+from kinetic_payload.archives.archive import write_archive
+from kinetic_payload.archives.zip_format import Member, central_header, end_records, read_directory
 from kinetic_payload.digests import TreeEntry
 from kinetic_payload.errors import IntegrityError
-from kinetic_payload.zipformat import Member, central_header, end_records, read_directory
 
 MARKER = int.from_bytes(b"PK\5\6", "little")
 LOCATOR = b"PK\6\7"

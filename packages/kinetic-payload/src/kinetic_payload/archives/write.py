@@ -11,10 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, encoded, open_regular
-from kinetic_payload.errors import TreeChangedError
-from kinetic_payload.threads import cores
-from kinetic_payload.zipformat import (
+from kinetic_payload.archives.zip_format import (
     DEFLATED,
     STORED,
     Member,
@@ -23,6 +20,9 @@ from kinetic_payload.zipformat import (
     end_records,
     local_header,
 )
+from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, encoded, open_regular
+from kinetic_payload.errors import TreeChangedError
+from kinetic_payload.threads import cores
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future

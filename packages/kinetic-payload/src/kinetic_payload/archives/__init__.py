@@ -1,0 +1,1 @@
+"""Archives of trees: written, and extracted again."""
