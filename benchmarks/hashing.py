@@ -12,7 +12,7 @@ from figures import Budget, Figure
 from inputs import MB, write_random
 from measuring import Bench, in_turns
 
-from kinetic_payload.hashing import content_hash
+from kinetic_payload.project.hashing import content_hash
 from kinetic_payload.threads import cores
 
 

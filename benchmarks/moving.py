@@ -63,7 +63,7 @@ def _small_files(bench: Bench, disk: Path) -> Iterator[Figure]:
 
 
 def _pack(tree: Path) -> None:
-    from kinetic_payload.snapshot import take_snapshot
+    from kinetic_payload.project.snapshot import take_snapshot
 
     with open("/dev/null", "wb") as sink:
         take_snapshot(tree).write(sink)

@@ -11,7 +11,7 @@ from figures import Budget, Figure
 from inputs import MB, write_random, write_text
 from measuring import Bench, in_turns
 
-from kinetic_payload.snapshot import take_snapshot
+from kinetic_payload.project.snapshot import take_snapshot
 
 
 def figures(bench: Bench) -> Iterator[Figure]:

@@ -9,7 +9,7 @@ import cloudpickle
 
 import kinetic
 from kinetic_payload.calls import DumpedCall, dump_call
-from kinetic_payload.roots import entry_of, plan_project
+from kinetic_payload.project.roots import entry_of, plan_project
 
 
 def total(numbers: list[int]) -> int:

@@ -6,10 +6,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from kinetic_payload.snapshot import take_snapshot
+from kinetic_payload.project.context import ensure_context, fetch_context
+from kinetic_payload.project.snapshot import take_snapshot
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
-from kinetic_payload.transfer import ensure_context, fetch_context
 
 
 def peak() -> float:

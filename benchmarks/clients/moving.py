@@ -62,8 +62,8 @@ def main() -> None:
     os.environ["STORAGE_EMULATOR_HOST"] = endpoint  # noqa: TID251 - the library's own
     from kinetic_payload.data_download import download_data
     from kinetic_payload.data_upload import ensure_data
+    from kinetic_payload.project.stat_cache import StatCache
     from kinetic_payload.references import DataRef
-    from kinetic_payload.stat_cache import StatCache
     from kinetic_payload.stores import open_store
     from kinetic_payload.stores.store import parse_location
 
@@ -75,7 +75,7 @@ def main() -> None:
     if action in ("upload", "upload-mounted"):
         ensure_data(store, tree, mounted=action == "upload-mounted", cache=cache)
     elif action == "hash":
-        from kinetic_payload.snapshot import tree_of
+        from kinetic_payload.project.snapshot import tree_of
 
         tree_of(tree, cache=cache)
     else:

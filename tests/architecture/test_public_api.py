@@ -54,9 +54,9 @@ PUBLIC = (
     "kinetic_payload.records.job",
     "kinetic_payload.references",
     "kinetic_payload.records.host_outcome",
-    "kinetic_payload.roots",
+    "kinetic_payload.project.roots",
     "kinetic_payload.records.signing",
-    "kinetic_payload.snapshot",
+    "kinetic_payload.project.snapshot",
     "kinetic_payload.stores.store",
     "kinetic_payload.stores",
     "kinetic_payload.stores.folder.store",
@@ -65,7 +65,7 @@ PUBLIC = (
     "kinetic_payload.testing.gcs.process",
     "kinetic_payload.testing.gcs.requests",
     "kinetic_payload.testing.gcs.server",
-    "kinetic_payload.transfer",
+    "kinetic_payload.project.context",
     "kinetic_runner.bundle",
 )
 """What somebody who uses one package alone may import, besides `kinetic` itself."""

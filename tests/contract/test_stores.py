@@ -4,7 +4,7 @@ import pytest
 
 from kinetic_payload.digests import TreeEntry, file_digest
 from kinetic_payload.errors import IntegrityError
-from kinetic_payload.hashing import FileCheck
+from kinetic_payload.project.hashing import FileCheck
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import Store
 from kinetic_payload.testing import MemoryStore, StoreContract

@@ -15,8 +15,8 @@ from kinetic.caches import stat_cache
 from kinetic.data import Data, to_ref
 from kinetic.errors import DataError, InvalidRequestError
 from kinetic_payload import references
-from kinetic_payload.file_times import FileTimes
-from kinetic_payload.hashing import hash_file
+from kinetic_payload.project.file_times import FileTimes
+from kinetic_payload.project.hashing import hash_file
 
 
 @kinetic.run(accelerator="cpu", backend="local")

@@ -22,7 +22,7 @@ from kinetic_payload.calls import CallHeader, read_header
 from kinetic_payload.errors import TreeChangedError
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.progress import Advance
-from kinetic_payload.snapshot import Snapshot
+from kinetic_payload.project.snapshot import Snapshot
 
 JOB = "cpu-f-20260101-000000-abcdef0"
 

@@ -15,7 +15,7 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
-from kinetic_payload.file_times import FileTimes
+from kinetic_payload.project.file_times import FileTimes
 from kinetic_payload.testing.gcs import GcsServer
 
 # Beside the client's scripts: packs a call as a submit does, and collects it as a handle does.

@@ -21,8 +21,8 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.layout import data_marker, data_pack, data_prefix
 from kinetic_payload.progress import Advance
+from kinetic_payload.project.snapshot import tree_of
 from kinetic_payload.references import DataRef
-from kinetic_payload.snapshot import tree_of
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import ObjectInfo, Store
 from kinetic_payload.testing import MemoryStore

@@ -18,13 +18,13 @@ from kinetic_payload.data_upload import ensure_data
 from kinetic_payload.errors import DataError, FutureRecordError, TreeChangedError
 from kinetic_payload.layout import data_files_prefix, data_marker, data_prefix
 from kinetic_payload.progress import Advance
+from kinetic_payload.project.context import REFRESH_AGE
+from kinetic_payload.project.snapshot import tree_of
+from kinetic_payload.project.stat_cache import StatCache
 from kinetic_payload.references import DataRef
-from kinetic_payload.snapshot import tree_of
-from kinetic_payload.stat_cache import StatCache
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import Check, Location, ObjectInfo
 from kinetic_payload.testing import MemoryStore
-from kinetic_payload.transfer import REFRESH_AGE
 
 SMALL = Sizes(large=1000, pack=2000, in_memory=100)
 """Files of a kilobyte are large, and there are several packs."""

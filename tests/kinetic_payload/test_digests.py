@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload import hashing
 from kinetic_payload.digests import (
     FileHasher,
     TreeEntry,
@@ -17,10 +16,11 @@ from kinetic_payload.digests import (
     tree_digest,
 )
 from kinetic_payload.errors import DataError
-from kinetic_payload.file_times import FileTimes
-from kinetic_payload.hashing import content_hash, hash_file, hash_files
-from kinetic_payload.snapshot import tree_of
-from kinetic_payload.stat_cache import StatCache
+from kinetic_payload.project import hashing
+from kinetic_payload.project.file_times import FileTimes
+from kinetic_payload.project.hashing import content_hash, hash_file, hash_files
+from kinetic_payload.project.snapshot import tree_of
+from kinetic_payload.project.stat_cache import StatCache
 
 
 def sha(data: bytes) -> str:

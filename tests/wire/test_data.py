@@ -20,11 +20,11 @@ from kinetic_payload.data_marker import Sizes
 from kinetic_payload.data_upload import ensure_data
 from kinetic_payload.errors import DataError
 from kinetic_payload.layout import data_marker, data_prefix
+from kinetic_payload.project.context import REFRESH_AGE
+from kinetic_payload.project.snapshot import tree_of
 from kinetic_payload.references import DataRef
-from kinetic_payload.snapshot import tree_of
 from kinetic_payload.stores.gcs import GcsStore, Patience, Service
 from kinetic_payload.testing.gcs import GcsServer
-from kinetic_payload.transfer import REFRESH_AGE
 
 MIB = 1 << 20
 QUICK = Patience(deadline=100, first=0.01, longest=0.1)

@@ -17,7 +17,7 @@ import pytest
 
 from kinetic_payload.digests import TreeEntry, file_digest
 from kinetic_payload.errors import IntegrityError, ObjectNotFoundError, StoreError
-from kinetic_payload.hashing import FileCheck
+from kinetic_payload.project.hashing import FileCheck
 from kinetic_payload.stores.gcs import GcsStore, Patience, Service
 from kinetic_payload.stores.store import ABSENT
 from kinetic_payload.testing.gcs import GcsServer

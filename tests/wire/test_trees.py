@@ -18,14 +18,14 @@ from kinetic_payload.data_marker import Sizes, unmountable
 from kinetic_payload.data_upload import ensure_data
 from kinetic_payload.errors import DataError
 from kinetic_payload.layout import data_files_prefix
+from kinetic_payload.project.context import ensure_context, fetch_context
+from kinetic_payload.project.snapshot import take_snapshot, tree_of
 from kinetic_payload.references import DataRef
-from kinetic_payload.snapshot import take_snapshot, tree_of
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.gcs import GcsStore, Service
 from kinetic_payload.stores.names import MAX_NAME
 from kinetic_payload.stores.store import Store
 from kinetic_payload.testing.gcs import GcsServer
-from kinetic_payload.transfer import ensure_context, fetch_context
 
 SIZES = Sizes(large=64, pack=1500, in_memory=10)
 """So that small trees have packs and large files, and files that are read as a whole."""

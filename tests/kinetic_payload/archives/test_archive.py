@@ -18,7 +18,7 @@ from kinetic_payload.archives.archive import extract_archive, link_goal, unsafe_
 from kinetic_payload.archives.zip_format import Member, central_header, end_records, read_directory
 from kinetic_payload.digests import TreeEntry, digest_of, tree_digest
 from kinetic_payload.errors import IntegrityError, PackagingError, UnsafeArchiveError
-from kinetic_payload.snapshot import Snapshot, take_snapshot
+from kinetic_payload.project.snapshot import Snapshot, take_snapshot
 
 
 def archived(snapshot: Snapshot) -> io.BytesIO:
@@ -154,7 +154,7 @@ def test_the_compressor_does_not_touch_the_digest(tmp_path: Path) -> None:
     script = (
         "import sys; sys.modules['isal'] = None\n"
         "from pathlib import Path\n"
-        "from kinetic_payload.snapshot import take_snapshot\n"
+        "from kinetic_payload.project.snapshot import take_snapshot\n"
         "snapshot = take_snapshot(Path(sys.argv[1]))\n"
         "snapshot.write(open(sys.argv[2], 'wb'))\n"
         "print(snapshot.digest)"

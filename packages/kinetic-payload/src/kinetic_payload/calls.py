@@ -17,7 +17,7 @@ from kinetic_payload.loading import python_version as python_version
 from kinetic_payload.references import DataRef
 
 if TYPE_CHECKING:
-    from kinetic_payload.roots import ProjectPlan
+    from kinetic_payload.project.roots import ProjectPlan
 
 MainKind = Literal["script", "module", "notebook", "interactive"]
 

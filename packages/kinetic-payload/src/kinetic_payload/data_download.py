@@ -24,10 +24,10 @@ from kinetic_payload.files.atomic import appear, prepared_beside
 from kinetic_payload.layout import data_marker, data_prefix
 from kinetic_payload.limits import read_record
 from kinetic_payload.progress import Advance, Reports, silent
+from kinetic_payload.project.context import discarding
 from kinetic_payload.references import DataRef
 from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import each
-from kinetic_payload.transfer import discarding
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _STREAMS: Final = 8

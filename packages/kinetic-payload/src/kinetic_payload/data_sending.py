@@ -19,10 +19,10 @@ from kinetic_payload.errors import (
     StoreError,
     TreeChangedError,
 )
-from kinetic_payload.hashing import FileCheck
 from kinetic_payload.progress import Advance, Reports, Scaled
-from kinetic_payload.snapshot import Snapshot
-from kinetic_payload.stat_cache import stamp_of
+from kinetic_payload.project.hashing import FileCheck
+from kinetic_payload.project.snapshot import Snapshot
+from kinetic_payload.project.stat_cache import stamp_of
 from kinetic_payload.stores.store import ABSENT, ObjectInfo, Store
 from kinetic_payload.threads import each
 

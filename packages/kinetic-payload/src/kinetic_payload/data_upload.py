@@ -35,16 +35,16 @@ from kinetic_payload.errors import (
 from kinetic_payload.layout import data_files_prefix, data_marker, data_prefix
 from kinetic_payload.limits import read_record
 from kinetic_payload.progress import Reports, silent
-from kinetic_payload.snapshot import Snapshot, tree_of
+from kinetic_payload.project.context import REFRESH_AGE
+from kinetic_payload.project.snapshot import Snapshot, tree_of
+from kinetic_payload.project.tree import EXCLUDED, SYSTEM_FILE, LeftOut
 from kinetic_payload.stores.names import MAX_NAME
 from kinetic_payload.stores.store import Mountable, ObjectInfo, Store
 from kinetic_payload.threads import each
-from kinetic_payload.transfer import REFRESH_AGE
-from kinetic_payload.treewalk import EXCLUDED, SYSTEM_FILE, LeftOut
 
 if TYPE_CHECKING:
     from kinetic_payload.digests import TreeEntry
-    from kinetic_payload.stat_cache import StatCache
+    from kinetic_payload.project.stat_cache import StatCache
 
 _SHOWN: Final = 10
 """Paths that a message names, at most."""

@@ -17,14 +17,14 @@ from kinetic_payload.global_dumping import dump_globals
 from kinetic_payload.importability import Importability
 from kinetic_payload.module_globals import UntravelledGlobalError
 from kinetic_payload.pickling import CallPickler
+from kinetic_payload.project.roots import main_namespace
 from kinetic_payload.rebuilding import wrappings
 from kinetic_payload.references import collecting
-from kinetic_payload.roots import main_namespace
 from kinetic_payload.unpicklable import advise, describe, find_culprit
 from kinetic_payload.value_pickling import Sink
 
 if TYPE_CHECKING:
-    from kinetic_payload.roots import ProjectPlan
+    from kinetic_payload.project.roots import ProjectPlan
 
 DataType = type | tuple[type, ...]
 

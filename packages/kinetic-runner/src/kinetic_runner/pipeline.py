@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import cloudpickle
 
-from kinetic_payload import calls, layout, mainmodule, references, transfer
+from kinetic_payload import calls, layout, mainmodule, references
 from kinetic_payload.archives.archive import extract_archive
 from kinetic_payload.calls import CallHeader, LoadedCall
 from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import Env, JobObjects
+from kinetic_payload.project import context as transfer
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, Pickled, Reason
 from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores import open_store

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kinetic_payload.stat_cache import StatCache
+    from kinetic_payload.project.stat_cache import StatCache
 
 
 def stat_cache(home: Path, tree: Path) -> StatCache:
     """Return the digests of *tree*'s files that are remembered below *home* (`KINETIC_HOME`)."""
-    from kinetic_payload.stat_cache import StatCache
+    from kinetic_payload.project.stat_cache import StatCache
 
     return StatCache.of(tree, home / "cache" / "trees")

@@ -14,7 +14,7 @@ from kinetic_payload.errors import DataError, DataNotFoundError, InvalidRequestE
 from kinetic_payload.references import DataKind, DataRef
 
 if TYPE_CHECKING:
-    from kinetic_payload.stat_cache import StatCache
+    from kinetic_payload.project.stat_cache import StatCache
 
 _SCHEME: Final = "://"
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
@@ -123,7 +123,7 @@ class Data:
                 hint="Only local data has a content_hash().",
             )
         self.check()
-        from kinetic_payload.hashing import content_hash
+        from kinetic_payload.project.hashing import content_hash
 
         path = Path(self.path)
         return content_hash(path, _cache(path))

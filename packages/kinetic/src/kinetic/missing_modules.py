@@ -102,7 +102,7 @@ def _outside(name: str, place: Path, project: Project | None) -> str:
             f"{lies}, outside the project that was shipped, {project.root}. To ship it, "
             f"{', '.join(ways)}, or {install}."
         )
-    from kinetic_payload.shipping import Shipping
+    from kinetic_payload.project.membership import Shipping
 
     inside = place.relative_to(project.root).as_posix()
     if place.is_file() and not Shipping(project.root)(place):

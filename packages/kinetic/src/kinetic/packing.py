@@ -19,9 +19,9 @@ from kinetic_payload.stores.store import ABSENT, Store
 
 if TYPE_CHECKING:
     from kinetic_payload.calls import DumpedCall
+    from kinetic_payload.project.roots import ProjectPlan
+    from kinetic_payload.project.snapshot import Snapshot
     from kinetic_payload.references import DataRef
-    from kinetic_payload.roots import ProjectPlan
-    from kinetic_payload.snapshot import Snapshot
 
 Say = Callable[[str], None]
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class Uploaded:
 
 def plan_of(call: Call, options: PackingOptions) -> ProjectPlan:
     """Decide which project the call belongs to, and what its `sys.path` and folder were."""
-    from kinetic_payload.roots import entry_of, plan_project
+    from kinetic_payload.project.roots import entry_of, plan_project
 
     return plan_project(
         entry_of(call.function),
@@ -119,8 +119,8 @@ def pack(
         PayloadError: Something in the call does not pickle; the message names it.
         DataError: A `Data` of the call is not there.
     """
-    from kinetic_payload.binaries import binaries_warning
-    from kinetic_payload.shipping import Shipping
+    from kinetic_payload.project.binaries import binaries_warning
+    from kinetic_payload.project.membership import Shipping
 
     asked: set[Path] = set()
     shipping = None
@@ -174,7 +174,7 @@ def _dump(call: Call, plan: ProjectPlan, ships: Callable[[Path], bool]) -> Dumpe
 def _take(
     plan: ProjectPlan, options: PackingOptions, data: Sequence[Path], reports: Reports
 ) -> Snapshot | None:
-    from kinetic_payload.snapshot import take_snapshot
+    from kinetic_payload.project.snapshot import take_snapshot
 
     if plan.root is None:
         return None
@@ -251,7 +251,7 @@ class _Sending:
 
     def context(self) -> Snapshot | None:
         """Upload the project and return the snapshot that went up: a later one if files changed."""
-        from kinetic_payload.transfer import ensure_context
+        from kinetic_payload.project.context import ensure_context
 
         packed = self.packed
         takes = iter((lambda: packed.snapshot, packed.retake, packed.retake))

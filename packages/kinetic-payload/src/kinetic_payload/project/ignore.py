@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kinetic_payload.wildmatch import SPECIAL, name_matcher, path_matcher
+from kinetic_payload.project.wildmatch import SPECIAL, name_matcher, path_matcher
 
 GIT_FILE: Final = ".gitignore"
 OWN_FILE: Final = ".kineticignore"

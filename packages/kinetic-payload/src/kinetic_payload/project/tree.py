@@ -20,9 +20,9 @@ from unicodedata import is_normalized, normalize
 
 from kinetic_payload.archives.archive import link_goal, unsafe_path
 from kinetic_payload.digests import TreeEntry
-from kinetic_payload.exclusion import Exclusions
-from kinetic_payload.ignore import ENVIRONMENT_MARKERS, Scope
-from kinetic_payload.ignore_files import scope_in
+from kinetic_payload.project.exclusion import Exclusions
+from kinetic_payload.project.ignore import ENVIRONMENT_MARKERS, Scope
+from kinetic_payload.project.ignore_files import scope_in
 
 EXCLUDED: Final = "data"
 """The rule by which paths that were given to be excluded are left out."""

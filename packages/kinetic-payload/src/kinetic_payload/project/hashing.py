@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from kinetic_payload.digests import CHUNK, TreeEntry, encoded, open_regular
 from kinetic_payload.errors import DataError
-from kinetic_payload.file_times import FileTimes
-from kinetic_payload.stat_cache import Hashed, StatCache
+from kinetic_payload.project.file_times import FileTimes
+from kinetic_payload.project.stat_cache import Hashed, StatCache
 from kinetic_payload.threads import cores
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kinetic_payload.archives.archive import unsafe_path
-from kinetic_payload.exclusion import Exclusions
-from kinetic_payload.ignore import ENVIRONMENT_MARKERS, Scope
-from kinetic_payload.ignore_files import scope_in, top_scope
-from kinetic_payload.treewalk import Place, within
+from kinetic_payload.project.exclusion import Exclusions
+from kinetic_payload.project.ignore import ENVIRONMENT_MARKERS, Scope
+from kinetic_payload.project.ignore_files import scope_in, top_scope
+from kinetic_payload.project.tree import Place, within
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinetic_payload.binaries import binaries_warning
+from kinetic_payload.project.binaries import binaries_warning
 
 FAST = "pkg/_fast.cpython-311-darwin.so"
 

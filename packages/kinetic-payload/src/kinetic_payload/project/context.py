@@ -23,7 +23,7 @@ them takes those that are twice as old, and must not take what was just found.""
 
 
 class Tree(Protocol):
-    """What is uploaded: `kinetic_payload.snapshot.Snapshot`."""
+    """What is uploaded: `kinetic_payload.project.snapshot.Snapshot`."""
 
     @property
     def digest(self) -> str:

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from kinetic_payload.archives.archive import write_archive
 from kinetic_payload.digests import TreeEntry, tree_digest
 from kinetic_payload.errors import DataError, DataNotFoundError, KineticError, PackagingError
-from kinetic_payload.exclusion import Exclusions
-from kinetic_payload.file_times import FileTimes
-from kinetic_payload.hashing import UNREADABLE_HINT, hash_files, saving, unreadable
-from kinetic_payload.ignore import OWN_FILE, ignore_line
-from kinetic_payload.ignore_files import top_scope
 from kinetic_payload.progress import Advance, Reports, silent
-from kinetic_payload.roots import composed_path
-from kinetic_payload.shipping import Shipping
-from kinetic_payload.treewalk import FoundFile, LeftOut, Tree, walk
+from kinetic_payload.project.exclusion import Exclusions
+from kinetic_payload.project.file_times import FileTimes
+from kinetic_payload.project.hashing import UNREADABLE_HINT, hash_files, saving, unreadable
+from kinetic_payload.project.ignore import OWN_FILE, ignore_line
+from kinetic_payload.project.ignore_files import top_scope
+from kinetic_payload.project.membership import Shipping
+from kinetic_payload.project.roots import composed_path
+from kinetic_payload.project.tree import FoundFile, LeftOut, Tree, walk
 
 if TYPE_CHECKING:
-    from kinetic_payload.stat_cache import Hashed, StatCache
+    from kinetic_payload.project.stat_cache import Hashed, StatCache
 
 __all__ = ["LargePath", "LeftOut", "Shipping", "Snapshot", "take_snapshot", "tree_of"]
 

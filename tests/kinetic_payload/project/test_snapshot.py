@@ -11,10 +11,10 @@ import pytest
 
 from kinetic_payload.archives.archive import extract_archive
 from kinetic_payload.errors import DataError, PackagingError
-from kinetic_payload.hashing import hash_file
-from kinetic_payload.snapshot import Snapshot, take_snapshot, tree_of
-from kinetic_payload.stat_cache import Hashed, StatCache
-from kinetic_payload.treewalk import composed_name
+from kinetic_payload.project.hashing import hash_file
+from kinetic_payload.project.snapshot import Snapshot, take_snapshot, tree_of
+from kinetic_payload.project.stat_cache import Hashed, StatCache
+from kinetic_payload.project.tree import composed_name
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kinetic_payload.errors import PackagingError
-from kinetic_payload.ignore import RuleSet, Scope, ignore_line
-from kinetic_payload.shipping import Shipping
-from kinetic_payload.snapshot import take_snapshot
+from kinetic_payload.project.ignore import RuleSet, Scope, ignore_line
+from kinetic_payload.project.membership import Shipping
+from kinetic_payload.project.snapshot import take_snapshot
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
 

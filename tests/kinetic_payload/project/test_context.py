@@ -11,15 +11,15 @@ from kinetic_payload.archives.archive import extract_archive
 from kinetic_payload.errors import IntegrityError, ObjectNotFoundError, StorePermissionError
 from kinetic_payload.layout import context_object
 from kinetic_payload.progress import Advance
-from kinetic_payload.snapshot import take_snapshot
-from kinetic_payload.stores.folder.store import FolderStore
-from kinetic_payload.testing import MemoryStore
-from kinetic_payload.transfer import (
+from kinetic_payload.project.context import (
     REFRESH_AGE,
     discarded_if_damaged,
     ensure_context,
     fetch_context,
 )
+from kinetic_payload.project.snapshot import take_snapshot
+from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_payload.testing import MemoryStore
 
 
 def a_tree(folder: Path) -> Path:

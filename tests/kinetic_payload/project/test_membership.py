@@ -3,8 +3,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kinetic_payload.shipping import Shipping
-from kinetic_payload.snapshot import take_snapshot
+from kinetic_payload.project.membership import Shipping
+from kinetic_payload.project.snapshot import take_snapshot
 
 
 def test_it_says_what_a_snapshot_will_say(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.file_times import FileTimes, linux_type
-from kinetic_payload.hashing import hash_file
-from kinetic_payload.snapshot import tree_of
-from kinetic_payload.stat_cache import StatCache, stamp_of
+from kinetic_payload.project.file_times import FileTimes, linux_type
+from kinetic_payload.project.hashing import hash_file
+from kinetic_payload.project.snapshot import tree_of
+from kinetic_payload.project.stat_cache import StatCache, stamp_of
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="maps cannot be seen elsewhere")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.snapshot import take_snapshot
+from kinetic_payload.project.snapshot import take_snapshot
 
 BYTES = [*b"aaaabbbbccAB12-][!^\\ \t\r:*?#_.\x01\x0b\x7f", 0xFF, 0xA9]
 CHARACTERS = [*(bytes((byte,)) for byte in BYTES), "é".encode(), "日".encode()]

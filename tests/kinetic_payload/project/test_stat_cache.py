@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.file_times import FileTimes
-from kinetic_payload.hashing import hash_file
-from kinetic_payload.stat_cache import StatCache
+from kinetic_payload.project.file_times import FileTimes
+from kinetic_payload.project.hashing import hash_file
+from kinetic_payload.project.stat_cache import StatCache
 
 MINUTE = 60 * 10**9
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from kinetic_payload.digests import open_regular
 from kinetic_payload.errors import PackagingError
-from kinetic_payload.ignore import GIT_FILE, OWN_FILE, RuleSet, Scope
+from kinetic_payload.project.ignore import GIT_FILE, OWN_FILE, RuleSet, Scope
 
 _REPOSITORY: Final = ".git"
 _NO_FILE: Final = {None, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO}

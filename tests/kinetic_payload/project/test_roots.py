@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kinetic_payload.errors import InvalidRequestError
-from kinetic_payload.roots import Entry, ProjectPlan, entry_of, plan_project
+from kinetic_payload.project.roots import Entry, ProjectPlan, entry_of, plan_project
 
 
 def plant(root: Path, *names: str) -> None:
@@ -128,7 +128,7 @@ def test_places_are_known_under_any_spelling(
         home,
         """
         from kinetic_payload.errors import InvalidRequestError
-        from kinetic_payload.roots import Entry, plan_project
+        from kinetic_payload.project.roots import Entry, plan_project
         def plan(root, file, cwd):
             entry = Entry(root / file, None, "script", root / file)
             return plan_project(entry, sys_path=[], cwd=root / cwd, home=folder, override=None)
@@ -319,7 +319,7 @@ def test_a_function_of_the_interpreter_is_its_callers(what: object) -> None:
 
 
 SHOW = """
-    from kinetic_payload.roots import entry_of
+    from kinetic_payload.project.roots import entry_of
     def f(): ...
     entry = entry_of(f)
     print(entry.kind, entry.module, entry.file and entry.file.name, entry.main and entry.main.name)
@@ -374,7 +374,7 @@ def test_a_process_of_a_pool_knows_the_script(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         textwrap.dedent("""
         import multiprocessing
-        from kinetic_payload.roots import entry_of
+        from kinetic_payload.project.roots import entry_of
         def f(): ...
         def show(): print(entry_of(f))
         if __name__ == "__main__":

@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from kinetic_payload.shipping import Shipping
-from kinetic_payload.snapshot import take_snapshot
+from kinetic_payload.project.membership import Shipping
+from kinetic_payload.project.snapshot import take_snapshot
 
 
 def test_what_is_left_out_stays_out_under_any_spelling_of_its_path(
@@ -21,8 +21,8 @@ def test_what_is_left_out_stays_out_under_any_spelling_of_its_path(
     printed = with_another_path(
         project,
         """
-        from kinetic_payload.shipping import Shipping
-        from kinetic_payload.snapshot import take_snapshot, tree_of
+        from kinetic_payload.project.membership import Shipping
+        from kinetic_payload.project.snapshot import take_snapshot, tree_of
         out = [folder / "home", folder / "one.bin"]
         for tree in (take_snapshot(other, exclude=out), tree_of(other, exclude=out)):
             print(*(entry.path for entry in tree.entries), *(one.path for one in tree.left_out), sep="|")

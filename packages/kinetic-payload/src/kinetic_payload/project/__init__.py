@@ -1,0 +1,1 @@
+"""A project as it is shipped."""
