@@ -60,10 +60,10 @@ def main() -> None:
         Path(found).write_text(json.dumps({"seconds": time.perf_counter() - began}))
         return
     os.environ["STORAGE_EMULATOR_HOST"] = endpoint  # noqa: TID251 - the library's own
-    from kinetic_payload.data_download import download_data
-    from kinetic_payload.data_upload import ensure_data
+    from kinetic_payload.data.download import download_data
+    from kinetic_payload.data.references import DataRef
+    from kinetic_payload.data.upload import ensure_data
     from kinetic_payload.project.stat_cache import StatCache
-    from kinetic_payload.references import DataRef
     from kinetic_payload.stores import open_store
     from kinetic_payload.stores.store import parse_location
 

@@ -52,7 +52,7 @@ PUBLIC = (
     "kinetic_payload.errors",
     "kinetic_payload.layout",
     "kinetic_payload.records.job",
-    "kinetic_payload.references",
+    "kinetic_payload.data.references",
     "kinetic_payload.records.host_outcome",
     "kinetic_payload.project.roots",
     "kinetic_payload.records.signing",

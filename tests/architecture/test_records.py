@@ -16,6 +16,7 @@ import pytest
 from kinetic.jobs.handle import JobHandle
 from kinetic_payload import layout
 from kinetic_payload.calls import CallHeader, load_call, read_header
+from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import FutureRecordError, RecordError
 from kinetic_payload.layout import WIRE_VERSION
 from kinetic_payload.records.decode import decode
@@ -30,7 +31,6 @@ from kinetic_payload.records.job import (
     Record,
     encode,
 )
-from kinetic_payload.references import DataRef
 
 STORED = Path(__file__).with_name("records")
 JOB = "v5litepod-4-train-20260417-153012-abc1234"

@@ -29,10 +29,10 @@ from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import ClusterUnreachableError, UnknownContextError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.job import job_manifest
+from kinetic_payload.data.references import DataRef
 from kinetic_payload.layout import JobObjects, end_marker
 from kinetic_payload.records.job import Claim, JobRecord, Outcome, encode
 from kinetic_payload.records.signing import UNSIGNED
-from kinetic_payload.references import DataRef
 from kinetic_payload.stores.store import Location
 
 BUCKET = Location("gs", "jobs")

@@ -14,7 +14,7 @@ import kinetic
 from kinetic.caches import stat_cache
 from kinetic.data import Data, to_ref
 from kinetic.errors import DataError, InvalidRequestError
-from kinetic_payload import references
+from kinetic_payload.data import references
 from kinetic_payload.project.file_times import FileTimes
 from kinetic_payload.project.hashing import hash_file
 
@@ -348,7 +348,7 @@ def test_a_reference_to_what_is_shown_in_place_says_where_that_is(tmp_path):
 
 
 def test_splits_can_be_joined_in_a_uri():
-    from kinetic_payload.sources import parse_hf
+    from kinetic_payload.data.sources import parse_hf
 
     assert parse_hf("hf://imdb?split=train+test").split == "train+test"
     assert parse_hf("hf://imdb?split=train[:10%]").split == "train[:10%]"

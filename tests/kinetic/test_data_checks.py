@@ -11,9 +11,9 @@ import pytest
 from kinetic.data import Data
 from kinetic.data_checks import Worker, check_data
 from kinetic.errors import DataError, InvalidRequestError, StorePermissionError
-from kinetic_payload.bucket_data import Bucket, BucketObject
+from kinetic_payload.data.bucket import Bucket, BucketObject
+from kinetic_payload.data.sources import GcsSource
 from kinetic_payload.errors import CredentialsError
-from kinetic_payload.sources import GcsSource
 from kinetic_runner.huggingface import why_unusable
 from kinetic_runner.mounts import why_not_read_only
 

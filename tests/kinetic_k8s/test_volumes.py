@@ -16,8 +16,8 @@ from kinetic_k8s.volumes import (
     fuse_volume,
     fuse_volumes,
 )
+from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import InvalidRequestError
-from kinetic_payload.references import DataRef
 from kinetic_payload.stores.store import Location
 
 RECORDED = Path(__file__).with_name("volumes.json")

@@ -24,8 +24,9 @@ import os, pickle, shutil, subprocess, sys
 from pathlib import Path
 from types import SimpleNamespace
 
-from kinetic_payload import calls, references
-from kinetic_payload.references import DataRef
+from kinetic_payload import calls
+from kinetic_payload.data import references
+from kinetic_payload.data.references import DataRef
 
 ROOT = Path(os.environ["TEST_ROOT"])
 WORKSPACE = Path(os.environ["TEST_WORKSPACE"])
@@ -100,7 +101,8 @@ WORKER = """
 import os, sys
 from pathlib import Path
 
-from kinetic_payload import calls, mainmodule, references
+from kinetic_payload import calls, mainmodule
+from kinetic_payload.data import references
 
 folder = Path(sys.argv[1])
 project = folder / "project"

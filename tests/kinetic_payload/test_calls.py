@@ -4,8 +4,8 @@ import json
 import pytest
 
 from kinetic_payload.calls import CallHeader, load_call, read_header
+from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import FutureRecordError, RecordError
-from kinetic_payload.references import DataRef
 
 # Each module below is a user's; `ship` runs the call in a process that has only the snapshot.
 

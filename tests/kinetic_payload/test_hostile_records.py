@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from kinetic_payload.calls import CallHeader, read_header
-from kinetic_payload.data_marker import Listed, Marker, encode_marker, parse_marker
+from kinetic_payload.data.marker import Listed, Marker, encode_marker, parse_marker
+from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import KineticError, RecordError, SignatureError
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.decode import decode
@@ -32,7 +33,6 @@ from kinetic_payload.records.job import (
     fields_of,
 )
 from kinetic_payload.records.signing import signed, verify
-from kinetic_payload.references import DataRef
 from kinetic_payload.testing import MemoryStore
 
 CASES = 1000

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kinetic_payload.data.references import DataRef
 from kinetic_payload.project.snapshot import tree_of
-from kinetic_payload.references import DataRef
 from kinetic_runner.earlier import Earlier
 
 

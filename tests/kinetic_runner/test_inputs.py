@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import DataError, IntegrityError
 from kinetic_payload.progress import Reports, silent
-from kinetic_payload.references import DataRef
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
 from kinetic_runner import inputs

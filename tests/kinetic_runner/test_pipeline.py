@@ -20,11 +20,11 @@ import kinetic_payload
 import kinetic_runner
 from kinetic_payload import rebuilding
 from kinetic_payload.calls import CallHeader, python_version
-from kinetic_payload.data_upload import ensure_data
+from kinetic_payload.data.references import DataRef, data_path
+from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.project.context import ensure_context
 from kinetic_payload.project.snapshot import tree_of
-from kinetic_payload.references import DataRef, data_path
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
 from kinetic_runner import mounts

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kinetic_payload.bucket_data import download, look, open_bucket
+from kinetic_payload.data.bucket import download, look, open_bucket
+from kinetic_payload.data.sources import GcsSource
 from kinetic_payload.errors import DataError
-from kinetic_payload.sources import GcsSource
 from kinetic_payload.testing.gcs import GcsServer
 
 MIB = 1 << 20

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.data_download import download_data
-from kinetic_payload.data_marker import Sizes
-from kinetic_payload.data_upload import ensure_data
+from kinetic_payload.data.download import download_data
+from kinetic_payload.data.marker import Sizes
+from kinetic_payload.data.references import DataRef
+from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.errors import DataError
 from kinetic_payload.layout import data_marker, data_prefix
 from kinetic_payload.project.context import REFRESH_AGE
 from kinetic_payload.project.snapshot import tree_of
-from kinetic_payload.references import DataRef
 from kinetic_payload.stores.gcs import GcsStore, Patience, Service
 from kinetic_payload.testing.gcs import GcsServer
 
@@ -33,8 +33,8 @@ OLD = timedelta(seconds=REFRESH_AGE + 3600)
 UPLOAD = """
 import sys
 from pathlib import Path
-from kinetic_payload.data_marker import Sizes
-from kinetic_payload.data_upload import ensure_data
+from kinetic_payload.data.marker import Sizes
+from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.stores.store import parse_location
 from kinetic_payload.stores import open_store
 

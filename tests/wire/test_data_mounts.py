@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.data_upload import ensure_data
+from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.layout import data_files_prefix
 from kinetic_payload.stores.gcs import GcsStore, Service
 from kinetic_payload.testing.gcs import GcsServer

@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kinetic_payload.archives.archive import extract_archive, unsafe_path
-from kinetic_payload.data_download import download_data
-from kinetic_payload.data_marker import Sizes, unmountable
-from kinetic_payload.data_upload import ensure_data
+from kinetic_payload.data.download import download_data
+from kinetic_payload.data.marker import Sizes, unmountable
+from kinetic_payload.data.references import DataRef
+from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.errors import DataError
 from kinetic_payload.layout import data_files_prefix
 from kinetic_payload.project.context import ensure_context, fetch_context
 from kinetic_payload.project.snapshot import take_snapshot, tree_of
-from kinetic_payload.references import DataRef
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.gcs import GcsStore, Service
 from kinetic_payload.stores.names import MAX_NAME

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kinetic_k8s.quantity import near_quantities, parse_quantity
+from kinetic_payload.data.references import DataRef
+from kinetic_payload.data.sources import parse_gcs
 from kinetic_payload.errors import InvalidRequestError
 from kinetic_payload.layout import data_files_prefix
-from kinetic_payload.references import DataRef
-from kinetic_payload.sources import parse_gcs
 from kinetic_payload.stores.store import Location
 
 Manifest = dict[str, Any]

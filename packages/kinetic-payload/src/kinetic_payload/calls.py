@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, Protocol
 
+from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import FutureRecordError, RecordError
 from kinetic_payload.layout import WIRE_VERSION
 from kinetic_payload.loading import load
 from kinetic_payload.loading import python_version as python_version
-from kinetic_payload.references import DataRef
 
 if TYPE_CHECKING:
     from kinetic_payload.project.roots import ProjectPlan

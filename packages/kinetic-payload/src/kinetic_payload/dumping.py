@@ -12,6 +12,7 @@ import cloudpickle
 
 from kinetic_payload.calls import CallHeader, DumpedCall, FoundData, platform_name, python_version
 from kinetic_payload.class_parts import RecursiveAliasError, UnrestorableClassError
+from kinetic_payload.data.references import collecting
 from kinetic_payload.errors import PayloadError
 from kinetic_payload.global_dumping import dump_globals
 from kinetic_payload.importability import Importability
@@ -19,7 +20,6 @@ from kinetic_payload.module_globals import UntravelledGlobalError
 from kinetic_payload.pickling import CallPickler
 from kinetic_payload.project.roots import main_namespace
 from kinetic_payload.rebuilding import wrappings
-from kinetic_payload.references import collecting
 from kinetic_payload.unpicklable import advise, describe, find_culprit
 from kinetic_payload.value_pickling import Sink
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any, Final
 
+from kinetic_payload.data.references import collecting
 from kinetic_payload.initial_values import Kind, initial_of
 from kinetic_payload.module_globals import (
     Global,
@@ -16,7 +17,6 @@ from kinetic_payload.module_globals import (
 )
 from kinetic_payload.pickling import CallPickler
 from kinetic_payload.rebuilding import lookup
-from kinetic_payload.references import collecting
 
 LARGEST: Final = 1024 * 1024
 """Bytes of a pickle that go along without a sign that the value was set since the import."""

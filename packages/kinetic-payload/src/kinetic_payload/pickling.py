@@ -27,10 +27,10 @@ from kinetic_payload.code_names import (
     names_in,
     names_of_classes_in,
 )
+from kinetic_payload.data.references import collecting, data_path
 from kinetic_payload.function_state import function_state
 from kinetic_payload.importability import Importability, is_main
 from kinetic_payload.module_globals import UsedGlobal
-from kinetic_payload.references import collecting, data_path
 from kinetic_payload.value_pickling import Sink
 
 Handler = Callable[[Any], Any]

@@ -27,8 +27,8 @@ _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 _START: Final = "kinetic_runner/bundle_main.py"
 _CLIENTS: Final = (
     "archives/write",
-    "data_sending",
-    "data_upload",
+    "data/parts",
+    "data/upload",
     "distributions",
     "dumping",
     "global_dumping",

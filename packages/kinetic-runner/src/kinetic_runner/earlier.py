@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from kinetic_payload.data.references import DataRef
 from kinetic_payload.files.private import make_new_folder
-from kinetic_payload.references import DataRef
 
 _NAME = ".earlier"
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import kinetic_payload
+from kinetic_payload.data.sources import HuggingFaceSource, parse_hf
 from kinetic_payload.errors import DataError
 from kinetic_payload.files.atomic import appear, prepared_beside
 from kinetic_payload.progress import size_text
-from kinetic_payload.sources import HuggingFaceSource, parse_hf
 from kinetic_runner.transfers import log
 
 LIBRARY: Final = "datasets"

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import DataError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.progress import Reports
-from kinetic_payload.references import DataRef
 from kinetic_payload.stores.store import Store
 from kinetic_runner.earlier import Earlier
 from kinetic_runner.transfers import Transfers
@@ -186,8 +186,8 @@ def bring(decided: Plan, store: Store, download: Download, earlier: Earlier | No
 def download_elsewhere(store: Store, ref: DataRef, dest: Path, /, *, reports: Reports) -> None:  # noqa: ARG001 - not from there
     """Bring data that was not uploaded with its call: out of a bucket, or from the Hub."""
     if ref.kind == "gcs":
-        from kinetic_payload import bucket_data
-        from kinetic_payload.sources import parse_gcs
+        from kinetic_payload.data import bucket as bucket_data
+        from kinetic_payload.data.sources import parse_gcs
 
         source = parse_gcs(ref.source)
         bucket_data.download(bucket_data.open_bucket(source), source, dest, reports=reports)

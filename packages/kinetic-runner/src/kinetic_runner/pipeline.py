@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import cloudpickle
 
-from kinetic_payload import calls, layout, mainmodule, references
+from kinetic_payload import calls, layout, mainmodule
 from kinetic_payload.archives.archive import extract_archive
 from kinetic_payload.calls import CallHeader, LoadedCall
+from kinetic_payload.data import references
 from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import Env, JobObjects
@@ -39,8 +40,8 @@ from kinetic_runner.tracebacks import MESSAGE_LIMIT, bounded, message_of, type_n
 from kinetic_runner.workspace import Workspace, disk_words, import_path
 
 if TYPE_CHECKING:
+    from kinetic_payload.data.references import DataRef
     from kinetic_payload.progress import Reports
-    from kinetic_payload.references import DataRef
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -407,7 +408,7 @@ def _here() -> Fingerprint:
 
 
 def _download_data(store: Store, ref: DataRef, dest: Path, /, *, reports: Reports) -> None:
-    from kinetic_payload.data_download import download_data  # Most calls have no data.
+    from kinetic_payload.data.download import download_data  # Most calls have no data.
 
     download_data(store, ref, dest, reports=reports)
 

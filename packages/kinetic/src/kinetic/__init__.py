@@ -105,7 +105,7 @@ def _stand_in(name: str, error: ModuleNotFoundError) -> _Any:
 
     A module that imports it next to `run` must not fail for that.
     """
-    from kinetic_payload.references import inside_job
+    from kinetic_payload.data.references import inside_job
 
     if not inside_job():
         raise error

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kinetic_payload import references
+from kinetic_payload.data import references
+from kinetic_payload.data.references import DataKind, DataRef
 from kinetic_payload.errors import DataError, DataNotFoundError, InvalidRequestError
-from kinetic_payload.references import DataKind, DataRef
 
 if TYPE_CHECKING:
     from kinetic_payload.project.stat_cache import StatCache
@@ -255,7 +255,7 @@ def _text(path: object) -> str:
 
 
 def _resolved(given: str) -> str:
-    from kinetic_payload.sources import parse_gcs, parse_hf
+    from kinetic_payload.data.sources import parse_gcs, parse_hf
 
     if given.startswith("gs://"):
         parse_gcs(given)

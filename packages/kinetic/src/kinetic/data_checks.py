@@ -15,8 +15,8 @@ from kinetic.errors import (
 
 if TYPE_CHECKING:
     from kinetic.data import Data
-    from kinetic_payload.bucket_data import Bucket
-    from kinetic_payload.sources import GcsSource
+    from kinetic_payload.data.bucket import Bucket
+    from kinetic_payload.data.sources import GcsSource
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ def _look(
     warn: Callable[[str], None],
     open_bucket: Callable[[GcsSource], Bucket] | None,
 ) -> None:
-    from kinetic_payload import bucket_data
-    from kinetic_payload.sources import parse_gcs
+    from kinetic_payload.data import bucket as bucket_data
+    from kinetic_payload.data.sources import parse_gcs
 
     source = parse_gcs(data.path)
     try:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from kinetic.errors import InvalidRequestError, NotInsideJobError
-from kinetic_payload.references import inside_job
+from kinetic_payload.data.references import inside_job
 
 if TYPE_CHECKING:
     import inspect

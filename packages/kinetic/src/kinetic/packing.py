@@ -19,9 +19,9 @@ from kinetic_payload.stores.store import ABSENT, Store
 
 if TYPE_CHECKING:
     from kinetic_payload.calls import DumpedCall
+    from kinetic_payload.data.references import DataRef
     from kinetic_payload.project.roots import ProjectPlan
     from kinetic_payload.project.snapshot import Snapshot
-    from kinetic_payload.references import DataRef
 
 Say = Callable[[str], None]
 T = TypeVar("T")
@@ -270,7 +270,7 @@ class _Sending:
 
     def data(self, data: Data) -> str | None:
         """Upload a `Data` and return its digest; None for one that stays where it is."""
-        from kinetic_payload.data_upload import ensure_data
+        from kinetic_payload.data.upload import ensure_data
         from kinetic_payload.errors import TreeChangedError
 
         if not data.is_local or self.in_place(data):

@@ -12,8 +12,8 @@ from kinetic_payload.records.job import JobRecord, Outcome
 
 if TYPE_CHECKING:
     from kinetic.request import JobRequest
+    from kinetic_payload.data.references import DataRef
     from kinetic_payload.project.roots import ProjectPlan
-    from kinetic_payload.references import DataRef
 
 GRACE_SECONDS = 30.0
 """Between SIGTERM and SIGKILL, where nothing else is asked for: the default of Kubernetes."""

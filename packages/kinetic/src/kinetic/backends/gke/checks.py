@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kinetic.request import JobRequest
-    from kinetic_payload.references import DataRef
+    from kinetic_payload.data.references import DataRef
     from kinetic_payload.stores.store import Location
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from kinetic_payload.data_marker import (
+from kinetic_payload.data.marker import (
     Listed,
     Marker,
     Sizes,

@@ -12,16 +12,16 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from kinetic_payload.data_download import download_data
-from kinetic_payload.data_marker import Sizes, parse_marker
-from kinetic_payload.data_upload import ensure_data
+from kinetic_payload.data.download import download_data
+from kinetic_payload.data.marker import Sizes, parse_marker
+from kinetic_payload.data.references import DataRef
+from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.errors import DataError, FutureRecordError, TreeChangedError
 from kinetic_payload.layout import data_files_prefix, data_marker, data_prefix
 from kinetic_payload.progress import Advance
 from kinetic_payload.project.context import REFRESH_AGE
 from kinetic_payload.project.snapshot import tree_of
 from kinetic_payload.project.stat_cache import StatCache
-from kinetic_payload.references import DataRef
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import Check, Location, ObjectInfo
 from kinetic_payload.testing import MemoryStore

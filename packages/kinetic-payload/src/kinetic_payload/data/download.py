@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from kinetic_payload.archives.extract import Contents, Extraction, expected_tree
-from kinetic_payload.data_marker import MAX_PACK, Listed, Marker, parse_marker
+from kinetic_payload.data.marker import MAX_PACK, Listed, Marker, parse_marker
+from kinetic_payload.data.references import DataRef
 from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, file_digest, tree_digest
 from kinetic_payload.errors import (
     DataError,
@@ -25,7 +26,6 @@ from kinetic_payload.layout import data_marker, data_prefix
 from kinetic_payload.limits import read_record
 from kinetic_payload.progress import Advance, Reports, silent
 from kinetic_payload.project.context import discarding
-from kinetic_payload.references import DataRef
 from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import each
 

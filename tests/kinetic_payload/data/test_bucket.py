@@ -12,10 +12,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from kinetic_payload.bucket_data import download, look, open_bucket, tree_of
+from kinetic_payload.data.bucket import download, look, open_bucket, tree_of
+from kinetic_payload.data.sources import GcsSource
 from kinetic_payload.errors import CredentialsError, DataError, StorePermissionError
 from kinetic_payload.progress import Advance
-from kinetic_payload.sources import GcsSource
 from kinetic_payload.stores.gcs import BucketObject
 from kinetic_payload.testing.gcs import EVERYONE, GcsServer, Tokens
 

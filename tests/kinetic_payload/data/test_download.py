@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.data_download import download_data
-from kinetic_payload.data_marker import MAX_PACK, Sizes
-from kinetic_payload.data_upload import ensure_data
+from kinetic_payload.data.download import download_data
+from kinetic_payload.data.marker import MAX_PACK, Sizes
+from kinetic_payload.data.references import DataRef
+from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.errors import (
     DataError,
     IntegrityError,
@@ -22,7 +23,6 @@ from kinetic_payload.errors import (
 from kinetic_payload.layout import data_marker, data_pack, data_prefix
 from kinetic_payload.progress import Advance
 from kinetic_payload.project.snapshot import tree_of
-from kinetic_payload.references import DataRef
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import ObjectInfo, Store
 from kinetic_payload.testing import MemoryStore

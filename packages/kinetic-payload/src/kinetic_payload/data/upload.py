@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kinetic_payload.data_marker import (
+from kinetic_payload.data.marker import (
     SIZES,
     Listed,
     Marker,
@@ -24,7 +24,7 @@ from kinetic_payload.data_marker import (
     parse_marker,
     unmountable,
 )
-from kinetic_payload.data_sending import Sending
+from kinetic_payload.data.parts import Sending
 from kinetic_payload.errors import (
     DataError,
     FutureRecordError,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kinetic_payload.archives.write import pack
-from kinetic_payload.data_marker import Part, Sizes
+from kinetic_payload.data.marker import Part, Sizes
 from kinetic_payload.digests import FileHasher, TreeEntry, open_regular
 from kinetic_payload.errors import (
     DataError,

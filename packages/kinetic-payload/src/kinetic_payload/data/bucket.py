@@ -20,8 +20,8 @@ from kinetic_payload.progress import silent
 from kinetic_payload.threads import each
 
 if TYPE_CHECKING:
+    from kinetic_payload.data.sources import GcsSource
     from kinetic_payload.progress import Advance, Reports
-    from kinetic_payload.sources import GcsSource
 
 _LONGEST_PART: Final = 255
 """Bytes of a name in a folder, on every file system of Linux and macOS."""

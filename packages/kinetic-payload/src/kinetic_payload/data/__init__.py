@@ -1,0 +1,1 @@
+"""`Data` on the wire."""
