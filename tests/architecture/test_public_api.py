@@ -46,7 +46,7 @@ PUBLIC = (
     "kinetic_k8s.accelerators.types",
     "kinetic_k8s.errors",
     "kinetic_k8s.volumes",
-    "kinetic_payload.calls",
+    "kinetic_payload.calls.call",
     "kinetic_payload.records.decode",
     "kinetic_payload.digests",
     "kinetic_payload.errors",

@@ -15,7 +15,7 @@ import pytest
 
 from kinetic.jobs.handle import JobHandle
 from kinetic_payload import layout
-from kinetic_payload.calls import CallHeader, load_call, read_header
+from kinetic_payload.calls.call import CallHeader, load_call, read_header
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import FutureRecordError, RecordError
 from kinetic_payload.layout import WIRE_VERSION

@@ -24,7 +24,7 @@ import os, pickle, shutil, subprocess, sys
 from pathlib import Path
 from types import SimpleNamespace
 
-from kinetic_payload import calls
+from kinetic_payload.calls import call as calls
 from kinetic_payload.data import references
 from kinetic_payload.data.references import DataRef
 
@@ -101,7 +101,8 @@ WORKER = """
 import os, sys
 from pathlib import Path
 
-from kinetic_payload import calls, mainmodule
+from kinetic_payload.calls import call as calls
+from kinetic_payload.calls import main_module as mainmodule
 from kinetic_payload.data import references
 
 folder = Path(sys.argv[1])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kinetic_payload.calls import CallHeader, read_header
+from kinetic_payload.calls.call import CallHeader, read_header
 from kinetic_payload.data.marker import Listed, Marker, encode_marker, parse_marker
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import KineticError, RecordError, SignatureError

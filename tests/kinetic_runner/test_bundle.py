@@ -15,7 +15,7 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from kinetic_payload.calls import CallHeader
+from kinetic_payload.calls.call import CallHeader
 from kinetic_runner.bundle import SIZE_LIMIT, build_bundle, bundle_for, slim
 
 LIGHT = {"light/kinetic/__init__.py": b"WHERE = __file__\n", "light/kinetic/py.typed": b""}
@@ -182,7 +182,7 @@ def test_a_call_runs_from_the_bundle_alone(request, form, tmp_path):
 
 def test_a_relative_path_is_enough_although_the_folder_changes(bundle, tmp_path):
     def later():
-        import kinetic_payload.assertions  # noqa: F401  # not imported before
+        import kinetic_payload.calls.assertions  # noqa: F401  # not imported before
 
     done = run(
         bundle.name, tmp_path / "store", submit(tmp_path / "store", later), cwd=bundle.parent

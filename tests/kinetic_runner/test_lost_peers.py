@@ -16,7 +16,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from kinetic_payload.calls import CallHeader
+from kinetic_payload.calls.call import CallHeader
 from kinetic_payload.layout import Env
 
 pytestmark = [

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import cloudpickle
 
-from kinetic_payload import calls, layout, mainmodule
+from kinetic_payload import layout
 from kinetic_payload.archives.archive import extract_archive
-from kinetic_payload.calls import CallHeader, LoadedCall
+from kinetic_payload.calls import call as calls
+from kinetic_payload.calls import main_module as mainmodule
+from kinetic_payload.calls.call import CallHeader, LoadedCall
 from kinetic_payload.data import references
 from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.files.private import make_folder

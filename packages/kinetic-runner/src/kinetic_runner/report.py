@@ -12,12 +12,12 @@ from contextlib import AbstractContextManager, ExitStack
 from types import FunctionType
 from typing import Any, BinaryIO, Final
 
+from kinetic_payload.calls.value_pickler import Sink, ValuePickler
 from kinetic_payload.errors import KineticError, PreconditionFailedError, StoreError
 from kinetic_payload.layout import INLINE_LIMIT, REPORT_SECONDS
 from kinetic_payload.records.host_outcome import ErrorInfo, Pickled
 from kinetic_payload.records.unsaved import Unsaved, digest_of, overwritten
 from kinetic_payload.stores.store import ABSENT, Store
-from kinetic_payload.value_pickling import Sink, ValuePickler
 from kinetic_runner.forks import leave_if_forked
 from kinetic_runner.persistence import WAIT, Failing, persist, quietly
 from kinetic_runner.tracebacks import bounded, message_of, notes_of, text_of, type_name
@@ -243,7 +243,7 @@ class _ErrorPickler(ValuePickler):
 
 def _unpicklable(value: Any, error: BaseException) -> UnpicklableValueError:
     """Name the piece of *value* that will not pickle, and say what to do about it."""
-    from kinetic_payload.unpicklable import advise, describe, find_culprit
+    from kinetic_payload.calls.unpicklable import advise, describe, find_culprit
 
     said = f"{type_name(error)}: {message_of(error)}"
     hint = "Return plain data, or write it below KINETIC_OUTPUT_DIR and return its path."
@@ -269,7 +269,7 @@ def _problem_with(value: Any) -> Exception | None:
 
 
 def _globals_of(function: FunctionType) -> Mapping[str, Any]:
-    from kinetic_payload.function_state import function_state
+    from kinetic_payload.calls.function_state import function_state
 
     found: Mapping[str, Any] = function_state(function)[1]["__globals__"]
     return found

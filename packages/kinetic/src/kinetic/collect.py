@@ -39,9 +39,9 @@ from kinetic.outcomes import (
 from kinetic.quantities import parse_wait
 from kinetic.services import LOOK, Services
 from kinetic.waiting import Deadline, sleep
+from kinetic_payload.calls.loading import load
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
-from kinetic_payload.loading import load
 from kinetic_payload.progress import Reports, silent
 from kinetic_payload.records.job import HostOutcome, JobRecord, Outcome, Pickled
 from kinetic_payload.stores.outages import OutageLimit, limited

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 from typing import Any, Final
 
-from kinetic_payload.data.references import collecting
-from kinetic_payload.initial_values import Kind, initial_of
-from kinetic_payload.module_globals import (
+from kinetic_payload.calls.code import lookup
+from kinetic_payload.calls.initial_values import Kind, initial_of
+from kinetic_payload.calls.module_globals import (
     Global,
     UsedGlobal,
     attributes_of,
@@ -15,8 +15,8 @@ from kinetic_payload.module_globals import (
     mark_of,
     untravelled,
 )
-from kinetic_payload.pickling import CallPickler
-from kinetic_payload.rebuilding import lookup
+from kinetic_payload.calls.pickler import CallPickler
+from kinetic_payload.data.references import collecting
 
 LARGEST: Final = 1024 * 1024
 """Bytes of a pickle that go along without a sign that the value was set since the import."""

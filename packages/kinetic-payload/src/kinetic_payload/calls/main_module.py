@@ -8,10 +8,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from kinetic_payload import rebuilding
+from kinetic_payload.calls import code as rebuilding
 
 if TYPE_CHECKING:
-    from kinetic_payload.calls import CallHeader
+    from kinetic_payload.calls.call import CallHeader
 
 
 def rebuild(header: CallHeader, workspace: Path) -> ModuleType:

@@ -13,13 +13,13 @@ from typing import Any, BinaryIO, Final
 
 from cloudpickle import cloudpickle as internals
 
-from kinetic_payload import rebuilding
-from kinetic_payload.annotations import annotations_of, own_annotations
-from kinetic_payload.class_bodies import Bare
-from kinetic_payload.class_parts import reducer_of_part
-from kinetic_payload.classes import NAMED_TYPES, ClassPickler
-from kinetic_payload.code_lines import lines_of
-from kinetic_payload.code_names import (
+from kinetic_payload.calls import code as rebuilding
+from kinetic_payload.calls.annotations import annotations_of, own_annotations
+from kinetic_payload.calls.by_reference import Importability, is_main
+from kinetic_payload.calls.classes.body import Bare
+from kinetic_payload.calls.classes.parts import reducer_of_part
+from kinetic_payload.calls.classes.reduce import NAMED_TYPES, ClassPickler
+from kinetic_payload.calls.code_names import (
     assigned_globals_in,
     attributes_in,
     code_within,
@@ -27,11 +27,11 @@ from kinetic_payload.code_names import (
     names_in,
     names_of_classes_in,
 )
+from kinetic_payload.calls.function_state import function_state
+from kinetic_payload.calls.module_globals import UsedGlobal
+from kinetic_payload.calls.source_lines import lines_of
+from kinetic_payload.calls.value_pickler import Sink
 from kinetic_payload.data.references import collecting, data_path
-from kinetic_payload.function_state import function_state
-from kinetic_payload.importability import Importability, is_main
-from kinetic_payload.module_globals import UsedGlobal
-from kinetic_payload.value_pickling import Sink
 
 Handler = Callable[[Any], Any]
 
@@ -334,7 +334,7 @@ class CallPickler(ClassPickler):
     def _reduce_module(self, module: ModuleType) -> Any:
         name = module.__name__
         if name == "_pytest.assertion.rewrite":
-            return rebuilding.imported, ("kinetic_payload.assertions",)
+            return rebuilding.imported, ("kinetic_payload.calls.assertions",)
         if module is sys.modules.get("__main__") or is_main(name):
             return rebuilding.imported, ("__main__",)
         if self._where.importable(name):

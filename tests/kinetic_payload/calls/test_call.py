@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from kinetic_payload.calls import CallHeader, load_call, read_header
+from kinetic_payload.calls.call import CallHeader, load_call, read_header
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import FutureRecordError, RecordError
 

@@ -20,10 +20,12 @@ from typing import Any, Final
 import cloudpickle
 from cloudpickle import cloudpickle as internals
 
-from kinetic_payload import class_rebuilding, pytrees, rebuilding
-from kinetic_payload.annotations import CLASS_NAMESPACE, value_in
-from kinetic_payload.class_bodies import Bare, Body, Helper, ReachedError, struct_body
-from kinetic_payload.class_parts import (
+from kinetic_payload.calls import code as rebuilding
+from kinetic_payload.calls import pytrees
+from kinetic_payload.calls.annotations import CLASS_NAMESPACE, value_in
+from kinetic_payload.calls.classes import rebuild as class_rebuilding
+from kinetic_payload.calls.classes.body import Bare, Body, Helper, ReachedError, struct_body
+from kinetic_payload.calls.classes.parts import (
     RecursiveAliasError,
     UnrestorableClassError,
     bare_arguments,
@@ -38,8 +40,8 @@ from kinetic_payload.class_parts import (
     state_of,
     virtual_subclasses,
 )
-from kinetic_payload.class_rebuilding import Blueprint, Contents
-from kinetic_payload.function_state import function_state
+from kinetic_payload.calls.classes.rebuild import Blueprint, Contents
+from kinetic_payload.calls.function_state import function_state
 
 _ALIAS: Final[type] = getattr(typing, "TypeAliasType", type(None))
 """`type X = …`, from Python 3.12 on."""

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from types import CellType, FunctionType
 from typing import Any, Final
 
-from kinetic_payload import class_rebuilding
-from kinetic_payload.annotations import annotations_of, is_annotate, own_annotations
-from kinetic_payload.class_parts import calls_no_methods, own_attributes
+from kinetic_payload.calls.annotations import annotations_of, is_annotate, own_annotations
+from kinetic_payload.calls.classes import rebuild as class_rebuilding
+from kinetic_payload.calls.classes.parts import calls_no_methods, own_attributes
+from kinetic_payload.calls.function_state import function_state
 from kinetic_payload.errors import PayloadError
-from kinetic_payload.function_state import function_state
 
 _OF_FIELDS: Final = ("default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
 _PLAIN_FIELD: Final = {

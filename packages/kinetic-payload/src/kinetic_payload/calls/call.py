@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, Protocol
 
+from kinetic_payload.calls.loading import load
+from kinetic_payload.calls.loading import python_version as python_version
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import FutureRecordError, RecordError
 from kinetic_payload.layout import WIRE_VERSION
-from kinetic_payload.loading import load
-from kinetic_payload.loading import python_version as python_version
 
 if TYPE_CHECKING:
     from kinetic_payload.project.roots import ProjectPlan
@@ -239,7 +239,7 @@ def dump_call(
     Raises:
         PayloadError: Something will not pickle; the message names it.
     """
-    from kinetic_payload.dumping import dump
+    from kinetic_payload.calls.dump import dump
 
     stream = _spool()
     try:
@@ -285,8 +285,8 @@ def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:
     Raises:
         PayloadError: It contains a function by value, and another minor version of Python wrote it.
     """
-    from kinetic_payload.module_globals import restore
-    from kinetic_payload.rebuilding import add_hints
+    from kinetic_payload.calls.code import add_hints
+    from kinetic_payload.calls.module_globals import restore
 
     def follows(nothing: Any) -> Any:
         try:
@@ -307,6 +307,6 @@ def dump_value(value: Any, stream: BinaryIO) -> None:
     Instances of classes that came with the call are instances of the client's own classes again,
     and the client's classes stay as they are.
     """
-    from kinetic_payload.value_pickling import ValuePickler
+    from kinetic_payload.calls.value_pickler import ValuePickler
 
     ValuePickler(stream).dump(value)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kinetic_payload.code_lines import keep_lines, lines_of
+from kinetic_payload.calls.source_lines import keep_lines, lines_of
 
 CELL = """\
 TOKEN = "secret"

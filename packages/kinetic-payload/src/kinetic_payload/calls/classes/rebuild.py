@@ -17,9 +17,9 @@ from importlib import import_module
 from typing import Any, Final
 from weakref import WeakSet
 
-from kinetic_payload import pytrees
+from kinetic_payload.calls import pytrees
+from kinetic_payload.calls.code import register_in_main
 from kinetic_payload.errors import PayloadError
-from kinetic_payload.rebuilding import register_in_main
 
 _unfilled: WeakSet[type] = WeakSet()
 

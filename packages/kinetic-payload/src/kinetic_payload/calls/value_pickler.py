@@ -8,10 +8,10 @@ from typing import Any
 
 from cloudpickle import cloudpickle as internals
 
-from kinetic_payload import rebuilding
-from kinetic_payload.class_bodies import Bare
-from kinetic_payload.class_parts import reducer_of_part
-from kinetic_payload.classes import NAMED_TYPES, ClassPickler
+from kinetic_payload.calls import code as rebuilding
+from kinetic_payload.calls.classes.body import Bare
+from kinetic_payload.calls.classes.parts import reducer_of_part
+from kinetic_payload.calls.classes.reduce import NAMED_TYPES, ClassPickler
 
 
 class ValuePickler(ClassPickler):

@@ -10,8 +10,8 @@ from io import BytesIO
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, ClassVar, Final, NamedTuple
 
+from kinetic_payload.calls.loading import load
 from kinetic_payload.errors import PayloadError
-from kinetic_payload.loading import load
 
 _DEEPEST: Final = 6
 _LARGEST: Final = 10_000

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
+from kinetic_payload.calls.loading import load
 from kinetic_payload.errors import PayloadError
-from kinetic_payload.loading import load
 
 CACHED: Final = type(functools.lru_cache(lambda: None))
 _HEAP_TYPE: Final = 1 << 9
@@ -97,7 +97,7 @@ def code_in_project(path: str, arguments: tuple[Any, ...]) -> CodeType:
 
 def code_with_lines(text: str, arguments: tuple[Any, ...]) -> CodeType:
     """Rebuild code that has no file here, and its source lines for tracebacks."""
-    from kinetic_payload.code_lines import keep_lines
+    from kinetic_payload.calls.source_lines import keep_lines
 
     code = CodeType(*arguments)
     keep_lines(code, text)

@@ -10,18 +10,24 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import cloudpickle
 
-from kinetic_payload.calls import CallHeader, DumpedCall, FoundData, platform_name, python_version
-from kinetic_payload.class_parts import RecursiveAliasError, UnrestorableClassError
+from kinetic_payload.calls.by_reference import Importability
+from kinetic_payload.calls.call import (
+    CallHeader,
+    DumpedCall,
+    FoundData,
+    platform_name,
+    python_version,
+)
+from kinetic_payload.calls.classes.parts import RecursiveAliasError, UnrestorableClassError
+from kinetic_payload.calls.code import wrappings
+from kinetic_payload.calls.global_pickler import dump_globals
+from kinetic_payload.calls.module_globals import UntravelledGlobalError
+from kinetic_payload.calls.pickler import CallPickler
+from kinetic_payload.calls.unpicklable import advise, describe, find_culprit
+from kinetic_payload.calls.value_pickler import Sink
 from kinetic_payload.data.references import collecting
 from kinetic_payload.errors import PayloadError
-from kinetic_payload.global_dumping import dump_globals
-from kinetic_payload.importability import Importability
-from kinetic_payload.module_globals import UntravelledGlobalError
-from kinetic_payload.pickling import CallPickler
 from kinetic_payload.project.roots import main_namespace
-from kinetic_payload.rebuilding import wrappings
-from kinetic_payload.unpicklable import advise, describe, find_culprit
-from kinetic_payload.value_pickling import Sink
 
 if TYPE_CHECKING:
     from kinetic_payload.project.roots import ProjectPlan

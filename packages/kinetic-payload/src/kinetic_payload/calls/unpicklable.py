@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
-from kinetic_payload.annotations import annotations_of
-from kinetic_payload.class_parts import own_attributes
+from kinetic_payload.calls.annotations import annotations_of
+from kinetic_payload.calls.classes.parts import own_attributes
 
 Probe = Callable[[Any], Exception | None]
 """Pickles one object for nothing, and returns what went wrong."""

@@ -14,8 +14,8 @@ import cloudpickle
 import pytest
 
 import kinetic_payload
+from kinetic_payload.calls.loading import load
 from kinetic_payload.errors import PayloadError
-from kinetic_payload.loading import load
 
 OTHER = f"3.{sys.version_info[1] + 1}.0"
 HERE = f"3.{sys.version_info[1]}"
@@ -74,7 +74,7 @@ def test_what_a_real_other_python_wrote(tmp_path: Path) -> None:
 
     def written(expression: str) -> bytes:
         code = (
-            "import io, sys\nfrom kinetic_payload.calls import dump_value\nstream = io.BytesIO()\n"
+            "import io, sys\nfrom kinetic_payload.calls.call import dump_value\nstream = io.BytesIO()\n"
             f"dump_value({expression}, stream)\nsys.stdout.buffer.write(stream.getvalue())"
         )
         command = [python, "-c", code]

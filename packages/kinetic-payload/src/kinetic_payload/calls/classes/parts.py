@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final
 
-from kinetic_payload.annotations import reduce_forward_reference
+from kinetic_payload.calls.annotations import reduce_forward_reference
 from kinetic_payload.errors import PayloadError
 
 _MADE_WITH_IT: Final = frozenset(

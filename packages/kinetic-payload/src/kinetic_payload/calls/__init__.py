@@ -1,0 +1,1 @@
+"""A call as a pickle: dumped where it is made, loaded where it runs."""

@@ -1,0 +1,1 @@
+"""Classes that travel by value."""
