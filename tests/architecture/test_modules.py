@@ -22,7 +22,7 @@ SOURCES = {
 }
 """Module → file."""
 
-STARTING_POINTS = ("kinetic_cli.__main__", "kinetic_runner.bundle_main")
+STARTING_POINTS = ("kinetic_cli.__main__", "kinetic_runner.bundle.start")
 """Importing them runs something."""
 
 TESTED_AS = {
@@ -208,7 +208,7 @@ TESTED_AS = {
     "kinetic_payload.archives.zip_format": "kinetic_payload/archives/test_archive.py",
     "kinetic_runner.attempt": "kinetic_runner/test_main.py",
     "kinetic_runner.bell": "kinetic_runner/test_main.py",
-    "kinetic_runner.bundle_main": "kinetic_runner/test_bundle.py",
+    "kinetic_runner.bundle.start": "kinetic_runner/bundle/test_build.py",
     "kinetic_runner.inner": "kinetic_runner/test_main.py",
     "kinetic_runner.memory": "kinetic_runner/test_main.py",
     "kinetic_runner.mirror": "kinetic_runner/test_main.py",

@@ -24,7 +24,7 @@ SIZE_LIMIT: Final = 512 * 1024
 """Bytes of the form without bytecode: it must fit into a ConfigMap beside other things."""
 
 _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
-_START: Final = "kinetic_runner/bundle_main.py"
+_START: Final = "kinetic_runner/bundle/start.py"
 _CLIENTS: Final = (
     "archives/write",
     "calls/by_reference",
@@ -52,7 +52,7 @@ _CLIENTS: Final = (
 )
 """Modules of `kinetic_payload` that only whoever submits uses: a bundle has to stay small."""
 _LEFT_OUT: Final = (
-    "kinetic_runner/bundle.py",
+    "kinetic_runner/bundle/build.py",
     *(f"kinetic_payload/{name}.py" for name in _CLIENTS),
     _START,
 )

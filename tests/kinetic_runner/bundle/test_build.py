@@ -16,7 +16,7 @@ import cloudpickle
 import pytest
 
 from kinetic_payload.calls.call import CallHeader
-from kinetic_runner.bundle import SIZE_LIMIT, build_bundle, bundle_for, slim
+from kinetic_runner.bundle.build import SIZE_LIMIT, build_bundle, bundle_for, slim
 
 LIGHT = {"light/kinetic/__init__.py": b"WHERE = __file__\n", "light/kinetic/py.typed": b""}
 
@@ -72,7 +72,7 @@ def test_the_bundle_is_the_same_in_every_process():
         "A = {1, 'b', None}; B = A in {2.5, 'b'}; C = 'xyz'[1:2] + 'a constant'; D = 1 << 70, ()"
     )
     code = (
-        f"import sys; from kinetic_runner.bundle import *; extra = {{'light/x.py': {source!r}.encode()}};"
+        f"import sys; from kinetic_runner.bundle.build import *; extra = {{'light/x.py': {source!r}.encode()}};"
         "print(*(bundle_digest(build_bundle(extra, bytecode=b)) for b in (True, False)))"
     )
     # What else a process has in memory, and its hash seed, must not show.
@@ -252,7 +252,7 @@ def test_the_cache_compiles_once_and_follows_its_ingredients(bundle, for_cluster
 
 def test_processes_that_ask_at_once_get_one_whole_file(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from kinetic_runner.bundle import *;"
+        "import sys; from pathlib import Path; from kinetic_runner.bundle.build import *;"
         "print(bundle_digest(bundle_for(Path(sys.argv[1])).read_bytes()))"
     )
     asking = [
