@@ -15,7 +15,7 @@ import pytest
 
 PARENT = """
 import sys
-from kinetic_runner.main import run_with
+from kinetic_runner.parent.main import run_with
 run_with([sys.executable, "-u", sys.argv[1]], sys.argv[3:], linger=float(sys.argv[2]) or None)
 """
 

@@ -85,7 +85,7 @@ def test_the_bundle_is_the_same_in_every_process():
         ).stdout
         for seed, first in (
             ("1", "pass"),
-            ("2", "import kinetic_runner.main, json, decimal"),
+            ("2", "import kinetic_runner.parent.main, json, decimal"),
             ("3", f"import sys; sys.intern('a constant'); kept = compile({source!r}, '', 'exec')"),
         )
     }

@@ -27,7 +27,7 @@ def start():  # type: ignore[no-untyped-def]  # annotations would not parse ever
 
         run_child(sys.argv[2:])
     else:
-        from kinetic_runner.main import run_parent
+        from kinetic_runner.parent.main import run_parent
 
         run_parent(sys.argv[1:], bundle)
 

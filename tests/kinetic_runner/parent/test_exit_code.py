@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from kinetic_payload.records.job import ErrorInfo, HostOutcome, Pickled, encode
-from kinetic_runner.ending import Seen, outcome_from, outcome_of
+from kinetic_runner.parent.exit_code import Seen, outcome_from, outcome_of
 
 BLANK = HostOutcome(
     job_id="job", attempt=2, host=1, succeeded=False, reason="unreported", phase="claim",

@@ -10,7 +10,7 @@ import pytest
 
 from kinetic_payload.layout import Env, end_marker, is_end_marker
 from kinetic_payload.records.signing import verify
-from kinetic_runner import main
+from kinetic_runner.parent import main
 
 SAVE_ON_SIGTERM = """
     def save(*_):

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 # The child is started before anything else is imported, `typing` included: it prepares itself
 # meanwhile.
 from kinetic_runner import WARM
-from kinetic_runner.bell import Bell
-from kinetic_runner.child import Child, spawn
+from kinetic_runner.parent.child_process import Child, spawn
+from kinetic_runner.parent.self_pipe import Bell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _attend(
     linger: float | None,
 ) -> int:
     # The rest is imported while the child starts.
-    from kinetic_runner.attempt import attend
     from kinetic_runner.command_line import parse_arguments
+    from kinetic_runner.parent.attempt import attend
 
     return attend(parse_arguments(argv), environment, child, bell, linger=linger)

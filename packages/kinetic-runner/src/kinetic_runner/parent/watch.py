@@ -16,11 +16,11 @@ from kinetic_payload.files.private import make_folder, open_private
 from kinetic_payload.lifeline import FAILED, OTHERS_GONE, STOP
 from kinetic_payload.processes import SECONDS, sweep
 from kinetic_payload.records.host_outcome import HostOutcome, Phase
-from kinetic_runner.bell import Bell
-from kinetic_runner.child import Child, pipe_capacity, read_available
-from kinetic_runner.ending import Cause, Seen, outcome_from
-from kinetic_runner.journal import Journal
-from kinetic_runner.mirror import Mirror
+from kinetic_runner.parent.child_process import Child, pipe_capacity, read_available
+from kinetic_runner.parent.exit_code import Cause, Seen, outcome_from
+from kinetic_runner.parent.log_upload import Journal
+from kinetic_runner.parent.self_pipe import Bell
+from kinetic_runner.parent.tee import Mirror
 
 _SAFETY: Final = 1.0
 """Seconds after which to look around even if nothing rang."""

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from kinetic_runner import child as child_module
-from kinetic_runner.child import spawn
+from kinetic_runner.parent import child_process as child_module
+from kinetic_runner.parent.child_process import spawn
 
 
 def test_a_grandchild_that_holds_the_output_is_not_waited_for_and_goes_too(runner, is_alive):

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kinetic_payload.records.host_outcome import HostOutcome, encode
-from kinetic_runner.ending import Seen
-from kinetic_runner.mirror import Mirror
-from kinetic_runner.watch import Limits, Watch
+from kinetic_runner.parent.exit_code import Seen
+from kinetic_runner.parent.tee import Mirror
+from kinetic_runner.parent.watch import Limits, Watch
 
 
 class Beside:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kinetic_payload.errors import BucketNotFoundError, StoreError, StorePermissionError
-from kinetic_runner.journal import Journal
+from kinetic_runner.parent.log_upload import Journal
 
 
 class Pages:

@@ -13,7 +13,7 @@ from kinetic_payload.records.job import Outcome, encode, fields_of
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore
-from kinetic_runner.lease import renew_without_supervisor
+from kinetic_runner.parent.lease import renew_without_supervisor
 
 JOB = JobObjects("job")
 SIGNER = Signer(b"k" * 32)

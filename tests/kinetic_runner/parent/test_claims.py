@@ -10,8 +10,8 @@ from kinetic_payload.records.job import Claim, Outcome, encode
 from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Location
-from kinetic_runner.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
 from kinetic_runner.hosts import Host
+from kinetic_runner.parent.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
 
 JOB = JobObjects("job")
 KEY = Signer(b"k" * 32)

@@ -23,8 +23,8 @@ from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
+from kinetic_runner.parent.other_hosts import Siblings, unreadable
 from kinetic_runner.persistence import WAIT, persist, retrying
-from kinetic_runner.siblings import Siblings, unreadable
 
 OTHERS_SECONDS: Final = 330.0
 """How long the leader waits for the others' outcomes after its own success. Longer than a child may

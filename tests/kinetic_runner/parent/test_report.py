@@ -22,8 +22,8 @@ from kinetic_payload.records.job import HostOutcome, Outcome, encode
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Location
-from kinetic_runner.finish import Finish
 from kinetic_runner.hosts import Host
+from kinetic_runner.parent.report import Finish
 
 JOB = JobObjects("job")
 

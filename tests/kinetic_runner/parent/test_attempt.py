@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kinetic_runner.attempt import attend
 from kinetic_runner.command_line import Arguments
+from kinetic_runner.parent.attempt import attend
 
 
 class BeginsError(Exception):

@@ -28,19 +28,19 @@ from kinetic_payload.records.signing import Signer
 from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
-from kinetic_runner.bell import Bell
-from kinetic_runner.child import Child
-from kinetic_runner.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
 from kinetic_runner.command_line import Arguments
-from kinetic_runner.ending import Seen, outcome_of
-from kinetic_runner.finish import OTHERS_SECONDS, Finish
 from kinetic_runner.hosts import Host, attempt_of, host_of
-from kinetic_runner.journal import Journal
-from kinetic_runner.memory import kills_for_memory
-from kinetic_runner.mirror import Mirror
+from kinetic_runner.parent.child_process import Child
+from kinetic_runner.parent.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
+from kinetic_runner.parent.exit_code import Seen, outcome_of
+from kinetic_runner.parent.log_upload import Journal
+from kinetic_runner.parent.oom import kills_for_memory
+from kinetic_runner.parent.report import OTHERS_SECONDS, Finish
+from kinetic_runner.parent.self_pipe import Bell
+from kinetic_runner.parent.tee import Mirror
+from kinetic_runner.parent.watch import Limits, Watch
 from kinetic_runner.persistence import WAIT
 from kinetic_runner.task import Task
-from kinetic_runner.watch import Limits, Watch
 
 _LINGER: Final = 10.0
 _LINGER_TOGETHER: Final = 300.0
@@ -210,7 +210,7 @@ def _outlive_supervisor(arguments: Arguments, store: Store, child: Child, signer
         return
     import threading
 
-    from kinetic_runner.lease import renew_without_supervisor
+    from kinetic_runner.parent.lease import renew_without_supervisor
 
     renew = partial(
         renew_without_supervisor,

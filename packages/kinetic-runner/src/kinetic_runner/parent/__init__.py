@@ -1,0 +1,1 @@
+"""The process that Kubernetes or a supervisor starts."""
