@@ -209,13 +209,13 @@ TESTED_AS = {
     "kinetic_runner.parent.attempt": "kinetic_runner/parent/test_main.py",
     "kinetic_runner.parent.self_pipe": "kinetic_runner/parent/test_main.py",
     "kinetic_runner.bundle.start": "kinetic_runner/bundle/test_build.py",
-    "kinetic_runner.inner": "kinetic_runner/parent/test_main.py",
+    "kinetic_runner.child.main": "kinetic_runner/parent/test_main.py",
     "kinetic_runner.parent.oom": "kinetic_runner/parent/test_main.py",
     "kinetic_runner.parent.tee": "kinetic_runner/parent/test_main.py",
     "kinetic_runner.persistence": "kinetic_runner/parent/test_main.py",
-    "kinetic_runner.raising": "kinetic_runner/test_call.py",
+    "kinetic_runner.child.raising": "kinetic_runner/child/test_call.py",
     "kinetic_runner.parent.other_hosts": "kinetic_runner/parent/test_report.py",
-    "kinetic_runner.task": "kinetic_runner/test_pipeline.py",
+    "kinetic_runner.task": "kinetic_runner/child/test_pipeline.py",
     "kinetic.outages": "local/test_bucket_supervisor.py",
 }
 """Modules whose tests have another name, and where they are: parts of one thing that is tested whole."""
@@ -231,7 +231,7 @@ NOT_OURS_TO_CATCH = {
     "kinetic_payload.stores.gcs.retry.PatienceError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.retry.UnreachableError": "goes from one part of the bucket store to another",
     "kinetic_payload.testing.gcs.answers.ApiError": "goes from one part of the fake bucket server to another",
-    "kinetic_runner.call.Terminated": "SIGTERM, which user code must not catch as an Exception",
+    "kinetic_runner.child.call.Terminated": "SIGTERM, which user code must not catch as an Exception",
 }
 """Exceptions that no user ever sees, and why they are not errors."""
 

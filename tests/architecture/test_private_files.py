@@ -19,7 +19,7 @@ NOT_OURS_TO_KEEP = {
     "kinetic_runner/huggingface.py": "the library's own cache",
     "kinetic_runner/inputs.py": "empty mount points and stages of `Data`",
     "kinetic_runner/mounts.py": "mount points, and files of the kernel",
-    "kinetic_runner/pipeline.py": "folders in which the user's function works",
+    "kinetic_runner/child/pipeline.py": "folders in which the user's function works",
 }
 """Modules that make files in another way, and which."""
 

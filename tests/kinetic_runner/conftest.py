@@ -19,11 +19,11 @@ from kinetic_runner.parent.main import run_with
 run_with([sys.executable, "-u", sys.argv[1]], sys.argv[3:], linger=float(sys.argv[2]) or None)
 """
 
-# What `kinetic_runner.pipeline.run` does, as far as the parent can see it.
+# What `kinetic_runner.child.pipeline.run` does, as far as the parent can see it.
 CHILD = """
 import os, signal, subprocess, sys, threading, time
 from kinetic_payload.records.job import HostOutcome
-from kinetic_runner.inner import run_child
+from kinetic_runner.child.main import run_child
 
 def call(task, tell):
 {body}

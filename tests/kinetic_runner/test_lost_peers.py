@@ -27,7 +27,7 @@ pytestmark = [
 PARENT = """
 import sys
 from kinetic_runner.parent.main import run_with
-child = "import sys; from kinetic_runner.inner import run_child; run_child(sys.argv)"
+child = "import sys; from kinetic_runner.child.main import run_child; run_child(sys.argv)"
 run_with([sys.executable, "-u", "-c", child], sys.argv[1:])
 """
 

@@ -96,7 +96,7 @@ def test_the_bundle_is_the_same_in_every_process():
 def test_the_bundle_holds_what_runs_and_bytecode_beside_it(bundle):
     names = zipfile.ZipFile(bundle).namelist()
 
-    assert {"__main__.py", "kinetic_runner/pipeline.py", *LIGHT} <= set(names)
+    assert {"__main__.py", "kinetic_runner/child/pipeline.py", *LIGHT} <= set(names)
     assert all(f"{name}c" in names for name in names if name.endswith(".py"))
     assert names == sorted(names)
     assert not [n for n in names if "testing" in n or "bundle" in n]
@@ -164,10 +164,10 @@ def test_a_call_runs_from_the_bundle_alone(request, form, tmp_path):
         import sys
 
         import kinetic_payload
-        import kinetic_runner.pipeline
+        import kinetic_runner.child.pipeline
 
         print(kinetic_payload.__file__)
-        print(kinetic_runner.pipeline.__file__)
+        print(kinetic_runner.child.pipeline.__file__)
         print(sys.path[0], *sys.path[-2:], sep="\n")
 
     done = run(bundle, tmp_path / "store", submit(tmp_path / "store", where))

@@ -53,7 +53,7 @@ def attach(
 
 def announcement_in(line: LogLine, handle: JobHandle, working_dir: str | None = None) -> str | None:
     """Return what to tell a person when *line* of the job's log says where its debugger listens."""
-    from kinetic_runner.debugger import listening_in
+    from kinetic_runner.child.debugger import listening_in
 
     listening = listening_in(line.text) if line.host == 0 else None
     if listening is None:

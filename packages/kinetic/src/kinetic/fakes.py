@@ -427,7 +427,7 @@ def create_outcome(store: Store, outcome: Outcome, seal: Seal | None) -> None:
 
 def report_value(store: Store, job_id: str, value: object, *, seal: Seal | None = None) -> Outcome:
     """Report as the runner does that the job's first attempt returned *value*."""
-    from kinetic_runner.report import keep
+    from kinetic_runner.child.result import keep
 
     kept = keep(value, store, JobObjects(job_id).host_value(1, 0))
     return report(store, a_report(job_id, value=kept), seal=seal)
@@ -442,7 +442,7 @@ def report_error(
     seal: Seal | None = None,
 ) -> Outcome:
     """Report as the runner does that the job's first attempt raised *error*."""
-    from kinetic_runner.report import error_info
+    from kinetic_runner.child.result import error_info
 
     info = error_info(error, store, JobObjects(job_id).host_value(1, 0))
     failed = a_report(job_id, succeeded=False, reason="exception", phase=phase, exit_code=1)

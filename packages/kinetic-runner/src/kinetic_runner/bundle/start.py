@@ -23,7 +23,7 @@ def start():  # type: ignore[no-untyped-def]  # annotations would not parse ever
     del sys.path[0]
     sys.path += [bundle, bundle + "/light"]
     if sys.argv[1:2] == ["--child"]:
-        from kinetic_runner.inner import run_child
+        from kinetic_runner.child.main import run_child
 
         run_child(sys.argv[2:])
     else:

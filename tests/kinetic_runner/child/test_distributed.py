@@ -11,12 +11,12 @@ import pytest
 
 import kinetic_payload
 import kinetic_runner
-from kinetic_runner.distributed import DistributedError, Slice, after_import, join
+from kinetic_runner.child.distributed import DistributedError, Slice, after_import, join
 
 SOURCES = [str(Path(str(p.__file__)).parents[1]) for p in (kinetic_runner, kinetic_payload)]
 START = (
     f"import sys; sys.path[:0] = {SOURCES!r}\n"
-    "from kinetic_runner.distributed import Slice, prepare\n"
+    "from kinetic_runner.child.distributed import Slice, prepare\n"
 )
 
 

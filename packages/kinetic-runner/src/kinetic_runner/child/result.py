@@ -18,9 +18,9 @@ from kinetic_payload.layout import INLINE_LIMIT, REPORT_SECONDS
 from kinetic_payload.records.host_outcome import ErrorInfo, Pickled
 from kinetic_payload.records.unsaved import Unsaved, digest_of, overwritten
 from kinetic_payload.stores.store import ABSENT, Store
-from kinetic_runner.forks import leave_if_forked
+from kinetic_runner.child.forks import leave_if_forked
+from kinetic_runner.child.tracebacks import bounded, message_of, notes_of, text_of, type_name
 from kinetic_runner.persistence import WAIT, Failing, persist, quietly
-from kinetic_runner.tracebacks import bounded, message_of, notes_of, text_of, type_name
 
 REPR_LIMIT: Final = 2000
 

@@ -27,7 +27,7 @@ def test_a_process_forked_by_user_code_that_comes_back_reports_nothing(runner, e
 def test_a_forked_process_ends_with_its_traceback_as_in_a_script(runner) -> None:
     done = runner.run(
         """
-        from kinetic_runner.forks import leave_if_forked
+        from kinetic_runner.child.forks import leave_if_forked
         me = os.getpid()
         if os.fork() == 0:
             try:

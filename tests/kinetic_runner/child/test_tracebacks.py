@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from kinetic_payload.errors import IntegrityError
-from kinetic_runner.call import Raised, Stopping, invoke
-from kinetic_runner.tracebacks import TEXT_LIMIT, message_of, notes_of, text_of, type_name
+from kinetic_runner.child.call import Raised, Stopping, invoke
+from kinetic_runner.child.tracebacks import TEXT_LIMIT, message_of, notes_of, text_of, type_name
 
 pytestmark = pytest.mark.usefixtures("own_signals")
 
@@ -39,7 +39,7 @@ def test_causes_contexts_notes_and_groups_are_told() -> None:
 
     for piece in ("KeyError: 'lr'", "direct cause", "ValueError: one", "TypeError: two", "step 7"):
         assert piece in text
-    assert "kinetic_runner/call.py" not in text
+    assert "kinetic_runner/child/call.py" not in text
 
 
 def test_an_error_of_ours_needs_no_frames_and_a_bug_of_ours_does() -> None:

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import EXIT_TERMINATED
-from kinetic_runner.raising import Raising
-from kinetic_runner.stop_requests import StopRequests
+from kinetic_runner.child.raising import Raising
+from kinetic_runner.child.stop_requests import StopRequests
 
 
 class Returned(NamedTuple):

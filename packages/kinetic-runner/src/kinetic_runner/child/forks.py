@@ -6,7 +6,7 @@ import os
 import sys
 from typing import NoReturn
 
-from kinetic_runner.streams import flush
+from kinetic_runner.child.streams import flush
 
 
 def leave_if_forked(pid: int, error: BaseException | None = None) -> None:
@@ -25,7 +25,7 @@ def _leave(error: BaseException | None) -> NoReturn:
         if code and not isinstance(error.code, int):
             _print(f"{error.code}\n")
     elif error is not None:
-        from kinetic_runner.tracebacks import text_of
+        from kinetic_runner.child.tracebacks import text_of
 
         code = 1
         _print(text_of(error))

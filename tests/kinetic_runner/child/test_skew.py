@@ -1,6 +1,6 @@
 import pytest
 
-from kinetic_runner.skew import Fingerprint, leading, skews_of
+from kinetic_runner.child.skew import Fingerprint, leading, skews_of
 
 
 def here(python: str = "3.11.7", cloudpickle: str = "3.1.2") -> Fingerprint:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kinetic_runner.call import (
+from kinetic_runner.child.call import (
     AwaitableResultError,
     Ending,
     Exited,
@@ -170,7 +170,7 @@ def test_a_function_that_finishes_within_the_grace_keeps_its_value(stopping: Sto
 
 AT_EVERY_LINE = """
 import os, signal, sys
-from kinetic_runner import call
+from kinetic_runner.child import call
 
 over = []
 
@@ -277,7 +277,7 @@ def test_a_swallowed_stop_is_raised_again_until_the_call_is_over(stopping: Stopp
 
 POOLS = """
 import multiprocessing, os, time
-from kinetic_runner.call import Stopping
+from kinetic_runner.child.call import Stopping
 
 os.register_at_fork(after_in_child=lambda: time.sleep(60))  # Python swallows what is raised there.
 Stopping.install()
@@ -288,7 +288,7 @@ pool.join()
 
 FORKED = """
 import os, signal, sys
-from kinetic_runner.call import Stopping
+from kinetic_runner.child.call import Stopping
 
 stopping = Stopping.install()
 child = os.fork()

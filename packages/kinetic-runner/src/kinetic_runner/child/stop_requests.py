@@ -14,7 +14,7 @@ import os
 import signal
 from typing import Final
 
-from kinetic_runner.streams import identity
+from kinetic_runner.child.streams import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -29,16 +29,25 @@ from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, 
 from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
-from kinetic_runner import inputs, report
-from kinetic_runner.call import Exited, Raised, Returned, Stopped, Stopping, Terminated, invoke
+from kinetic_runner import inputs
+from kinetic_runner.child import result as report
+from kinetic_runner.child.call import (
+    Exited,
+    Raised,
+    Returned,
+    Stopped,
+    Stopping,
+    Terminated,
+    invoke,
+)
+from kinetic_runner.child.facade import with_facade
+from kinetic_runner.child.forks import leave_if_forked
+from kinetic_runner.child.skew import Fingerprint, Skew, import_note, leading, skews_of
+from kinetic_runner.child.stop_requests import sigterm_is_native
+from kinetic_runner.child.tracebacks import MESSAGE_LIMIT, bounded, message_of, type_name
 from kinetic_runner.earlier import Earlier
-from kinetic_runner.facade import with_facade
-from kinetic_runner.forks import leave_if_forked
 from kinetic_runner.persistence import retrying
-from kinetic_runner.skew import Fingerprint, Skew, import_note, leading, skews_of
-from kinetic_runner.stop_requests import sigterm_is_native
 from kinetic_runner.task import Task
-from kinetic_runner.tracebacks import MESSAGE_LIMIT, bounded, message_of, type_name
 from kinetic_runner.workspace import Workspace, disk_words, import_path
 
 if TYPE_CHECKING:
@@ -168,7 +177,7 @@ class _Host:
             inputs.bring(decided, store, tools.download, self.earlier)
             self.earlier.remove()
             if _is_debugged(task):
-                from kinetic_runner import debugger
+                from kinetic_runner.child import debugger
 
                 debugger.wait_for_client(lambda: self.stopping.asked)
         with self.during("call"):
@@ -389,11 +398,11 @@ def _prepare_environment(
         Path(output).mkdir(parents=True, exist_ok=True)
     coordinator = environment.get(Env.COORDINATOR, "")
     if task.hosts > 1 and coordinator:
-        from kinetic_runner import distributed
+        from kinetic_runner.child import distributed
 
         distributed.prepare(distributed.Slice(coordinator, task.hosts, task.host), joined)
     if task.debug_port is not None and _is_debugged(task):
-        from kinetic_runner import debugger
+        from kinetic_runner.child import debugger
 
         debugger.listen(task.debug_port, str(space.project), folder)
 

@@ -6,7 +6,7 @@ import sys
 from time import monotonic
 from typing import Any, Final
 
-from kinetic_runner.streams import flush
+from kinetic_runner.child.streams import flush
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from kinetic_payload.project.snapshot import tree_of
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
 from kinetic_runner import mounts
-from kinetic_runner.debugger import listening_in
+from kinetic_runner.child.debugger import listening_in
 from kinetic_runner.task import Task
 
 JOB = "cpu-train-20260101-000000-abcdef0"
@@ -37,7 +37,7 @@ DRIVER = f"""
 import sys; sys.path[:0] = {SOURCES!r}
 import json
 from kinetic_payload.records.job import encode
-from kinetic_runner import pipeline
+from kinetic_runner.child import pipeline
 from kinetic_runner.task import Task
 told = open(sys.argv[2], "a", buffering=1)
 outcome = pipeline.run(Task.decode(sys.argv[1]), lambda message: print(json.dumps(message), file=told))

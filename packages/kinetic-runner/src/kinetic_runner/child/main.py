@@ -13,9 +13,9 @@ from kinetic_payload.files.private import make_folder, open_private
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, Env
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, encode
 from kinetic_runner import WARM
-from kinetic_runner.forks import leave_if_forked
-from kinetic_runner.shutdown import shut_down
-from kinetic_runner.streams import flush, identity, write_whole
+from kinetic_runner.child.forks import leave_if_forked
+from kinetic_runner.child.shutdown import shut_down
+from kinetic_runner.child.streams import flush, identity, write_whole
 from kinetic_runner.task import Task
 
 Tell = Callable[[dict[str, Any]], None]
@@ -25,7 +25,7 @@ Pipeline = Callable[[Task, Tell], HostOutcome]
 def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn:
     """Run the task that comes over the descriptor `argv[-2]`; report to `argv[-1]`.
 
-    *pipeline* is `kinetic_runner.pipeline.run` unless somebody says otherwise.
+    *pipeline* is `kinetic_runner.child.pipeline.run` unless somebody says otherwise.
     """
     gc.disable()  # What is imported now stays: looking through it again and again takes time.
     task_fd, report_fd = int(argv[-2]), int(argv[-1])
@@ -38,7 +38,7 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     if pipeline is None:
         # Before the task arrives: meanwhile the parent claims the attempt.
         try:
-            from kinetic_runner import pipeline as standard
+            from kinetic_runner.child import pipeline as standard
 
             pipeline = standard.run
         except ImportError as error:
@@ -70,7 +70,7 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     flush()
     report.send(b'{"outcome": ' + encode(outcome) + b"}\n")
     if task.hosts > 1 and not outcome.succeeded:
-        from kinetic_runner import distributed
+        from kinetic_runner.child import distributed
 
         distributed.leave_quietly()
     try:
@@ -86,7 +86,7 @@ def _part(report: _Report, *, succeeded: bool, hold: bool) -> None:
     """Part from the other hosts of a slice, if they are joined; the parent may end this at any time."""
     import threading
 
-    from kinetic_runner import distributed
+    from kinetic_runner.child import distributed
 
     slice_ = distributed.left()
     if slice_ is None:

@@ -14,7 +14,13 @@ from kinetic_payload.layout import INLINE_LIMIT
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
 from kinetic_payload.testing import MemoryStore
-from kinetic_runner.report import UnpicklableValueError, dump_error, error_info, keep, short_repr
+from kinetic_runner.child.result import (
+    UnpicklableValueError,
+    dump_error,
+    error_info,
+    keep,
+    short_repr,
+)
 
 NAME = "job/attempts/1/host-0.pkl"
 

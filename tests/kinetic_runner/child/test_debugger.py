@@ -11,10 +11,10 @@ import pytest
 
 import kinetic_payload
 import kinetic_runner
-from kinetic_runner.debugger import Listening, listening_in, listening_line
+from kinetic_runner.child.debugger import Listening, listening_in, listening_line
 
 SOURCES = [str(Path(str(p.__file__)).parents[1]) for p in (kinetic_runner, kinetic_payload)]
-START = f"import sys; sys.path[:0] = {SOURCES!r}\nfrom kinetic_runner import debugger\n"
+START = f"import sys; sys.path[:0] = {SOURCES!r}\nfrom kinetic_runner.child import debugger\n"
 
 
 def test_the_line_that_says_where_is_read_back() -> None:
@@ -58,7 +58,7 @@ needs_debugpy = pytest.mark.skipif(
 @needs_debugpy
 def test_it_listens_on_loopback_only_and_sigterm_ends_the_wait() -> None:
     code = (
-        f"{START}from kinetic_runner.call import Stopping\nstopping = Stopping.install()\n"
+        f"{START}from kinetic_runner.child.call import Stopping\nstopping = Stopping.install()\n"
         "try:\n"
         "    debugger.listen(0, '/x')\n"
         "    debugger.wait_for_client(lambda: stopping.asked)\n"
