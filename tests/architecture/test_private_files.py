@@ -16,9 +16,9 @@ NOT_OURS_TO_KEEP = {
     "kinetic_payload/data/bucket.py": "`Data`, for the user's function",
     "kinetic_payload/archives/extract.py": "the project and `Data`, with the modes that they had",
     "kinetic_payload/files/private.py": "",
-    "kinetic_runner/huggingface.py": "the library's own cache",
-    "kinetic_runner/inputs.py": "empty mount points and stages of `Data`",
-    "kinetic_runner/mounts.py": "mount points, and files of the kernel",
+    "kinetic_runner/data/huggingface.py": "the library's own cache",
+    "kinetic_runner/data/inputs.py": "empty mount points and stages of `Data`",
+    "kinetic_runner/data/mounts.py": "mount points, and files of the kernel",
     "kinetic_runner/child/pipeline.py": "folders in which the user's function works",
 }
 """Modules that make files in another way, and which."""

@@ -14,8 +14,8 @@ from kinetic.errors import DataError, InvalidRequestError, StorePermissionError
 from kinetic_payload.data.bucket import Bucket, BucketObject
 from kinetic_payload.data.sources import GcsSource
 from kinetic_payload.errors import CredentialsError
-from kinetic_runner.huggingface import why_unusable
-from kinetic_runner.mounts import why_not_read_only
+from kinetic_runner.data.huggingface import why_unusable
+from kinetic_runner.data.mounts import why_not_read_only
 
 HERE = Worker(this_machine=True, this_interpreter=True)
 POD = Worker(this_machine=False)

@@ -250,7 +250,7 @@ if __name__ == "__main__":
 def test_volumes_come_from_the_bucket_to_where_they_were_asked_for(
     project: Any, bucket: GcsServer
 ) -> None:
-    from kinetic_runner.mounts import why_not_private
+    from kinetic_runner.data.mounts import why_not_private
 
     if why_not_private() is not None:
         pytest.skip("no mount namespaces here")

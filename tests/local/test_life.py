@@ -204,7 +204,7 @@ def test_data_and_volumes_arrive_as_paths(project) -> None:
 
 
 def test_volumes_appear_at_their_paths_for_the_job_only(project) -> None:
-    from kinetic_runner.mounts import why_not_private
+    from kinetic_runner.data.mounts import why_not_private
 
     project.write("set/one.txt", "one")
     project.write("config.json", "{}")

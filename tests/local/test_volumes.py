@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_runner.mounts import why_not_private
+from kinetic_runner.data.mounts import why_not_private
 
 SCRIPT = """
 import json, os, subprocess, sys

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from kinetic_payload.errors import DataError
-from kinetic_runner import huggingface
+from kinetic_runner.data import huggingface
 
 COMMIT, OLDER = "a" * 40, "b" * 40
 TOKEN = "hf_reader"

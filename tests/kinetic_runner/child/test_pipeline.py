@@ -27,8 +27,8 @@ from kinetic_payload.project.context import ensure_context
 from kinetic_payload.project.snapshot import tree_of
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
-from kinetic_runner import mounts
 from kinetic_runner.child.debugger import listening_in
+from kinetic_runner.data import mounts
 from kinetic_runner.task import Task
 
 JOB = "cpu-train-20260101-000000-abcdef0"

@@ -62,7 +62,7 @@ def check_data(
 
 
 def _check_view(data: Data) -> None:
-    from kinetic_runner.mounts import why_not_read_only
+    from kinetic_runner.data.mounts import why_not_read_only
 
     why_not = why_not_read_only()
     if why_not is not None:
@@ -75,7 +75,7 @@ def _check_view(data: Data) -> None:
 def _check_library(data: Data) -> None:
     from importlib import metadata
 
-    from kinetic_runner.huggingface import LIBRARY, why_unusable
+    from kinetic_runner.data.huggingface import LIBRARY, why_unusable
 
     version: str | None
     try:

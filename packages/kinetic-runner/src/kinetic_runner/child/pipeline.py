@@ -29,7 +29,6 @@ from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, 
 from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
-from kinetic_runner import inputs
 from kinetic_runner.child import result as report
 from kinetic_runner.child.call import (
     Exited,
@@ -45,7 +44,8 @@ from kinetic_runner.child.forks import leave_if_forked
 from kinetic_runner.child.skew import Fingerprint, Skew, import_note, leading, skews_of
 from kinetic_runner.child.stop_requests import sigterm_is_native
 from kinetic_runner.child.tracebacks import MESSAGE_LIMIT, bounded, message_of, type_name
-from kinetic_runner.earlier import Earlier
+from kinetic_runner.data import inputs
+from kinetic_runner.data.earlier import Earlier
 from kinetic_runner.persistence import retrying
 from kinetic_runner.task import Task
 from kinetic_runner.workspace import Workspace, disk_words, import_path
@@ -223,7 +223,7 @@ class _Host:
         # An ignored folder is not in the snapshot, and still the function may have run in it.
         cwd.mkdir(parents=True, exist_ok=True)
         if decided.binds:
-            from kinetic_runner import mounts
+            from kinetic_runner.data import mounts
 
             inputs.make_mount_points(decided)
             # A namespace belongs to a thread, and user code may start some when it is imported.

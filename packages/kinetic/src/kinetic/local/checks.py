@@ -47,7 +47,7 @@ def _check_debugpy() -> None:
 
 def _check_volumes(request: JobRequest, store: Location) -> None:
     from kinetic.mount_paths import check_volumes
-    from kinetic_runner.mounts import why_not_private
+    from kinetic_runner.data.mounts import why_not_private
 
     home = request.settings.home.value
     folder = [store.path] if store.kind == "folder" else []

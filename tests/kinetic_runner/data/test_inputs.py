@@ -10,7 +10,7 @@ from kinetic_payload.errors import DataError, IntegrityError
 from kinetic_payload.progress import Reports, silent
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
-from kinetic_runner import inputs
+from kinetic_runner.data import inputs
 from kinetic_runner.workspace import Workspace
 
 

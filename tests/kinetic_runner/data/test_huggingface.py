@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kinetic_payload.errors import DataError
-from kinetic_runner import huggingface
+from kinetic_runner.data import huggingface
 
 FAKE = """
 import json, os, sys

@@ -12,8 +12,8 @@ from kinetic_payload.errors import DataError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.progress import Reports
 from kinetic_payload.stores.store import Store
-from kinetic_runner.earlier import Earlier
-from kinetic_runner.transfers import Transfers
+from kinetic_runner.data.earlier import Earlier
+from kinetic_runner.data.progress import Transfers
 from kinetic_runner.workspace import Workspace, disk_words
 
 _AT_ONCE: Final = 4
@@ -192,7 +192,7 @@ def download_elsewhere(store: Store, ref: DataRef, dest: Path, /, *, reports: Re
         source = parse_gcs(ref.source)
         bucket_data.download(bucket_data.open_bucket(source), source, dest, reports=reports)
     else:
-        from kinetic_runner import huggingface
+        from kinetic_runner.data import huggingface
 
         huggingface.load(ref.source, dest, trusts=ref.trust_remote_code)
 

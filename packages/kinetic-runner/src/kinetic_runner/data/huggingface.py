@@ -21,7 +21,7 @@ from kinetic_payload.data.sources import HuggingFaceSource, parse_hf
 from kinetic_payload.errors import DataError
 from kinetic_payload.files.atomic import appear, prepared_beside
 from kinetic_payload.progress import size_text
-from kinetic_runner.transfers import log
+from kinetic_runner.data.progress import log
 
 LIBRARY: Final = "datasets"
 _WITHOUT_SCRIPTS: Final = 4
@@ -49,7 +49,7 @@ _IN_THE_WAY: Final = (
 )
 _START: Final = (
     "import sys; sys.path[:0] = sys.argv[2:]; "
-    "from kinetic_runner.huggingface import main; main(sys.argv[1])"
+    "from kinetic_runner.data.huggingface import main; main(sys.argv[1])"
 )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.project.snapshot import tree_of
-from kinetic_runner.earlier import Earlier
+from kinetic_runner.data.earlier import Earlier
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_folders_that_the_function_closed_are_moved_and_removed(tmp_path: Path) 
 _THREE_ATTEMPTS = """
 import subprocess, sys
 from pathlib import Path
-from kinetic_runner.earlier import Earlier
+from kinetic_runner.data.earlier import Earlier
 root = Path(sys.argv[1])
 for _ in range(3):
     earlier = Earlier(root)

@@ -10,7 +10,7 @@ import pytest
 
 import kinetic_payload
 import kinetic_runner
-from kinetic_runner import mounts
+from kinetic_runner.data import mounts
 
 pytestmark = pytest.mark.skipif(
     mounts.why_not_private() is not None, reason=f"no private mounts: {mounts.why_not_private()}"
@@ -27,7 +27,7 @@ def run_inside(
     """Run *code* in a process that entered *binds*; return the lines it prints."""
     program = (
         f"import sys; sys.path[:0] = {[source_of(kinetic_runner), source_of(kinetic_payload)]!r}\n"
-        "import os, subprocess\nfrom pathlib import Path\nfrom kinetic_runner import mounts\n"
+        "import os, subprocess\nfrom pathlib import Path\nfrom kinetic_runner.data import mounts\n"
         f"{before}\n"
         f"mounts.enter({{{', '.join(f'{p!r}: Path({str(s)!r})' for p, s in binds.items())}}},"
         f" read_only={read_only or []!r})\n{code}"

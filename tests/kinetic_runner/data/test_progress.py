@@ -1,4 +1,4 @@
-from kinetic_runner.transfers import AGAIN, FIRST, Transfers
+from kinetic_runner.data.progress import AGAIN, FIRST, Transfers
 
 
 class Clock:

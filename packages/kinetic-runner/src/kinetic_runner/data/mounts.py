@@ -62,9 +62,7 @@ def _tried(call: str) -> str | None:
 
     import kinetic_payload
 
-    code = (
-        f"import sys; sys.path[:0] = sys.argv[1:]\nfrom kinetic_runner.mounts import probe\n{call}"
-    )
+    code = f"import sys; sys.path[:0] = sys.argv[1:]\nfrom kinetic_runner.data.mounts import probe\n{call}"
     # Found by path, so that neither `site` nor the user's environment costs or spoils anything.
     paths = [
         os.path.dirname(os.path.dirname(os.path.abspath(str(file))))  # noqa: PTH100, PTH120
