@@ -12,20 +12,20 @@ from typing import Any, Final
 
 from packaging.utils import canonicalize_name
 
-from kinetic_images.errors import DependencyError
-from kinetic_images.projects import (
+from kinetic_images.declared.find import (
     Project,
     read_pyproject,
     settings_folder,
     without_project,
 )
-from kinetic_images.requirement_files import Option, read_requirements
-from kinetic_images.requirements import LocalRequirement, Place, Requirement, marker_holds
+from kinetic_images.declared.requirement_files import Option, read_requirements
+from kinetic_images.declared.requirements import LocalRequirement, Place, Requirement, marker_holds
+from kinetic_images.declared.toml_text import parsed_toml, toml_text
+from kinetic_images.declared.uv_files import PYPROJECT, find_settings
+from kinetic_images.declared.uv_settings import Settings, absolute_address, parse_settings
+from kinetic_images.errors import DependencyError
 from kinetic_images.targets import target_environment
-from kinetic_images.toml_text import parsed_toml, toml_text
 from kinetic_images.uv import inherited
-from kinetic_images.uv_files import PYPROJECT, find_settings
-from kinetic_images.uv_settings import Settings, absolute_address, parse_settings
 from kinetic_payload.distributions import DISTRIBUTIONS
 
 REQUIREMENTS: Final = "requirements.txt"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kinetic_images.declared.pyproject import Pyproject, parse_pyproject
 from kinetic_images.errors import DependencyError
-from kinetic_images.pyproject import Pyproject, parse_pyproject
 
 FILE = "pyproject.toml"
 

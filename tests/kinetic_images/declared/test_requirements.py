@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kinetic_images.errors import DependencyError
-from kinetic_images.requirements import (
+from kinetic_images.declared.requirements import (
     Place,
     parse_local,
     parse_requirement,
     without_credentials,
 )
+from kinetic_images.errors import DependencyError
 from kinetic_images.targets import target_environment
 
 HERE = Place("requirements.txt", 7)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from typing import Any
 
+from kinetic_images.declared.requirements import Place
 from kinetic_images.errors import DependencyError
-from kinetic_images.requirements import Place
 
 
 def parsed_toml(text: str, file: str) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from packaging.utils import canonicalize_name
 
-from kinetic_images.errors import DependencyError
-from kinetic_images.requirement_files import RequirementSet, decoded
-from kinetic_images.requirements import (
+from kinetic_images.declared.requirement_files import RequirementSet, decoded
+from kinetic_images.declared.requirements import (
     LocalRequirement,
     Place,
     Requirement,
@@ -21,8 +20,9 @@ from kinetic_images.requirements import (
     parse_local,
     parse_requirement,
 )
-from kinetic_images.toml_text import Lines, parsed_toml, table, toml_value
-from kinetic_images.uv_settings import parse_indexes
+from kinetic_images.declared.toml_text import Lines, parsed_toml, table, toml_value
+from kinetic_images.declared.uv_settings import parse_indexes
+from kinetic_images.errors import DependencyError
 
 _EXPORT: Final = "write a requirements.txt beside it"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from kinetic_images.declared.toml_text import parsed_toml
+from kinetic_images.declared.uv_settings import Settings, parse_uv_toml
 from kinetic_images.errors import DependencyError, InstallError
-from kinetic_images.toml_text import parsed_toml
 from kinetic_images.uv import find_uv
-from kinetic_images.uv_settings import Settings, parse_uv_toml
 
 FILE = "uv.toml"
 
@@ -150,7 +150,7 @@ def test_credentials_and_means_of_transport_are_not_digested() -> None:
 
 
 def test_text_that_is_written_is_what_is_read(tmp_path: Path) -> None:
-    from kinetic_images.toml_text import toml_text
+    from kinetic_images.declared.toml_text import toml_text
 
     values = {
         "a b": 'quote " back \\ tab \t nul \x00 del \x7f é 🙂 \u2028',

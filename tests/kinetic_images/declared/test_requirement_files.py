@@ -8,8 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kinetic_images.declared.requirement_files import (
+    RequirementSet,
+    joined_lines,
+    read_requirements,
+)
 from kinetic_images.errors import DependencyError
-from kinetic_images.requirement_files import RequirementSet, joined_lines, read_requirements
 
 HEAD = "requirements.txt"
 

@@ -9,8 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from kinetic_images.credentials import without_credentials
-from kinetic_images.errors import DependencyError
-from kinetic_images.requirements import (
+from kinetic_images.declared.requirements import (
     LocalRequirement,
     Place,
     Requirement,
@@ -18,7 +17,8 @@ from kinetic_images.requirements import (
     parse_local,
     parse_requirement,
 )
-from kinetic_images.toml_text import Lines, parsed_toml, table
+from kinetic_images.declared.toml_text import Lines, parsed_toml, table
+from kinetic_images.errors import DependencyError
 
 _ORIGINS: Final = frozenset(
     {"index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy"}

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kinetic_images.errors import DependencyError
-from kinetic_images.pyproject import (
+from kinetic_images.declared.pyproject import (
     Pyproject,
     Workspace,
     is_managed,
     parse_pyproject,
     parse_workspace,
 )
-from kinetic_images.requirement_files import RequirementSet
-from kinetic_images.requirements import LocalRequirement, both
-from kinetic_images.uv_files import PYPROJECT
+from kinetic_images.declared.requirement_files import RequirementSet
+from kinetic_images.declared.requirements import LocalRequirement, both
+from kinetic_images.declared.uv_files import PYPROJECT
+from kinetic_images.errors import DependencyError
 
 _BUILD_FILES: Final = ("setup.py", "setup.cfg")
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from kinetic_images.declared.requirement_files import decoded
+from kinetic_images.declared.toml_text import Lines, parsed_toml, table
+from kinetic_images.declared.uv_settings import Settings, parse_settings, parse_uv_toml
 from kinetic_images.errors import DependencyError
-from kinetic_images.requirement_files import decoded
-from kinetic_images.toml_text import Lines, parsed_toml, table
 from kinetic_images.uv import configuration
-from kinetic_images.uv_settings import Settings, parse_settings, parse_uv_toml
 
 PYPROJECT: Final = "pyproject.toml"
 UV_TOML: Final = "uv.toml"

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kinetic_images.credentials import without_credentials
-from kinetic_images.errors import DependencyError
-from kinetic_images.requirements import (
+from kinetic_images.declared.requirements import (
     KEEP_MARK,
     LocalRequirement,
     Place,
@@ -20,6 +19,7 @@ from kinetic_images.requirements import (
     parse_local,
     parse_requirement,
 )
+from kinetic_images.errors import DependencyError
 
 Read = Callable[[str], bytes]
 """Gives the bytes of a file by the name it was asked for; `OSError` where it cannot."""

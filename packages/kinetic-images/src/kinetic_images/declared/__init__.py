@@ -1,0 +1,1 @@
+"""The dependencies that a project declares."""
