@@ -45,7 +45,7 @@ PUBLIC = (
     "kinetic_k8s.accelerators.parse",
     "kinetic_k8s.accelerators.types",
     "kinetic_k8s.errors",
-    "kinetic_k8s.volumes",
+    "kinetic_k8s.manifests.volumes",
     "kinetic_payload.calls.call",
     "kinetic_payload.records.decode",
     "kinetic_payload.digests",

@@ -16,7 +16,7 @@ import pytest
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.manifests.job import JobSpec, job_manifest
 from kinetic_k8s.manifests.pod import MountedFile, PodSpec, Resources, SecretVariable
-from kinetic_k8s.volumes import FuseMount, fuse_volumes
+from kinetic_k8s.manifests.volumes import FuseMount, fuse_volumes
 from kinetic_payload.errors import InvalidRequestError
 
 RECORDED = Path(__file__).with_name("jobs.json")

@@ -13,8 +13,8 @@ from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import check_labels, labels_and_annotations, standard_labels
 from kinetic_k8s.manifests.names import CONTAINER
 from kinetic_k8s.manifests.placement import placement_of
+from kinetic_k8s.manifests.volumes import PodVolumes
 from kinetic_k8s.quantity import near_quantities, parse_quantity
-from kinetic_k8s.volumes import PodVolumes
 from kinetic_payload.errors import InvalidRequestError
 
 WORKSPACE: Final = "/kinetic/workspace"

@@ -1,4 +1,4 @@
-"""What a pod is told to mount buckets; `python tests/kinetic_k8s/test_volumes.py` records it again."""
+"""What a pod is told to mount buckets; `python tests/kinetic_k8s/manifests/test_volumes.py` records it again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kinetic_k8s.volumes import (
+from kinetic_k8s.manifests.volumes import (
     FuseMount,
     FuseSettings,
     fuse_mounts,
