@@ -23,7 +23,7 @@ def fill(count: int) -> list[str]:
     from kinetic.observing import find_outcome, find_record
     from kinetic.request import target_of
     from kinetic.services import connect, jobs_location
-    from kinetic.settings import Settings
+    from kinetic.settings.settings import Settings
     from kinetic_payload.layout import JobObjects
     from kinetic_payload.records.job import encode
 

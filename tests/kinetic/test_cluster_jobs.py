@@ -24,7 +24,7 @@ from kinetic.job_status import JobStatus
 from kinetic.options import RunOptions
 from kinetic.request import JobRequest, resolve_request, settings_arguments
 from kinetic.services import connect
-from kinetic.settings import resolve
+from kinetic.settings.settings import resolve
 from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import ClusterUnreachableError, UnknownContextError
 from kinetic_k8s.manifests import Manifest

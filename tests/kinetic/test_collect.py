@@ -44,8 +44,8 @@ from kinetic.fakes import (
     report_value,
 )
 from kinetic.job_status import JobStatus
-from kinetic.keys import KeyFile, Seal
 from kinetic.observing import find_outcome, look
+from kinetic.settings.keys import KeyFile, Seal
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records.job import ErrorInfo, JobRecord, Outcome, Pickled, encode
 

@@ -20,9 +20,9 @@ from kinetic.errors import (
 )
 from kinetic.fakes import FakeServices, a_record, report_value
 from kinetic.job_status import JobStatus
-from kinetic.keys import KeyFile, Seal, signing_key
 from kinetic.observing import find_outcome, look
 from kinetic.services import Services
+from kinetic.settings.keys import KeyFile, Seal, signing_key
 from kinetic.testing import job_ids_of
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records.job import JobRecord, encode

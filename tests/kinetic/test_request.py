@@ -7,7 +7,7 @@ import pytest
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.options import RunOptions
 from kinetic.request import JobRequest, resolve_request, settings_arguments
-from kinetic.settings import resolve
+from kinetic.settings.settings import resolve
 
 
 def train() -> None: ...

@@ -8,7 +8,7 @@ from kinetic.backends.backend import Target
 from kinetic.backends.registry import BACKENDS
 from kinetic.errors import InvalidRequestError, SignatureError
 from kinetic.services import connect, jobs_location
-from kinetic.settings import resolve
+from kinetic.settings.settings import resolve
 from kinetic.testing import job_ids_of
 from kinetic_payload.stores.store import Location
 

@@ -532,7 +532,7 @@ def test_the_installed_kinetic_is_whole_in_a_job(project) -> None:
 
         @kinetic.run(accelerator="cpu")
         def work():
-            import kinetic.settings, kinetic_payload
+            import kinetic.settings.settings, kinetic_payload
             return (kinetic.__version__, kinetic.JobStatus.FAILED.value, callable(kinetic.attach),
                     kinetic.__file__ == here, "remote_runner" in kinetic_payload.__file__)
 

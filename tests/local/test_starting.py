@@ -14,7 +14,7 @@ from kinetic.errors import KineticError
 from kinetic.options import RunOptions
 from kinetic.request import resolve_request
 from kinetic.services import Services, connect, jobs_location
-from kinetic.settings import Settings
+from kinetic.settings.settings import Settings
 from kinetic.submit import submit
 from kinetic.testing import job_ids_of
 from kinetic_payload.stores.folder.store import FolderStore

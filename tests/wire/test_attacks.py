@@ -39,11 +39,11 @@ from kinetic.errors import IntegrityError, KineticError, SignatureError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.logs import stored_lines
-from kinetic.keys import key_path
 from kinetic.local.liveness import wait_for_death
 from kinetic.local.paths import Home
 from kinetic.services import open_at
-from kinetic.settings import Settings
+from kinetic.settings.keys import key_path
+from kinetic.settings.settings import Settings
 from kinetic.testing import eventually
 from kinetic_payload.archives.zip_format import (
     central_header,

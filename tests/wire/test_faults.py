@@ -29,11 +29,11 @@ from kinetic.errors import (
 from kinetic.fakes import a_record, report_error, report_value
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
-from kinetic.keys import KeyFile, Seal
 from kinetic.options import RunOptions
 from kinetic.request import resolve_request
 from kinetic.services import Services
-from kinetic.settings import Settings
+from kinetic.settings.keys import KeyFile, Seal
+from kinetic.settings.settings import Settings
 from kinetic.submit import submit
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.job import JobRecord, encode

@@ -22,11 +22,11 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
-from kinetic.keys import KeyFile, Seal
 from kinetic.options import RunOptions
 from kinetic.request import resolve_request
 from kinetic.services import Services, open_at
-from kinetic.settings import Settings
+from kinetic.settings.keys import KeyFile, Seal
+from kinetic.settings.settings import Settings
 from kinetic.submit import submit
 from kinetic.testing import eventually
 from kinetic_payload.layout import REPORT_SECONDS, JobObjects

@@ -23,14 +23,14 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
-from kinetic.keys import KeyFile, key_path
 from kinetic.local.liveness import wait_for_death
 from kinetic.local.paths import Home
 from kinetic.observing import write_outcome
 from kinetic.options import RunOptions
 from kinetic.request import resolve_request
 from kinetic.services import Services, open_at, seal_of
-from kinetic.settings import Settings
+from kinetic.settings.keys import KeyFile, key_path
+from kinetic.settings.settings import Settings
 from kinetic.submit import submit
 from kinetic.testing import eventually
 from kinetic_payload.records.job import Outcome

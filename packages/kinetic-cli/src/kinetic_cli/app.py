@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from kinetic.errors import KineticError
     from kinetic.job_status import JobStatus
     from kinetic.jobs.handle import JobHandle
-    from kinetic.profiles import Profiles
-    from kinetic.settings import Settings
+    from kinetic.settings.profiles import Profiles
+    from kinetic.settings.settings import Settings
 
 Where = Literal["local", "cluster"]
 
@@ -35,7 +35,7 @@ class App:
 
     def settings(self) -> Settings:
         """Return the settings that this command line resolves to, with their sources."""
-        from kinetic.settings import Settings
+        from kinetic.settings.settings import Settings
 
         return Settings.from_environment(**self.target.given)
 
@@ -86,7 +86,7 @@ class App:
 
     def profiles_path(self) -> Path:
         """Return where the profiles file is, or will be."""
-        from kinetic.settings import environment, resolve
+        from kinetic.settings.settings import environment, resolve
 
         # Which profile is chosen does not matter here, and may be the very thing to be mended.
         outside = {k: v for k, v in environment().items() if k != "KINETIC_PROFILE"}
@@ -94,7 +94,7 @@ class App:
 
     def profiles(self) -> Profiles:
         """Read the profiles file."""
-        from kinetic.profiles import read_profiles
+        from kinetic.settings.profiles import read_profiles
 
         return read_profiles(self.profiles_path())
 

@@ -50,7 +50,7 @@ class Output:
             return self._colour
         if not self.stdout.isatty():
             return False
-        from kinetic.settings import environment
+        from kinetic.settings.settings import environment
 
         outside = environment()
         return not outside.get("NO_COLOR") and outside.get("TERM") != "dumb"

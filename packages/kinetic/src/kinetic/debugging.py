@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinetic.errors import JobError
-from kinetic.settings import expanded, working_folder
+from kinetic.settings.settings import expanded, working_folder
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine

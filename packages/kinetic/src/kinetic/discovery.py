@@ -48,7 +48,7 @@ from kinetic_payload.stores.store import Location, Store, parse_location
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine
     from kinetic.services import Services
-    from kinetic.settings import Settings
+    from kinetic.settings.settings import Settings
 
 log = logging.getLogger("kinetic")
 
@@ -77,7 +77,7 @@ def attach(job_id: str, project: str | None = None, cluster: str | None = None) 
         JobNotFoundError: None of the places knows the job; the message names them all.
         StoreUnavailableError: One of them could not be reached, and the others do not know the job.
     """
-    from kinetic.settings import Settings
+    from kinetic.settings.settings import Settings
 
     settings = Settings.from_environment(project=project, cluster=cluster)
     if not is_job_id(job_id):
@@ -184,7 +184,7 @@ def list_jobs(
         StorePermissionError: The records may not be read.
         StoreError: The folder that is named as the store holds other things.
     """
-    from kinetic.settings import Settings
+    from kinetic.settings.settings import Settings
 
     settings = Settings.from_environment(
         project=project, zone=zone, cluster=cluster, namespace=namespace
@@ -332,7 +332,7 @@ def full_disk_of(jobs: Sequence[JobHandle]) -> str:
         return ""
     from kinetic.local.disks import full_disk, needed_by
     from kinetic.local.paths import Home
-    from kinetic.settings import Settings
+    from kinetic.settings.settings import Settings
 
     home = Home(Settings.from_environment().home.value)
     places = dict.fromkeys(job.bucket_name for job in local)

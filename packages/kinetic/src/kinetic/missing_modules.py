@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kinetic.errors import KineticError
-from kinetic.settings import user_home
+from kinetic.settings.settings import user_home
 
 _LONGEST_CHAIN: Final = 20
 _MISSING: Final = re.compile(r"No module named '([\w.]+)'")

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kinetic.caches import stat_cache
 from kinetic.data import Data, to_ref
 from kinetic.parallel import Crew, map_at_once
+from kinetic.settings.caches import stat_cache
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.progress import Reports, silent, size_text
 from kinetic_payload.stores.store import ABSENT, Store
@@ -59,7 +59,7 @@ class PackingOptions:
     @property
     def own(self) -> list[Path]:
         """What may lie in a project or in data and is no part of it: what jobs keep, and their key."""
-        from kinetic.keys import key_path
+        from kinetic.settings.keys import key_path
 
         # The key by itself as well: a link may lead to it past the home.
         return [self.home, key_path(self.home), *filter(None, [self.store])]

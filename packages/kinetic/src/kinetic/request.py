@@ -17,7 +17,7 @@ from kinetic.options import CheckedOptions, RunOptions, check_options
 if TYPE_CHECKING:
     from kinetic.data import Data
     from kinetic.images import ContainerImage
-    from kinetic.settings import Settings
+    from kinetic.settings.settings import Settings
     from kinetic_k8s.accelerators import Accelerator
 
 

@@ -13,8 +13,8 @@ from kinetic_payload.stores.store import Location, Store, parse_location
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import Backend, Target
-    from kinetic.keys import KeySource, Seal
-    from kinetic.settings import Settings
+    from kinetic.settings.keys import KeySource, Seal
+    from kinetic.settings.settings import Settings
 
 LOOK = 10.0
 """Seconds that what only looks waits for a store, or a cluster, that cannot be reached."""
@@ -106,13 +106,13 @@ def seal_of(location: Location, keys: KeySource) -> Seal | None:
     """Return what signs the records of a store at *location* with a key of *keys*: nothing for a folder."""
     if location.kind != "gs":
         return None
-    from kinetic.keys import Seal
+    from kinetic.settings.keys import Seal
 
     return Seal(keys, trusting=_trusts_bucket)
 
 
 def _trusts_bucket() -> bool:
     # Asked when a signature does not hold, and not before: it may be set after a first refusal.
-    from kinetic.settings import Settings
+    from kinetic.settings.settings import Settings
 
     return Settings.from_environment().trust_bucket.value

@@ -7,7 +7,7 @@ from typing import Any
 
 from kinetic.options import CheckedOptions
 from kinetic.request import JobRequest, resolve_request, settings_arguments
-from kinetic.settings import Settings, environment, working_folder
+from kinetic.settings.settings import Settings, environment, working_folder
 
 
 def request_of(options: CheckedOptions, function: Callable[..., Any]) -> JobRequest:

@@ -28,7 +28,6 @@ from kinetic.errors import (
     StoreUnavailableError,
     SubmitError,
 )
-from kinetic.home import make_home
 from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.missing_modules import Project
 from kinetic.names import job_id_of, k8s_name_of
@@ -36,7 +35,8 @@ from kinetic.notices import warn_caller
 from kinetic.packing import Call, Packed, PackingOptions, Uploaded, pack, plan_of, upload
 from kinetic.parallel import Crew, Later, Task
 from kinetic.services import Services, connect, jobs_location
-from kinetic.settings import user_home, working_folder
+from kinetic.settings.home import make_home
+from kinetic.settings.settings import user_home, working_folder
 from kinetic.waiting import Deadline
 from kinetic_payload.files.private import others_may_write
 from kinetic_payload.layout import JobObjects

@@ -56,7 +56,7 @@ _WHEN: Final = len("20260101-000000-0000000")
 
 def connect(target: Target, location: Location, home: Path) -> Services:  # noqa: ARG001
     """Return the services of this machine's jobs, signed with the key in *home* over a bucket."""
-    from kinetic.keys import KeyFile
+    from kinetic.settings.keys import KeyFile
 
     store = open_at(location, home)
     seal = seal_of(location, KeyFile(home))

@@ -340,7 +340,7 @@ class JobHandle:
 
             from kinetic.observing import find_record
             from kinetic.services import open_at
-            from kinetic.settings import Settings
+            from kinetic.settings.settings import Settings
             from kinetic_payload.records.job import JobRecord
             from kinetic_payload.stores.store import parse_location
 
@@ -360,7 +360,7 @@ class JobHandle:
 
             from kinetic.backends.backend import Target
             from kinetic.services import connect
-            from kinetic.settings import Settings
+            from kinetic.settings.settings import Settings
             from kinetic_payload.stores.store import parse_location
 
             home = Path(Settings.from_environment().home.value)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kinetic.local.paths import Home
-from kinetic.settings import environment
+from kinetic.settings.settings import environment
 from kinetic_payload.stores.store import Location
 
 _LEAST: Final = 1 << 20

@@ -24,7 +24,7 @@ from kinetic.observing import find_record
 from kinetic.options import RunOptions
 from kinetic.request import resolve_request, settings_arguments, target_of
 from kinetic.services import Services, connect, jobs_location
-from kinetic.settings import Settings, environment
+from kinetic.settings.settings import Settings, environment
 from kinetic.submit import submit
 from kinetic.testing import functions
 from kinetic.waiting import Deadline

@@ -22,7 +22,7 @@ from kinetic.jobs.outcome import outcome_of, read_end
 from kinetic.jobs.runner import runner_bundle, runner_environment, runner_flags
 from kinetic.local.launcher import base_environment
 from kinetic.request import JobRequest
-from kinetic.settings import environment
+from kinetic.settings.settings import environment
 from kinetic_payload.layout import Env, Flag
 from kinetic_payload.records.job import JobRecord, Outcome
 from kinetic_payload.records.retry import (

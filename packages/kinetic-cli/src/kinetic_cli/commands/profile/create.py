@@ -32,7 +32,7 @@ def command(
     replace: bool,
 ) -> None:
     """Make the profile NAME. The first one made becomes the current one."""
-    from kinetic.profiles import Profile, create_profile
+    from kinetic.settings.profiles import Profile, create_profile
 
     profile = Profile(
         name=name,

@@ -13,7 +13,7 @@ from kinetic_cli.options import profile_argument
 @click.pass_obj
 def command(app: App, name: str) -> None:
     """Remove the profile NAME; if it was the current one, none is."""
-    from kinetic.profiles import remove_profile
+    from kinetic.settings.profiles import remove_profile
 
     left = remove_profile(app.profiles_path(), name)
     none = " No profile is current." if left.profiles and left.current is None else ""

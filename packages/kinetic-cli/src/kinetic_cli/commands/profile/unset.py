@@ -11,7 +11,7 @@ from kinetic_cli.app import App
 @click.pass_obj
 def command(app: App) -> None:
     """Make no profile current; the profiles stay."""
-    from kinetic.profiles import unset_profile
+    from kinetic.settings.profiles import unset_profile
 
     unset_profile(app.profiles_path())
     app.output.line("No profile is current.")

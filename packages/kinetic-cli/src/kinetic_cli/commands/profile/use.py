@@ -13,7 +13,7 @@ from kinetic_cli.options import profile_argument
 @click.pass_obj
 def command(app: App, name: str) -> None:
     """Make the profile NAME the current one."""
-    from kinetic.profiles import use_profile
+    from kinetic.settings.profiles import use_profile
 
     use_profile(app.profiles_path(), name)
     app.output.line(f"Profile {name} is the current one.")

@@ -21,7 +21,7 @@ from kinetic_payload.records.signed import read_verified
 from kinetic_payload.records.signing import UNSIGNED, Signing
 
 if TYPE_CHECKING:
-    from kinetic.keys import Seal
+    from kinetic.settings.keys import Seal
     from kinetic_k8s.cluster.cluster import Cluster
     from kinetic_k8s.manifests import Manifest
     from kinetic_payload.records.job import JobRecord

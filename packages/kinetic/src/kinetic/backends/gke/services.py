@@ -46,7 +46,7 @@ def connect(target: Target, location: Location, home: Path) -> Services:
 
 def _cluster(context: str, namespace: str, kubeconfig: str | None) -> Cluster:
     """Return the cluster of *context*, a name that the machine may have given it that submitted the job."""
-    from kinetic.settings import Settings
+    from kinetic.settings.settings import Settings
     from kinetic_k8s.cluster.connect import connect as connect_cluster
     from kinetic_k8s.errors import UnknownContextError
 

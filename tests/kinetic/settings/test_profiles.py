@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kinetic.errors import ConfigurationError
-from kinetic.profiles import (
+from kinetic.settings.profiles import (
     Profile,
     create_profile,
     read_profiles,
@@ -166,7 +166,7 @@ def test_a_file_that_is_a_link_stays_one(tmp_path: Path) -> None:
 def test_profiles_made_at_once_by_several_processes_are_all_there(tmp_path: Path) -> None:
     path = tmp_path / "profiles.json"
     code = (
-        "import sys; from pathlib import Path; from kinetic.profiles import *\n"
+        "import sys; from pathlib import Path; from kinetic.settings.profiles import *\n"
         "for i in range(5): create_profile(Path(sys.argv[1]),"
         " Profile(name=f'{sys.argv[2]}{i}', backend='local'))"
     )

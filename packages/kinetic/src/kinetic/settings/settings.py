@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kinetic.errors import ConfigurationError
-from kinetic.home import check_home
 from kinetic.quantities import parse_number
+from kinetic.settings.home import check_home
 
 if TYPE_CHECKING:
-    from kinetic.profiles import Profile
+    from kinetic.settings.profiles import Profile
 
 T = TypeVar("T", covariant=True)
 
@@ -291,7 +291,7 @@ def _active_profile(path: Path, asked: Setting[str] | None) -> Profile | None:
     # Without a file there is nothing to read, and reading would import what reading needs.
     if asked is None and _is_missing(path):
         return None
-    from kinetic.profiles import read_profiles
+    from kinetic.settings.profiles import read_profiles
 
     profiles = read_profiles(path)
     if asked is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kinetic.errors import ConfigurationError
-from kinetic.settings import Settings, resolve
+from kinetic.settings.settings import Settings, resolve
 
 
 @pytest.fixture

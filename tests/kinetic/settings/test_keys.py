@@ -12,7 +12,7 @@ import pytest
 
 from kinetic.errors import ConfigurationError, KineticError, SignatureError
 from kinetic.fakes import a_record
-from kinetic.keys import KeyFile, Seal, key_path, signing_key
+from kinetic.settings.keys import KeyFile, Seal, key_path, signing_key
 from kinetic_payload.records.job import encode
 from kinetic_payload.records.signing import KEY_SIZE
 
@@ -56,7 +56,7 @@ def test_a_copied_key_that_others_may_read_is_made_private(tmp_path: Path) -> No
 
 def test_many_processes_at_once_get_the_same_key(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from kinetic.keys import signing_key\n"
+        "import sys; from pathlib import Path; from kinetic.settings.keys import signing_key\n"
         "sys.stdin.read(1); print(signing_key(Path(sys.argv[1])).hex())"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "home")]

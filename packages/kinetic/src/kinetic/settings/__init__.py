@@ -1,0 +1,1 @@
+"""Settings, profiles and keys of a user."""
