@@ -61,7 +61,7 @@ class Counting:
 
 def requests() -> dict[str, object]:
     """Submit once through a store that counts."""
-    from kinetic.backends.local import LocalBackend
+    from kinetic.backends.local.backend import LocalBackend
     from kinetic.options import RunOptions, check_options
     from kinetic.services import Services
     from kinetic.submission import request_of

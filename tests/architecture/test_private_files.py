@@ -11,8 +11,8 @@ MAKING = {"mkdir", "makedirs", "mkfifo", "mkstemp", "mkdtemp", "touch", "write_t
 
 NOT_OURS_TO_KEEP = {
     "kinetic_cli/new_file.py": "the file that the user named",
-    "kinetic/local/launcher.py": "an output folder that the user named",
-    "kinetic/local/memory.py": "control groups, which the kernel keeps",
+    "kinetic/backends/local/launch.py": "an output folder that the user named",
+    "kinetic/backends/local/limits.py": "control groups, which the kernel keeps",
     "kinetic_payload/data/bucket.py": "`Data`, for the user's function",
     "kinetic_payload/archives/extract.py": "the project and `Data`, with the modes that they had",
     "kinetic_payload/files/private.py": "",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kinetic.backends.backend import Backend
-from kinetic.backends.local import LocalBackend
+from kinetic.backends.local.backend import LocalBackend
 from kinetic.errors import SubmitError
 from kinetic.services import Services
 from kinetic.testing import (

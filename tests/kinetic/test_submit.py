@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import kinetic
+from kinetic.backends.local.collection import collect_unrecorded
 from kinetic.console import Console
 from kinetic.ending import clean_up
 from kinetic.errors import (
@@ -25,7 +26,6 @@ from kinetic.errors import (
 from kinetic.fakes import FakeServices, raising
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
-from kinetic.local.collection import collect_unrecorded
 from kinetic.observing import find_outcome, find_record, look
 from kinetic.options import RunOptions
 from kinetic.request import JobRequest, resolve_request, settings_arguments

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from kinetic.backends.local.other_machines import Elsewhere, observation_of
+from kinetic.backends.local.watch import LocalWatch
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.lease import LeaseKeeper
 from kinetic.jobs.presence import STARTING, Signs, Standing, standing_of
-from kinetic.local.elsewhere import Elsewhere, observation_of
-from kinetic.local.watching import LocalWatch
 from kinetic.testing import a_launch, eventually
 from kinetic_payload.errors import StoreUnavailableError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kinetic.local.liveness import is_alive
-from kinetic.local.paths import Home
+from kinetic.backends.local.liveness import is_alive
+from kinetic.backends.local.paths import Home
 from kinetic.testing import eventually
 from kinetic_payload.testing.gcs import GcsServer
 

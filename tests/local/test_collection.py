@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 import kinetic
-from kinetic.backends.local import LocalBackend
+from kinetic.backends.local.backend import LocalBackend
+from kinetic.backends.local.collection import MAX_AGE, collect, is_due, is_left_due, keep
+from kinetic.backends.local.environments import LAST_USED, failure_file
+from kinetic.backends.local.launch import Staged, ensure_bundle
+from kinetic.backends.local.liveness import is_alive
+from kinetic.backends.local.paths import Home
 from kinetic.fakes import FakeStore
-from kinetic.local.collection import MAX_AGE, collect, is_due, is_left_due, keep
-from kinetic.local.environments import LAST_USED, failure_file
-from kinetic.local.launcher import Staged, ensure_bundle
-from kinetic.local.liveness import is_alive
-from kinetic.local.paths import Home
 from kinetic.testing import a_launch, await_outcome, eventually
 from kinetic_payload.files.locks import locked
 from kinetic_payload.layout import JobObjects, context_object
@@ -321,8 +321,8 @@ def test_an_environment_that_is_used_while_it_is_collected_stays(tmp_path: Path)
     failure_file(unused).touch()
     age(failure_file(unused))
     collector = (
-        "import sys; from kinetic.local.collection import collect; from pathlib import Path\n"
-        "from kinetic.local.paths import Home; from kinetic_payload.stores.folder.store import FolderStore\n"
+        "import sys; from kinetic.backends.local.collection import collect; from pathlib import Path\n"
+        "from kinetic.backends.local.paths import Home; from kinetic_payload.stores.folder.store import FolderStore\n"
         "collect(Home(sys.argv[1]), FolderStore(Path(sys.argv[1], 'store')), float(sys.argv[2]))"
     )
     with locked(f"{used}.lock"):

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 import kinetic
+from kinetic.backends.local.supervisor.runners import marked
 from kinetic.job_status import JobStatus
-from kinetic.local.processes import marked
 from kinetic.testing import eventually, kill_hard
 from kinetic_payload.layout import Env, JobObjects
 from kinetic_payload.testing.gcs import Fault, GcsServer

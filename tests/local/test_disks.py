@@ -128,7 +128,7 @@ def test_a_value_that_is_too_large_for_a_disk_waits_for_room(project) -> None:
 def test_a_state_is_replaced_on_a_disk_that_takes_nothing_more(project) -> None:
     script = """
         import os
-        from kinetic.local.state import read_state, write_state
+        from kinetic.backends.local.supervisor.state import read_state, write_state
 
         path = os.environ["FULL"] + "/state.json"
         for words in ("first", "a longer second one", "third"):

@@ -15,14 +15,14 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from kinetic.errors import KineticError
-from kinetic.local.environments import (
+from kinetic.backends.local.environments import (
     COMPLETE,
     LAST_USED,
     Environment,
     ensure_environment,
     remove_environment,
 )
+from kinetic.errors import KineticError
 from kinetic_images.errors import DependencyError, InstallError
 from kinetic_images.uv import find_uv
 
@@ -199,7 +199,7 @@ def test_ten_processes_at_once_make_it_once(project: Project) -> None:
         """
         import json, sys
         from pathlib import Path
-        from kinetic.local.environments import ensure_environment
+        from kinetic.backends.local.environments import ensure_environment
         root, home, environ = sys.argv[1:]
         print("ready", flush=True)
         sys.stdin.readline()
@@ -279,7 +279,7 @@ def test_who_waits_for_an_attempt_that_fails_shares_its_failure_and_who_comes_la
         """
         import os, sys, threading
         from pathlib import Path
-        from kinetic.local.environments import ensure_environment
+        from kinetic.backends.local.environments import ensure_environment
         from kinetic_images.errors import InstallError
         root, home, path = sys.argv[1:]
 
@@ -401,7 +401,7 @@ def test_a_killed_maker_blocks_nobody_and_its_uv_spoils_nothing(project: Project
         """
         import sys
         from pathlib import Path
-        from kinetic.local.environments import ensure_environment
+        from kinetic.backends.local.environments import ensure_environment
         root, home, path = sys.argv[1:]
         environ = {"PATH": path, "HOME": home, "UV_OFFLINE": "1"}
         ensure_environment(

@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kinetic.local.keepers import Unreachable, home_of, keeper_of
-from kinetic.local.paths import Home
-from kinetic.local.processes import marked
+from kinetic.backends.local.keepers import Unreachable, home_of, keeper_of
+from kinetic.backends.local.paths import Home
+from kinetic.backends.local.supervisor.runners import marked
 from kinetic.testing import eventually
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.decode import decode

@@ -9,8 +9,8 @@ import threading
 import psutil
 import pytest
 
+from kinetic.backends.local.supervisor.runners import marked
 from kinetic.interrupts import Uninterrupted
-from kinetic.local.processes import marked
 
 SCRIPT = """
 import kinetic, os, psutil, signal, subprocess, sys, time

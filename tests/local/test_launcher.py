@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.local.launcher import ensure_bundle
-from kinetic.local.paths import Home
+from kinetic.backends.local.launch import ensure_bundle
+from kinetic.backends.local.paths import Home
 
 BUNDLE = b"a runner" * 10_000
 
@@ -46,8 +46,8 @@ def test_a_bundle_that_is_whole_is_left_alone(tmp_path: Path) -> None:
 
 _FULL = """
 import resource, signal, sys
-from kinetic.local.launcher import ensure_bundle
-from kinetic.local.paths import Home
+from kinetic.backends.local.launch import ensure_bundle
+from kinetic.backends.local.paths import Home
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 try:

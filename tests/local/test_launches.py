@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kinetic.backends.backend import Backend
-from kinetic.backends.local import LocalBackend
+from kinetic.backends.local.backend import LocalBackend
 from kinetic.job_status import JobStatus
 from kinetic.testing import a_launch, await_outcome, eventually, job_ids_of, outcome_of
 from kinetic_payload.layout import JobObjects

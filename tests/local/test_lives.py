@@ -14,13 +14,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kinetic.backends.local import LocalBackend
+from kinetic.backends.local.backend import LocalBackend
+from kinetic.backends.local.launch import ensure_bundle, spec_of
+from kinetic.backends.local.liveness import Pipes
+from kinetic.backends.local.paths import Home
+from kinetic.backends.local.supervisor.runners import marked
 from kinetic.fakes import a_record
 from kinetic.job_status import JobStatus
-from kinetic.local.launcher import ensure_bundle, spec_of
-from kinetic.local.liveness import Pipes
-from kinetic.local.paths import Home
-from kinetic.local.processes import marked
 from kinetic.testing import (
     a_launch,
     await_outcome,
@@ -212,7 +212,12 @@ def test_a_supervisor_that_can_write_neither_its_state_nor_why_goes_on(tmp_path:
         done = subprocess.run(
             [
                 # Unbuffered: Python's own end would fail where stderr takes nothing.
-                *[sys.executable, "-u", "-c", "from kinetic.local.supervisor import main; main()"],
+                *[
+                    sys.executable,
+                    "-u",
+                    "-c",
+                    "from kinetic.backends.local.supervisor.main import main; main()",
+                ],
                 *map(str, pipes.for_supervisor),
             ],
             input=spec.encode(),

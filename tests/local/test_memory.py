@@ -5,7 +5,7 @@ from typing import NoReturn, TypeVar
 
 import psutil
 
-from kinetic.local.memory import (
+from kinetic.backends.local.limits import (
     MemoryLimit,
     _Watch,
     limit_memory,

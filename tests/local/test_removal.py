@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.backends.local import LocalBackend
-from kinetic.local.paths import Home
-from kinetic.local.removal import remove_tree
+from kinetic.backends.local.backend import LocalBackend
+from kinetic.backends.local.paths import Home
+from kinetic.backends.local.removal import remove_tree
 from kinetic.testing import a_launch
 from kinetic_payload.stores.folder.store import FolderStore
 
@@ -25,7 +25,7 @@ def as_a_user(code: str, folder: Path) -> str:
         os.chown(folder, NOBODY, NOBODY)
     script = f"""
 import os
-from kinetic.local.removal import remove_tree
+from kinetic.backends.local.removal import remove_tree
 os.chdir({str(folder)!r})  # Its parents may be closed to others.
 if os.geteuid() == 0:
     os.setgid({NOBODY})
@@ -106,7 +106,7 @@ def test_nothing_is_removed_where_a_file_system_is_mounted(tmp_path: Path) -> No
         theirs,
         inside,
         f"""
-        from kinetic.local.removal import remove_tree
+        from kinetic.backends.local.removal import remove_tree
         print(*remove_tree({str(job)!r}))
         """,
     )
@@ -126,7 +126,7 @@ def test_a_clean_up_says_what_it_had_to_leave(tmp_path: Path) -> None:
         f"""
         import warnings
         from pathlib import Path
-        from kinetic.backends.local import LocalBackend
+        from kinetic.backends.local.backend import LocalBackend
         from kinetic.fakes import a_record
         from kinetic_payload.stores.folder.store import FolderStore
 

@@ -3,10 +3,10 @@ import json
 import pytest
 
 from kinetic.backends.backend import Observation
+from kinetic.backends.local.supervisor.attempt import Verdict
+from kinetic.backends.local.supervisor.report import Gone, settle
 from kinetic.job_status import JobStatus
 from kinetic.jobs.outcome import outcome_of_vanished
-from kinetic.local.attempt import Verdict
-from kinetic.local.reporting import Gone, settle
 from kinetic.testing import a_launch, outcome_of
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.job import HostOutcome, encode

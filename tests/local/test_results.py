@@ -39,8 +39,8 @@ def finished(function, *args):
 
 def alone(job):
     # Returns when the job's supervisor is gone.
-    from kinetic.local.liveness import wait_for_death
-    from kinetic.local.paths import Home
+    from kinetic.backends.local.liveness import wait_for_death
+    from kinetic.backends.local.paths import Home
 
     while not wait_for_death(Home(os.environ["KINETIC_HOME"]).job(job.job_id), 1.0):
         pass

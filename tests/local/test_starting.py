@@ -8,7 +8,7 @@ SCRIPT = """
 import pathlib, sys
 from functools import partial
 from kinetic.backends.backend import Target
-from kinetic.backends.local import LocalBackend
+from kinetic.backends.local.backend import LocalBackend
 from kinetic.ending import cancel, clean_up
 from kinetic.errors import KineticError
 from kinetic.options import RunOptions

@@ -15,17 +15,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kinetic.backends.local import LocalBackend
+from kinetic.backends.local.backend import LocalBackend
+from kinetic.backends.local.launch import ensure_bundle, spec_of
+from kinetic.backends.local.paths import Home, JobFolder
+from kinetic.backends.local.supervisor.attempt import Attempt
+from kinetic.backends.local.supervisor.descendants import Descendants
+from kinetic.backends.local.supervisor.main import _Job
+from kinetic.backends.local.supervisor.power import CAFFEINATE, awake_command
+from kinetic.backends.local.supervisor.runners import marked
+from kinetic.backends.local.supervisor.spec import SupervisorSpec
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
-from kinetic.local.attempt import Attempt
-from kinetic.local.descendants import Descendants
-from kinetic.local.launcher import ensure_bundle, spec_of
-from kinetic.local.paths import Home, JobFolder
-from kinetic.local.power import CAFFEINATE, awake_command
-from kinetic.local.processes import marked
-from kinetic.local.spec import SupervisorSpec
-from kinetic.local.supervisor import _Job
 from kinetic.testing import (
     a_launch,
     await_outcome,
@@ -144,7 +144,7 @@ def test_whenever_the_submitter_is_killed_the_status_is_true(tmp_path: Path, del
         f"""
         import sys
         from pathlib import Path
-        from kinetic.backends.local import LocalBackend
+        from kinetic.backends.local.backend import LocalBackend
         from kinetic.testing import a_launch
         from kinetic_payload.stores.folder.store import FolderStore
         home = Path({str(machine.home)!r})
@@ -189,7 +189,7 @@ def test_a_job_outlives_its_submitter_and_its_terminal(tmp_path: Path) -> None:
     code = textwrap.dedent(
         f"""
         from pathlib import Path
-        from kinetic.backends.local import LocalBackend
+        from kinetic.backends.local.backend import LocalBackend
         from kinetic.testing import a_launch
         from kinetic_payload.stores.folder.store import FolderStore
         home = Path({str(machine.home)!r})
@@ -553,7 +553,7 @@ def test_an_interpreter_that_is_not_there_is_refused(machine: Machine) -> None:
 
 def test_a_fork_of_the_submitter_does_not_keep_a_dead_job_alive(machine: Machine) -> None:
     """A pool's worker, forked while the FIFO is open here, inherits its write end."""
-    from kinetic.local.liveness import is_alive, wait_for_death
+    from kinetic.backends.local.liveness import is_alive, wait_for_death
 
     record = machine.start(SLEEP)
     machine.until_up(record)

@@ -16,9 +16,9 @@ from typing import Any
 
 import psutil
 
-from kinetic.local.collection import MAX_AGE, collect
-from kinetic.local.paths import Home
-from kinetic.local.processes import marked
+from kinetic.backends.local.collection import MAX_AGE, collect
+from kinetic.backends.local.paths import Home
+from kinetic.backends.local.supervisor.runners import marked
 from kinetic.testing import eventually, kill_hard
 from kinetic_payload.layout import RESERVED_PREFIXES, Env, JobObjects
 from kinetic_payload.stores import open_store

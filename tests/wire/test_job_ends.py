@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from kinetic.backends.local import LocalBackend
+from kinetic.backends.local.backend import LocalBackend
 from kinetic.errors import (
     IntegrityError,
     JobError,

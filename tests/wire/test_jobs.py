@@ -16,6 +16,8 @@ import pytest
 
 import kinetic
 from kinetic.backends.backend import Environment, Launch
+from kinetic.backends.local.liveness import wait_for_death
+from kinetic.backends.local.paths import Home
 from kinetic.discovery import statuses_of
 from kinetic.errors import (
     JobCancelledError,
@@ -23,8 +25,6 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
-from kinetic.local.liveness import wait_for_death
-from kinetic.local.paths import Home
 from kinetic.observing import write_outcome
 from kinetic.options import RunOptions
 from kinetic.request import resolve_request

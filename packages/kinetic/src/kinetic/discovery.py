@@ -330,8 +330,8 @@ def full_disk_of(jobs: Sequence[JobHandle]) -> str:
     local = [job for job in jobs if entry_of(job.backend).on_this_machine]
     if not local:
         return ""
-    from kinetic.local.disks import full_disk, needed_by
-    from kinetic.local.paths import Home
+    from kinetic.backends.local.disks import full_disk, needed_by
+    from kinetic.backends.local.paths import Home
     from kinetic.settings.settings import Settings
 
     home = Home(Settings.from_environment().home.value)

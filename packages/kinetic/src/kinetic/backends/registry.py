@@ -79,7 +79,7 @@ LOCAL: Final = "local"
 CLUSTER: Final = "gke"
 """The backend for jobs on a cluster where nothing else is asked for."""
 
-_LOCAL_MODULE: Final = "kinetic.backends.local"
+_LOCAL_MODULE: Final = "kinetic.backends.local.backend"
 
 BACKENDS: Final[Mapping[str, Entry]] = MappingProxyType(
     {

@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kinetic.backends.backend import Backend, Launch
+from kinetic.backends.local.launch import LocalEnvironment
 from kinetic.capture import SecretValues
 from kinetic.fakes import a_request
-from kinetic.local.launcher import LocalEnvironment
 from kinetic.waiting import Deadline
 from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import JobObjects

@@ -29,9 +29,9 @@ from kinetic.backends.gke.looks import Looks
 from kinetic.backends.gke.reach import for_a_look, in_time
 from kinetic.backends.gke.seen import Seen, belongs_to, explained
 from kinetic.backends.gke.watching import Watches
+from kinetic.backends.local.paths import Home
 from kinetic.backends.registry import CLUSTER
 from kinetic.errors import JobError, SubmitError
-from kinetic.local.paths import Home
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.creation import Runner, create_job
@@ -233,7 +233,7 @@ class GkeBackend:
 
     def collect_left(self, recorded: Set[str]) -> None:
         """Have removed, at most once an hour, what killed submits left of other jobs."""
-        from kinetic.local.launcher import collect_left
+        from kinetic.backends.local.launch import collect_left
 
         collect_left(Home(str(self._home)), self._store, recorded, self._environment)
 

@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from typing import BinaryIO, Final
 
 from kinetic.backends.backend import LogLine
+from kinetic.backends.local.paths import JobFolder
+from kinetic.backends.local.supervisor.state import read_state
 from kinetic.jobs.log_lines import (
     LineSplitter,
     interleaved,
@@ -17,8 +19,6 @@ from kinetic.jobs.log_lines import (
     whole_lines,
     with_note,
 )
-from kinetic.local.paths import JobFolder
-from kinetic.local.state import read_state
 from kinetic.waiting import poll_interval
 
 _BLOCK: Final = 1 << 16

@@ -28,9 +28,9 @@ from typing import Final
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from kinetic.backends.local.buckets import CLIENT
+from kinetic.backends.local.removal import remove_tree
 from kinetic.errors import KineticError
-from kinetic.local.buckets import CLIENT
-from kinetic.local.removal import remove_tree
 from kinetic_images.errors import InstallError
 from kinetic_images.lock import Dependencies, find_dependencies
 from kinetic_images.lock_input import UvInput, write_input

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kinetic.backends.backend import LogLine, Observation
+from kinetic.backends.local.watch import StoreEvents
 from kinetic.errors import JobError, RecordError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import Verify, attempts_of
 from kinetic.jobs.logs import follow_stored, latest_lines
 from kinetic.jobs.outcome import stored_outcome
 from kinetic.jobs.presence import STARTING, Signs, Standing, standing_of
-from kinetic.local.watching import StoreEvents
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kinetic.backends.backend import AttemptView, Observation
+from kinetic.backends.local.paths import JobFolder
 from kinetic.errors import IntegrityError, JobError, StoreError
 from kinetic.job_status import JobStatus
-from kinetic.local.paths import JobFolder
 from kinetic.notices import warn_caller
 from kinetic_payload.records.job import JobRecord, fields_of
 from kinetic_payload.records.unsaved import Unsaved

@@ -6,7 +6,7 @@ import os
 import select
 import signal
 
-from kinetic.local.liveness import CANCEL
+from kinetic.backends.local.liveness import CANCEL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

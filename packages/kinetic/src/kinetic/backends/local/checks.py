@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kinetic.backends.local.emulation import shape_of
 from kinetic.errors import InvalidRequestError
-from kinetic.local.emulation import shape_of
 
 if TYPE_CHECKING:
     from kinetic.request import JobRequest

@@ -26,9 +26,9 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from kinetic.local.liveness import is_alive
-from kinetic.local.paths import Home, JobFolder
-from kinetic.local.removal import remove_tree
+from kinetic.backends.local.liveness import is_alive
+from kinetic.backends.local.paths import Home, JobFolder
+from kinetic.backends.local.removal import remove_tree
 from kinetic.parallel import map_at_once
 from kinetic_payload.errors import (
     ObjectNotFoundError,
@@ -213,7 +213,7 @@ def _collect_bundles(home: Home, kept: set[str | None], oldest: float) -> None:
 
 
 def _collect_environments(home: Home, kept: set[str | None], oldest: float) -> None:
-    from kinetic.local.environments import FAILED, remove_environment
+    from kinetic.backends.local.environments import FAILED, remove_environment
 
     for path in _children(home.environments):
         with suppress(OSError):

@@ -19,15 +19,12 @@ from typing import Final
 import kinetic
 import kinetic_payload
 from kinetic.backends.backend import Environment, Launch
-from kinetic.errors import StoreError
-from kinetic.interrupts import Uninterrupted
-from kinetic.jobs.runner import runner_environment, runner_flags
-from kinetic.local.buckets import bucket_environment
-from kinetic.local.collection import is_left_due, keep, left_long_ago
-from kinetic.local.emulation import merge, shape_of
-from kinetic.local.liveness import Pipes
-from kinetic.local.paths import Home, JobFolder
-from kinetic.local.spec import (
+from kinetic.backends.local.buckets import bucket_environment
+from kinetic.backends.local.collection import is_left_due, keep, left_long_ago
+from kinetic.backends.local.emulation import merge, shape_of
+from kinetic.backends.local.liveness import Pipes
+from kinetic.backends.local.paths import Home, JobFolder
+from kinetic.backends.local.supervisor.spec import (
     ATTEMPT,
     COORDINATOR,
     HOST,
@@ -36,6 +33,9 @@ from kinetic.local.spec import (
     WORKSPACE,
     SupervisorSpec,
 )
+from kinetic.errors import StoreError
+from kinetic.interrupts import Uninterrupted
+from kinetic.jobs.runner import runner_environment, runner_flags
 from kinetic_payload.files.private import (
     make_folder,
     make_new_folder,
@@ -65,16 +65,14 @@ _BASE_PREFIXES: Final = ("LC_", "DYLD_")
 _START: Final = (
     "import sys; sys.path += sys.argv[5:]; package = type(sys)('kinetic'); "
     "package.__path__ = [sys.argv[5] + '/kinetic']; sys.modules['kinetic'] = package; "
-    "from kinetic.local.supervisor import main; main()"
+    "from kinetic.backends.local.supervisor.main import main; main()"
 )
 """With the FIFOs' three ends, the job's id (for whoever reads `ps`) and folders to import from.
 
 The package's own first module is left out: what it does for users takes longer than all the rest.
 """
 
-_COLLECT: Final = (
-    "import sys; sys.path += sys.argv[4:]; from kinetic.local.collection import main; main()"
-)
+_COLLECT: Final = "import sys; sys.path += sys.argv[4:]; from kinetic.backends.local.collection import main; main()"
 
 
 def base_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -325,7 +323,7 @@ def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
     paths = _import_paths()
     environment = base_environment(spec.environment)
     if spec.lease_seconds is not None:
-        from kinetic.local.buckets import bucket_environment, client_folders
+        from kinetic.backends.local.buckets import bucket_environment, client_folders
 
         paths += [folder for folder in client_folders() if folder not in paths]
         environment |= bucket_environment(spec.environment)

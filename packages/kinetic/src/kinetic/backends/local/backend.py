@@ -24,11 +24,11 @@ from kinetic.backends.backend import (
     Target,
     Watch,
 )
+from kinetic.backends.local.paths import Home, JobFolder
 from kinetic.backends.registry import LOCAL
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.presence import STARTING
-from kinetic.local.paths import Home, JobFolder
 from kinetic.services import Services, open_at, seal_of
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.files.private import make_folder
@@ -38,10 +38,10 @@ from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store
 
 if TYPE_CHECKING:
-    from kinetic.local.afar import Afar
-    from kinetic.local.elsewhere import Elsewhere
-    from kinetic.local.launcher import Staged
-    from kinetic.local.watching import Events
+    from kinetic.backends.local.launch import Staged
+    from kinetic.backends.local.other_homes import Afar
+    from kinetic.backends.local.other_machines import Elsewhere
+    from kinetic.backends.local.watch import Events
     from kinetic.request import JobRequest
     from kinetic_payload.stores.store import Location
 
@@ -107,7 +107,7 @@ class LocalBackend:
         """Until the job is started, or removed."""
         self._elsewhere: Elsewhere | None = None
         if store.location.kind == "gs":
-            from kinetic.local.elsewhere import Elsewhere
+            from kinetic.backends.local.other_machines import Elsewhere
 
             self._elsewhere = Elsewhere(store, starting=starting, verify=verify)
 
@@ -117,22 +117,22 @@ class LocalBackend:
         Raises:
             InvalidRequestError: The hint says what to use instead.
         """
-        from kinetic.local.checks import check_request
+        from kinetic.backends.local.checks import check_request
 
         check_request(request, self._store.location)
 
     def environment(self, request: JobRequest, project: Packaging) -> Environment:
         """Return the interpreter that submits, or the Python of an isolated environment."""
+        from kinetic.backends.local.launch import LocalEnvironment
+        from kinetic.backends.local.supervisor.power import awake_command
         from kinetic.jobs.runner import runner_bundle
-        from kinetic.local.launcher import LocalEnvironment
-        from kinetic.local.power import awake_command
 
         home = Path(self._home.path)
         bundle = runner_bundle(home)
         awake = awake_command(allow_sleep=request.settings.allow_sleep.value)
         if request.image.mode == "default":
             return LocalEnvironment(f"python:{sys.executable}", sys.executable, bundle, awake)
-        from kinetic.local.environments import ensure_environment
+        from kinetic.backends.local.environments import ensure_environment
 
         found = ensure_environment(
             project.plan.root,
@@ -153,8 +153,8 @@ class LocalBackend:
         Raises:
             SubmitError: The home cannot be made.
         """
-        from kinetic.local.keepers import keeper_of
-        from kinetic.local.launcher import Staged
+        from kinetic.backends.local.keepers import keeper_of
+        from kinetic.backends.local.launch import Staged
 
         place = self._announced[record.job_id] = Staged(self._home, record.job_id)
         try:
@@ -173,7 +173,7 @@ class LocalBackend:
         Raises:
             SubmitError: It could not be started; nothing of it stays behind.
         """
-        from kinetic.local.launcher import (
+        from kinetic.backends.local.launch import (
             Staged,
             base_environment,
             local_environment,
@@ -189,11 +189,11 @@ class LocalBackend:
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
         environment = {**base_environment(inherited), **self._environment}
         if self._elsewhere is not None:
-            from kinetic.local.buckets import refuse_without_client
+            from kinetic.backends.local.buckets import refuse_without_client
 
             refuse_without_client(interpreter, str(self._store.location))
         if self._elsewhere is not None or any(ref.kind == "gcs" for ref in launch.data):
-            from kinetic.local.buckets import bucket_environment
+            from kinetic.backends.local.buckets import bucket_environment
 
             environment |= bucket_environment(inherited)
         with ExitStack() as stack, self._refused(launch.record):
@@ -225,8 +225,8 @@ class LocalBackend:
             ) from error
 
     def _collect_garbage(self, environment: Mapping[str, str]) -> None:
-        from kinetic.local.collection import is_due
-        from kinetic.local.launcher import start_collection
+        from kinetic.backends.local.collection import is_due
+        from kinetic.backends.local.launch import start_collection
 
         try:
             if is_due(self._home, time.time()):
@@ -237,8 +237,8 @@ class LocalBackend:
 
     def observe(self, record: JobRecord) -> Observation:
         """Look once at the job's supervisor and what it wrote."""
-        from kinetic.local.liveness import is_announced
-        from kinetic.local.unreported import NEVER_STARTED
+        from kinetic.backends.local.liveness import is_announced
+        from kinetic.backends.local.unreported import NEVER_STARTED
 
         home = self._home_of(record)
         if not isinstance(home, Home):
@@ -258,9 +258,9 @@ class LocalBackend:
 
     def _observe_folder(self, job_id: str, folder: JobFolder) -> Observation | None:
         """Return what is seen of the job in *folder*, which is on this machine; None where there is none."""
-        from kinetic.local.liveness import is_alive, is_reporting
-        from kinetic.local.state import read_state
-        from kinetic.local.unsaved import observation_of, trouble_of
+        from kinetic.backends.local.liveness import is_alive, is_reporting
+        from kinetic.backends.local.supervisor.state import read_state
+        from kinetic.backends.local.unsaved import observation_of, trouble_of
 
         alive = is_alive(folder)  # Asked first: what it wrote before it died is read after.
         state = read_state(folder.state)
@@ -289,7 +289,7 @@ class LocalBackend:
             if _has_begun(folder):
                 return Observation(JobStatus.RUNNING)
             return Observation(JobStatus.PENDING, "Its supervisor starts.")
-        from kinetic.local.unreported import REPORTING, last_words
+        from kinetic.backends.local.unreported import REPORTING, last_words
 
         if reporting:
             seen = unsaved or Observation(JobStatus.RUNNING, "", attempts)
@@ -301,8 +301,8 @@ class LocalBackend:
 
     def _never_started(self, record: JobRecord, home: Home) -> bool:
         """Return whether the process that was to start the job in *home*, which keeps it, was killed."""
-        from kinetic.local.keepers import home_of
-        from kinetic.local.liveness import was_announced
+        from kinetic.backends.local.keepers import home_of
+        from kinetic.backends.local.liveness import was_announced
 
         if not was_announced(home, record.job_id):
             return False
@@ -313,8 +313,8 @@ class LocalBackend:
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:
         """Return what was seen, a full disk of this machine first."""
-        from kinetic.local.disks import full_disk, needed_by
-        from kinetic.local.unsaved import trouble_of
+        from kinetic.backends.local.disks import full_disk, needed_by
+        from kinetic.backends.local.unsaved import trouble_of
 
         undecided = seen.status in (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.FAILED)
         folder = self._folder(record)
@@ -328,7 +328,7 @@ class LocalBackend:
 
     def lives_here(self, record: JobRecord) -> bool:
         """Return whether the job's supervisor, or a runner that outlived it, runs on this machine."""
-        from kinetic.local.liveness import is_alive, is_reporting
+        from kinetic.backends.local.liveness import is_alive, is_reporting
 
         folder = self._folder(record)
         return isinstance(folder, JobFolder) and (is_alive(folder) or is_reporting(folder))
@@ -336,14 +336,14 @@ class LocalBackend:
     @contextmanager
     def watch(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
         """Watch the supervisors of the jobs, and the outcomes of those that others may write."""
-        from kinetic.local.watching import LocalWatch
+        from kinetic.backends.local.watch import LocalWatch
 
         with LocalWatch([self._events_of(record) for record in records]) as watch:
             yield watch
 
     def _events_of(self, record: JobRecord) -> Callable[[], Events]:
         """Return what returns, at each wait, what tells of the job then: its folder may come to be."""
-        from kinetic.local.watching import FolderEvents, StoreEvents
+        from kinetic.backends.local.watch import FolderEvents, StoreEvents
 
         last: Events | None = None
 
@@ -367,10 +367,10 @@ class LocalBackend:
 
         A job whose folder is gone is read from the durable log in the store.
         """
+        from kinetic.backends.local.liveness import is_alive, is_reporting, wait_for_end
+        from kinetic.backends.local.logs import follow_lines, read_lines
+        from kinetic.backends.local.supervisor.state import read_state
         from kinetic.jobs.logs import latest_lines
-        from kinetic.local.liveness import is_alive, is_reporting, wait_for_end
-        from kinetic.local.logs import follow_lines, read_lines
-        from kinetic.local.state import read_state
 
         folder = self._folder(record)
         if not isinstance(folder, JobFolder):
@@ -413,10 +413,10 @@ class LocalBackend:
 
         Of another home's job there is nothing to remove here, but its end is waited for.
         """
+        from kinetic.backends.local.liveness import is_alive, wait_for_death
+        from kinetic.backends.local.removal import put_aside, remove_tree
+        from kinetic.backends.local.unsaved import refuse_to_lose
         from kinetic.jobs.outcome import stored_outcome
-        from kinetic.local.liveness import is_alive, wait_for_death
-        from kinetic.local.removal import put_aside, remove_tree
-        from kinetic.local.unsaved import refuse_to_lose
         from kinetic.notices import warn_caller
 
         place = self._announced.pop(record.job_id, None)
@@ -444,7 +444,7 @@ class LocalBackend:
 
     def collect_left(self, recorded: Set[str]) -> None:
         """Start, at most once a day, a process that removes what killed submits left of other jobs."""
-        from kinetic.local.launcher import collect_left
+        from kinetic.backends.local.launch import collect_left
 
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
         collect_left(self._home, self._store, recorded, inherited)
@@ -455,7 +455,7 @@ class LocalBackend:
         Raises:
             StoreError: The store still does not take it; it stays where it is.
         """
-        from kinetic.local.unsaved import store_result
+        from kinetic.backends.local.unsaved import store_result
 
         folder = self._folder(record)
         if isinstance(folder, JobFolder):
@@ -493,14 +493,14 @@ class LocalBackend:
 
     def _home_of(self, record: JobRecord) -> Home | Elsewhere | Afar:
         """Return the home in which to look for the job's folder, or what sees the job without it."""
-        from kinetic.local.keepers import Unreachable, home_of, is_near
+        from kinetic.backends.local.keepers import Unreachable, home_of, is_near
 
         if self._elsewhere is not None:  # Of other homes the lease tells.
             return self._home if is_near(record.keeper) else self._elsewhere
         found = home_of(record.keeper, record.job_id, self._home)
         if not isinstance(found, Unreachable):
             return found
-        from kinetic.local.afar import Afar
+        from kinetic.backends.local.other_homes import Afar
 
         assert record.keeper is not None
         return Afar(self._store, record.keeper, found, kill=self._kill_orphans)
@@ -518,9 +518,9 @@ class LocalBackend:
     def _await_end(
         self, record: JobRecord, folder: JobFolder, timeout: float, poll_interval: float
     ) -> None:
-        from kinetic.local.launcher import reap_supervisors
-        from kinetic.local.liveness import is_alive, request_cancel, wait_for_death
-        from kinetic.local.state import read_state
+        from kinetic.backends.local.launch import reap_supervisors
+        from kinetic.backends.local.liveness import is_alive, request_cancel, wait_for_death
+        from kinetic.backends.local.supervisor.state import read_state
 
         deadline = Deadline(timeout)
         while is_alive(folder):
@@ -544,7 +544,7 @@ class LocalBackend:
 
     def _kill_orphans(self, record: JobRecord) -> None:
         """Kill what a supervisor that was killed could not; its runners die by themselves."""
-        from kinetic.local.processes import kill_remains
+        from kinetic.backends.local.supervisor.runners import kill_remains
         from kinetic_payload.layout import Env
         from kinetic_payload.processes import sweep
 

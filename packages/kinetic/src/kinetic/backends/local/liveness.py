@@ -17,7 +17,7 @@ import select
 import time
 from contextlib import suppress
 
-from kinetic.local.paths import Home, JobFolder
+from kinetic.backends.local.paths import Home, JobFolder
 from kinetic_payload.files.private import make_fifo
 
 TYPE_CHECKING = False

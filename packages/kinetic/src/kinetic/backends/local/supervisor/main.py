@@ -11,20 +11,20 @@ import os
 import sys
 import time
 
-from kinetic.local.attempt import Attempt, Verdict
-from kinetic.local.paths import Home, JobFolder
-from kinetic.local.spec import SupervisorSpec
+from kinetic.backends.local.paths import Home, JobFolder
+from kinetic.backends.local.supervisor.attempt import Attempt, Verdict
+from kinetic.backends.local.supervisor.spec import SupervisorSpec
 from kinetic_payload.files.private import open_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kinetic.backends.local.supervisor.descendants import Descendants
+    from kinetic.backends.local.supervisor.events import Events
+    from kinetic.backends.local.supervisor.report import Gone
+    from kinetic.backends.local.supervisor.state import AttemptState, State
     from kinetic.jobs.lease import LeaseKeeper
-    from kinetic.local.descendants import Descendants
-    from kinetic.local.events import Events
-    from kinetic.local.reporting import Gone
-    from kinetic.local.state import AttemptState, State
     from kinetic_payload.records.signing import Signer
     from kinetic_payload.records.unsaved import Unsaved
     from kinetic_payload.stores.store import Store
@@ -70,9 +70,9 @@ def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
     attempt = Attempt(spec, folder, 1)
     started_at = time.time()
     # The runners are on their way: now there is time for the rest.
-    from kinetic.local.events import Events
-    from kinetic.local.power import keep_awake
-    from kinetic.local.processes import adopt_orphans
+    from kinetic.backends.local.supervisor.events import Events
+    from kinetic.backends.local.supervisor.power import keep_awake
+    from kinetic.backends.local.supervisor.runners import adopt_orphans
 
     keep_awake(spec.keep_awake, os.getpid())
     job = _Job(spec, folder, Events(control), adopting=adopt_orphans())
@@ -94,8 +94,8 @@ def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
 def _keep_lease(spec: SupervisorSpec, cancel: int) -> LeaseKeeper | None:
     if spec.lease_seconds is None:
         return None
+    from kinetic.backends.local.liveness import CANCEL
     from kinetic.jobs.lease import LeaseKeeper
-    from kinetic.local.liveness import CANCEL
 
     return LeaseKeeper(
         lambda: _open(spec),
@@ -124,7 +124,7 @@ def _load(spec: SupervisorSpec) -> None:
     """Import what the end of an attempt needs, and the next one."""
     import hashlib  # noqa: F401
 
-    import kinetic.local.reporting  # noqa: F401
+    import kinetic.backends.local.supervisor.report  # noqa: F401
     import kinetic_payload.processes
     import kinetic_payload.records.unsaved  # noqa: F401
 
@@ -154,7 +154,7 @@ class _Job:
         self._adopting = adopting
         self.descendants: Descendants | None = None
         if not adopting:
-            from kinetic.local.descendants import Descendants
+            from kinetic.backends.local.supervisor.descendants import Descendants
 
             self.descendants = Descendants()
         self._attempts: list[AttemptState] = []
@@ -225,7 +225,7 @@ class _Job:
         finished = spec.outcome_file is None or os.path.exists(spec.outcome_file)  # noqa: PTH110
         if finished and attempt.succeeded:
             return Verdict(succeeded=True)
-        from kinetic.local.reporting import Gone
+        from kinetic.backends.local.supervisor.report import Gone
 
         by_host = {runner.host: runner for runner in attempt.runners}
         gone = []
@@ -248,7 +248,7 @@ class _Job:
 
         While the store fails, try again, for as long in all as the runners did.
         """
-        from kinetic.local.reporting import settle
+        from kinetic.backends.local.supervisor.report import settle
         from kinetic_payload.errors import (
             BucketNotFoundError,
             IntegrityError,
@@ -302,7 +302,7 @@ class _Job:
 
     def _note(self, attempt: Attempt, host: int) -> str:
         if host in attempt.over_memory:
-            from kinetic.local.memory import readable_size
+            from kinetic.backends.local.limits import readable_size
 
             assert self._spec.memory is not None
             limit = readable_size(self._spec.memory)
@@ -314,7 +314,7 @@ class _Job:
         self._write("succeeded" if verdict.succeeded else "failed", verdict.message)
 
     def _write(self, status: str, reason: str) -> None:
-        from kinetic.local.state import write_state
+        from kinetic.backends.local.supervisor.state import write_state
 
         state: State = {"status": status, "reason": reason, "attempts": self._attempts}
         try:
@@ -332,7 +332,7 @@ class _Job:
 
     def sweep(self, attempt: Attempt) -> None:
         """Kill what the attempt left behind, wherever it went."""
-        from kinetic.local.processes import kill_remains
+        from kinetic.backends.local.supervisor.runners import kill_remains
         from kinetic_payload.processes import sweep
 
         sweep(

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, Protocol, Self
 
-from kinetic.local.liveness import (
+from kinetic.backends.local.liveness import (
     is_alive,
     is_announced,
     is_reporting,
     wait_for_death,
     wait_for_end,
 )
-from kinetic.local.paths import Home
+from kinetic.backends.local.paths import Home
 from kinetic.waiting import Deadline, poll_interval
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.stores.store import Store

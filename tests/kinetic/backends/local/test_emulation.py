@@ -8,8 +8,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from kinetic.backends.local.emulation import Emulated, merge, shape_of
 from kinetic.errors import InvalidRequestError
-from kinetic.local.emulation import Emulated, merge, shape_of
 from kinetic_k8s.accelerators import parse_accelerator
 
 COUNT = "--xla_force_host_platform_device_count"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from kinetic.local.paths import JobFolder
+from kinetic.backends.local.paths import JobFolder
 
 REPORTING: Final = (
     "The job's supervisor died. Its runner is alive and may still report the result: "

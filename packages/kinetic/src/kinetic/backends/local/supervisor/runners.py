@@ -6,8 +6,8 @@ import _signal  # type: ignore[import-not-found]  # What `signal` wraps; here wi
 import os
 import sys
 
-from kinetic.local.paths import JobFolder
-from kinetic.local.spec import SupervisorSpec
+from kinetic.backends.local.paths import JobFolder
+from kinetic.backends.local.supervisor.spec import SupervisorSpec
 from kinetic_payload.files.private import open_private
 from kinetic_payload.lifeline import FAILED
 
@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinetic.local.descendants import Descendants
-    from kinetic.local.memory import MemoryLimit
+    from kinetic.backends.local.limits import MemoryLimit
+    from kinetic.backends.local.supervisor.descendants import Descendants
 
 _SIGKILL = 9
 _FRESH = _signal.valid_signals() - {_SIGKILL, _signal.SIGSTOP}

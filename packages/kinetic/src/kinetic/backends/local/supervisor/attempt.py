@@ -6,16 +6,16 @@ import errno
 import os
 import time
 
-from kinetic.local.paths import Home, JobFolder
-from kinetic.local.processes import Runner, has_children, reap, start_runner
-from kinetic.local.spec import SupervisorSpec
+from kinetic.backends.local.paths import Home, JobFolder
+from kinetic.backends.local.supervisor.runners import Runner, has_children, reap, start_runner
+from kinetic.backends.local.supervisor.spec import SupervisorSpec
 from kinetic_payload.files.private import make_fifo, make_new_folder
 from kinetic_payload.lifeline import OTHERS_GONE, STOP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kinetic.local.memory import MemoryLimit
-    from kinetic.local.ports import Port
+    from kinetic.backends.local.limits import MemoryLimit
+    from kinetic.backends.local.supervisor.ports import Port
 
 _SIGTERM = 15
 _SETTLING = 1.0
@@ -89,14 +89,14 @@ class Attempt:
     def _coordinator(self, spec: SupervisorSpec) -> str:
         if spec.hosts == 1:
             return ""
-        from kinetic.local.ports import reserve_port
+        from kinetic.backends.local.supervisor.ports import reserve_port
 
         self._port = reserve_port(Home(spec.home).ports)
         return self._port.address
 
     def _limit_memory(self, spec: SupervisorSpec) -> None:
         if spec.memory is not None:
-            from kinetic.local.memory import limit_memory
+            from kinetic.backends.local.limits import limit_memory
 
             for host in range(spec.hosts):
                 name = f"{spec.job_id}-{self.number}-{host}"

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from kinetic.backends.local.supervisor.attempt import Verdict
 from kinetic.jobs.outcome import Stop, end_from, outcome_of, read_end, stored_outcome
-from kinetic.local.attempt import Verdict
 from kinetic_payload.errors import RecordError
 from kinetic_payload.layout import (
     EXIT_FUNCTION_FAILED,

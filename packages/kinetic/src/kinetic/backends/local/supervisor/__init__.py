@@ -1,0 +1,1 @@
+"""The supervisor: the process that keeps one local job."""
