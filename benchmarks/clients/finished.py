@@ -21,9 +21,9 @@ def fill(count: int) -> list[str]:
     """Run one job, and write *count* copies of its record and its outcome, signed as they must be."""
     import kinetic
     from kinetic.observing import find_outcome, find_record
-    from kinetic.request import target_of
     from kinetic.services import connect, jobs_location
     from kinetic.settings.settings import Settings
+    from kinetic.submit.request import target_of
     from kinetic_payload.layout import JobObjects
     from kinetic_payload.records.job import encode
 

@@ -62,10 +62,10 @@ class Counting:
 def requests() -> dict[str, object]:
     """Submit once through a store that counts."""
     from kinetic.backends.local.backend import LocalBackend
-    from kinetic.options import RunOptions, check_options
     from kinetic.services import Services
-    from kinetic.submission import request_of
-    from kinetic.submit import submit
+    from kinetic.submit.options import RunOptions, check_options
+    from kinetic.submit.resolve import request_of
+    from kinetic.submit.submit import submit
     from kinetic_payload.stores import open_store
     from kinetic_payload.stores.store import parse_location
 

@@ -20,10 +20,10 @@ def main() -> None:
     import kinetic
     from kinetic.fakes import FakeBackend
     from kinetic.jobs.runner import runner_bundle
-    from kinetic.options import RunOptions, check_options
     from kinetic.services import Services
-    from kinetic.submission import request_of
-    from kinetic.submit import submit
+    from kinetic.submit.options import RunOptions, check_options
+    from kinetic.submit.resolve import request_of
+    from kinetic.submit.submit import submit
     from kinetic_payload.stores import open_store
     from kinetic_payload.stores.store import parse_location
 

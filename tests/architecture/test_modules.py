@@ -27,7 +27,7 @@ STARTING_POINTS = ("kinetic_cli.__main__", "kinetic_runner.bundle.start")
 
 TESTED_AS = {
     "kinetic._wire": "kinetic/test_import.py",
-    "kinetic.arguments": "kinetic/test_decorator.py",
+    "kinetic.submit.arguments": "kinetic/test_decorator.py",
     "kinetic.backends.backend": "contract/test_backends.py",
     "kinetic.backends.gke.backend": "cluster/gke/test_life.py",
     "kinetic.backends.gke.checks": "kinetic/test_cluster_jobs.py",
@@ -41,7 +41,7 @@ TESTED_AS = {
     "kinetic.backends.gke.services": "kinetic/test_cluster_jobs.py",
     "kinetic.backends.gke.watching": "cluster/gke/test_life.py",
     "kinetic.backends.local.backend": "contract/test_backends.py",
-    "kinetic.backends.registry": "kinetic/test_request.py",
+    "kinetic.backends.registry": "kinetic/submit/test_request.py",
     "kinetic.settings.caches": "kinetic/test_data.py",
     "kinetic.debug": "local/test_debugging.py",
     "kinetic.errors": "architecture/test_public_api.py",
@@ -73,7 +73,7 @@ TESTED_AS = {
     "kinetic.backends.local.supervisor.state": "contract/test_backends.py",
     "kinetic.backends.local.unreported": "local/test_reporting.py",
     "kinetic.backends.local.unsaved": "wire/test_job_ends.py",
-    "kinetic.submission": "kinetic/test_decorator.py",
+    "kinetic.submit.resolve": "kinetic/test_decorator.py",
     "kinetic.testing.clients": "contract/test_backends.py",
     "kinetic.testing.contract": "contract/test_backends.py",
     "kinetic.testing.functions": "contract/test_backends.py",

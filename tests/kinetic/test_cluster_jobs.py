@@ -21,10 +21,10 @@ from kinetic.data import Data
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.fakes import FakeStore, a_record, create_outcome
 from kinetic.job_status import JobStatus
-from kinetic.options import RunOptions
-from kinetic.request import JobRequest, resolve_request, settings_arguments
 from kinetic.services import connect
 from kinetic.settings.settings import resolve
+from kinetic.submit.options import RunOptions
+from kinetic.submit.request import JobRequest, resolve_request, settings_arguments
 from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import ClusterUnreachableError, UnknownContextError
 from kinetic_k8s.manifests import Manifest

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 import kinetic
-from kinetic.arguments import check_class_given
 from kinetic.decorator import RemoteCallable
 from kinetic.errors import ConfigurationError, InvalidRequestError, NotInsideJobError
+from kinetic.submit.arguments import check_class_given
 
 local = functools.partial(kinetic.run, "cpu", backend="local")
 

@@ -29,12 +29,12 @@ from kinetic.errors import (
 from kinetic.fakes import a_record, report_error, report_value
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
-from kinetic.options import RunOptions
-from kinetic.request import resolve_request
 from kinetic.services import Services
 from kinetic.settings.keys import KeyFile, Seal
 from kinetic.settings.settings import Settings
-from kinetic.submit import submit
+from kinetic.submit.options import RunOptions
+from kinetic.submit.request import resolve_request
+from kinetic.submit.submit import submit
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.job import JobRecord, encode
 from kinetic_payload.stores.gcs import GcsStore

@@ -22,12 +22,12 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
-from kinetic.options import RunOptions
-from kinetic.request import resolve_request
 from kinetic.services import Services, open_at
 from kinetic.settings.keys import KeyFile, Seal
 from kinetic.settings.settings import Settings
-from kinetic.submit import submit
+from kinetic.submit.options import RunOptions
+from kinetic.submit.request import resolve_request
+from kinetic.submit.submit import submit
 from kinetic.testing import eventually
 from kinetic_payload.layout import REPORT_SECONDS, JobObjects
 from kinetic_payload.stores.store import parse_location

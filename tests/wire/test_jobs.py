@@ -26,12 +26,12 @@ from kinetic.errors import (
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
 from kinetic.observing import write_outcome
-from kinetic.options import RunOptions
-from kinetic.request import resolve_request
 from kinetic.services import Services, open_at, seal_of
 from kinetic.settings.keys import KeyFile, key_path
 from kinetic.settings.settings import Settings
-from kinetic.submit import submit
+from kinetic.submit.options import RunOptions
+from kinetic.submit.request import resolve_request
+from kinetic.submit.submit import submit
 from kinetic.testing import eventually
 from kinetic_payload.records.job import Outcome
 from kinetic_payload.stores.store import Store, parse_location

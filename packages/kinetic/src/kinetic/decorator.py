@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from kinetic.data import Data
     from kinetic.jobs.handle import JobHandle
-    from kinetic.options import CheckedOptions
-    from kinetic.request import JobRequest
+    from kinetic.submit.options import CheckedOptions
+    from kinetic.submit.request import JobRequest
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -95,12 +95,12 @@ def run(
         )
     if inside_job():
         return lambda function: RemoteCallable(function, None)
-    from kinetic.options import RunOptions, check_options
+    from kinetic.submit.options import RunOptions, check_options
 
     options = check_options(RunOptions(**given))
 
     def decorate(function: Callable[P, R]) -> RemoteCallable[P, R]:
-        from kinetic.callables import check_callable
+        from kinetic.submit.functions import check_callable
 
         if isinstance(function, RemoteCallable):
             raise InvalidRequestError(
@@ -142,7 +142,7 @@ class RemoteCallable(Generic[P, R]):
         """
         if inside_job():
             return self._function(*self._first, *args, **kwargs)
-        from kinetic.blocking import call
+        from kinetic.submit.blocking_call import call
 
         request = self._request((*self._first, *args), kwargs)
         return cast("R", call(request, self._function, (*self._first, *args), kwargs))
@@ -161,16 +161,16 @@ class RemoteCallable(Generic[P, R]):
                 f"{self._name}.run_async() was called inside a job, which submits no jobs of its own.",
                 hint=f"Call {self._name}(...) itself: inside a job it simply runs.",
             )
-        from kinetic.arguments import check_class_given
-        from kinetic.submit import submit
+        from kinetic.submit.arguments import check_class_given
+        from kinetic.submit.submit import submit
 
         check_class_given(self, (*self._first, *args))
         request = self._request((*self._first, *args), kwargs)
         return submit(request, self._function, (*self._first, *args), kwargs)
 
     def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JobRequest:
-        from kinetic.arguments import check_arguments
-        from kinetic.submission import request_of
+        from kinetic.submit.arguments import check_arguments
+        from kinetic.submit.resolve import request_of
 
         _teach_cloudpickle()
         check_arguments(self._function, args, kwargs)

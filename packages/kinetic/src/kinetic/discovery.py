@@ -29,7 +29,6 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, connected, handle_of, known
 from kinetic.observing import Found, find_record, listed_status
 from kinetic.parallel import map_at_once
-from kinetic.request import target_of
 from kinetic.services import (
     cluster_location,
     connect,
@@ -38,6 +37,7 @@ from kinetic.services import (
     looking,
     open_at,
 )
+from kinetic.submit.request import target_of
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_id
 from kinetic_payload.records.job import JobRecord

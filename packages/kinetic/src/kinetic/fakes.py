@@ -26,11 +26,11 @@ from kinetic.backends.backend import (
 from kinetic.backends.registry import LOCAL
 from kinetic.errors import PreconditionFailedError, SubmitError
 from kinetic.job_status import JobStatus
-from kinetic.options import RunOptions
-from kinetic.request import JobRequest, resolve_request, settings_arguments
 from kinetic.services import Services
 from kinetic.settings.keys import KeyFile, Seal
 from kinetic.settings.settings import resolve
+from kinetic.submit.options import RunOptions
+from kinetic.submit.request import JobRequest, resolve_request, settings_arguments
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records.job import HostOutcome, JobRecord, Outcome, Phase, Pickled, encode

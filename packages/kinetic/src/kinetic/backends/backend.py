@@ -11,7 +11,7 @@ from kinetic.job_status import JobStatus
 from kinetic_payload.records.job import JobRecord, Outcome
 
 if TYPE_CHECKING:
-    from kinetic.request import JobRequest
+    from kinetic.submit.request import JobRequest
     from kinetic_payload.data.references import DataRef
     from kinetic_payload.project.roots import ProjectPlan
 

@@ -21,11 +21,11 @@ from kinetic.errors import JobNotFoundError, KineticError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, connected, handle_of, known
 from kinetic.observing import find_record
-from kinetic.options import RunOptions
-from kinetic.request import resolve_request, settings_arguments, target_of
 from kinetic.services import Services, connect, jobs_location
 from kinetic.settings.settings import Settings, environment
-from kinetic.submit import submit
+from kinetic.submit.options import RunOptions
+from kinetic.submit.request import resolve_request, settings_arguments, target_of
+from kinetic.submit.submit import submit
 from kinetic.testing import functions
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import RESERVED_PREFIXES, JobObjects

@@ -21,8 +21,8 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.logs import stored_lines
 from kinetic.jobs.outcome import outcome_of, read_end
 from kinetic.jobs.runner import runner_bundle, runner_environment, runner_flags
-from kinetic.request import JobRequest
 from kinetic.settings.settings import environment
+from kinetic.submit.request import JobRequest
 from kinetic_payload.layout import Env, Flag
 from kinetic_payload.records.job import JobRecord, Outcome
 from kinetic_payload.records.retry import (

@@ -51,8 +51,8 @@ from kinetic_payload.records.job import JobRecord, Outcome
 from kinetic_payload.records.signing import UNSIGNED
 
 if TYPE_CHECKING:
-    from kinetic.request import JobRequest
     from kinetic.settings.keys import Seal
+    from kinetic.submit.request import JobRequest
     from kinetic_payload.records.signing import Signing
     from kinetic_payload.stores.store import Store
 

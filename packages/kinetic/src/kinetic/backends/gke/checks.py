@@ -10,7 +10,7 @@ from kinetic_k8s.manifests.workload import form_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kinetic.request import JobRequest
+    from kinetic.submit.request import JobRequest
     from kinetic_payload.data.references import DataRef
     from kinetic_payload.stores.store import Location
 

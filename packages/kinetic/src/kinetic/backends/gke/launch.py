@@ -22,7 +22,7 @@ from kinetic_k8s.manifests.pod import (
 from kinetic_payload.layout import EXIT_NOT_PREPARED, RUNNER_PATH, Env, Flag
 
 if TYPE_CHECKING:
-    from kinetic.request import JobRequest
+    from kinetic.submit.request import JobRequest
     from kinetic_payload.stores.store import Location
 
 WORKLOAD = "Job"

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kinetic.backends.local.other_homes import Afar
     from kinetic.backends.local.other_machines import Elsewhere
     from kinetic.backends.local.watch import Events
-    from kinetic.request import JobRequest
+    from kinetic.submit.request import JobRequest
     from kinetic_payload.stores.store import Location
 
 log = logging.getLogger("kinetic")

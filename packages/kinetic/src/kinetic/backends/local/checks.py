@@ -8,7 +8,7 @@ from kinetic.backends.local.emulation import shape_of
 from kinetic.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from kinetic.request import JobRequest
+    from kinetic.submit.request import JobRequest
     from kinetic_payload.stores.store import Location
 
 

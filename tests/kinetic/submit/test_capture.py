@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kinetic.capture import capture, check_patterns
 from kinetic.errors import InvalidRequestError
+from kinetic.submit.capture import capture, check_patterns
 
 MACHINE = [
     *("PATH", "HOME", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "SHELL"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kinetic.errors import InvalidRequestError
-from kinetic.images import ContainerImage, parse_container_image
+from kinetic.submit.images import ContainerImage, parse_container_image
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,11 @@ from kinetic.fakes import FakeServices, raising
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
 from kinetic.observing import find_outcome, find_record, look
-from kinetic.options import RunOptions
-from kinetic.request import JobRequest, resolve_request, settings_arguments
 from kinetic.settings.keys import signing_key
 from kinetic.settings.settings import resolve
-from kinetic.submit import submit
+from kinetic.submit.options import RunOptions
+from kinetic.submit.request import JobRequest, resolve_request, settings_arguments
+from kinetic.submit.submit import submit
 from kinetic.testing import job_ids_of
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.signing import verify

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kinetic.options import CheckedOptions
-from kinetic.request import JobRequest, resolve_request, settings_arguments
 from kinetic.settings.settings import Settings, environment, working_folder
+from kinetic.submit.options import CheckedOptions
+from kinetic.submit.request import JobRequest, resolve_request, settings_arguments
 
 
 def request_of(options: CheckedOptions, function: Callable[..., Any]) -> JobRequest:

@@ -5,8 +5,8 @@ import functools
 
 import pytest
 
-from kinetic.callables import check_callable, name_of
 from kinetic.errors import InvalidRequestError
+from kinetic.submit.functions import check_callable, name_of
 
 
 def plain(x: int) -> int:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import kinetic
 from kinetic.backends.backend import GRACE_SECONDS, Environment, Launch, Packaging
 from kinetic.console import progress_beside
-from kinetic.data_checks import Worker, check_data
 from kinetic.errors import (
     BucketNotFoundError,
     CredentialsError,
@@ -32,11 +31,12 @@ from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.missing_modules import Project
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.notices import warn_caller
-from kinetic.packing import Call, Packed, PackingOptions, Uploaded, pack, plan_of, upload
 from kinetic.parallel import Crew, Later, Task
 from kinetic.services import Services, connect, jobs_location
 from kinetic.settings.home import make_home
 from kinetic.settings.settings import user_home, working_folder
+from kinetic.submit.data_checks import Worker, check_data
+from kinetic.submit.package import Call, Packed, PackingOptions, Uploaded, pack, plan_of, upload
 from kinetic.waiting import Deadline
 from kinetic_payload.files.private import others_may_write
 from kinetic_payload.layout import JobObjects
@@ -48,7 +48,7 @@ from kinetic_payload.threads import stoppable
 
 if TYPE_CHECKING:
     from kinetic.console import Console
-    from kinetic.request import JobRequest
+    from kinetic.submit.request import JobRequest
     from kinetic_payload.progress import Reports
     from kinetic_payload.stores.store import Location, Store
 

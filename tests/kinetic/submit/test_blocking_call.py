@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kinetic.backends.backend import LogLine
-from kinetic.blocking import call
 from kinetic.console import Console
 from kinetic.job_status import JobStatus
+from kinetic.submit.blocking_call import call
 
 JOB_ID = "cpu-f-20260101-000000-abcdef0"
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from kinetic.backends.backend import Target
 from kinetic.backends.registry import LOCAL, Entry, Semantics, asked_for, entry_of, suited_to
-from kinetic.callables import name_of
-from kinetic.capture import SecretValues, capture
 from kinetic.errors import ConfigurationError, InvalidRequestError
-from kinetic.options import CheckedOptions, RunOptions, check_options
+from kinetic.submit.capture import SecretValues, capture
+from kinetic.submit.functions import name_of
+from kinetic.submit.options import CheckedOptions, RunOptions, check_options
 
 if TYPE_CHECKING:
     from kinetic.data import Data
-    from kinetic.images import ContainerImage
     from kinetic.settings.settings import Settings
+    from kinetic.submit.images import ContainerImage
     from kinetic_k8s.accelerators import Accelerator
 
 

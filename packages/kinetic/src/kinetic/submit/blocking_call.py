@@ -12,11 +12,11 @@ from kinetic.job_status import JobStatus
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine
     from kinetic.jobs.handle import JobHandle
-    from kinetic.request import JobRequest
+    from kinetic.submit.request import JobRequest
 
 
 class Submit(Protocol):
-    """`kinetic.submit.submit`, as far as a blocking call uses it."""
+    """`kinetic.submit.submit.submit`, as far as a blocking call uses it."""
 
     def __call__(
         self,
@@ -48,7 +48,7 @@ def call(
     terminal (with *ask*) whether to cancel, and is raised again. Of a job that has ended it says so.
     """
     if submit is None:
-        from kinetic.submit import submit as start_job
+        from kinetic.submit.submit import submit as start_job
 
         submit = start_job
     if console is None:

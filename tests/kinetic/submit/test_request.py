@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from kinetic.errors import ConfigurationError, InvalidRequestError
-from kinetic.options import RunOptions
-from kinetic.request import JobRequest, resolve_request, settings_arguments
 from kinetic.settings.settings import resolve
+from kinetic.submit.options import RunOptions
+from kinetic.submit.request import JobRequest, resolve_request, settings_arguments
 
 
 def train() -> None: ...

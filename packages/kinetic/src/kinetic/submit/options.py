@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.errors import InvalidRequestError
-from kinetic.images import ContainerImage, parse_container_image
 from kinetic.quantities import parse_count, parse_cpu, parse_memory, parse_timeout
+from kinetic.submit.images import ContainerImage, parse_container_image
 
 if TYPE_CHECKING:
     from kinetic.data import Data
@@ -78,8 +78,8 @@ def check_options(options: RunOptions) -> CheckedOptions:
     Raises:
         InvalidRequestError: Something is wrong; the hint says what to write instead.
     """
-    from kinetic.capture import check_patterns
     from kinetic.mount_paths import check_volumes
+    from kinetic.submit.capture import check_patterns
     from kinetic_k8s.accelerators import parse_accelerator
 
     _check_types(options)

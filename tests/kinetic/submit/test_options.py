@@ -6,8 +6,8 @@ import pytest
 
 from kinetic import Data
 from kinetic.errors import InvalidRequestError
-from kinetic.images import ContainerImage
-from kinetic.options import CheckedOptions, RunOptions, check_options
+from kinetic.submit.images import ContainerImage
+from kinetic.submit.options import CheckedOptions, RunOptions, check_options
 
 
 def check(**given: object) -> CheckedOptions:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kinetic.data import Data
-from kinetic.data_checks import Worker, check_data
 from kinetic.errors import DataError, InvalidRequestError, StorePermissionError
+from kinetic.submit.data_checks import Worker, check_data
 from kinetic_payload.data.bucket import Bucket, BucketObject
 from kinetic_payload.data.sources import GcsSource
 from kinetic_payload.errors import CredentialsError
