@@ -20,8 +20,8 @@ RECORDS = ("handle.json", "outcome.json")
 def fill(count: int) -> list[str]:
     """Run one job, and write *count* copies of its record and its outcome, signed as they must be."""
     import kinetic
-    from kinetic.observing import find_outcome, find_record
-    from kinetic.services import connect, jobs_location
+    from kinetic.jobs.services import connect, jobs_location
+    from kinetic.jobs.status import find_outcome, find_record
     from kinetic.settings.settings import Settings
     from kinetic.submit.request import target_of
     from kinetic_payload.layout import JobObjects

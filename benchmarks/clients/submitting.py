@@ -62,7 +62,7 @@ class Counting:
 def requests() -> dict[str, object]:
     """Submit once through a store that counts."""
     from kinetic.backends.local.backend import LocalBackend
-    from kinetic.services import Services
+    from kinetic.jobs.services import Services
     from kinetic.submit.options import RunOptions, check_options
     from kinetic.submit.resolve import request_of
     from kinetic.submit.submit import submit

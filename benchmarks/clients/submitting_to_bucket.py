@@ -18,12 +18,12 @@ def main() -> None:
         STORAGE_EMULATOR_HOST=endpoint, KINETIC_STORE=f"gs://{BUCKET}"
     )
     import kinetic
-    from kinetic.fakes import FakeBackend
     from kinetic.jobs.runner import runner_bundle
-    from kinetic.services import Services
+    from kinetic.jobs.services import Services
     from kinetic.submit.options import RunOptions, check_options
     from kinetic.submit.resolve import request_of
     from kinetic.submit.submit import submit
+    from kinetic.testing.fakes import FakeBackend
     from kinetic_payload.stores import open_store
     from kinetic_payload.stores.store import parse_location
 

@@ -216,12 +216,12 @@ TESTED_AS = {
     "kinetic_runner.child.raising": "kinetic_runner/child/test_call.py",
     "kinetic_runner.parent.other_hosts": "kinetic_runner/parent/test_report.py",
     "kinetic_runner.task": "kinetic_runner/child/test_pipeline.py",
-    "kinetic.outages": "local/test_bucket_supervisor.py",
+    "kinetic.jobs.outages": "local/test_bucket_supervisor.py",
 }
 """Modules whose tests have another name, and where they are: parts of one thing that is tested whole."""
 
 NOT_OURS_TO_CATCH = {
-    "kinetic.collect.WaitStopped": "goes from one of our threads to another",
+    "kinetic.jobs.collect.WaitStopped": "goes from one of our threads to another",
     "kinetic.testing.functions.Sad": "is a user's own, in the contract of backends",
     "kinetic_payload.threads.Stopped": "goes from one of our threads to another",
     "kinetic_payload.stores.gcs.download.CorruptedError": "goes from one part of the bucket store to another",

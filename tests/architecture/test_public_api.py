@@ -26,7 +26,7 @@ PUBLIC = (
     "kinetic.backends",
     "kinetic.debug",
     "kinetic.errors",
-    "kinetic.fakes",
+    "kinetic.testing.fakes",
     "kinetic.job_status",
     "kinetic.testing",
     "kinetic.testing.clients",

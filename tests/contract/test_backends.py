@@ -8,7 +8,7 @@ import pytest
 from kinetic.backends.backend import Backend
 from kinetic.backends.local.backend import LocalBackend
 from kinetic.errors import SubmitError
-from kinetic.services import Services
+from kinetic.jobs.services import Services
 from kinetic.testing import (
     BackendContract,
     BackendHosts,

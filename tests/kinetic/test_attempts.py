@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from kinetic.backends.backend import Observation
-from kinetic.fakes import a_record, a_report
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import attempts_of, logged_attempts
 from kinetic.jobs.logs import follow_stored, latest_lines
 from kinetic.jobs.outcome import outcome_of_vanished
 from kinetic.jobs.presence import STARTING, starting_or_gone
+from kinetic.testing.fakes import a_record, a_report
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.job import Claim, JobRecord, encode
 from kinetic_payload.records.signing import UNSIGNED, Signer

@@ -19,12 +19,12 @@ from kinetic.backends.gke.seen import explained, seen_of
 from kinetic.backends.gke.watching import Watches
 from kinetic.data import Data
 from kinetic.errors import ConfigurationError, InvalidRequestError
-from kinetic.fakes import FakeStore, a_record, create_outcome
 from kinetic.job_status import JobStatus
-from kinetic.services import connect
+from kinetic.jobs.services import connect
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import RunOptions
 from kinetic.submit.request import JobRequest, resolve_request, settings_arguments
+from kinetic.testing.fakes import FakeStore, a_record, create_outcome
 from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import ClusterUnreachableError, UnknownContextError
 from kinetic_k8s.manifests import Manifest

@@ -11,19 +11,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from kinetic.collect import WaitStopped, collect
 from kinetic.errors import (
     InvalidRequestError,
     JobError,
     JobNotFoundError,
     RecordError,
 )
-from kinetic.fakes import FakeServices, a_record, raising, report_value
 from kinetic.job_status import JobStatus
+from kinetic.jobs.collect import WaitStopped, collect
 from kinetic.jobs.handle import JobHandle, connected, handle_of
-from kinetic.observing import find_record
-from kinetic.services import LOOK
+from kinetic.jobs.services import LOOK
+from kinetic.jobs.status import find_record
 from kinetic.testing import job_ids_of
+from kinetic.testing.fakes import FakeServices, a_record, raising, report_value
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records.job import encode
 from kinetic_payload.stores.folder.store import FolderStore

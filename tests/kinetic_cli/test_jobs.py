@@ -18,7 +18,7 @@ from kinetic.errors import (
     StoreError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.outcomes import JobOutcome
+from kinetic.jobs.results import JobOutcome
 from kinetic_cli.testing import StubApp, StubJob, a_job, run
 from kinetic_payload.records.job import ErrorInfo, FinalStatus, HostOutcome, Outcome
 

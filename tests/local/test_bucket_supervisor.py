@@ -16,10 +16,10 @@ from kinetic.backends.local.backend import LocalBackend
 from kinetic.backends.local.buckets import bucket_environment, client_folders
 from kinetic.backends.local.supervisor.report import Gone, settle
 from kinetic.backends.local.supervisor.runners import marked
-from kinetic.collect import wait_for_outcome
 from kinetic.errors import JobError, ResultTimeoutError, StoreUnavailableError, SubmitError
 from kinetic.job_status import JobStatus
-from kinetic.services import Services
+from kinetic.jobs.collect import wait_for_outcome
+from kinetic.jobs.services import Services
 from kinetic.testing import a_launch, await_outcome, eventually, job_ids_of, kill_hard, outcome_of
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import Env, JobObjects

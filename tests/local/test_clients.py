@@ -306,7 +306,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_done(project, size: str) ->
         """
         import os
         import kinetic
-        from kinetic.discovery import list_jobs
+        from kinetic.jobs.discover import list_jobs
 
         @kinetic.run(accelerator="cpu")
         def work():

@@ -19,8 +19,8 @@ from kinetic.backends.local.environments import LAST_USED, failure_file
 from kinetic.backends.local.launch import Staged, ensure_bundle
 from kinetic.backends.local.liveness import is_alive
 from kinetic.backends.local.paths import Home
-from kinetic.fakes import FakeStore
 from kinetic.testing import a_launch, await_outcome, eventually
+from kinetic.testing.fakes import FakeStore
 from kinetic_payload.files.locks import locked
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records.job import JobRecord, encode

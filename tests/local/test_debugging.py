@@ -188,7 +188,7 @@ def test_from_a_folder_of_the_project_its_root_is_found(debugged) -> None:
     code = """
         import sys
         from kinetic.backends.backend import LogLine
-        from kinetic.debugging import announcement_in
+        from kinetic.jobs.debugging import announcement_in
         from kinetic.jobs.handle import JobHandle
         from kinetic_runner.child.debugger import Listening, listening_line
 

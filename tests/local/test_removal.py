@@ -127,7 +127,7 @@ def test_a_clean_up_says_what_it_had_to_leave(tmp_path: Path) -> None:
         import warnings
         from pathlib import Path
         from kinetic.backends.local.backend import LocalBackend
-        from kinetic.fakes import a_record
+        from kinetic.testing.fakes import a_record
         from kinetic_payload.stores.folder.store import FolderStore
 
         backend = LocalBackend(Path({str(tmp_path)!r}), FolderStore(Path({str(tmp_path)!r}, "store")))

@@ -9,11 +9,11 @@ import pathlib, sys
 from functools import partial
 from kinetic.backends.backend import Target
 from kinetic.backends.local.backend import LocalBackend
-from kinetic.ending import cancel, clean_up
+from kinetic.jobs.stop import cancel, clean_up
 from kinetic.errors import KineticError
 from kinetic.submit.options import RunOptions
 from kinetic.submit.request import resolve_request
-from kinetic.services import Services, connect, jobs_location
+from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.settings.settings import Settings
 from kinetic.submit.submit import submit
 from kinetic.testing import job_ids_of

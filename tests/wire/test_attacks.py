@@ -36,12 +36,12 @@ import pytest
 import kinetic
 from kinetic.backends.local.liveness import wait_for_death
 from kinetic.backends.local.paths import Home
-from kinetic.discovery import MOST_UNVERIFIED, statuses_of
 from kinetic.errors import IntegrityError, KineticError, SignatureError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.discover import MOST_UNVERIFIED, statuses_of
 from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.logs import stored_lines
-from kinetic.services import open_at
+from kinetic.jobs.services import open_at
 from kinetic.settings.keys import key_path
 from kinetic.settings.settings import Settings
 from kinetic.testing import eventually

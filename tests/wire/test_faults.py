@@ -16,7 +16,6 @@ import pytest
 
 import kinetic
 from kinetic.backends.backend import Environment, Explanation, Launch, Observation
-from kinetic.collect import collect
 from kinetic.errors import (
     BucketNotFoundError,
     CredentialsError,
@@ -26,15 +25,16 @@ from kinetic.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
-from kinetic.fakes import a_record, report_error, report_value
 from kinetic.job_status import JobStatus
+from kinetic.jobs.collect import collect
 from kinetic.jobs.handle import JobHandle
-from kinetic.services import Services
+from kinetic.jobs.services import Services
 from kinetic.settings.keys import KeyFile, Seal
 from kinetic.settings.settings import Settings
 from kinetic.submit.options import RunOptions
 from kinetic.submit.request import resolve_request
 from kinetic.submit.submit import submit
+from kinetic.testing.fakes import a_record, report_error, report_value
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.job import JobRecord, encode
 from kinetic_payload.stores.gcs import GcsStore

@@ -22,7 +22,7 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
-from kinetic.services import Services, open_at
+from kinetic.jobs.services import Services, open_at
 from kinetic.settings.keys import KeyFile, Seal
 from kinetic.settings.settings import Settings
 from kinetic.submit.options import RunOptions

@@ -18,15 +18,15 @@ import kinetic
 from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.local.liveness import wait_for_death
 from kinetic.backends.local.paths import Home
-from kinetic.discovery import statuses_of
 from kinetic.errors import (
     JobCancelledError,
     SignatureError,
 )
 from kinetic.job_status import JobStatus
+from kinetic.jobs.discover import statuses_of
 from kinetic.jobs.handle import JobHandle
-from kinetic.observing import write_outcome
-from kinetic.services import Services, open_at, seal_of
+from kinetic.jobs.services import Services, open_at, seal_of
+from kinetic.jobs.status import write_outcome
 from kinetic.settings.keys import KeyFile, key_path
 from kinetic.settings.settings import Settings
 from kinetic.submit.options import RunOptions

@@ -11,9 +11,9 @@ from kinetic.backends.gke.logs import JobLog
 from kinetic.backends.gke.looks import Looks
 from kinetic.backends.gke.watching import Watches
 from kinetic.errors import ConfigurationError, JobError
-from kinetic.fakes import FakeStore, a_record
 from kinetic.job_status import JobStatus
 from kinetic.settings.keys import Seal
+from kinetic.testing.fakes import FakeStore, a_record
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connect import connect
 from kinetic_k8s.cluster.connection import Access

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kinetic.errors import ConfigurationError, KineticError, SignatureError
-from kinetic.fakes import a_record
 from kinetic.settings.keys import KeyFile, Seal, key_path, signing_key
+from kinetic.testing.fakes import a_record
 from kinetic_payload.records.job import encode
 from kinetic_payload.records.signing import KEY_SIZE
 

@@ -16,8 +16,8 @@ import pytest
 
 from kinetic import Data
 from kinetic.errors import PackagingError, PayloadError, PreconditionFailedError
-from kinetic.fakes import FakeStore
 from kinetic.submit.package import Call, Packed, PackingOptions, pack, plan_of, upload
+from kinetic.testing.fakes import FakeStore
 from kinetic_payload.calls.call import CallHeader, read_header
 from kinetic_payload.errors import TreeChangedError
 from kinetic_payload.layout import JobObjects, context_object

@@ -12,7 +12,6 @@ import pytest
 import kinetic
 from kinetic.backends.local.collection import collect_unrecorded
 from kinetic.console import Console
-from kinetic.ending import clean_up
 from kinetic.errors import (
     ConfigurationError,
     KineticError,
@@ -23,16 +22,17 @@ from kinetic.errors import (
     StoreUnavailableError,
     SubmitError,
 )
-from kinetic.fakes import FakeServices, raising
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
-from kinetic.observing import find_outcome, find_record, look
+from kinetic.jobs.status import find_outcome, find_record, look
+from kinetic.jobs.stop import clean_up
 from kinetic.settings.keys import signing_key
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import RunOptions
 from kinetic.submit.request import JobRequest, resolve_request, settings_arguments
 from kinetic.submit.submit import submit
 from kinetic.testing import job_ids_of
+from kinetic.testing.fakes import FakeServices, raising
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.signing import verify
 from kinetic_payload.stores.store import ObjectInfo

@@ -41,7 +41,7 @@ class App:
 
     def attach(self, job_id: str) -> JobHandle:
         """Return the handle of a job."""
-        from kinetic.discovery import attach
+        from kinetic.jobs.discover import attach
 
         self._choose_profile()
         self._hear_warnings()
@@ -51,13 +51,13 @@ class App:
 
     def kept_log(self, job_id: str, tail: int | None) -> Iterator[LogLine] | None:
         """Return what is kept of the log of a job that was cleaned up; None where nothing is."""
-        from kinetic.discovery import kept_log
+        from kinetic.jobs.discover import kept_log
 
         return kept_log(job_id, self.settings(), tail=tail)
 
     def list_jobs(self, where: Where | None = None) -> list[JobHandle]:
         """Return the jobs there are; *where* overrides what the settings say."""
-        from kinetic.discovery import list_jobs
+        from kinetic.jobs.discover import list_jobs
 
         self._choose_profile()
         self._hear_warnings()
@@ -74,13 +74,13 @@ class App:
 
     def statuses_of(self, jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
         """Return the status of each of *jobs*, or why it is not known."""
-        from kinetic.discovery import statuses_of
+        from kinetic.jobs.discover import statuses_of
 
         return statuses_of(jobs)
 
     def full_disk_of(self, jobs: Sequence[JobHandle]) -> str:
         """Return what to say of a full disk that some of *jobs* need; nothing if none is."""
-        from kinetic.discovery import full_disk_of
+        from kinetic.jobs.discover import full_disk_of
 
         return full_disk_of(jobs)
 

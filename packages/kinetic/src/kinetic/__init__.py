@@ -18,8 +18,6 @@ from typing import Any as _Any
 if TYPE_CHECKING:
     from kinetic.data import Data as Data
     from kinetic.decorator import run as run
-    from kinetic.discovery import attach as attach
-    from kinetic.discovery import list_jobs as list_jobs
     from kinetic.errors import ConfigurationError as ConfigurationError
     from kinetic.errors import DataError as DataError
     from kinetic.errors import IntegrityError as IntegrityError
@@ -38,6 +36,8 @@ if TYPE_CHECKING:
     from kinetic.errors import StoreError as StoreError
     from kinetic.errors import SubmitError as SubmitError
     from kinetic.job_status import JobStatus as JobStatus
+    from kinetic.jobs.discover import attach as attach
+    from kinetic.jobs.discover import list_jobs as list_jobs
     from kinetic.jobs.handle import JobHandle as JobHandle
 
 __version__ = "0.1.0"

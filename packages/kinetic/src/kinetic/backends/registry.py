@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kinetic.backends.backend import Target
-    from kinetic.services import Services
+    from kinetic.jobs.services import Services
     from kinetic_k8s.accelerators import Accelerator
     from kinetic_payload.stores.store import Location
 

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     import subprocess
 
     from kinetic.backends.backend import LogLine, Watch
-    from kinetic.collect import Keep
     from kinetic.job_status import JobStatus
-    from kinetic.missing_modules import Project
-    from kinetic.outcomes import JobOutcome
-    from kinetic.services import Services
+    from kinetic.jobs.collect import Keep
+    from kinetic.jobs.missing_modules import Project
+    from kinetic.jobs.results import JobOutcome
+    from kinetic.jobs.services import Services
     from kinetic_payload.progress import Reports
     from kinetic_payload.records.job import JobRecord
 
@@ -83,8 +83,8 @@ class JobHandle:
         Raises:
             SignatureError: The record or the outcome, in a bucket, is not signed with our key.
         """
-        from kinetic.observing import look
-        from kinetic.services import looking
+        from kinetic.jobs.services import looking
+        from kinetic.jobs.status import look
 
         with looking():
             return look(self._record, self._services, verify=self._verify).status
@@ -95,15 +95,15 @@ class JobHandle:
         Raises:
             SignatureError: The record or the outcome, in a bucket, is not signed with our key.
         """
-        from kinetic.observing import job_outcome
-        from kinetic.services import looking
+        from kinetic.jobs.services import looking
+        from kinetic.jobs.status import job_outcome
 
         with looking():
             return job_outcome(self._record, self._services, verify=self._verify)
 
     def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
         """Iterate over log lines; with *follow*, until the job ends, its last line included."""
-        from kinetic.observing import log_lines
+        from kinetic.jobs.status import log_lines
 
         return log_lines(self._record, self._services, follow=follow, tail=tail)
 
@@ -164,7 +164,7 @@ class JobHandle:
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait for the result without blocking the event loop; cancelling leaves the job alone."""
-        from kinetic.awaiting import result_of
+        from kinetic.jobs.awaiting import result_of
 
         return result_of(self).__await__()
 
@@ -176,7 +176,7 @@ class JobHandle:
             JobError: It still runs after *cleanup_timeout* seconds.
             SignatureError: It was submitted with another key than ours.
         """
-        from kinetic.ending import cancel
+        from kinetic.jobs.stop import cancel
 
         cancel(
             self._record,
@@ -201,7 +201,7 @@ class JobHandle:
             JobError: The resource is still there after *cleanup_timeout* seconds, or a running job
                 was to lose its artifacts but not its resource.
         """
-        from kinetic.ending import clean_up
+        from kinetic.jobs.stop import clean_up
 
         clean_up(
             self._record,
@@ -229,7 +229,7 @@ class JobHandle:
         Raises:
             JobError: The job is not a debug job, or ended before debugpy was ready.
         """
-        from kinetic.debugging import attach
+        from kinetic.jobs.debugging import attach
 
         return attach(self, local_port=local_port, working_dir=working_dir)
 
@@ -248,8 +248,8 @@ class JobHandle:
         warn: Callable[[str], None] | None = None,
         keep: Keep | None = None,
     ) -> Any:
-        from kinetic.collect import Collected, WaitStopped, collect
         from kinetic.errors import KineticError
+        from kinetic.jobs.collect import Collected, WaitStopped, collect
         from kinetic.notices import warn_caller
 
         warn = warn or warn_caller
@@ -289,8 +289,8 @@ class JobHandle:
     def _clean_up_after_success(
         self, timeout: float, poll_interval: float, warn: Callable[[str], None]
     ) -> None:
-        from kinetic.ending import clean_up
         from kinetic.job_status import JobStatus
+        from kinetic.jobs.stop import clean_up
 
         if self.__dict__.get("_cleaned"):
             return
@@ -338,8 +338,8 @@ class JobHandle:
         if record is None:
             from pathlib import Path
 
-            from kinetic.observing import find_record
-            from kinetic.services import open_at
+            from kinetic.jobs.services import open_at
+            from kinetic.jobs.status import find_record
             from kinetic.settings.settings import Settings
             from kinetic_payload.records.job import JobRecord
             from kinetic_payload.stores.store import parse_location
@@ -359,7 +359,7 @@ class JobHandle:
             from pathlib import Path
 
             from kinetic.backends.backend import Target
-            from kinetic.services import connect
+            from kinetic.jobs.services import connect
             from kinetic.settings.settings import Settings
             from kinetic_payload.stores.store import parse_location
 
@@ -419,7 +419,7 @@ def result_keeping(
 def _explain_missing_module(error: BaseException | None, shipped: Project | None) -> None:
     if error is None:
         return
-    from kinetic.missing_modules import note_on
+    from kinetic.jobs.missing_modules import note_on
 
     note = note_on(error, shipped)
     if note is not None:

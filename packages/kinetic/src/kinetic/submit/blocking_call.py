@@ -99,7 +99,7 @@ def _shown(handle: JobHandle, console: Console) -> Callable[[LogLine], None]:
     """Return what shows a line of the log; for a debug job also what the line means for a debugger."""
     if not handle.debug:
         return console.line
-    from kinetic.debugging import announcement_in
+    from kinetic.jobs.debugging import announcement_in
 
     def show(line: LogLine) -> None:
         console.line(line)

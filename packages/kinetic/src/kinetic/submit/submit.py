@@ -28,11 +28,11 @@ from kinetic.errors import (
     SubmitError,
 )
 from kinetic.jobs.handle import JobHandle, connected, handle_of
-from kinetic.missing_modules import Project
+from kinetic.jobs.missing_modules import Project
+from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.notices import warn_caller
 from kinetic.parallel import Crew, Later, Task
-from kinetic.services import Services, connect, jobs_location
 from kinetic.settings.home import make_home
 from kinetic.settings.settings import user_home, working_folder
 from kinetic.submit.data_checks import Worker, check_data
@@ -291,7 +291,7 @@ def _withdraw(
 
     With a *record* the job may have been announced; started only if it is certainly *recorded*.
     """
-    from kinetic.ending import remove_objects
+    from kinetic.jobs.stop import remove_objects
 
     deadline = Deadline(_TAKING_BACK)
     try:

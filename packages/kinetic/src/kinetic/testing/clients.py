@@ -16,12 +16,12 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
 import kinetic
-from kinetic.discovery import jobs_in
 from kinetic.errors import JobNotFoundError, KineticError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.discover import jobs_in
 from kinetic.jobs.handle import JobHandle, connected, handle_of, known
-from kinetic.observing import find_record
-from kinetic.services import Services, connect, jobs_location
+from kinetic.jobs.services import Services, connect, jobs_location
+from kinetic.jobs.status import find_record
 from kinetic.settings.settings import Settings, environment
 from kinetic.submit.options import RunOptions
 from kinetic.submit.request import resolve_request, settings_arguments, target_of

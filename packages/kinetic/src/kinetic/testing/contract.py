@@ -18,7 +18,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from kinetic.discovery import statuses_of
 from kinetic.errors import (
     JobCancelledError,
     JobFailedError,
@@ -29,6 +28,7 @@ from kinetic.errors import (
     SubmitError,
 )
 from kinetic.job_status import JobStatus
+from kinetic.jobs.discover import statuses_of
 from kinetic.jobs.handle import JobHandle
 from kinetic.testing.clients import PROJECT_FILES, Client, eventually, users_project
 from kinetic_payload.layout import JobObjects

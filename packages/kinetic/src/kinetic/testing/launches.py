@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from kinetic.backends.backend import Backend, Launch
 from kinetic.backends.local.launch import LocalEnvironment
-from kinetic.fakes import a_request
 from kinetic.submit.capture import SecretValues
+from kinetic.testing.fakes import a_request
 from kinetic.waiting import Deadline
 from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import JobObjects

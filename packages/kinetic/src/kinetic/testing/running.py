@@ -16,13 +16,13 @@ from pathlib import Path
 from kinetic.backends.backend import Environment, Launch, LogLine, Packaging
 from kinetic.backends.local.launch import base_environment
 from kinetic.errors import JobError
-from kinetic.fakes import FakeBackend, create_outcome
 from kinetic.job_status import JobStatus
 from kinetic.jobs.logs import stored_lines
 from kinetic.jobs.outcome import outcome_of, read_end
 from kinetic.jobs.runner import runner_bundle, runner_environment, runner_flags
 from kinetic.settings.settings import environment
 from kinetic.submit.request import JobRequest
+from kinetic.testing.fakes import FakeBackend, create_outcome
 from kinetic_payload.layout import Env, Flag
 from kinetic_payload.records.job import JobRecord, Outcome
 from kinetic_payload.records.retry import (

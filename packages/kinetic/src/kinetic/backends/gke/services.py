@@ -10,7 +10,7 @@ from kinetic.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import Target
-    from kinetic.services import Services
+    from kinetic.jobs.services import Services
     from kinetic_k8s.cluster.cluster import Cluster
     from kinetic_payload.stores.store import Location
 
@@ -33,7 +33,7 @@ def connect(target: Target, location: Location, home: Path) -> Services:
         )
     from kinetic.backends.gke.backend import GkeBackend
     from kinetic.backends.gke.key import ClusterKey
-    from kinetic.services import Services, open_at, seal_of
+    from kinetic.jobs.services import Services, open_at, seal_of
 
     # KUBECONFIG, and where buckets are, which Google's own libraries read there as well.
     environment = os.environ  # noqa: TID251

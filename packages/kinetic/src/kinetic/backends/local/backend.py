@@ -29,7 +29,7 @@ from kinetic.backends.registry import LOCAL
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.presence import STARTING
-from kinetic.services import Services, open_at, seal_of
+from kinetic.jobs.services import Services, open_at, seal_of
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, JobObjects

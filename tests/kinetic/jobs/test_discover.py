@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from kinetic import attach, list_jobs
-from kinetic.discovery import jobs_in, statuses_of
 from kinetic.errors import (
     InvalidRequestError,
     JobNotFoundError,
@@ -18,10 +17,11 @@ from kinetic.errors import (
     StoreError,
     StorePermissionError,
 )
-from kinetic.fakes import FakeServices, FakeStore, a_record, report_value
 from kinetic.job_status import JobStatus
+from kinetic.jobs.discover import jobs_in, statuses_of
 from kinetic.jobs.handle import JobHandle, connected, handle_of
-from kinetic.observing import write_outcome
+from kinetic.jobs.status import write_outcome
+from kinetic.testing.fakes import FakeServices, FakeStore, a_record, report_value
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.job import Outcome, encode
 from kinetic_payload.stores.folder.store import FolderStore

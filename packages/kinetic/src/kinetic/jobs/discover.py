@@ -27,9 +27,7 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, connected, handle_of, known
-from kinetic.observing import Found, find_record, listed_status
-from kinetic.parallel import map_at_once
-from kinetic.services import (
+from kinetic.jobs.services import (
     cluster_location,
     connect,
     jobs_location,
@@ -37,6 +35,8 @@ from kinetic.services import (
     looking,
     open_at,
 )
+from kinetic.jobs.status import Found, find_record, listed_status
+from kinetic.parallel import map_at_once
 from kinetic.submit.request import target_of
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_id
@@ -47,7 +47,7 @@ from kinetic_payload.stores.store import Location, Store, parse_location
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine
-    from kinetic.services import Services
+    from kinetic.jobs.services import Services
     from kinetic.settings.settings import Settings
 
 log = logging.getLogger("kinetic")

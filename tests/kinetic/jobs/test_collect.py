@@ -17,8 +17,6 @@ import cloudpickle
 import pytest
 
 from kinetic.backends.backend import Explanation, Observation
-from kinetic.collect import LogPump, WaitStopped, collect, ends
-from kinetic.ending import cancel
 from kinetic.errors import (
     FutureRecordError,
     IntegrityError,
@@ -34,7 +32,12 @@ from kinetic.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
-from kinetic.fakes import (
+from kinetic.job_status import JobStatus
+from kinetic.jobs.collect import LogPump, WaitStopped, collect, ends
+from kinetic.jobs.status import find_outcome, look
+from kinetic.jobs.stop import cancel
+from kinetic.settings.keys import KeyFile, Seal
+from kinetic.testing.fakes import (
     FakeBackend,
     FakeServices,
     a_report,
@@ -43,9 +46,6 @@ from kinetic.fakes import (
     report_error,
     report_value,
 )
-from kinetic.job_status import JobStatus
-from kinetic.observing import find_outcome, look
-from kinetic.settings.keys import KeyFile, Seal
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records.job import ErrorInfo, JobRecord, Outcome, Pickled, encode
 

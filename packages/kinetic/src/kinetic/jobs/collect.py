@@ -27,17 +27,17 @@ from kinetic.errors import (
     UnavailableError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.observing import View, asking, explained, log_lines, look, nothing_to_verify
-from kinetic.outages import Outage, pauses
-from kinetic.outcomes import (
+from kinetic.jobs.outages import Outage, pauses
+from kinetic.jobs.results import (
     annotated,
     failure_without_exception,
     remote_error,
     unreadable,
     why_unreadable,
 )
+from kinetic.jobs.services import LOOK, Services
+from kinetic.jobs.status import View, asking, explained, log_lines, look, nothing_to_verify
 from kinetic.quantities import parse_wait
-from kinetic.services import LOOK, Services
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.calls.loading import load
 from kinetic_payload.layout import JobObjects

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kinetic.errors import JobNotFoundError
-from kinetic.fakes import FakeServices
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.testing import eventually, job_ids_of
+from kinetic.testing.fakes import FakeServices
 
 
 @pytest.fixture

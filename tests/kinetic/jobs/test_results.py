@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kinetic.errors import JobCancelledError, JobFailedError, RemoteError
 from kinetic.job_status import JobStatus
-from kinetic.outcomes import (
+from kinetic.jobs.results import (
     JobOutcome,
     annotated,
     deciding_host,

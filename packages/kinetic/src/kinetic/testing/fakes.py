@@ -26,7 +26,7 @@ from kinetic.backends.backend import (
 from kinetic.backends.registry import LOCAL
 from kinetic.errors import PreconditionFailedError, SubmitError
 from kinetic.job_status import JobStatus
-from kinetic.services import Services
+from kinetic.jobs.services import Services
 from kinetic.settings.keys import KeyFile, Seal
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import RunOptions

@@ -14,7 +14,7 @@ from kinetic.errors import (
     StorePermissionError,
     UnavailableError,
 )
-from kinetic.services import LOOK, Services
+from kinetic.jobs.services import LOOK, Services
 from kinetic.waiting import Backoff, Deadline, sleep
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.outages import OutageLimit, limited

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from kinetic.collect import collect
-from kinetic.ending import cancel, clean_up
 from kinetic.errors import (
     JobCancelledError,
     JobError,
@@ -18,12 +16,14 @@ from kinetic.errors import (
     SignatureError,
     StoreError,
 )
-from kinetic.fakes import FakeServices, a_record, report_value
 from kinetic.job_status import JobStatus
-from kinetic.observing import find_outcome, look
-from kinetic.services import Services
+from kinetic.jobs.collect import collect
+from kinetic.jobs.services import Services
+from kinetic.jobs.status import find_outcome, look
+from kinetic.jobs.stop import cancel, clean_up
 from kinetic.settings.keys import KeyFile, Seal, signing_key
 from kinetic.testing import job_ids_of
+from kinetic.testing.fakes import FakeServices, a_record, report_value
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records.job import JobRecord, encode
 from kinetic_payload.records.signing import signed

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from kinetic.backends.registry import entry_of
 from kinetic.errors import JobError, JobNotFoundError, RecordError, SignatureError
 from kinetic.job_status import JobStatus
-from kinetic.observing import View, asking, explained, look, write_outcome
+from kinetic.jobs.services import Services
+from kinetic.jobs.status import View, asking, explained, look, write_outcome
 from kinetic.parallel import map_at_once
-from kinetic.services import Services
 from kinetic.waiting import Deadline, poll_interval, sleep
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_object

@@ -19,10 +19,10 @@ from kinetic.errors import (
     StoreError,
 )
 from kinetic.job_status import JobStatus
+from kinetic.jobs.results import JobOutcome, deciding_host, status_of, told
+from kinetic.jobs.services import Services
 from kinetic.notices import warn_caller
-from kinetic.outcomes import JobOutcome, deciding_host, status_of, told
 from kinetic.parallel import map_at_once
-from kinetic.services import Services
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.ownership import report_of

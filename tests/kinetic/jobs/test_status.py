@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from kinetic.errors import FutureRecordError, RecordError, StoreError
-from kinetic.fakes import FakeServices, a_report, report, report_value
 from kinetic.job_status import JobStatus
-from kinetic.observing import (
+from kinetic.jobs.results import failure_without_exception
+from kinetic.jobs.status import (
     find_outcome,
     find_record,
     job_outcome,
@@ -17,7 +17,7 @@ from kinetic.observing import (
     read_reports,
     write_outcome,
 )
-from kinetic.outcomes import failure_without_exception
+from kinetic.testing.fakes import FakeServices, a_report, report, report_value
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.job import Outcome, encode
 

@@ -7,8 +7,8 @@ import pytest
 
 from kinetic.backends.backend import Backend
 from kinetic.errors import SubmitError
-from kinetic.fakes import FakeServices, FakeStore
 from kinetic.testing import BackendProtocol, a_launch, job_ids_of
+from kinetic.testing.fakes import FakeServices, FakeStore
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.stores.store import Store
 from kinetic_payload.testing import StoreContract
