@@ -95,7 +95,7 @@ TESTED_AS = {
     "kinetic_cli.commands.profile.show": "kinetic_cli/test_profile.py",
     "kinetic_cli.commands.profile.unset": "kinetic_cli/test_profile.py",
     "kinetic_cli.commands.profile.use": "kinetic_cli/test_profile.py",
-    "kinetic_cli.ending": "cli/test_process.py",
+    "kinetic_cli.exit_code": "cli/test_process.py",
     "kinetic_cli.groups": "cli/test_process.py",
     "kinetic_cli.main": "cli/test_process.py",
     "kinetic_cli.options": "cli/test_process.py",

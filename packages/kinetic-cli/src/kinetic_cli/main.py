@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.ending import discard_what_cannot_be_printed, ended_well
+from kinetic_cli.exit_code import discard_what_cannot_be_printed, ended_well
 from kinetic_cli.groups import LazyGroup
 from kinetic_cli.options import Target, target_options
 from kinetic_cli.output import Output
