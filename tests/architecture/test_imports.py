@@ -45,7 +45,7 @@ def test_importing_drags_in_nothing_heavy(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["accelerators", "manifests.job", "reading.diagnosis", "volumes"]
+    "module", ["accelerators", "manifests.job", "reading.diagnosis", "manifests.volumes"]
 )
 def test_what_is_pure_of_clusters_drags_in_nothing_that_speaks_to_one(module: str) -> None:
     loaded = modules_after(f"import kinetic_k8s.{module}")

@@ -49,8 +49,8 @@ _HOMES = {
     "Data": "data",
     "JobHandle": "jobs.handle",
     "JobStatus": "job_status",
-    "attach": "discovery",
-    "list_jobs": "discovery",
+    "attach": "jobs.discover",
+    "list_jobs": "jobs.discover",
     "run": "decorator",
     **dict.fromkeys(
         (

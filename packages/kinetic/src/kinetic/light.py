@@ -8,11 +8,12 @@ from typing import Final
 MODULES: Final = (
     "__init__",
     "_wire",
-    "callables",
     "data",
     "decorator",
     "errors",
     "job_status",
+    "submit/__init__",
+    "submit/functions",
 )
 """What imports with nothing but the standard library and the rest of the bundle."""
 

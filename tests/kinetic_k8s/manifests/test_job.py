@@ -1,6 +1,6 @@
 """A Job's manifest, against its record and the schemas of Kubernetes.
 
-`python tests/kinetic_k8s/test_job.py` records it again.
+`python tests/kinetic_k8s/manifests/test_job.py` records it again.
 """
 
 from __future__ import annotations
