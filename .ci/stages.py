@@ -50,7 +50,7 @@ IN_THE_TEST_CLOUD = (
     "tests/kinetic_k8s tests/local/test_life.py"
 )
 """The tests that run on Python 3.14."""
-PATIENCE = {
+RETRIES = {
     "PIP_RETRIES": "10",
     "PIP_TIMEOUT": "60",
     "UV_HTTP_RETRIES": "10",
@@ -108,6 +108,7 @@ def main(wanted: list[str]) -> int:
     if unsteady:
         print(f"UNSTEADY ({len(unsteady)}, at most {MOST_UNSTEADY} are let through)")
         print("\n\n".join(unsteady))
+    print(largest_modules())
     problems = [stage.name for stage in lasting]
     if len(unsteady) > MOST_UNSTEADY:
         problems.append(f"{len(unsteady)} unsteady tests")
@@ -191,6 +192,14 @@ def on_3_14() -> Stage:
     )
 
 
+def largest_modules(count: int = 10) -> str:
+    """Return the largest modules of the packages with their lines. There is no limit: this is where to look."""
+    sizes = {path: path.read_bytes().count(b"\n") for path in ROOT.glob("packages/*/src/**/*.py")}
+    largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:count]
+    rows = (f"{sizes[path]:5d}  {path.relative_to(ROOT / 'packages')}" for path in largest)
+    return "\n".join(["largest modules, in lines:", *rows])
+
+
 def readme_commands() -> list[str]:
     """Return the two commands with which the README begins: they are what a stranger types."""
     block = re.search(
@@ -226,7 +235,7 @@ def run(stage: Stage, *, again: bool = False) -> int:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             env={
-                **PATIENCE,
+                **RETRIES,
                 **os.environ,
                 **({} if stage.pytest is None else {"PYTEST_ADDOPTS": options(stage, number)}),
             },

@@ -1,4 +1,4 @@
-"""What is true of every module of ours: documented, tested, of a size that can be read in one go."""
+"""What is true of every module of ours: documented, tested, of functions that can be read in one go."""
 
 from __future__ import annotations
 
