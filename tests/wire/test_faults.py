@@ -222,7 +222,7 @@ def test_a_bucket_that_is_not_there_is_told_before_anything_is_sent(
         call(Client(desk, bucket="nobodys"))
 
     assert "nobodys" in caught.value.message
-    assert "kinetic up" in str(caught.value.hint)
+    assert "create it first" in str(caught.value.hint)
     assert not hasattr(caught.value, "__notes__")
 
 

@@ -249,7 +249,7 @@ def test_a_bucket_that_is_not_there_is_told_and_how_to_make_it(
     with pytest.raises(BucketNotFoundError, match="gs://typo") as caught:
         act(store, tmp_path / "target")
 
-    assert "kinetic up" in str(caught.value)
+    assert "create it first" in str(caught.value)
 
 
 def test_a_bucket_name_that_cannot_be_is_told(gcs: GcsServer) -> None:

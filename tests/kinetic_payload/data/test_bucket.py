@@ -251,7 +251,7 @@ def test_an_empty_bucket_and_a_missing_one_are_told_apart(server: GcsServer) -> 
     ]:
         with pytest.raises(DataError, match=words) as raised:
             look(open_bucket(source), source)
-        assert "kinetic up" not in str(raised.value)
+        assert "create it first" not in str(raised.value)
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ NO_ACCESS = (
         (403, NO_ACCESS, StorePermissionError, "--member=user:me@example.com"),
         (403, "Request is prohibited by organization's policy.", StorePermissionError, "prohibited"),
         (403, "The project to be billed is associated with an absent billing account.", StoreError, "Link a billing"),
-        (404, "The specified bucket does not exist.", BucketNotFoundError, "kinetic up"),
+        (404, "The specified bucket does not exist.", BucketNotFoundError, "create it first"),
         (404, "No such object: bucket/bucket", ObjectNotFoundError, "not there"),
         (400, "Invalid bucket name: 'bucket'", InvalidRequestError, "lower-case"),
         (501, "Not Implemented", StoreError, "Not Implemented (501)"),

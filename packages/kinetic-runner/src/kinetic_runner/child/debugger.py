@@ -69,7 +69,7 @@ def listen(port: int, project: str, folder: str = "") -> int:
     except ImportError as error:
         raise DebuggerError(
             "The job was submitted with debug=True, but debugpy is not installed where it runs.",
-            hint="Add debugpy to the project's requirements, or install kinetic[debug].",
+            hint="Add debugpy to the project's requirements.",
         ) from error
     try:
         _, bound = debugpy.listen((HOST, port))

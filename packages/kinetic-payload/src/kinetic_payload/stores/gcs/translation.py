@@ -101,7 +101,7 @@ def no_bucket(bucket: str) -> KineticError:
         return _impossible(bucket)
     return BucketNotFoundError(
         f"There is no bucket gs://{bucket}.",
-        hint="Check its name, or make Kinetic's buckets with: kinetic up",
+        hint="Check its name. Kinetic does not create buckets yet: create it first, for instance in the Cloud console.",
     )
 
 
