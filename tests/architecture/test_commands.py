@@ -56,7 +56,7 @@ def messages(path: Path) -> Iterator[str]:
     """Iterate over the strings of a module that are not docstrings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if id(node) not in docstrings:
-                yield node.value
+    texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    yield from (
+        text.value for text in texts if isinstance(text.value, str) and id(text) not in docstrings
+    )
