@@ -23,7 +23,7 @@ def work(gate):
         time.sleep(0.02)
     return 1
 
-OURS = ("submit.py", "blocking.py", "interrupts.py", "local.py", "launcher.py", "liveness.py", "jobs.py")
+OURS = ("submit.py", "blocking_call.py", "interrupts.py", "backend.py", "launch.py", "liveness.py", "handle.py")
 
 JOBS = Path(os.environ["KINETIC_HOME"], "jobs")
 

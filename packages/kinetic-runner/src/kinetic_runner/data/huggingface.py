@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import kinetic_payload
+import kinetic_runner
 from kinetic_payload.data.sources import HuggingFaceSource, parse_hf
 from kinetic_payload.errors import DataError
 from kinetic_payload.files.atomic import appear, prepared_beside
@@ -91,7 +92,7 @@ def load(
 def _run(interpreter: str, uri: str, folder: Path, *, trusts: bool) -> dict[str, Any]:
     paths = [
         os.path.dirname(os.path.dirname(os.path.abspath(str(file))))  # noqa: PTH100, PTH120
-        for file in (__file__, kinetic_payload.__file__)
+        for file in (kinetic_runner.__file__, kinetic_payload.__file__)
     ]
     task = json.dumps({"uri": uri, "folder": str(folder), "trusts": trusts})
     # The project's folders are on nobody's path there, nor is the working directory.

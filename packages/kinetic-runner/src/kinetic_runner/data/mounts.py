@@ -61,12 +61,13 @@ def _tried(call: str) -> str | None:
     import subprocess
 
     import kinetic_payload
+    import kinetic_runner
 
     code = f"import sys; sys.path[:0] = sys.argv[1:]\nfrom kinetic_runner.data.mounts import probe\n{call}"
     # Found by path, so that neither `site` nor the user's environment costs or spoils anything.
     paths = [
         os.path.dirname(os.path.dirname(os.path.abspath(str(file))))  # noqa: PTH100, PTH120
-        for file in (__file__, kinetic_payload.__file__)
+        for file in (kinetic_runner.__file__, kinetic_payload.__file__)
     ]
     tried = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, *paths],
