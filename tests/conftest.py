@@ -127,6 +127,30 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
 
 
 @pytest.fixture
+def copy_project(request: pytest.FixtureRequest) -> Callable[[str, Path], None]:
+    """Return what copies a fixture project, a file or folder of `projects` beside the test, to a folder.
+
+    Copies are new files, as a test that writes them makes them: their times and modes are not those here.
+    """
+    projects = request.path.parent / "projects"
+
+    def copy(name: str, folder: Path) -> None:
+        source = projects / name
+        if source.is_dir():
+            shutil.copytree(
+                source,
+                folder,
+                ignore=shutil.ignore_patterns("__pycache__"),
+                copy_function=shutil.copyfile,
+                dirs_exist_ok=True,
+            )
+        else:
+            shutil.copyfile(source, folder / source.name)
+
+    return copy
+
+
+@pytest.fixture
 def run_readme(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], None]:
     """Return what runs the Python example of the README of the package whose test asks.
 

@@ -19,6 +19,11 @@ class Project:
 
     root: Path
     home: Path
+    copy_project: Callable[[str, Path], None]
+
+    def copy(self, name: str) -> None:
+        """Put the fixture project *name* into the folder: a file or folder of `projects`, beside the test."""
+        self.copy_project(name, self.root)
 
     def write(self, name: str, text: str) -> Path:
         path = self.root / name
@@ -56,17 +61,24 @@ class Project:
     def script(self, text: str, *args: str, **environment: str) -> str:
         """Write `main.py`, run it, and return what it printed; it must succeed."""
         self.write("main.py", text)
-        done = self.run("main.py", *args, **environment)
+        return self.output("main.py", *args, **environment)
+
+    def output(self, name: str, *args: str, **environment: str) -> str:
+        """Run a script, which must succeed, and return what it printed."""
+        done = self.run(name, *args, **environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
 
 @pytest.fixture
 def project(
-    tmp_path: Path, warm: Callable[[Path], Path], end_processes_below: Callable[[Path], object]
+    tmp_path: Path,
+    warm: Callable[[Path], Path],
+    end_processes_below: Callable[[Path], object],
+    copy_project: Callable[[str, Path], None],
 ) -> Iterator[Project]:
     root = tmp_path / "project"
     root.mkdir()
     (root / "pyproject.toml").write_text("[project]\nname = 'users-project'\nversion = '1'\n")
-    yield Project(root, warm(tmp_path / "home"))
+    yield Project(root, warm(tmp_path / "home"), copy_project)
     end_processes_below(tmp_path)
