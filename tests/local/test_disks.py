@@ -9,67 +9,8 @@ from pathlib import Path
 
 import pytest
 
-WORK = """
-    import os, pathlib, subprocess, sys, time
-    import kinetic
-    from kinetic.testing import eventually
 
-    FULL = os.environ["FULL"]
-
-    @kinetic.run(accelerator="cpu")
-    def work(how, full):
-        import os, random, signal, time
-
-        print("up", flush=True)
-        if how == "value":
-            return random.Random(7).randbytes(4_000_000)
-        try:
-            with open(full + "/filler", "wb", buffering=0) as filler:
-                while True:
-                    filler.write(bytes(4096))
-        except OSError as error:
-            failure = error
-        for n in range(5000):
-            print("line", n)
-        if how == "raise":
-            raise failure
-        if how == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        return random.Random(7).randbytes(200_000)
-
-    def said(job):
-        outcome = job.outcome()
-        return outcome.message if outcome.status.value == "RUNNING" else ""
-
-    def make_room():
-        mount = ["mount", "-o", "remount,size=60m", FULL]
-        subprocess.run(mount, check=True)
-
-    if __name__ == "__main__":
-        how = sys.argv[1]
-        job = work.run_async(how, FULL)
-        first = "no space is left" if how == "value" else "is full: 0 MiB"
-        words = eventually(lambda: first in said(job) and said(job))
-        print("status:", words)
-        listed = subprocess.run(
-            [sys.executable, "-m", "kinetic_cli", "jobs", "list"], capture_output=True, text=True
-        )
-        print("list:", listed.stderr)
-        try:
-            job.result(timeout=0)
-        except TimeoutError as error:
-            print("result:", error)
-        make_room()
-        try:
-            import random
-            value = job.result()
-            print("whole", value == random.Random(7).randbytes(len(value)), len(value))
-        except (OSError, kinetic.KineticError) as error:
-            print(type(error).__name__, error)
-"""
-
-
-def on_a_small_disk(project, where: Path, *args: str, script: str = WORK) -> str:
+def on_a_small_disk(project, where: Path, *args: str, script: str) -> str:
     """Run *script* where a disk of 3 MB lies at *where*, and return what it printed."""
     where.mkdir(exist_ok=True)
     mount = [
@@ -84,10 +25,9 @@ def on_a_small_disk(project, where: Path, *args: str, script: str = WORK) -> str
         or subprocess.run([*mount, str(where), "true"], capture_output=True).returncode
     ):
         pytest.skip("no private mounts here")
-    project.write("main.py", script)
     store = {"KINETIC_STORE": str(where)} if where != project.home else {}
     done = subprocess.run(
-        [*mount, str(where), sys.executable, "main.py", *args],
+        [*mount, str(where), sys.executable, script, *args],
         cwd=project.root,
         env={**project.environment, **store, "FULL": str(where)},
         capture_output=True,
@@ -104,7 +44,9 @@ def test_a_disk_that_fills_up_under_a_job_is_said_first_and_costs_nothing(
 ) -> None:
     where = project.home if disk == "home" else project.root.parent / "store"
 
-    shown = on_a_small_disk(project, where, how)
+    project.copy("full_disk.py")
+
+    shown = on_a_small_disk(project, where, how, script="full_disk.py")
 
     first = f"The disk of {where} is full: 0 MiB of 3 MiB are free. Make room there"
     assert f"status: {first}" in shown
@@ -119,14 +61,18 @@ def test_a_disk_that_fills_up_under_a_job_is_said_first_and_costs_nothing(
 
 
 def test_a_value_that_is_too_large_for_a_disk_waits_for_room(project) -> None:
-    shown = on_a_small_disk(project, project.home, "value")
+    project.copy("full_disk.py")
+
+    shown = on_a_small_disk(project, project.home, "value", script="full_disk.py")
 
     assert "no space is left on the disk" in shown.partition("result:")[0]
     assert "whole True 4000000" in shown
 
 
 def test_a_state_is_replaced_on_a_disk_that_takes_nothing_more(project) -> None:
-    script = """
+    project.write(
+        "main.py",
+        """
         import os
         from kinetic.backends.local.supervisor.state import read_state, write_state
 
@@ -141,8 +87,9 @@ def test_a_state_is_replaced_on_a_disk_that_takes_nothing_more(project) -> None:
                         filler.write(bytes(4096))
             except OSError as error:
                 print(error.strerror)
-    """
+        """,
+    )
 
-    shown = on_a_small_disk(project, project.home, script=script)
+    shown = on_a_small_disk(project, project.home, script="main.py")
 
     assert shown.splitlines() == ["True", "No space left on device"] * 3

@@ -4,61 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-SCRIPT = """
-import pathlib, sys
-from functools import partial
-from kinetic.backends.backend import Target
-from kinetic.backends.local.backend import LocalBackend
-from kinetic.jobs.stop import cancel, clean_up
-from kinetic.errors import KineticError
-from kinetic.submit.options import RunOptions
-from kinetic.submit.request import resolve_request
-from kinetic.jobs.services import Services, connect, jobs_location
-from kinetic.settings.settings import Settings
-from kinetic.submit.submit import submit
-from kinetic.testing import job_ids_of
-from kinetic_payload.stores.folder.store import FolderStore
-
-ACTS = {"cancel": cancel, "clean up": partial(clean_up, resource=True, artifacts=True)}
-
-RAN = str(pathlib.Path("ran").absolute())
-
-def work():
-    import time
-    time.sleep(1)
-    pathlib.Path(RAN).touch()
-
-class Disturbed(LocalBackend):
-    def start(self, launch):
-        other = connect("local", Target(), location, home)
-        ACTS[sys.argv[1]](launch.record, other, timeout=60, poll_interval=0.05)
-        super().start(launch)
-
-if __name__ == "__main__":
-    settings = Settings.from_environment()
-    home, location = pathlib.Path(settings.home.value), jobs_location(settings, "local")
-    request = resolve_request(
-        RunOptions(accelerator="cpu", backend="local"), work, settings, environ={},
-        cwd=pathlib.Path.cwd(),
-    )
-    store = FolderStore(pathlib.Path(location.path))
-    backend = Disturbed(home, store)
-    try:
-        job = submit(request, work, (), {}, services=Services(store, backend))
-        for _ in job.log_lines(follow=True):
-            pass  # Until nothing of it runs any more.
-        job.result(timeout=100)
-    except KineticError as error:
-        print(type(error).__name__, "cleaned up by another process" in str(error))
-    left = [one.name for one in store.list() if not one.name.startswith(("contexts/", "logs/"))]
-    print(len(left) > 0, len(job_ids_of(backend)))
-"""
-
 
 @pytest.mark.parametrize(
     ("act", "said"),
     [("cancel", "JobCancelledError False\nTrue 1\n"), ("clean up", "SubmitError True\nFalse 0\n")],
 )
 def test_a_job_that_is_ended_while_it_starts_does_not_run(project, act: str, said: str) -> None:
-    assert project.script(SCRIPT, act) == said
+    project.copy("disturbed.py")
+
+    assert project.output("disturbed.py", act) == said
     assert not (project.root / "ran").exists()
