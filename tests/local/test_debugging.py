@@ -5,49 +5,16 @@ from __future__ import annotations
 import json
 import re
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("debugpy")
 
-HELPER = """
-def double(x):
-    twice = 2 * x
-    return twice
-"""
-
-SCRIPT = """
-import kinetic, sys
-from helper import double
-
-@kinetic.run(accelerator="cpu", debug=True)
-def work(x):
-    y = double(x)
-    return y
-
-if __name__ == "__main__":
-    if sys.argv[1] == "call":
-        print("value", work(21))
-    elif sys.argv[1] == "submit":
-        print(work.run_async(21).job_id)
-    else:
-        from kinetic.debug import cleanup_port_forward
-
-        job = kinetic.attach(sys.argv[2])
-        session = job.debug_attach()
-        assert session.poll() is None
-        cleanup_port_forward(session)
-        assert session.poll() is not None
-        print("value", job.result())
-        print("kept", job.status().value)
-        try:
-            job.debug_attach()
-        except kinetic.JobError as error:
-            print("too late:", error.message)
-"""
-IN_WORK = SCRIPT.splitlines().index("    y = double(x)") + 1
-IN_HELPER = HELPER.splitlines().index("    return twice") + 1
+PROJECT = Path(__file__).parent / "projects" / "debugging"
+IN_WORK = (PROJECT / "main.py").read_text().splitlines().index("    y = double(x)") + 1
+IN_HELPER = (PROJECT / "helper.py").read_text().splitlines().index("    return twice") + 1
 
 
 class Editor:
@@ -144,8 +111,7 @@ def stops(configuration: dict[str, Any], project: Any) -> list[tuple[str, int, s
 
 @pytest.fixture
 def debugged(project):
-    project.write("main.py", SCRIPT)
-    project.write("helper.py", HELPER)
+    project.copy("debugging")
     return project
 
 
