@@ -42,38 +42,9 @@ def test_folders_and_objects_of_a_bucket_arrive_anywhere_in_the_arguments_and_at
         put(sets, name, name.encode())
     name = f"/kinetic-test-{os.getpid()}"
 
-    printed = project.script(
-        f"""
-        import json, os
-        import kinetic
+    project.copy("config_of_buckets.py")
 
-        class Config:
-            def __init__(self):
-                self.parts = [{{"train": kinetic.Data("gs://sets/digits/")}}]
-                self.weights = kinetic.Data("gs://sets/models/weights.h5")
-
-        VOLUMES = {{
-            "{name}/set": kinetic.Data("gs://sets/digits/test/"),
-            "{name}/models": kinetic.Data("gs://sets/models/weights.h5"),
-        }}
-
-        @kinetic.run(accelerator="cpu", volumes=VOLUMES)
-        def work(config, same):
-            folder = config.parts[0]["train"]
-            return {{
-                "train": sorted(os.listdir(folder + "/train")),
-                "once": folder == same,
-                "weights": [os.path.basename(config.weights), open(config.weights).read()],
-                "volumes": [os.listdir("{name}/set"), os.listdir("{name}/models")],
-            }}
-
-        if __name__ == "__main__":
-            config = Config()
-            done = work.run_async(config, kinetic.Data("gs://sets/digits/")).result()
-            print(json.dumps(done))
-        """,
-        **sets.environment,
-    )
+    printed = project.output("config_of_buckets.py", name, **sets.environment)
 
     assert json.loads(printed) == {
         "train": ["1", "2"],
@@ -142,41 +113,6 @@ def test_what_vanishes_before_the_job_looks_is_an_outcome_of_the_phase_data(
     assert "gs://sets/digits/2 vanished while it was to be downloaded." in message
 
 
-SHOWN = """
-import errno, json, os
-import kinetic
-
-@kinetic.run(accelerator="cpu", volumes={"/%(name)s": kinetic.Data("big/one.bin", fuse=True)})
-def look(folder, file):
-    def refused(change):
-        try:
-            change()
-        except OSError as error:
-            return errno.errorcode[error.errno]
-    with open(f"{folder}/sub/x", "rb") as stream:
-        start = stream.read()
-    return {
-        "seen": sorted(os.listdir(folder)),
-        "size": os.path.getsize(f"{folder}/one.bin"),
-        "start": start.decode(),
-        "name": os.path.basename(file),
-        "volume": [os.listdir("/%(name)s"), os.path.getsize("/%(name)s/one.bin")],
-        "refused": [
-            refused(lambda: open(f"{folder}/new", "w")),
-            refused(lambda: open(f"{folder}/sub/x", "a")),
-            refused(lambda: os.remove(f"{folder}/sub/x")),
-            refused(lambda: open("/%(name)s/new", "w")),
-            refused(lambda: open(file, "a")),
-        ],
-        "where": folder,
-    }
-
-if __name__ == "__main__":
-    data = kinetic.Data("big", fuse=True), kinetic.Data("big/one.bin", fuse=True)
-    print(json.dumps(look.run_async(*data).result()))
-"""
-
-
 @views
 def test_a_folder_of_any_size_is_shown_where_it_lies_and_nothing_of_it_is_read_or_copied(
     project: Any,
@@ -189,9 +125,9 @@ def test_a_folder_of_any_size_is_shown_where_it_lies_and_nothing_of_it_is_read_o
         except OSError:
             size = 1 << 33
             stream.truncate(size)
-    project.write("main.py", SHOWN % {"name": f"kinetic-test-{os.getpid()}"})
+    project.copy("shown.py")
 
-    done = project.run("main.py")
+    done = project.run("shown.py", f"kinetic-test-{os.getpid()}")
 
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)

@@ -10,37 +10,6 @@ import pytest
 
 from kinetic_runner.data.mounts import why_not_private
 
-SCRIPT = """
-import json, os, subprocess, sys
-import kinetic
-
-DATA = kinetic.Data("set")
-NAME = sys.argv[1]
-VOLUMES = {
-    f"/{NAME}": DATA,
-    f"/{NAME}-deep/down": kinetic.Data("other"),
-    f"/{NAME}-file": kinetic.Data("config.json"),
-}
-
-@kinetic.run(accelerator="cpu", volumes=VOLUMES)
-def work(argument):
-    with open(f"/{NAME}/new", "w") as stream:
-        stream.write("written")
-    listed = subprocess.run(["ls", f"/{NAME}"], capture_output=True, text=True).stdout.split()
-    return {
-        "set": sorted(os.listdir(f"/{NAME}")),
-        "other": os.listdir(f"/{NAME}-deep/down"),
-        "file": open(f"/{NAME}-file/config.json").read(),
-        "argument": sorted(os.listdir(argument)),
-        "apart": argument != f"/{NAME}",
-        "children": listed,
-        "environment": os.environ["KINETIC_OUTPUT_DIR"].startswith("/"),
-    }
-
-if __name__ == "__main__":
-    print(json.dumps(work.run_async(DATA).result(timeout=60)))
-"""
-
 
 @pytest.mark.skipif(why_not_private() is not None, reason="no private mounts here")
 def test_volumes_appear_for_the_function_and_its_children_and_not_on_the_machine(project) -> None:
@@ -48,10 +17,10 @@ def test_volumes_appear_for_the_function_and_its_children_and_not_on_the_machine
     project.write("set/c.txt", "c")
     project.write("other/d.txt", "d")
     project.write("config.json", "{}")
-    project.write("main.py", SCRIPT)
+    project.copy("volumes.py")
     name = f"kinetic-test-{os.getpid()}"
 
-    done = project.run("main.py", name)
+    done = project.run("volumes.py", name)
 
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
