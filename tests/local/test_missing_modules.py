@@ -6,47 +6,6 @@ import json
 import sys
 from typing import Any
 
-SCRIPT = """
-import json, os, sys
-import kinetic
-import steps
-
-@kinetic.run(accelerator="cpu")
-def outside():
-    import helper
-
-@kinetic.run(accelerator="cpu")
-def ignored():
-    import pack.secret
-
-@kinetic.run(accelerator="cpu")
-def late():
-    import elsewhere
-
-@kinetic.run(accelerator="cpu")
-def nowhere():
-    import no_such_module_of_anyone
-
-@kinetic.run(accelerator="cpu")
-def wrapped():
-    try:
-        import helper
-    except ImportError as error:
-        raise RuntimeError("no helper") from error
-
-def ended(job):
-    try:
-        return job.result()
-    except Exception as error:
-        return type(error).__name__, [n for n in error.__notes__ if n.startswith("The module")]
-
-if __name__ == "__main__":
-    functions = [outside, ignored, late, nowhere, wrapped, kinetic.run(accelerator="cpu")(steps.work)]
-    jobs = {job.func_name: job for job in [function.run_async() for function in functions]}
-    sys.path.append(os.path.join(os.path.dirname(__file__), "deep"))
-    print(json.dumps({name: ended(job) for name, job in jobs.items()}))
-"""
-
 
 def test_an_exception_says_where_the_module_lies_and_what_would_ship_it(project) -> None:
     place = project.write("../shared/helper.py", "raise RuntimeError('imported here')\n")
@@ -56,8 +15,8 @@ def test_an_exception_says_where_the_module_lies_and_what_would_ship_it(project)
     project.write("steps.py", "def work():\n    import helper\n")
     project.write("pack/__init__.py", "")
     root, shared = project.root, place.resolve().parent
-
-    printed = project.script(SCRIPT, PYTHONPATH=str(shared))
+    project.copy("missing_modules.py")
+    printed = project.output("missing_modules.py", PYTHONPATH=str(shared))
     ended: dict[str, Any] = json.loads(printed.splitlines()[-1])
 
     at = f"The module 'helper' lies at {shared}/helper.py on this machine, outside the project that"
