@@ -8,77 +8,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-PRELUDE = """
-import json, os, sys, threading, time
-import kinetic
-
-CASES = {}
-
-def case(function):
-    CASES[function.__name__] = kinetic.run(accelerator="cpu")(function)
-    return CASES[function.__name__]
-
-def collect(job):
-    try:
-        return {"value": repr(job.result(timeout=100, cleanup=False))[:200]}
-    except BaseException as error:
-        try:
-            said = str(error)
-        except Exception:
-            said = "?"
-        return {"raised": type(error).__name__, "said": said[:500], "notes": error.__notes__}
-
-def main():
-    jobs = {name: function.run_async() for name, function in CASES.items()}
-    print(json.dumps({name: collect(job) for name, job in jobs.items()}))
-"""
-MAIN = """
-if __name__ == "__main__":
-    main()
-"""
-
 
 def ends(project: Any, cases: str) -> dict[str, dict[str, Any]]:
-    printed = project.script(PRELUDE + cases + MAIN)
+    project.copy("values")
+    printed = project.output(cases)
     found: dict[str, dict[str, Any]] = json.loads(printed.splitlines()[-1])
     return found
 
 
 def test_values_come_home_and_what_cannot_is_named(project) -> None:
-    said = ends(
-        project,
-        """
-class Own:
-    def __repr__(self):
-        return "Own" if type(self) is Own else "a stranger"
-
-@case
-def nothing(): return None
-@case
-def own(): return Own()
-@case
-def its_class(): return Own is type(Own()) and Own
-@case
-def text(): return "x" * 3_000_000
-@case
-def half_a_pair(): return "a\\udcffb"
-@case
-def function(): return (lambda: 1) and len
-@case
-def generator(): return (x for x in range(3))
-@case
-def deep_down(): return {"a": [1, {"lock": threading.Lock()}]}
-@case
-def coroutine():
-    async def later(): return 1
-    return later()
-@case
-def too_deep():
-    x = []
-    for _ in range(100_000): x = [x]
-    return x
-""",
-    )
+    said = ends(project, "returned.py")
 
     assert said["nothing"]["value"] == "None"
     assert said["own"]["value"] == "Own"
@@ -100,55 +39,7 @@ def too_deep():
 
 
 def test_exceptions_come_home_as_themselves_or_as_text(project) -> None:
-    said = ends(
-        project,
-        """
-class Needs(Exception):
-    def __init__(self, code, *, why):
-        super().__init__(f"{code}: {why}")
-        self.code = code
-class WithLock(Exception):
-    def __init__(self):
-        super().__init__("held")
-        self.lock = threading.Lock()
-def refuse(*_): raise RuntimeError("not here")
-class Unloadable(Exception):
-    def __reduce__(self): return refuse, ("x",)
-class Speechless(Exception):
-    def __str__(self): raise ValueError("no words")
-
-@case
-def needs(): raise Needs(3, why="so")
-@case
-def with_lock(): raise WithLock()
-@case
-def unloadable(): raise Unloadable("hm")
-@case
-def speechless(): raise Speechless()
-@case
-def group(): raise ExceptionGroup("g", [ValueError(1), Needs(4, why="x")])
-@case
-def chained():
-    try:
-        1 / 0
-    except ZeroDivisionError as error:
-        problem = ValueError("outer")
-        problem.add_note("a note of mine")
-        raise problem from error
-@case
-def half_a_pair(): raise ValueError("bad \\udcff name")
-@case
-def markup(): raise ValueError("[red]not markup[/red] [/x] \\x1b[31m")
-@case
-def stop_iteration(): raise StopIteration(3)
-@case
-def recursion():
-    def down(): return down()
-    down()
-@case
-def memory(): return bytearray(1 << 60)
-""",
-    )
+    said = ends(project, "raised.py")
 
     assert {name: end["raised"] for name, end in said.items()} == {
         "needs": "Needs",
@@ -175,32 +66,7 @@ def memory(): return bytearray(1 << 60)
 
 
 def test_ways_to_leave_without_an_exception_are_told_apart(project) -> None:
-    said = ends(
-        project,
-        """
-import ctypes, signal
-@case
-def zero(): sys.exit(0)
-@case
-def none(): sys.exit()
-@case
-def three(): sys.exit(3)
-@case
-def words(): sys.exit("no such file")
-@case
-def interrupt(): raise KeyboardInterrupt
-@case
-def at_once(): os._exit(7)
-@case
-def segfault(): ctypes.string_at(0)
-@case
-def abort(): os.abort()
-@case
-def killed(): os.kill(os.getpid(), signal.SIGKILL)
-@case
-def told(): os.kill(os.getpid(), signal.SIGTERM); time.sleep(30)
-""",
-    )
+    said = ends(project, "left.py")
 
     assert said["zero"] == said["none"] == {"value": "None"}
     assert "sys.exit(3)" in said["three"]["said"]
