@@ -4,6 +4,7 @@ And the strict bucket server, with Google's own client of it.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,124 +19,25 @@ from google.cloud import storage
 from kinetic_payload.project.file_times import FileTimes
 from kinetic_payload.testing.gcs import GcsServer
 
-# Beside the client's scripts: packs a call as a submit does, and collects it as a handle does.
-SHIPPING = '''
-import os, pickle, shutil, subprocess, sys
-from pathlib import Path
-from types import SimpleNamespace
-
-from kinetic_payload.calls import call as calls
-from kinetic_payload.data import references
-from kinetic_payload.data.references import DataRef
-
-ROOT = Path(os.environ["TEST_ROOT"])
-WORKSPACE = Path(os.environ["TEST_WORKSPACE"])
-IGNORED = os.environ["TEST_IGNORED"].split()
-
-
-class Data:
-    def __init__(self, path):
-        self.path = path
-
-    def __deepcopy__(self, memo):
-        return self
-
-    def __reduce_ex__(self, protocol):
-        collect = references.collecting.get()
-        if collect is not None:
-            return references.data_path, (collect(self),)
-        return super().__reduce_ex__(protocol)
-
-
-def ships(path):
-    relative = Path(path).relative_to(ROOT)
-    return not any(part in IGNORED for part in relative.parts)
-
-
-def dump(function, *args, volumes=None, **kwargs):
-    plan = SimpleNamespace(
-        root=ROOT,
-        paths=tuple(os.environ["TEST_PATHS"].split(":")),
-        cwd="",
-        main=os.environ["TEST_MAIN"] or None,
-        kind=os.environ["TEST_KIND"],
-    )
-    return calls.dump_call(
-        function, args, kwargs, plan=plan, ships=ships, data_type=Data, volumes=volumes
-    )
-
-
-def write(dumped, path):
-    refs = [
-        DataRef(key=found.key, kind="local", source=found.value.path, is_dir=True,
-                name="data", mount=found.mount)
-        for found in dumped.data
-    ]
-    with open(path, "wb") as stream:
-        return dumped.write(stream, refs=refs, context_digest=None, kinetic_version="0")
-
-
-def ship(function, *args, **kwargs):
-    """Run the call in another process, which cannot see the project itself."""
-    write(dump(function, *args, **kwargs), WORKSPACE / "payload.pkl")
-    snapshot = WORKSPACE / "project"
-    if not snapshot.exists():
-        shutil.copytree(ROOT, snapshot, ignore=shutil.ignore_patterns(*IGNORED, "__pycache__"))
-    hidden = ROOT.with_name(ROOT.name + "-hidden")
-    ROOT.rename(hidden)
-    try:
-        worker = os.environ["TEST_WORKER"]
-        subprocess.run([sys.executable, worker, WORKSPACE], check=True, cwd=WORKSPACE,
-                       env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"})
-    finally:
-        hidden.rename(ROOT)
-    with open(WORKSPACE / "value.pkl", "rb") as stream:
-        ended, value = pickle.load(stream)
-    if ended == "raised":
-        raise value
-    return value
-'''
-
-# What the runner's child does, in short.
-WORKER = """
-import os, sys
-from pathlib import Path
-
-from kinetic_payload.calls import call as calls
-from kinetic_payload.calls import main_module as mainmodule
-from kinetic_payload.data import references
-
-folder = Path(sys.argv[1])
-project = folder / "project"
-with open(folder / "payload.pkl", "rb") as stream:
-    header = calls.read_header(stream)
-    assert "cloudpickle" not in sys.modules
-    sys.path[:1] = [str(project / path) for path in header.paths]
-    sys.path.append(str(Path(__file__).parent.parent))  # `shipping`, in the place of `kinetic`
-    os.chdir(project / header.cwd)
-    mainmodule.rebuild(header, project)
-    references.place({ref.key: f"/data/{ref.key}" for ref in header.data})
-    call = calls.load_call(stream, header)
-try:
-    outcome = "returned", call.function(*call.args, **call.kwargs)
-except BaseException as error:
-    outcome = "raised", error
-with open(folder / "value.pkl", "wb") as stream:
-    calls.dump_value(outcome, stream)
-"""
+MACHINE = Path(__file__).parent / "projects" / "machine"
+"""`shipping.py`, which the client's scripts import, and the worker to which it ships calls."""
 
 
 class Project:
     """A user's project, and the machine that submits its calls."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, copy_project: Callable[[str, Path], None]) -> None:
         self.root = folder / "project"
         self.outside = folder / "outside"
         self._folder = folder
-        for path in (self.root, self.outside, folder / "machine", folder / "workspace"):
+        self._copy_project = copy_project
+        for path in (self.root, self.outside, folder / "workspace"):
             path.mkdir()
-        self.write("../machine/shipping.py", SHIPPING)
-        self.write("../machine/worker/worker.py", WORKER)
+        shutil.copytree(MACHINE, folder / "machine", copy_function=shutil.copyfile)
+
+    def copy(self, name: str, into: str = "") -> None:
+        """Put a fixture project into the project: *name* is a file or folder of `projects`, beside the test."""
+        self._copy_project(name, self.root / into)
 
     def write(self, path: str, text: str) -> Path:
         """Write a file of the project."""
@@ -192,9 +94,9 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path: Path, copy_project: Callable[[str, Path], None]) -> Project:
     """Return an empty project."""
-    return Project(tmp_path)
+    return Project(tmp_path, copy_project)
 
 
 @pytest.fixture

@@ -399,71 +399,9 @@ def test_a_package_that_an_import_hook_found_is_on_the_path_there(project):
 
 
 def test_main_travels_by_value_and_its_classes_come_home(project):
-    project.write(
-        "run.py",
-        """
-        import dataclasses, enum, functools, typing
-        from shipping import ship
+    project.copy("main_by_value.py")
 
-        class Colour(enum.Enum):
-            RED = 1
-
-        @dataclasses.dataclass(frozen=True, slots=True)
-        class Config:
-            rate: float
-            colour: Colour = Colour.RED
-            def doubled(self):
-                return dataclasses.replace(self, rate=self.rate * FACTOR)
-            class Inner:
-                pass
-
-        class Wrong(ValueError):
-            def __init__(self, config, *, code):
-                super().__init__(config)
-                self.code = code
-            def __reduce__(self):
-                return functools.partial(Wrong, code=self.code), self.args
-
-        class Point(typing.NamedTuple):
-            x: int
-
-        UserId = typing.NewType("UserId", int)
-        T = typing.TypeVar("T")
-        P = typing.ParamSpec("P")
-        FACTOR = 2
-        calls = []
-
-        @functools.lru_cache(maxsize=7)
-        def cached(x: UserId) -> int:
-            calls.append(x)
-            return x + 1
-
-        def typed(x: T, y: typing.Callable[P, int] = len) -> T:
-            return x
-
-        def main(config, point):
-            assert config.colour is Colour.RED and isinstance(point, Point)
-            cached(1), cached(1)
-            assert len(calls) == 1 and cached.cache_parameters()["maxsize"] == 7
-            return config.doubled(), Colour.RED, Point(typed(point.x)), Config.Inner()
-
-        def failing(config):
-            raise Wrong(config, code=5)
-
-        if __name__ == "__main__":
-            before = vars(Config)["doubled"]
-            config, colour, point, inner = ship(main, Config(1.5), Point(3))
-            print(config == Config(3.0), type(config) is Config, colour is Colour.RED)
-            print(type(point) is Point, type(inner) is Config.Inner)
-            print(vars(Config)["doubled"] is before)
-            try:
-                ship(failing, Config(1.0))
-            except Wrong as error:
-                print(type(error) is Wrong, error.code, type(error.args[0]) is Config)
-        """,
-    )
-
-    assert project.run("run.py") == "True True True\nTrue True\nTrue\nTrue 5 True"
+    assert project.run("main_by_value.py") == "True True True\nTrue True\nTrue\nTrue 5 True"
 
 
 def test_what_stands_in_the_scripts_classes_travels_there_and_back(project):
@@ -501,46 +439,9 @@ def test_what_stands_in_the_scripts_classes_travels_there_and_back(project):
 
 
 def test_slots_of_the_scripts_classes_are_slots_there_and_come_home(project):
-    project.write(
-        "run.py",
-        """
-        import abc, dataclasses, typing
-        from shipping import ship
+    project.copy("slots.py")
 
-        class Base(abc.ABC):
-            __slots__ = ("__private",)
-            def __init__(self):
-                self.__private = 1
-        class Plain(Base):
-            __slots__ = ()
-        class Open(Base):
-            __slots__ = ("a", "__dict__", "__weakref__")
-        class One(Base):
-            __slots__ = "a"
-        @dataclasses.dataclass(slots=True, weakref_slot=True)
-        class Item:
-            x: int
-            rest: list = dataclasses.field(default_factory=list)
-        class Point(typing.NamedTuple):
-            x: int
-
-        def main(*given):
-            kinds = [Plain, Open, One, Item, Point]
-            assert [hasattr(kind(*args), "__dict__") for kind, args in zip(kinds, ARGS)] == [
-                False, True, False, False, False]
-            made = One()
-            made.a = 5
-            return *given, made, Item(3), Plain()
-
-        ARGS = (), (), (), (1,), (1,)
-        opened = Open()
-        opened.a, opened.b = 1, 2
-        *same, made, item, plain = ship(main, opened, Item(2), Point(1))
-        print((same[0].a, same[0].b), same[1:] == [Item(2), Point(1)], made.a, item, type(plain) is Plain)
-        """,
-    )
-
-    assert project.run("run.py") == "(1, 2) True 5 Item(x=3, rest=[]) True"
+    assert project.run("slots.py") == "(1, 2) True 5 Item(x=3, rest=[]) True"
 
 
 def test_python_m_keeps_relative_imports_working(project):

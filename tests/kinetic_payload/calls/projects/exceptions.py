@@ -1,0 +1,68 @@
+from shipping import ship
+
+
+class Needs(Exception):
+    def __init__(self, code, *, why):
+        super().__init__(f"{code} because {why}")
+        self.code = code
+
+
+class Missing(OSError):
+    def __init__(self, path):
+        super().__init__(2, "no such run", path)
+
+
+class Twice(Exception):
+    def __init__(self, what):
+        super().__init__(f"failed: {what}")
+
+
+class Slotted(ValueError, KeyError):
+    __slots__ = ("unit",)
+
+    def __init__(self, unit):
+        super().__init__()
+        self.unit = unit
+
+
+class Hinted(Exception):
+    __slots__ = ("hint", "unset")
+
+    def __init__(self, code, hint=None):
+        super().__init__(code)
+        self.hint = hint
+
+
+class Restored(Exception):
+    def __init__(self, code, why):
+        super().__init__(f"{code} because {why}")
+        self.why = why
+
+    def __setstate__(self, state):
+        super().__setstate__(state | {"why": self.args[0][-1]})
+
+
+class Both(ExceptionGroup):
+    def __new__(cls, code, errors):
+        return super().__new__(cls, f"code {code}", errors)
+
+    def __init__(self, code, errors):
+        self.code = code
+
+
+def fail(error):
+    raise error
+
+
+made = [Needs(3, why="w"), Missing("/x"), Twice("disk"), Slotted("s"), Both(4, [Needs(5, why="v")])]
+made += [Hinted(6), Restored(7, "r")]
+back = ship(lambda: list(made))
+for error, value in zip(made, back):
+    try:
+        ship(fail, error)
+    except type(error) as raised:
+        for one in (value, raised):
+            assert (type(one), str(one)) == (type(error), str(error)), one
+            assert repr((one.args, vars(one))) == repr((error.args, vars(error))), one
+print(back[0].code, back[1].filename, back[3].unit, back[4].exceptions[0].code)
+print(back[5].hint, hasattr(back[5], "unset"))

@@ -1,0 +1,5 @@
+ONE = 1
+
+
+def doubled(x):
+    return 2 * x

@@ -1,0 +1,41 @@
+from shipping import ship
+
+from kinetic_payload.errors import PayloadError
+
+type Pair = tuple[int, int]
+type Json = dict[str, Json] | list[Json] | None
+type Tree[T] = T | list[Tree[T]]
+
+
+class Box[T]:
+    def __init__(self, x: T):
+        self.x = x
+
+    def get(self) -> T:
+        return self.x
+
+
+def first[T](x: list[T]) -> T:
+    return x[0]
+
+
+def main(box: Box[int], pair: Pair):
+    return first([box.get()]), pair, Box[int](2)
+
+
+def json(x: Json) -> Json:
+    return Json.__value__.__args__[0].__args__[1] is Json, Json.__module__, repr(Json)
+
+
+def tree(x: Tree[int]):
+    pass
+
+
+if __name__ == "__main__":
+    value = ship(main, Box(1), (1, 2))
+    print(value[:2], type(value[2]) is Box)
+    print(ship(json, None))
+    try:
+        ship(tree, 1)
+    except PayloadError as error:
+        print(error.message)
