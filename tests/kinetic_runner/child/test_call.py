@@ -7,6 +7,7 @@ import threading
 import weakref
 from contextlib import suppress
 from importlib.machinery import ExtensionFileLoader
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,50 +169,14 @@ def test_a_function_that_finishes_within_the_grace_keeps_its_value(stopping: Sto
     assert invoke(train, (), {}, stopping) == Returned("best so far")
 
 
-AT_EVERY_LINE = """
-import os, signal, sys
-from kinetic_runner.child import call
-
-over = []
-
-def returns():
-    return over.append(1) or "value"
-
-def fails():
-    return over.append(1) or 1 / 0
-
-function = globals()[sys.argv[1]]
-line, came = 0, True
-while came:
-    line, came, passed = line + 1, False, 0
-    over.clear()
-    stopping = call.Stopping.install()
-
-    def trace(frame, event, _):
-        global came, passed
-        # What a line of the function's itself is interrupted by has come before its end.
-        if over and event == "line" and frame.f_code.co_filename == call.__file__:
-            passed += 1
-            if passed == line:
-                came = True
-                os.kill(os.getpid(), signal.SIGTERM)
-        return trace
-
-    sys.settrace(trace)
-    ending = call.invoke(function, (), {}, stopping)
-    sys.settrace(None)
-    assert (stopping.came_late, stopping.asked) == (True, came), line
-    print(type(ending).__name__, str(ending[0]))
-"""
-
-
 @pytest.mark.parametrize(
     ("function", "end"), [("returns", "Returned value"), ("fails", "Raised division by zero")]
 )
 def test_a_stop_that_comes_at_any_moment_after_the_end_changes_nothing(
     function: str, end: str
 ) -> None:
-    command = [sys.executable, "-c", AT_EVERY_LINE, function]
+    script = Path(__file__).parent / "projects" / "stopped_at_every_line.py"
+    command = [sys.executable, str(script), function]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
