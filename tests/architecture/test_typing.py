@@ -10,37 +10,7 @@ from pathlib import Path
 import kinetic
 import kinetic_payload
 
-USER = """
-from typing import assert_type
-
-import kinetic
-from kinetic import Data, JobHandle, JobStatus, attach, list_jobs
-
-
-@kinetic.run(accelerator="cpu", backend="local", timeout=3, labels={"team": "vision"})
-def train(lr: float, epochs: int = 1) -> str:
-    return f"{lr} {epochs}"
-
-
-class Trainer:
-    @kinetic.run()
-    def fit(self, x: int) -> float:
-        return float(x)
-
-
-assert_type(train(0.1), str)
-assert_type(train(lr=0.1, epochs=3), str)
-assert_type(train.run_async(0.1), JobHandle)
-assert_type(Trainer().fit(1), float)
-assert_type(Trainer().fit.run_async(1), JobHandle)
-assert_type(attach("id").status(), JobStatus)
-assert_type(list_jobs(), list[JobHandle])
-assert_type(Data(".").path, str)
-
-
-async def wait() -> None:
-    await train.run_async(0.1)
-"""
+USER = Path(__file__).parent / "projects" / "user.py"
 
 WRONG = {
     'train("fast")': "arg-type",
@@ -55,8 +25,9 @@ WRONG = {
 
 
 def test_editors_see_the_users_own_signature(tmp_path: Path) -> None:
-    good = USER.count("\n") + 1
-    (tmp_path / "user.py").write_text(USER + "".join(f"{line}\n" for line in WRONG))
+    user = USER.read_text()
+    good = user.count("\n") + 1
+    (tmp_path / "user.py").write_text(user + "".join(f"{line}\n" for line in WRONG))
     (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = True\nfollow_imports_for_stubs = True\n")
     sources = [str(Path(m.__file__ or "").parent.parent) for m in (kinetic, kinetic_payload)]
 

@@ -4,45 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
 import pytest
 
+PROJECTS = Path(__file__).parent / "projects"
 KINETIC = (sys.executable, "-m", "kinetic_cli")
-
-SCRIPT = """
-    import sys
-    import kinetic
-
-    @kinetic.run(accelerator="cpu")
-    def answer(x):
-        print("[info] working", flush=True)
-        return {"answer": x}
-
-    @kinetic.run(accelerator="cpu")
-    def much(size):
-        return ["x" * 99] * (size // 100)
-
-    @kinetic.run(accelerator="cpu")
-    def fail():
-        raise LookupError("[/path] is gone")
-
-    @kinetic.run(accelerator="cpu")
-    def wait():
-        import time
-        print("waiting", flush=True)
-        time.sleep(600)
-
-    if __name__ == "__main__":
-        which, *args = sys.argv[1:]
-        print(globals()[which].run_async(*map(int, args)).job_id)
-"""
 
 
 class Laptop:
@@ -51,7 +24,7 @@ class Laptop:
     def __init__(self, folder: Path, home: Path, environment: dict[str, str]) -> None:
         self.project = folder / "project"
         self.project.mkdir()
-        (self.project / "main.py").write_text(textwrap.dedent(SCRIPT))
+        shutil.copyfile(PROJECTS / "jobs.py", self.project / "main.py")
         self.environment = {
             **environment,
             "KINETIC_HOME": str(home),
