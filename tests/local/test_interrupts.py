@@ -12,77 +12,6 @@ import pytest
 from kinetic.backends.local.supervisor.runners import marked
 from kinetic.interrupts import Uninterrupted
 
-SCRIPT = """
-import kinetic, os, psutil, signal, subprocess, sys, time
-from pathlib import Path
-
-@kinetic.run(accelerator="cpu")
-def work(gate):
-    print("up", flush=True)
-    while not os.path.exists(gate):
-        time.sleep(0.02)
-    return 1
-
-OURS = ("submit.py", "blocking_call.py", "interrupts.py", "backend.py", "launch.py", "liveness.py", "handle.py")
-
-JOBS = Path(os.environ["KINETIC_HOME"], "jobs")
-
-class Interrupting:
-    '''Sends SIGINT before line *at* of ours, counted from where the function *begin* is called.'''
-
-    def __init__(self, begin, at):
-        self.begin, self.at, self.count, self.waits = begin, at, None, False
-        self.before = self.children()
-
-    def children(self):
-        return {child.pid for child in psutil.Process().children()}
-
-    def runs(self):
-        logs = [folder / "attempt-1" / "host-0.log" for folder in JOBS.glob("cpu-*")]
-        return all(log.exists() and log.read_text() for log in logs)
-
-    def __call__(self, frame, event, arg):
-        code = frame.f_code
-        ours = "kinetic" in code.co_filename and code.co_filename.endswith(OURS)
-        if not (ours or code.co_filename == subprocess.__file__):
-            return None
-        if event == "call" and code.co_name == self.begin:
-            self.count = 0
-        if code.co_name == "_collect" and self.count is not None:
-            self.waits = True  # For the job that was started.
-            self.fire()
-        if event == "line" and self.count is not None:
-            self.count += 1
-            if self.count == self.at:
-                self.fire()
-        return self
-
-    def fire(self):
-        sys.settrace(None)
-        self.count = None
-        while self.children() - self.before and not self.runs():
-            time.sleep(0.01)  # Had it come later, would the job be at work.
-        signal.raise_signal(signal.SIGINT)
-
-if __name__ == "__main__":
-    how, begin, gate = sys.argv[1:4]
-    submit = work.run_async if how == "run_async" else work
-    for at in range(*map(int, sys.argv[4:])):
-        interrupting = Interrupting(begin, at)
-        sys.settrace(interrupting)
-        try:
-            job = submit(gate)
-        except KeyboardInterrupt as stop:
-            print("\\n".join(getattr(stop, "__notes__", ())), file=sys.stderr)
-            if interrupting.waits:
-                break
-        else:
-            print("it goes on: ", job.job_id, file=sys.stderr)
-            break  # There are no more lines.
-        finally:
-            sys.settrace(None)
-"""
-
 
 @pytest.mark.parametrize(
     ("how", "begin", "every"),
@@ -93,8 +22,8 @@ def test_ctrl_c_takes_a_job_back_or_says_which_one_goes_on(
     project, how: str, begin: str, every: int
 ) -> None:
     gate, last = project.root.parent / "gate", 1000  # There are fewer lines than that.
-    project.write("main.py", SCRIPT)
-    done = project.run("main.py", how, begin, str(gate), "1", str(last), str(every))
+    project.copy("interrupted.py")
+    done = project.run("interrupted.py", how, begin, str(gate), "1", str(last), str(every))
     assert done.returncode == 0, done.stderr
     told = set(re.findall(r"goes on.*: +(cpu-work-\S+)", done.stderr))
 
