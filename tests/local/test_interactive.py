@@ -286,44 +286,9 @@ def test_a_project_with_its_own_environment_inside(project) -> None:
 
 
 def test_everything_that_can_be_called(project) -> None:
-    printed = project.script("""
-        import functools, kinetic
+    project.copy("callables.py")
 
-        remote = kinetic.run(accelerator="cpu")
-
-        class Counter:
-            def __init__(self, start):
-                self.start = start
-
-            def add(self, x):
-                return self.start + x
-
-            def __call__(self, x):
-                return self.start * x
-
-            @remote
-            def method(self, x):
-                return self.start - x
-
-        def multiply(x, y):
-            return x * y
-
-        def outer(factor):
-            def inner(x):
-                return factor * x
-            return inner
-
-        print(remote(functools.partial(multiply, 3))(4))
-        print(remote(Counter(10).add)(1))
-        print(remote(Counter(10))(2))
-        print(Counter(10).method(3))
-        print(Counter.method(Counter(20), 3))
-        print(remote(lambda x: x + 1)(1))
-        print(remote(outer(5))(2))
-        print(remote(functools.partial(outer(5)))(3))
-        job = Counter(1).method.run_async(2)
-        print(job.result(), job.func_name)
-    """)
+    printed = project.output("callables.py")
 
     assert printed.splitlines() == ["12", "11", "20", "7", "17", "2", "10", "15", "-1 method"]
 
@@ -456,43 +421,10 @@ def test_data_of_a_module_that_was_not_passed_says_so_when_it_is_used(project) -
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_process_pools_find_the_functions_of_the_script(project, method: str) -> None:
-    printed = project.script(
-        """
-        import multiprocessing, sys
-        from concurrent.futures import ProcessPoolExecutor
-        import kinetic
-        from dataclasses import dataclass
-        from near import triple
+    project.copy("pools.py")
+    project.write("near.py", "def triple(x): return 3 * x")
 
-        @dataclass
-        class Item:
-            x: int
-
-        def square(item):
-            return Item(item.x ** 2)
-
-        def put(queue, x):
-            queue.put(triple(x))
-
-        @kinetic.run(accelerator="cpu")
-        def work(method):
-            context = multiprocessing.get_context(method)
-            with ProcessPoolExecutor(2, mp_context=context) as pool:
-                items = list(pool.map(square, [Item(1), Item(2)]))
-            queue = context.Queue()
-            process = context.Process(target=put, args=(queue, 3))
-            process.start()
-            answer = queue.get()
-            process.join()
-            return items, all(isinstance(item, Item) for item in items), answer, process.exitcode
-
-        if __name__ == "__main__":
-            print(work(sys.argv[1]))
-        """
-        if project.write("near.py", "def triple(x): return 3 * x")
-        else "",
-        method,
-    )
+    printed = project.output("pools.py", method)
 
     assert printed.splitlines()[-1] == "([Item(x=1), Item(x=4)], True, 9, 0)"
 
