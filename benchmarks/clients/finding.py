@@ -8,7 +8,7 @@ from pathlib import Path
 import cloudpickle
 
 import kinetic
-from kinetic_payload.calls.call import DumpedCall, dump_call
+from kinetic_payload.calls.dump import DumpedCall, dump_call
 from kinetic_payload.project.roots import entry_of, plan_project
 
 

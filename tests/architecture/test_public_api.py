@@ -47,6 +47,7 @@ PUBLIC = (
     "kinetic_k8s.errors",
     "kinetic_k8s.manifests.volumes",
     "kinetic_payload.calls.call",
+    "kinetic_payload.calls.dump",
     "kinetic_payload.records.decode",
     "kinetic_payload.digests",
     "kinetic_payload.errors",

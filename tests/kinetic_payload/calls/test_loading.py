@@ -74,8 +74,8 @@ def test_what_a_real_other_python_wrote(tmp_path: Path) -> None:
 
     def written(expression: str) -> bytes:
         code = (
-            "import io, sys\nfrom kinetic_payload.calls.call import dump_value\nstream = io.BytesIO()\n"
-            f"dump_value({expression}, stream)\nsys.stdout.buffer.write(stream.getvalue())"
+            "import io, sys\nfrom kinetic_payload.calls.value_pickler import ValuePickler\nstream = io.BytesIO()\n"
+            f"ValuePickler(stream).dump({expression})\nsys.stdout.buffer.write(stream.getvalue())"
         )
         command = [python, "-c", code]
         return subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout

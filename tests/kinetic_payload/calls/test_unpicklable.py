@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kinetic_payload.calls.call import DumpedCall, dump_call
+from kinetic_payload.calls.dump import DumpedCall, dump_call
 from kinetic_payload.errors import PayloadError
 
 LOCK = threading.Lock()

@@ -19,7 +19,8 @@ import pytest
 import kinetic_payload
 import kinetic_runner
 from kinetic_payload.calls import code as rebuilding
-from kinetic_payload.calls.call import CallHeader, python_version
+from kinetic_payload.calls.call import CallHeader
+from kinetic_payload.calls.loading import python_version
 from kinetic_payload.data.references import DataRef, data_path
 from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.layout import JobObjects, context_object

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from kinetic_payload.calls import call as calls
+from kinetic_payload.calls.dump import dump_call
 from kinetic_payload.data import references
 from kinetic_payload.data.references import DataRef
 
@@ -44,7 +45,7 @@ def dump(function, *args, volumes=None, **kwargs):
         main=os.environ["TEST_MAIN"] or None,
         kind=os.environ["TEST_KIND"],
     )
-    return calls.dump_call(
+    return dump_call(
         function, args, kwargs, plan=plan, ships=ships, data_type=Data, volumes=volumes
     )
 

@@ -1,30 +1,22 @@
-"""Dump and load a call: one line of JSON that says what it is, then the pickle."""
+"""A call on the wire: one line of JSON that describes it, then its pickle; read and loaded here."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, Protocol
+from typing import Any, BinaryIO, Final, Literal
 
 from kinetic_payload.calls.loading import load
-from kinetic_payload.calls.loading import python_version as python_version
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import FutureRecordError, RecordError
 from kinetic_payload.layout import WIRE_VERSION
 
-if TYPE_CHECKING:
-    from kinetic_payload.project.roots import ProjectPlan
-
 MainKind = Literal["script", "module", "notebook", "interactive"]
 
 _LONGEST_HEADER: Final = 16 * 1024 * 1024
-_CHUNK: Final = 1024 * 1024
-_IN_MEMORY: Final = 64 * 1024 * 1024
-"""Pickles up to this size never touch a disk; larger ones go to a file that has no name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,155 +107,6 @@ class LoadedCall:
     """What differs here from where the call was made."""
 
 
-@dataclass(frozen=True)
-class FoundData:
-    """A `Data` that pickle met, or a volume."""
-
-    key: str
-    value: Any
-    mount: str | None = None
-
-
-class Writable(Protocol):
-    """A stream to write to."""
-
-    def write(self, data: bytes, /) -> int:
-        """Write *data*."""
-        ...
-
-
-class DumpedCall:
-    """A pickled call. Its header is completed when it is written: data must be uploaded before."""
-
-    def __init__(
-        self,
-        stream: BinaryIO,
-        header: CallHeader,
-        data: Sequence[FoundData],
-        sizes: Callable[[], list[tuple[str, int]]],
-    ) -> None:
-        self._stream = stream
-        self._header = header
-        self._sizes = sizes
-        self.data = tuple(data)
-        """The volumes, then each `Data` of the arguments and the code once."""
-        self.size = stream.seek(0, 2)
-        """Bytes of the pickle."""
-
-    @property
-    def pickle(self) -> bytes:
-        """The whole pickle, in memory."""
-        self._stream.seek(0)
-        return self._stream.read()
-
-    def header(
-        self, *, refs: Sequence[DataRef], context_digest: str | None, kinetic_version: str
-    ) -> CallHeader:
-        """Return the header, given what became known after the call was pickled."""
-        from dataclasses import replace
-
-        return replace(
-            self._header,
-            data=tuple(refs),
-            context_digest=context_digest,
-            kinetic=kinetic_version,
-        )
-
-    def write(
-        self,
-        stream: Writable,
-        *,
-        refs: Sequence[DataRef],
-        context_digest: str | None,
-        kinetic_version: str,
-    ) -> str:
-        """Write the payload, header and pickle, and return its SHA-256."""
-        from hashlib import sha256
-
-        header = self.header(
-            refs=refs, context_digest=context_digest, kinetic_version=kinetic_version
-        )
-        digest = sha256()
-        self._stream.seek(0)
-        chunk = header.encode() + b"\n"
-        while chunk:
-            digest.update(chunk)
-            stream.write(chunk)
-            chunk = self._stream.read(_CHUNK)
-        return digest.hexdigest()
-
-    def encode(
-        self, *, refs: Sequence[DataRef], context_digest: str | None, kinetic_version: str
-    ) -> bytes:
-        """Return the payload in memory."""
-        from io import BytesIO
-
-        stream = BytesIO()
-        self.write(
-            stream, refs=refs, context_digest=context_digest, kinetic_version=kinetic_version
-        )
-        return stream.getvalue()
-
-    def oversize_warning(self, limit_mb: float) -> str | None:
-        """Return what to say about a pickle over *limit_mb* megabytes, or None if it is smaller."""
-        if self.size <= limit_mb * 1e6:
-            return None
-        largest = sorted(self._sizes(), key=lambda named: -named[1])[:5]
-        named = ", ".join(f"{name} ({size / 1e6:,.1f} MB)" for name, size in largest if size > 1e5)
-        return (
-            f"The call of {self._header.function} pickles to {self.size / 1e6:,.1f} MB"
-            + (f"; the largest parts: {named}. " if named else ". ")
-            + "Save large data to a file and pass it as kinetic.Data, which is uploaded once; "
-            "KINETIC_PAYLOAD_SIZE_WARN_MB sets when this is said."
-        )
-
-    def close(self) -> None:
-        """Forget the pickle."""
-        self._stream.close()
-
-
-def dump_call(
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    *,
-    plan: ProjectPlan,
-    ships: Callable[[Path], bool],
-    data_type: type | tuple[type, ...] = (),
-    volumes: Mapping[str, Any] | None = None,
-) -> DumpedCall:
-    """Pickle the call of *function* for a worker that has the snapshot of *plan*'s project, if any.
-
-    *ships* tells whether the snapshot holds a file: a module that is ignored goes by value.
-
-    Raises:
-        PayloadError: Something will not pickle; the message names it.
-    """
-    from kinetic_payload.calls.dump import dump
-
-    stream = _spool()
-    try:
-        return dump(
-            function,
-            tuple(args),
-            dict(kwargs),
-            plan=plan,
-            ships=ships,
-            data_type=data_type,
-            volumes=volumes or {},
-            stream=stream,
-        )
-    except BaseException:
-        stream.close()
-        raise
-
-
-def _spool() -> BinaryIO:
-    from tempfile import SpooledTemporaryFile
-
-    return SpooledTemporaryFile(max_size=_IN_MEMORY)  # type: ignore[return-value]
-
-
 def read_header(stream: BinaryIO) -> CallHeader:
     """Read the header from the beginning of a payload; nothing is unpickled.
 
@@ -299,14 +142,3 @@ def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:
     add_hints(hints, header.python)
     warnings = restore(globals_then, header.python)
     return LoadedCall(function, args, kwargs, tuple(warnings))
-
-
-def dump_value(value: Any, stream: BinaryIO) -> None:
-    """Pickle what a call returned or raised, for the client.
-
-    Instances of classes that came with the call are instances of the client's own classes again,
-    and the client's classes stay as they are.
-    """
-    from kinetic_payload.calls.value_pickler import ValuePickler
-
-    ValuePickler(stream).dump(value)

@@ -1,59 +1,191 @@
-"""Pickle a call: collect its `Data`, and name what will not pickle."""
+"""Pickle a call: collect its `Data`, and name what cannot be pickled."""
 
 from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 import cloudpickle
 
 from kinetic_payload.calls.by_reference import Importability
-from kinetic_payload.calls.call import (
-    CallHeader,
-    DumpedCall,
-    FoundData,
-    platform_name,
-    python_version,
-)
+from kinetic_payload.calls.call import CallHeader, platform_name
 from kinetic_payload.calls.classes.parts import RecursiveAliasError, UnrestorableClassError
 from kinetic_payload.calls.code import wrappings
 from kinetic_payload.calls.global_pickler import dump_globals
+from kinetic_payload.calls.loading import python_version
 from kinetic_payload.calls.module_globals import UntravelledGlobalError
 from kinetic_payload.calls.pickler import CallPickler
 from kinetic_payload.calls.unpicklable import advise, describe, find_culprit
 from kinetic_payload.calls.value_pickler import Sink
-from kinetic_payload.data.references import collecting
+from kinetic_payload.data.references import DataRef, collecting
 from kinetic_payload.errors import PayloadError
 from kinetic_payload.project.roots import main_namespace
 
 if TYPE_CHECKING:
     from kinetic_payload.project.roots import ProjectPlan
 
-DataType = type | tuple[type, ...]
+_CHUNK: Final = 1024 * 1024
+_IN_MEMORY: Final = 64 * 1024 * 1024
+"""Pickles up to this size never touch a disk; larger ones go to a file that has no name."""
 
 
-def dump(
+@dataclass(frozen=True)
+class FoundData:
+    """A `Data` that pickle met, or a volume."""
+
+    key: str
+    value: Any
+    mount: str | None = None
+
+
+class Writable(Protocol):
+    """A stream to write to."""
+
+    def write(self, data: bytes, /) -> int:
+        """Write *data*."""
+        ...
+
+
+class DumpedCall:
+    """A pickled call. Its header is completed when it is written: data must be uploaded before."""
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        header: CallHeader,
+        data: Sequence[FoundData],
+        sizes: Callable[[], list[tuple[str, int]]],
+    ) -> None:
+        self._stream = stream
+        self._header = header
+        self._sizes = sizes
+        self.data = tuple(data)
+        """The volumes, then each `Data` of the arguments and the code once."""
+        self.size = stream.seek(0, 2)
+        """Bytes of the pickle."""
+
+    @property
+    def pickle(self) -> bytes:
+        """The whole pickle, in memory."""
+        self._stream.seek(0)
+        return self._stream.read()
+
+    def header(
+        self, *, refs: Sequence[DataRef], context_digest: str | None, kinetic_version: str
+    ) -> CallHeader:
+        """Return the header, given what became known after the call was pickled."""
+        return replace(
+            self._header,
+            data=tuple(refs),
+            context_digest=context_digest,
+            kinetic=kinetic_version,
+        )
+
+    def write(
+        self,
+        stream: Writable,
+        *,
+        refs: Sequence[DataRef],
+        context_digest: str | None,
+        kinetic_version: str,
+    ) -> str:
+        """Write the payload, header and pickle, and return its SHA-256."""
+        header = self.header(
+            refs=refs, context_digest=context_digest, kinetic_version=kinetic_version
+        )
+        digest = sha256()
+        self._stream.seek(0)
+        chunk = header.encode() + b"\n"
+        while chunk:
+            digest.update(chunk)
+            stream.write(chunk)
+            chunk = self._stream.read(_CHUNK)
+        return digest.hexdigest()
+
+    def encode(
+        self, *, refs: Sequence[DataRef], context_digest: str | None, kinetic_version: str
+    ) -> bytes:
+        """Return the payload in memory."""
+        stream = BytesIO()
+        self.write(
+            stream, refs=refs, context_digest=context_digest, kinetic_version=kinetic_version
+        )
+        return stream.getvalue()
+
+    def oversize_warning(self, limit_mb: float) -> str | None:
+        """Return what to say about a pickle over *limit_mb* megabytes, or None if it is smaller."""
+        if self.size <= limit_mb * 1e6:
+            return None
+        largest = sorted(self._sizes(), key=lambda named: -named[1])[:5]
+        named = ", ".join(f"{name} ({size / 1e6:,.1f} MB)" for name, size in largest if size > 1e5)
+        return (
+            f"The call of {self._header.function} pickles to {self.size / 1e6:,.1f} MB"
+            + (f"; the largest parts: {named}. " if named else ". ")
+            + "Save large data to a file and pass it as kinetic.Data, which is uploaded once; "
+            "KINETIC_PAYLOAD_SIZE_WARN_MB sets when this is said."
+        )
+
+    def close(self) -> None:
+        """Forget the pickle."""
+        self._stream.close()
+
+
+def dump_call(
     function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
     *,
     plan: ProjectPlan,
     ships: Callable[[Path], bool],
-    data_type: DataType,
-    volumes: Mapping[str, Any],
-    stream: BinaryIO,
+    data_type: type | tuple[type, ...] = (),
+    volumes: Mapping[str, Any] | None = None,
 ) -> DumpedCall:
-    """Pickle the call into *stream*; see `calls.dump_call`."""
+    """Pickle the call of *function* for a worker that has the snapshot of *plan*'s project, if any.
+
+    *ships* tells whether the snapshot holds a file: a module that is ignored goes by value.
+
+    Raises:
+        PayloadError: Something will not pickle; the message names it.
+    """
+    stream: Any = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - `close` of what is returned
+    try:
+        return _dump_into(
+            stream,
+            (function, tuple(args), dict(kwargs)),
+            plan=plan,
+            ships=ships,
+            data_type=data_type,
+            volumes=volumes or {},
+        )
+    except BaseException:
+        stream.close()
+        raise
+
+
+def _dump_into(
+    stream: BinaryIO,
+    call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]],
+    *,
+    plan: ProjectPlan,
+    ships: Callable[[Path], bool],
+    data_type: type | tuple[type, ...],
+    volumes: Mapping[str, Any],
+) -> DumpedCall:
+    function, *_ = call
     where = Importability(plan.root, plan.paths, ships)
     main = main_namespace(function)
     pickler_to = functools.partial(CallPickler, where=where, data_type=data_type, main=main)
-    parts = functools.partial(_parts, function, args, kwargs)
-    title = name_of(function)
+    parts = functools.partial(_parts, *call)
+    title = _name_of(function)
     try:
-        collector = _dump((function, args, kwargs), stream, pickler_to, volumes)
+        collector = _dump(call, stream, pickler_to, volumes)
     except (MemoryError, RecursiveAliasError, UnrestorableClassError, UntravelledGlobalError):
         raise
     except Exception as error:
@@ -136,7 +268,7 @@ class _Collector:
         return key
 
 
-def name_of(function: Any) -> str:
+def _name_of(function: Any) -> str:
     """Return what to call *function* in messages."""
     inner = _innermost(function)
     return str(getattr(inner, "__qualname__", None) or type(inner).__qualname__)
@@ -154,7 +286,7 @@ def _innermost(function: Any) -> Any:
 def _parts(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Iterator[tuple[str, Any]]:
-    yield name_of(function), function
+    yield _name_of(function), function
     for index, value in enumerate(args):
         yield _parameter(function, index), value
     yield from kwargs.items()

@@ -20,6 +20,7 @@ from kinetic_payload.archives.archive import extract_archive
 from kinetic_payload.calls import call as calls
 from kinetic_payload.calls import main_module as mainmodule
 from kinetic_payload.calls.call import CallHeader, LoadedCall
+from kinetic_payload.calls.loading import python_version
 from kinetic_payload.data import references
 from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.files.private import make_folder
@@ -415,7 +416,7 @@ def _log(text: str) -> None:
 
 
 def _here() -> Fingerprint:
-    return Fingerprint(calls.python_version(), cloudpickle.__version__, calls.platform_name())
+    return Fingerprint(python_version(), cloudpickle.__version__, calls.platform_name())
 
 
 def _download_data(store: Store, ref: DataRef, dest: Path, /, *, reports: Reports) -> None:

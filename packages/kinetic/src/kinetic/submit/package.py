@@ -18,7 +18,7 @@ from kinetic_payload.progress import Reports, silent, size_text
 from kinetic_payload.stores.store import ABSENT, Store
 
 if TYPE_CHECKING:
-    from kinetic_payload.calls.call import DumpedCall
+    from kinetic_payload.calls.dump import DumpedCall
     from kinetic_payload.data.references import DataRef
     from kinetic_payload.project.roots import ProjectPlan
     from kinetic_payload.project.snapshot import Snapshot
@@ -158,7 +158,7 @@ def pack(
 
 
 def _dump(call: Call, plan: ProjectPlan, ships: Callable[[Path], bool]) -> DumpedCall:
-    from kinetic_payload.calls.call import dump_call
+    from kinetic_payload.calls.dump import dump_call
 
     return dump_call(
         call.function,

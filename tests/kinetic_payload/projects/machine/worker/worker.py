@@ -23,5 +23,7 @@ try:
     outcome = "returned", call.function(*call.args, **call.kwargs)
 except BaseException as error:
     outcome = "raised", error
+from kinetic_payload.calls.value_pickler import ValuePickler
+
 with open(folder / "value.pkl", "wb") as stream:
-    calls.dump_value(outcome, stream)
+    ValuePickler(stream).dump(outcome)
