@@ -109,7 +109,7 @@ TESTED_AS = {
     "kinetic_payload.calls.classes.body": "kinetic_payload/calls/classes/test_reduce.py",
     "kinetic_payload.calls.classes.parts": "kinetic_payload/calls/classes/test_reduce.py",
     "kinetic_payload.calls.classes.rebuild": "kinetic_payload/calls/classes/test_reduce.py",
-    "kinetic_payload.calls.code": "kinetic_payload/calls/test_pickler.py",
+    "kinetic_payload.calls.rebuild": "kinetic_payload/calls/test_pickler.py",
     "kinetic_payload.calls.dump": "kinetic_payload/calls/test_call.py",
     "kinetic_payload.calls.function_state": "kinetic_payload/calls/test_annotations.py",
     "kinetic_payload.calls.global_pickler": "kinetic_payload/calls/test_module_globals.py",

@@ -18,9 +18,9 @@ import pytest
 
 import kinetic_payload
 import kinetic_runner
-from kinetic_payload.calls import code as rebuilding
+from kinetic_payload.calls import rebuild
 from kinetic_payload.calls.call import CallHeader
-from kinetic_payload.calls.loading import python_version
+from kinetic_payload.calls.unpickle import python_version
 from kinetic_payload.data.references import DataRef, data_path
 from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.layout import JobObjects, context_object
@@ -57,7 +57,7 @@ class By:
 
 
 def function(module: str, name: str) -> By:
-    return By(rebuilding.resolve, module, name, 0)
+    return By(rebuild.resolve, module, name, 0)
 
 
 @dataclass

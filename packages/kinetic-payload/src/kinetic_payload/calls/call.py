@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, BinaryIO, Final, Literal
 
-from kinetic_payload.calls.loading import load
+from kinetic_payload.calls.unpickle import load
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import FutureRecordError, RecordError
 from kinetic_payload.layout import WIRE_VERSION
@@ -43,7 +43,7 @@ class CallHeader:
     main_name: str | None = None
     """What stood after `python -m`, where `main_kind` is `module`."""
     late_paths: tuple[str, ...] = ()
-    """Like `paths`, for the end of `sys.path`; `mainmodule.rebuild` appends them."""
+    """Like `paths`, for the end of `sys.path`; `main_module.rebuild` appends them."""
     platform: str = ""
     """The client's, `darwin-arm64`; the format began without it."""
 
@@ -123,13 +123,13 @@ def read_header(stream: BinaryIO) -> CallHeader:
 def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:
     """Unpickle the call from where `read_header` left *stream*.
 
-    `sys.path`, `mainmodule.rebuild` and `references.place` come first.
+    `sys.path`, `main_module.rebuild` and `references.place` come first.
 
     Raises:
         PayloadError: It contains a function by value, and another minor version of Python wrote it.
     """
-    from kinetic_payload.calls.code import add_hints
     from kinetic_payload.calls.module_globals import restore
+    from kinetic_payload.calls.rebuild import add_hints
 
     def follows(nothing: Any) -> Any:
         try:

@@ -17,12 +17,12 @@ import cloudpickle
 from kinetic_payload.calls.by_reference import Importability
 from kinetic_payload.calls.call import CallHeader, platform_name
 from kinetic_payload.calls.classes.parts import RecursiveAliasError, UnrestorableClassError
-from kinetic_payload.calls.code import wrappings
 from kinetic_payload.calls.global_pickler import dump_globals
-from kinetic_payload.calls.loading import python_version
 from kinetic_payload.calls.module_globals import UntravelledGlobalError
 from kinetic_payload.calls.pickler import CallPickler
+from kinetic_payload.calls.rebuild import wrappings
 from kinetic_payload.calls.unpicklable import advise, describe, find_culprit
+from kinetic_payload.calls.unpickle import python_version
 from kinetic_payload.calls.value_pickler import Sink
 from kinetic_payload.data.references import DataRef, collecting
 from kinetic_payload.errors import PayloadError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from typing import Any, Final
 
-from kinetic_payload.calls.code import lookup
 from kinetic_payload.calls.initial_values import Kind, initial_of
 from kinetic_payload.calls.module_globals import (
     Global,
@@ -16,6 +15,7 @@ from kinetic_payload.calls.module_globals import (
     untravelled,
 )
 from kinetic_payload.calls.pickler import CallPickler
+from kinetic_payload.calls.rebuild import lookup
 from kinetic_payload.data.references import collecting
 
 LARGEST: Final = 1024 * 1024

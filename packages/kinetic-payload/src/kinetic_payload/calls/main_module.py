@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from kinetic_payload.calls import code as rebuilding
+from kinetic_payload.calls.rebuild import enter
 
 if TYPE_CHECKING:
     from kinetic_payload.calls.call import CallHeader
@@ -38,5 +38,5 @@ def rebuild(header: CallHeader, workspace: Path) -> ModuleType:
     sys.modules["__main__"] = main
     if "__mp_main__" in sys.modules:  # an alias that multiprocessing makes when it is imported
         sys.modules["__mp_main__"] = main
-    rebuilding.enter(str(workspace), main)
+    enter(str(workspace), main)
     return main

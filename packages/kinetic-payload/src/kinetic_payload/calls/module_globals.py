@@ -10,7 +10,7 @@ from io import BytesIO
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, ClassVar, Final, NamedTuple
 
-from kinetic_payload.calls.loading import load
+from kinetic_payload.calls.unpickle import load
 from kinetic_payload.errors import PayloadError
 
 _DEEPEST: Final = 6

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 from cloudpickle import cloudpickle as internals
 
-from kinetic_payload.calls import code as rebuilding
+from kinetic_payload.calls import rebuild
 from kinetic_payload.calls.annotations import annotations_of, own_annotations
 from kinetic_payload.calls.by_reference import Importability, is_main
 from kinetic_payload.calls.classes.body import Bare
@@ -141,9 +141,9 @@ class CallPickler(ClassPickler):
         name = getattr(obj, "__qualname__", None)
         if not isinstance(module, str) or not isinstance(name, str):
             return None
-        if not self._where.importable(module) or not rebuilding.leads_to(obj, module, name):
+        if not self._where.importable(module) or not rebuild.leads_to(obj, module, name):
             return None
-        return module, name, sum(1 for _ in rebuilding.wrappings(obj)) - 1
+        return module, name, sum(1 for _ in rebuild.wrappings(obj)) - 1
 
     def _reduce_class(self, cls: type) -> Any:
         if self.goes_by_value(cls):
@@ -159,7 +159,7 @@ class CallPickler(ClassPickler):
             return super().reducer_override(cls)
         if internals._should_pickle_by_reference(cls):
             return NotImplemented
-        return rebuilding.resolve, self.reference(cls)
+        return rebuild.resolve, self.reference(cls)
 
     def goes_by_value(self, obj: Any) -> bool:
         """Tell whether *obj*, a class or function, is made again on the worker."""
@@ -180,7 +180,7 @@ class CallPickler(ClassPickler):
             return internals._make_function, self._function_getnewargs(function)
         closure = self.closure_of(function)
         return (
-            rebuilding.function_in,
+            rebuild.function_in,
             (home, function.__code__, closure, self._name_in_main(function)),
         )
 
@@ -188,9 +188,9 @@ class CallPickler(ClassPickler):
         reference = self.reference(function)
         if reference is not None:
             module, name, _ = reference
-            if rebuilding.leads_plainly_to(function, module, name):
+            if rebuild.leads_plainly_to(function, module, name):
                 return NotImplemented
-            return rebuilding.resolve, reference
+            return rebuild.resolve, reference
         home = self._home_of(function)
         if home is None:  # its globals belong to no module
             return self.bared(function, self._dynamic_function_reduce(function))
@@ -277,7 +277,7 @@ class CallPickler(ClassPickler):
         name: str = obj.__qualname__
         if not is_main(str(obj.__module__)) or not name.isidentifier():
             return None
-        found = rebuilding.wrappings(self._main.get(name))
+        found = rebuild.wrappings(self._main.get(name))
         return name if any(one is obj for one in found) else None
 
     def _leads_from_main_to(self, cls: type) -> bool:
@@ -291,12 +291,12 @@ class CallPickler(ClassPickler):
             return NotImplemented
         reference = self.reference(obj)
         if reference is not None:
-            return rebuilding.resolve, reference
-        if type(obj) is rebuilding.CACHED:
-            return rebuilding.cached_function, (obj.__wrapped__, obj.cache_parameters())
+            return rebuild.resolve, reference
+        if type(obj) is rebuild.CACHED:
+            return rebuild.cached_function, (obj.__wrapped__, obj.cache_parameters())
         if _needs_what_it_wraps(type(obj)):
             return (
-                rebuilding.bare_wrapper,
+                rebuild.bare_wrapper,
                 (type(obj),),
                 obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)[2],
             )
@@ -321,9 +321,9 @@ class CallPickler(ClassPickler):
             # Code within code is pickled after it, and its lines are among the outer one's.
             text = "" if code in self._inner_code else lines_of(code)
             self._inner_code.update(code_within(code))
-            return (rebuilding.code_with_lines, (text, arguments)) if text else (make, arguments)
+            return (rebuild.code_with_lines, (text, arguments)) if text else (make, arguments)
         arguments = (*arguments[:_FILENAME], source, *arguments[_FILENAME + 1 :])
-        return rebuilding.code_in_project, (source, arguments)
+        return rebuild.code_in_project, (source, arguments)
 
     def _reduce_named_type(self, named: Any) -> Any:
         module, name = named.__module__, named.__name__
@@ -334,11 +334,11 @@ class CallPickler(ClassPickler):
     def _reduce_module(self, module: ModuleType) -> Any:
         name = module.__name__
         if name == "_pytest.assertion.rewrite":
-            return rebuilding.imported, ("kinetic_payload.calls.assertions",)
+            return rebuild.imported, ("kinetic_payload.calls.assertions",)
         if module is sys.modules.get("__main__") or is_main(name):
-            return rebuilding.imported, ("__main__",)
+            return rebuild.imported, ("__main__",)
         if self._where.importable(name):
-            return rebuilding.imported, (name,)
+            return rebuild.imported, (name,)
         self._parts.append(module)
         own = {key: vars(module)[key] for key in ("__doc__", "__package__") if key in vars(module)}
         contents = {
@@ -347,12 +347,12 @@ class CallPickler(ClassPickler):
             if key in self._names and self._travels(value)
         }
         return (
-            rebuilding.module_part,
+            rebuild.module_part,
             (name, own),
             contents,
             None,
             None,
-            rebuilding.fill_module,
+            rebuild.fill_module,
         )
 
     def _travels(self, value: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cloudpickle import cloudpickle as internals
 
-from kinetic_payload.calls import code as rebuilding
+from kinetic_payload.calls import rebuild
 from kinetic_payload.calls.classes.body import Bare
 from kinetic_payload.calls.classes.parts import reducer_of_part
 from kinetic_payload.calls.classes.reduce import NAMED_TYPES, ClassPickler
@@ -33,7 +33,7 @@ class ValuePickler(ClassPickler):
             return self.reduce_bare_function(obj)
         if issubclass(kind, BaseException):
             return self.reduce_error(obj)
-        if kind is rebuilding.CACHED:
+        if kind is rebuild.CACHED:
             return self._reduce_cached(obj)
         reduced = super().reducer_override(obj)
         if kind is FunctionType and reduced is not NotImplemented:
@@ -42,11 +42,11 @@ class ValuePickler(ClassPickler):
 
     def _reduce_cached(self, cached: Any) -> Any:
         module, name = cached.__module__, cached.__qualname__
-        if rebuilding.leads_plainly_to(cached, module, name):
+        if rebuild.leads_plainly_to(cached, module, name):
             return NotImplemented
-        if module != "__main__" and rebuilding.leads_to(cached, module, name):
-            return rebuilding.resolve, (module, name, len([*rebuilding.wrappings(cached)]) - 1)
-        return rebuilding.cached_function, (cached.__wrapped__, cached.cache_parameters())
+        if module != "__main__" and rebuild.leads_to(cached, module, name):
+            return rebuild.resolve, (module, name, len([*rebuild.wrappings(cached)]) - 1)
+        return rebuild.cached_function, (cached.__wrapped__, cached.cache_parameters())
 
     def goes_by_value(self, obj: Any) -> bool:
         """Tell whether *obj*, a class or function, is made again on the client."""

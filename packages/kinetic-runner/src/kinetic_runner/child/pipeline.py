@@ -18,9 +18,9 @@ import cloudpickle
 from kinetic_payload import layout
 from kinetic_payload.archives.archive import extract_archive
 from kinetic_payload.calls import call as calls
-from kinetic_payload.calls import main_module as mainmodule
+from kinetic_payload.calls import main_module
 from kinetic_payload.calls.call import CallHeader, LoadedCall
-from kinetic_payload.calls.loading import python_version
+from kinetic_payload.calls.unpickle import python_version
 from kinetic_payload.data import references
 from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.files.private import make_folder
@@ -431,7 +431,7 @@ def _tools() -> Tools:
         fetch_context=transfer.fetch_context,
         extract=lambda source, dest, digest: extract_archive(source, dest, expected_digest=digest),
         read_header=calls.read_header,
-        rebuild_main=mainmodule.rebuild,
+        rebuild_main=main_module.rebuild,
         load_call=calls.load_call,
         download=_download_data,
         environment=os.environ,  # noqa: TID251 - the child is started with it and nothing else

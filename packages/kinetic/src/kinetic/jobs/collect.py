@@ -39,7 +39,7 @@ from kinetic.jobs.services import LOOK, Services
 from kinetic.jobs.status import View, asking, explained, log_lines, look, nothing_to_verify
 from kinetic.quantities import parse_wait
 from kinetic.waiting import Deadline, sleep
-from kinetic_payload.calls.loading import load
+from kinetic_payload.calls.unpickle import load
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.progress import Reports, silent

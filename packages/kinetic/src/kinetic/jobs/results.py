@@ -15,7 +15,7 @@ from kinetic.errors import (
     ResultUnreadableError,
 )
 from kinetic.job_status import JobStatus
-from kinetic_payload.calls.loading import difference, minor
+from kinetic_payload.calls.unpickle import difference, minor
 from kinetic_payload.records.job import HostOutcome, Outcome
 from kinetic_payload.records.retry import HostEnd, Result, deciding, result_of
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from kinetic_payload.calls import call as calls
-from kinetic_payload.calls import main_module as mainmodule
+from kinetic_payload.calls import main_module
 from kinetic_payload.data import references
 
 folder = Path(sys.argv[1])
@@ -16,7 +16,7 @@ with open(folder / "payload.pkl", "rb") as stream:
     sys.path[:1] = [str(project / path) for path in header.paths]
     sys.path.append(str(Path(__file__).parent.parent))  # `shipping`, in the place of `kinetic`
     os.chdir(project / header.cwd)
-    mainmodule.rebuild(header, project)
+    main_module.rebuild(header, project)
     references.place({ref.key: f"/data/{ref.key}" for ref in header.data})
     call = calls.load_call(stream, header)
 try:

@@ -9,7 +9,7 @@ from types import CellType, FunctionType
 from typing import Any, Final
 
 from kinetic_payload.calls.annotations import annotations_of, is_annotate, own_annotations
-from kinetic_payload.calls.classes import rebuild as class_rebuilding
+from kinetic_payload.calls.classes import rebuild as class_rebuild
 from kinetic_payload.calls.classes.parts import calls_no_methods, own_attributes
 from kinetic_payload.calls.function_state import function_state
 from kinetic_payload.errors import PayloadError
@@ -30,7 +30,7 @@ _ATOMS: Final = (str, bytes, int, float, complex, bool, type(None), type(...))
 
 
 class Helper:
-    """Stands for what is made by calling a function of `class_rebuilding`."""
+    """Stands for what is made by calling a function of `classes.rebuild`."""
 
     def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
         self._made = make, arguments
@@ -87,7 +87,7 @@ class Body:
             if any(
                 arguments[key] != value for key, value in _PLAIN_FIELD.items() if key in arguments
             ):
-                body[name] = Helper(class_rebuilding.dataclass_field, arguments)
+                body[name] = Helper(class_rebuild.dataclass_field, arguments)
             elif "default" in arguments:
                 body[name] = arguments["default"]
         return body
@@ -112,10 +112,10 @@ class Body:
             return self._bare_part(value)
         if isinstance(value, classmethod | staticmethod):
             found, part = self._part(value.__func__)
-            return found, Helper(class_rebuilding.method, type(value), part)
+            return found, Helper(class_rebuild.method, type(value), part)
         if type(value) is property:
             parts = [self._part(one) for one in (value.fget, value.fset, value.fdel)]
-            made = Helper(class_rebuilding.method, property, *(part for _, part in parts))
+            made = Helper(class_rebuild.method, property, *(part for _, part in parts))
             return all(found for found, _ in parts), made
         if hasattr(type(value), "__set_name__") and self._pickler.goes_by_value(type(value)):
             return False, None  # It has been told its name already.
@@ -195,7 +195,7 @@ def struct_body(cls: Any, pickler: Any) -> dict[str, Any]:
             body[one.name] = made_of.safe(one.default)
         elif one.default_factory is not msgspec.NODEFAULT:
             factory = made_of.safe(one.default_factory)
-            body[one.name] = Helper(class_rebuilding.struct_field, factory)
+            body[one.name] = Helper(class_rebuild.struct_field, factory)
     if renamed:
         keywords["rename"] = renamed
     keywords["kw_only"] = bool(keyword_only.intersection(own))

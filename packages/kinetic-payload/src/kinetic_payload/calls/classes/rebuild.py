@@ -4,7 +4,7 @@ The state of a class travels, with all that its decorators, its metaclass and `_
 made of it. So those that travel themselves are not run again: what they did elsewhere is in the state
 of what travels with them. Those of importable modules are, because their modules are imported anew.
 
-Like `rebuilding`, this is part of the wire.
+Like `calls.rebuild`, this is part of the wire.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from kinetic_payload.calls import pytrees
-from kinetic_payload.calls.code import register_in_main
+from kinetic_payload.calls.rebuild import register_in_main
 from kinetic_payload.errors import PayloadError
 
 _unfilled: WeakSet[type] = WeakSet()

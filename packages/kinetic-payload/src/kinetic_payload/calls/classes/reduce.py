@@ -1,6 +1,6 @@
 """Classes that travel by value: from what they are to what makes them again.
 
-What makes them is in `class_rebuilding`, which says what is run again and what is not.
+What makes them is in `classes.rebuild`, which says what is run again and what is not.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from typing import Any, Final
 import cloudpickle
 from cloudpickle import cloudpickle as internals
 
-from kinetic_payload.calls import code as rebuilding
-from kinetic_payload.calls import pytrees
+from kinetic_payload.calls import pytrees, rebuild
 from kinetic_payload.calls.annotations import CLASS_NAMESPACE, value_in
-from kinetic_payload.calls.classes import rebuild as class_rebuilding
+from kinetic_payload.calls.classes import rebuild as class_rebuild
 from kinetic_payload.calls.classes.body import Bare, Body, Helper, ReachedError, struct_body
 from kinetic_payload.calls.classes.parts import (
     RecursiveAliasError,
@@ -132,7 +131,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         if bare is None:
             self.whole[id(function)] = function
             return reduced
-        return (class_rebuilding.same, (bare,), *reduced[2:])
+        return (class_rebuild.same, (bare,), *reduced[2:])
 
     def reduce_error(self, error: BaseException) -> Any:
         """Return how to make *error* again where its class has an `__init__` of its own.
@@ -140,7 +139,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         Pickle would call that with `args`, which are often others than it takes.
         """
         kind = type(error)
-        builtin = rebuilding.builtin_base(kind)
+        builtin = rebuild.builtin_base(kind)
 
         def inherits(*names: str) -> bool:
             return all(getattr(kind, name) == getattr(builtin, name) for name in names)
@@ -157,20 +156,20 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         slots: dict[str, Any] = {"args": error.args}
         for base in kind.__mro__:
             # To C code, None is another thing than nothing.
-            nothing = None if rebuilding.builtin_base(base) is base else slots
+            nothing = None if rebuild.builtin_base(base) is base else slots
             for name, member in vars(base).items():
                 if isinstance(member, MemberDescriptorType) and name not in _NOT_OF_ERRORS:
                     value = getattr(error, name, nothing)
                     if value is not nothing:
                         slots[name] = value
-        make, fill = rebuilding.bare_error, rebuilding.fill_error
+        make, fill = rebuild.bare_error, rebuild.fill_error
         return make, (kind, args), (slots, dict(vars(error))), None, None, fill
 
     def reduce_member(self, member: Any) -> Any:
         """Return how to find *member*, of an enum by value: it may be met before its value is there."""
         if type(member)._member_map_.get(member._name_) is not member:
             return NotImplemented  # of a flag, and made of others
-        return class_rebuilding.member_of, (type(member), member._name_)
+        return class_rebuild.member_of, (type(member), member._name_)
 
     def reduce_named_type(self, named: Any) -> Any:
         """Return how to make one of `NAMED_TYPES` again."""
@@ -192,7 +191,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
                 arguments.append(named.__supertype__)
         elif not named.__type_params__:
             values: list[Any] = []  # Its value may lead to itself, so it follows.
-            make, fill = rebuilding.alias, rebuilding.fill_alias
+            make, fill = rebuild.alias, rebuild.fill_alias
             state = values, value_in(named, "value")
             return make, (named.__name__, named.__module__, values), state, None, None, fill
         elif id(named) in self._open:
@@ -201,7 +200,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             self._open[id(named)] = named
             arguments.append(value_in(named, "value"))
             keywords["type_params"] = named.__type_params__
-        made_by = rebuilding.named_type
+        made_by = rebuild.named_type
         return made_by, (kind, named.__module__, identity, tuple(arguments), keywords)
 
     def reduce_class_by_value(self, cls: Any, *, main_name: str | None) -> Any:
@@ -214,12 +213,12 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         named = (identity, cls.__qualname__, main_name)
         if isinstance(cls, enum.EnumMeta) and cls is not enum.Enum:
             blueprint, members, canonical, state = self._enum(cls)
-            make, arguments = class_rebuilding.make_enum, (blueprint, members, canonical, *named)
-            return make, arguments, state, None, None, class_rebuilding.fill_enum
+            make, arguments = class_rebuild.make_enum, (blueprint, members, canonical, *named)
+            return make, arguments, state, None, None, class_rebuild.fill_enum
         blueprint, left_out = self._blueprint(cls)
         contents = self._contents(cls, blueprint, left_out)
-        make_it = class_rebuilding.make_class
-        return make_it, (blueprint, *named), contents, None, None, class_rebuilding.fill_class
+        make_it = class_rebuild.make_class
+        return make_it, (blueprint, *named), contents, None, None, class_rebuild.fill_class
 
     def _blueprint(self, cls: Any) -> tuple[Blueprint, frozenset[str]]:
         """Return what *cls* is made from, and which attributes come from making it."""

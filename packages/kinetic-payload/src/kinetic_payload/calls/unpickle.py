@@ -13,8 +13,8 @@ _MAKES_CODE: Final = frozenset(
     {
         ("builtins", "code"),
         ("types", "CodeType"),
-        ("kinetic_payload.calls.code", "code_in_project"),
-        ("kinetic_payload.calls.code", "code_with_lines"),
+        ("kinetic_payload.calls.rebuild", "code_in_project"),
+        ("kinetic_payload.calls.rebuild", "code_with_lines"),
     }
 )
 _QUALNAME: Final = 12

@@ -14,7 +14,7 @@ import cloudpickle
 import pytest
 
 import kinetic_payload
-from kinetic_payload.calls.loading import load
+from kinetic_payload.calls.unpickle import load
 from kinetic_payload.errors import PayloadError
 
 OTHER = f"3.{sys.version_info[1] + 1}.0"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
-from kinetic_payload.calls.loading import load
+from kinetic_payload.calls.unpickle import load
 from kinetic_payload.errors import PayloadError
 
 CACHED: Final = type(functools.lru_cache(lambda: None))
