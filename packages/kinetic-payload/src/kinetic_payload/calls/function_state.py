@@ -8,7 +8,7 @@ from typing import Any, Final
 from cloudpickle import cloudpickle as internals
 
 from kinetic_payload.calls.annotations import CLASS_NAMESPACE
-from kinetic_payload.calls.code_names import globals_of_classes_in, mentions_in
+from kinetic_payload.calls.code import globals_of_classes_in, mentions_in
 
 _VALUE: Final = 1
 """`annotationlib.Format.VALUE`, with which they are called."""

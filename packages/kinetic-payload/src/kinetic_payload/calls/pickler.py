@@ -19,17 +19,17 @@ from kinetic_payload.calls.by_reference import Importability, is_main
 from kinetic_payload.calls.classes.body import Bare
 from kinetic_payload.calls.classes.parts import reducer_of_part
 from kinetic_payload.calls.classes.reduce import NAMED_TYPES, ClassPickler
-from kinetic_payload.calls.code_names import (
+from kinetic_payload.calls.code import (
     assigned_globals_in,
     attributes_in,
     code_within,
+    lines_of,
     mentions_in,
     names_in,
     names_of_classes_in,
 )
 from kinetic_payload.calls.function_state import function_state
 from kinetic_payload.calls.module_globals import UsedGlobal
-from kinetic_payload.calls.source_lines import lines_of
 from kinetic_payload.calls.value_pickler import Sink
 from kinetic_payload.data.references import collecting, data_path
 

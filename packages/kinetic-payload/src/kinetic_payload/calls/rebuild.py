@@ -97,7 +97,7 @@ def code_in_project(path: str, arguments: tuple[Any, ...]) -> CodeType:
 
 def code_with_lines(text: str, arguments: tuple[Any, ...]) -> CodeType:
     """Rebuild code that has no file here, and its source lines for tracebacks."""
-    from kinetic_payload.calls.source_lines import keep_lines
+    from kinetic_payload.calls.code import keep_lines
 
     code = CodeType(*arguments)
     keep_lines(code, text)
