@@ -128,7 +128,7 @@ def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:
     Raises:
         PayloadError: It contains a function by value, and another minor version of Python wrote it.
     """
-    from kinetic_payload.calls.module_globals import restore
+    from kinetic_payload.calls.module_globals.restore import restore
     from kinetic_payload.calls.rebuild import add_hints
 
     def follows(nothing: Any) -> Any:

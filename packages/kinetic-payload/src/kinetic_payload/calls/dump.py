@@ -17,8 +17,8 @@ import cloudpickle
 from kinetic_payload.calls.by_reference import Importability
 from kinetic_payload.calls.call import CallHeader, platform_name
 from kinetic_payload.calls.classes.parts import RecursiveAliasError, UnrestorableClassError
-from kinetic_payload.calls.global_pickler import dump_globals
-from kinetic_payload.calls.module_globals import UntravelledGlobalError
+from kinetic_payload.calls.module_globals.dump import dump_globals
+from kinetic_payload.calls.module_globals.restore import UntravelledGlobalError
 from kinetic_payload.calls.pickler import CallPickler
 from kinetic_payload.calls.rebuild import wrappings
 from kinetic_payload.calls.unpicklable import advise, describe, find_culprit

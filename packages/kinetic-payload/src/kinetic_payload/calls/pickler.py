@@ -29,7 +29,7 @@ from kinetic_payload.calls.code import (
     names_of_classes_in,
 )
 from kinetic_payload.calls.function_state import function_state
-from kinetic_payload.calls.module_globals import UsedGlobal
+from kinetic_payload.calls.module_globals.restore import UsedGlobal
 from kinetic_payload.calls.value_pickler import Sink
 from kinetic_payload.data.references import collecting, data_path
 

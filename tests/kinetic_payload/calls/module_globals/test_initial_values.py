@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from kinetic_payload.calls.initial_values import Initial, Kind, initial_of
+from kinetic_payload.calls.module_globals.initial_values import Initial, Kind, initial_of
 
 Module = Callable[[str, str], ModuleType]
 

@@ -304,7 +304,7 @@ def test_data_in_a_global_of_an_imported_module_travels_with_a_nested_function(p
 def test_differing_attributes_of_what_cannot_travel_and_missing_modules_are_warnings() -> None:
     import types
 
-    from kinetic_payload.calls.module_globals import Global, restore
+    from kinetic_payload.calls.module_globals.restore import Global, restore
 
     module = sys.modules["made_for_a_test"] = types.ModuleType("made_for_a_test")
     try:

@@ -1,4 +1,4 @@
-"""Globals of imported modules that code by value reads: put into the job's module as they were at the call."""
+"""Give modules of a job the globals that they had at the call, unless their import has made them alike."""
 
 from __future__ import annotations
 

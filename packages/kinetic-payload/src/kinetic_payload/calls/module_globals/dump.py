@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kinetic_payload.calls.initial_values import Kind, initial_of
-from kinetic_payload.calls.module_globals import (
+from kinetic_payload.calls.module_globals.initial_values import Kind, initial_of
+from kinetic_payload.calls.module_globals.restore import (
     Global,
     UsedGlobal,
     attributes_of,
@@ -14,9 +14,11 @@ from kinetic_payload.calls.module_globals import (
     mark_of,
     untravelled,
 )
-from kinetic_payload.calls.pickler import CallPickler
 from kinetic_payload.calls.rebuild import lookup
 from kinetic_payload.data.references import collecting
+
+if TYPE_CHECKING:
+    from kinetic_payload.calls.pickler import CallPickler
 
 LARGEST: Final = 1024 * 1024
 """Bytes of a pickle that go along without a sign that the value was set since the import."""
