@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 import cloudpickle
 
 from kinetic_payload.calls.by_reference import Importability
+from kinetic_payload.calls.byte_counter import ByteCounter
 from kinetic_payload.calls.call import CallHeader, platform_name
-from kinetic_payload.calls.classes.parts import RecursiveAliasError, UnrestorableClassError
+from kinetic_payload.calls.classes.introspection import RecursiveAliasError, UnrestorableClassError
 from kinetic_payload.calls.module_globals.dump import dump_globals
 from kinetic_payload.calls.module_globals.restore import UntravelledGlobalError
 from kinetic_payload.calls.pickler import CallPickler
 from kinetic_payload.calls.rebuild import wrappings
 from kinetic_payload.calls.unpicklable import advise, describe, find_culprit
 from kinetic_payload.calls.unpickle import python_version
-from kinetic_payload.calls.value_pickler import Sink
 from kinetic_payload.data.references import DataRef, collecting
 from kinetic_payload.errors import PayloadError
 from kinetic_payload.project.roots import main_namespace
@@ -338,7 +338,7 @@ def _explain(
 
 
 def _prober(pickler_to: Callable[..., CallPickler]) -> CallPickler:
-    return pickler_to(Sink(), collect=_Collector({}))
+    return pickler_to(ByteCounter(), collect=_Collector({}))
 
 
 def _label(index: int, name: str) -> str:

@@ -16,8 +16,9 @@ from cloudpickle import cloudpickle as internals
 from kinetic_payload.calls import rebuild
 from kinetic_payload.calls.annotations import annotations_of, own_annotations
 from kinetic_payload.calls.by_reference import Importability, is_main
+from kinetic_payload.calls.byte_counter import ByteCounter
+from kinetic_payload.calls.classes.attribute_values import reducer_of
 from kinetic_payload.calls.classes.body import Bare
-from kinetic_payload.calls.classes.parts import reducer_of_part
 from kinetic_payload.calls.classes.reduce import NAMED_TYPES, ClassPickler
 from kinetic_payload.calls.code import (
     assigned_globals_in,
@@ -30,7 +31,6 @@ from kinetic_payload.calls.code import (
 )
 from kinetic_payload.calls.function_state import function_state
 from kinetic_payload.calls.module_globals.restore import UsedGlobal
-from kinetic_payload.calls.value_pickler import Sink
 from kinetic_payload.data.references import collecting, data_path
 
 Handler = Callable[[Any], Any]
@@ -119,7 +119,7 @@ class CallPickler(ClassPickler):
             return self._reduce_code
         if kind in NAMED_TYPES:
             return self._reduce_named_type
-        if (reduce_part := reducer_of_part(kind)) is not None:
+        if (reduce_part := reducer_of(kind)) is not None:
             return reduce_part
         if kind is io.TextIOWrapper:
             return _reduce_text_file
@@ -366,7 +366,7 @@ class CallPickler(ClassPickler):
 
     def prober(self) -> CallPickler:
         """Return a pickler like this one, whose pickle is thrown away."""
-        return self._another(Sink())
+        return self._another(ByteCounter())
 
     def measure(self, value: Any) -> int:
         """Return how many bytes *value* pickles to by itself; nothing is kept or collected.
@@ -374,7 +374,7 @@ class CallPickler(ClassPickler):
         Raises:
             Exception: What pickling it raises.
         """
-        sink = Sink()
+        sink = ByteCounter()
         self._another(sink).dump_uncollected(value)
         return sink.size
 

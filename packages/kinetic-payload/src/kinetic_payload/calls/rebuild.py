@@ -16,7 +16,7 @@ from kinetic_payload.calls.unpickle import load
 from kinetic_payload.errors import PayloadError
 
 CACHED: Final = type(functools.lru_cache(lambda: None))
-_HEAP_TYPE: Final = 1 << 9
+HEAP_TYPE: Final = 1 << 9
 """A flag of types that Python code has made."""
 _LONGEST_CHAIN: Final = 64
 
@@ -131,7 +131,7 @@ def bare_wrapper(kind: type) -> Any:
 
 def builtin_base(kind: Any) -> Any:
     """Return the builtin type that objects of *kind* are laid out as."""
-    while kind.__flags__ & _HEAP_TYPE:
+    while kind.__flags__ & HEAP_TYPE:
         kind = kind.__base__
     return kind
 

@@ -10,7 +10,7 @@ from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
 from kinetic_payload.calls.annotations import annotations_of
-from kinetic_payload.calls.classes.parts import own_attributes
+from kinetic_payload.calls.classes.introspection import own_attributes
 
 Probe = Callable[[Any], Exception | None]
 """Pickles one object for nothing, and returns what went wrong."""

@@ -9,8 +9,9 @@ from typing import Any
 from cloudpickle import cloudpickle as internals
 
 from kinetic_payload.calls import rebuild
+from kinetic_payload.calls.byte_counter import ByteCounter
+from kinetic_payload.calls.classes.attribute_values import reducer_of
 from kinetic_payload.calls.classes.body import Bare
-from kinetic_payload.calls.classes.parts import reducer_of_part
 from kinetic_payload.calls.classes.reduce import NAMED_TYPES, ClassPickler
 
 
@@ -20,7 +21,7 @@ class ValuePickler(ClassPickler):
     def reducer_override(self, obj: Any) -> Any:
         """Reduce as cloudpickle does, but leave a class alone that is already there when loaded."""
         kind = type(obj)
-        handler = reducer_of_part(kind)
+        handler = reducer_of(kind)
         if handler is not None:
             return handler(obj)
         if kind in NAMED_TYPES and not internals._lookup_module_and_qualname(obj, obj.__name__):
@@ -56,21 +57,8 @@ class ValuePickler(ClassPickler):
 
     def prober(self) -> ValuePickler:
         """Return a pickler like this one, whose pickle is thrown away."""
-        return ValuePickler(Sink())
+        return ValuePickler(ByteCounter())
 
     def reduce_bare(self, function: FunctionType) -> tuple[Any, ...]:
         """Return how to make *function* without what it refers to."""
         return internals._make_function, self._function_getnewargs(function)
-
-
-class Sink:
-    """A stream that keeps nothing but the number of bytes."""
-
-    def __init__(self) -> None:
-        self.size = 0
-
-    def write(self, data: Any) -> int:
-        """Count *data*."""
-        size = memoryview(data).nbytes  # A large array comes as `pickle.PickleBuffer`.
-        self.size += size
-        return size

@@ -12,7 +12,8 @@ from contextlib import AbstractContextManager, ExitStack
 from types import FunctionType
 from typing import Any, BinaryIO, Final
 
-from kinetic_payload.calls.value_pickler import Sink, ValuePickler
+from kinetic_payload.calls.byte_counter import ByteCounter
+from kinetic_payload.calls.value_pickler import ValuePickler
 from kinetic_payload.errors import KineticError, PreconditionFailedError, StoreError
 from kinetic_payload.layout import INLINE_LIMIT, REPORT_SECONDS
 from kinetic_payload.records.host_outcome import ErrorInfo, Pickled
@@ -262,7 +263,7 @@ def _unpicklable(value: Any, error: BaseException) -> UnpicklableValueError:
 
 def _problem_with(value: Any) -> Exception | None:
     try:
-        ValuePickler(Sink()).dump(value)
+        ValuePickler(ByteCounter()).dump(value)
     except Exception as error:  # noqa: BLE001 - the question was whether it pickles
         return error
     return None

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kinetic_payload.calls.annotations import annotations_of, is_annotate, own_annotations
 from kinetic_payload.calls.classes import rebuild as class_rebuild
-from kinetic_payload.calls.classes.parts import calls_no_methods, own_attributes
+from kinetic_payload.calls.classes.introspection import calls_no_methods, own_attributes
 from kinetic_payload.calls.function_state import function_state
 from kinetic_payload.errors import PayloadError
 

@@ -17,8 +17,8 @@ from importlib import import_module
 from typing import Any, Final
 from weakref import WeakSet
 
-from kinetic_payload.calls import pytrees
-from kinetic_payload.calls.rebuild import register_in_main
+from kinetic_payload.calls.classes import pytrees
+from kinetic_payload.calls.rebuild import HEAP_TYPE, register_in_main
 from kinetic_payload.errors import PayloadError
 
 _unfilled: WeakSet[type] = WeakSet()
@@ -262,7 +262,7 @@ def _without_hook(plan: Blueprint) -> Iterator[None]:
 def _made_enum(
     plan: Blueprint, members: dict[str, tuple[Any, ...]], canonical: dict[str, Any]
 ) -> type:
-    solid: Any = next(base for base in _lines(plan.bases) if not base.__flags__ & _HEAP_TYPE)
+    solid: Any = next(base for base in _lines(plan.bases) if not base.__flags__ & HEAP_TYPE)
 
     def new(cls: type, name: Any) -> Any:
         if isinstance(name, tuple):  # the members are tuples themselves
@@ -281,9 +281,6 @@ def _made_enum(
     with _without_hook(plan):
         made: type = maker.__new__(plan.metaclass, plan.name, plan.bases, body, **plan.keywords)
     return made
-
-
-_HEAP_TYPE = 1 << 9
 
 
 def _lines(bases: tuple[type, ...]) -> Iterator[type]:

@@ -20,11 +20,12 @@ from typing import Any, Final
 import cloudpickle
 from cloudpickle import cloudpickle as internals
 
-from kinetic_payload.calls import pytrees, rebuild
+from kinetic_payload.calls import rebuild
 from kinetic_payload.calls.annotations import CLASS_NAMESPACE, value_in
+from kinetic_payload.calls.classes import pytrees
 from kinetic_payload.calls.classes import rebuild as class_rebuild
 from kinetic_payload.calls.classes.body import Bare, Body, Helper, ReachedError, struct_body
-from kinetic_payload.calls.classes.parts import (
+from kinetic_payload.calls.classes.introspection import (
     RecursiveAliasError,
     UnrestorableClassError,
     bare_arguments,

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import abc
 import ast
-import dataclasses
-import functools
 import inspect
 import sys
 import textwrap
-import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final
 
-from kinetic_payload.calls.annotations import reduce_forward_reference
 from kinetic_payload.errors import PayloadError
 
 _MADE_WITH_IT: Final = frozenset(
@@ -199,56 +195,3 @@ def generated_by_dataclass(cls: type) -> frozenset[str]:
     if "__eq__" in names and own.get("__hash__", 1) is None:
         names.add("__hash__")
     return frozenset(names)
-
-
-def _reduce_weak_mapping(mapping: Any) -> Any:
-    # Caches of the standard library are such, that of functools.singledispatch for one.
-    return type(mapping), (dict(mapping),)
-
-
-def _reduce_weak_set(members: Any) -> Any:
-    return type(members), (list(members),)
-
-
-def _reduce_cached_property(cached: Any) -> Any:
-    # In Python 3.11 it holds a lock.
-    state = {"attrname": cached.attrname, "__doc__": cached.__doc__}
-    return type(cached), (cached.func,), state
-
-
-def _reduce_meta(meta: Any) -> Any:
-    given = {name: getattr(meta, name) for name in dir(meta) if not name.startswith("_")}
-    given = {name: value for name, value in given.items() if value is not None}
-    kind: Any = type(meta)
-    return functools.partial(kind, **given), ()
-
-
-def _reduce_config(config: Any) -> Any:
-    # Its `__getattr__` never ends while it is empty, as pickle would make it.
-    kind: Any = type(config)
-    return functools.partial(kind, config.config_dict, check=False), ()
-
-
-def _global_of_dataclasses(name: str) -> tuple[type, Callable[[Any], Any]]:
-    # It is compared by identity, and a copy of it would be something else.
-    return type(getattr(dataclasses, name)), lambda _: name
-
-
-_PARTS_OF_CLASSES: Final[dict[type, Callable[[Any], Any]]] = {
-    **dict(map(_global_of_dataclasses, ("MISSING", "KW_ONLY", "_HAS_DEFAULT_FACTORY"))),
-    functools.cached_property: _reduce_cached_property,
-    weakref.WeakKeyDictionary: _reduce_weak_mapping,
-    weakref.WeakValueDictionary: _reduce_weak_mapping,
-    weakref.WeakSet: _reduce_weak_set,
-}
-
-
-def reducer_of_part(kind: type) -> Callable[[Any], Any] | None:
-    """Return what reduces a *kind* that stands in classes, and pickle cannot do by itself."""
-    if kind is getattr(sys.modules.get("annotationlib"), "ForwardRef", None):
-        return reduce_forward_reference
-    if kind is getattr(sys.modules.get("msgspec"), "Meta", None):
-        return _reduce_meta
-    if kind is getattr(sys.modules.get("pydantic._internal._config"), "ConfigWrapper", None):
-        return _reduce_config
-    return _PARTS_OF_CLASSES.get(kind)

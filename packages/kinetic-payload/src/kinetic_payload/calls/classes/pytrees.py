@@ -14,6 +14,7 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any, Final, NoReturn
 
+from kinetic_payload.calls.rebuild import HEAP_TYPE
 from kinetic_payload.errors import PayloadError
 
 MODULE: Final = "jax.tree_util"
@@ -168,12 +169,9 @@ def _give_up(error: Exception) -> NoReturn:
 def _blank(cls: type) -> Any:
     """Return an instance of *cls* that nothing was done with."""
     for base in cls.__mro__:
-        if base.__flags__ & _HEAP_TYPE == 0:
+        if base.__flags__ & HEAP_TYPE == 0:
             return base.__new__(cls)  # type: ignore[call-overload]
     raise AssertionError
-
-
-_HEAP_TYPE = 1 << 9
 
 
 class _Anything:
