@@ -1,4 +1,4 @@
-"""What another Python wrote: its values are read, its byte code is not."""
+"""What another Python or an earlier Kinetic wrote: values are read, byte code of another Python is not."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ import pickle
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import pytest
 
 import kinetic_payload
+from kinetic_payload.calls import unpickle
+from kinetic_payload.calls.module_globals.restore import UntravelledGlobalError
 from kinetic_payload.calls.unpickle import load
-from kinetic_payload.errors import PayloadError
+from kinetic_payload.data.references import DataRef
+from kinetic_payload.errors import PayloadError, StoreError
 
 OTHER = f"3.{sys.version_info[1] + 1}.0"
 HERE = f"3.{sys.version_info[1]}"
@@ -122,3 +127,77 @@ def test_a_call_of_another_version_is_refused_where_its_code_travels_by_value(pr
 def test_a_damaged_pickle_of_another_version_is_damaged() -> None:
     with pytest.raises((pickle.UnpicklingError, EOFError)):
         load(io.BytesIO(b"not a pickle"), OTHER)
+
+
+PICKLES = Path(__file__).parent / "pickles"
+"""Made by `write.py` there, with Python 3.11 and modules of earlier names."""
+
+of_this_python = pytest.mark.skipif(
+    sys.version_info[:2] != (3, 11), reason="byte code of Python 3.11"
+)
+
+
+def earlier(name: str) -> Any:
+    with (PICKLES / f"{name}.pkl").open("rb") as stream:
+        return load(stream, "3.11.7")
+
+
+def test_values_of_an_earlier_version_are_loaded() -> None:
+    found = earlier("plain")
+
+    assert (found["settings"].width, found["settings"].depth) == (3, 4)
+    assert found["user"].__supertype__ is int
+    assert found["reference"] == DataRef(
+        key="d0", kind="local", source="data", is_dir=True, name="data"
+    )
+    assert (earlier("colour").name, earlier("colour").value) == ("BLUE", 2)
+
+
+def test_exceptions_of_an_earlier_version_are_loaded_with_their_causes() -> None:
+    refused, awaited = earlier("errors").exceptions
+
+    assert isinstance(refused, UntravelledGlobalError)
+    assert (str(refused), str(awaited)) == (
+        "It was set.\nPass it.",
+        "The function returned a coroutine.",
+    )
+    assert isinstance(refused.__cause__, StoreError)
+
+
+@of_this_python
+def test_functions_and_classes_of_an_earlier_version_are_loaded() -> None:
+    point, cached = earlier("classes")
+
+    assert earlier("function")(14) == 42
+    assert (point.total(), cached(3), cached.cache_parameters()["maxsize"]) == (3, 6, 3)
+    assert earlier("users_error").code == 7
+
+
+@of_this_python
+def test_pytrees_of_an_earlier_version_are_pytrees() -> None:
+    jax = pytest.importorskip("jax")
+
+    assert jax.tree_util.tree_leaves(earlier("pytree")) == [1, 2]
+
+
+@pytest.mark.skipif(sys.version_info[:2] == (3, 11), reason="its byte code runs here")
+@pytest.mark.parametrize("name", ["function", "classes"])
+def test_code_of_an_earlier_version_is_refused_by_another_python(name: str) -> None:
+    with pytest.raises(PayloadError, match=r"byte code of Python 3\.11"):
+        earlier(name)
+
+
+class ModuleOfEarlierName:
+    def __reduce__(self) -> Any:
+        return cloudpickle.cloudpickle.subimport, ("kinetic_payload.assertions",)
+
+
+def test_a_module_of_an_earlier_name_is_the_one_of_today() -> None:
+    found = load(io.BytesIO(pickle.dumps(ModuleOfEarlierName())), HERE)
+
+    assert found.__name__ == "kinetic_payload.calls.assertions"
+
+
+@pytest.mark.parametrize("name", unpickle._MOVED.values())
+def test_every_module_that_was_moved_is_where_the_loader_looks(name: str) -> None:
+    assert import_module(name)

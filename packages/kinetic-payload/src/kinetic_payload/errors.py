@@ -1,4 +1,7 @@
-"""The root of every error of ours, and the errors of this package."""
+"""The root of every error of ours, and the errors of this package.
+
+Pickled exceptions in stores name these classes: their names and their module stay.
+"""
 
 from __future__ import annotations
 

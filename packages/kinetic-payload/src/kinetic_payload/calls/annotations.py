@@ -76,7 +76,7 @@ def reduce_forward_reference(reference: Any) -> Any:
 
 
 def forward_reference(text: str, named: dict[str, Any], cells: Any, extra_names: Any) -> Any:
-    """Make what stands for a name that was not there. This is part of the wire."""
+    """Make what stands for a name that was not there. Pickles name this function, so its name stays."""
     made: Any = typing.ForwardRef(text, **named)
     made.__cell__, made.__extra_names__ = cells, extra_names
     return made

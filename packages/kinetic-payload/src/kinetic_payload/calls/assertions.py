@@ -1,4 +1,7 @@
-"""What code that pytest rewrote calls when an `assert` fails: pytest's own, or plain words without it."""
+"""What code that pytest rewrote calls when an `assert` fails: pytest's own, or plain words without it.
+
+Pickles name this module: one that moves leaves its name in `unpickle`.
+"""
 
 from __future__ import annotations
 

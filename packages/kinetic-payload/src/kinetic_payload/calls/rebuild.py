@@ -1,6 +1,7 @@
-"""What a pickled call is made of again: the functions that its pickle refers to by name.
+"""The functions that a pickle refers to by name: they make its functions, modules, exceptions and types again.
 
-This is part of the wire: a name or a signature here may only change together with `WIRE_VERSION`.
+Names and signatures here are part of the wire, and a value in a store outlives the version that wrote it.
+They stay as they are; a module that moves leaves its name in `unpickle`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Unpickle what any Python wrote: plain values always, functions by value only of this minor version."""
+"""Unpickle what another Python or an earlier Kinetic wrote.
+
+Plain values are read from any Python, functions by value only from the same minor version.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,30 @@ from typing import Any, Final, NoReturn, Protocol
 
 from kinetic_payload.errors import PayloadError
 
+_MOVED: Final = {
+    "kinetic.callables": "kinetic.submit.functions",
+    "kinetic_payload.annotations": "kinetic_payload.calls.annotations",
+    "kinetic_payload.assertions": "kinetic_payload.calls.assertions",
+    "kinetic_payload.class_parts": "kinetic_payload.calls.classes.introspection",
+    "kinetic_payload.class_rebuilding": "kinetic_payload.calls.classes.rebuild",
+    "kinetic_payload.loading": "kinetic_payload.calls.unpickle",
+    "kinetic_payload.module_globals": "kinetic_payload.calls.module_globals.restore",
+    "kinetic_payload.pytrees": "kinetic_payload.calls.classes.pytrees",
+    "kinetic_payload.rebuilding": "kinetic_payload.calls.rebuild",
+    "kinetic_payload.references": "kinetic_payload.data.references",
+    "kinetic_payload.stores.gcs.downloads": "kinetic_payload.stores.gcs.download",
+    "kinetic_payload.stores.gcs.fetching": "kinetic_payload.stores.gcs.byte_stream",
+    "kinetic_payload.stores.gcs.patience": "kinetic_payload.stores.gcs.retry",
+    "kinetic_runner.call": "kinetic_runner.child.call",
+    "kinetic_runner.debugger": "kinetic_runner.child.debugger",
+    "kinetic_runner.distributed": "kinetic_runner.child.distributed",
+    "kinetic_runner.report": "kinetic_runner.child.result",
+}
+"""Modules of earlier versions that values and exceptions in a store may name → where their names are now.
+
+A job that runs during an upgrade leaves such a value. Whoever moves one of these modules, or another one
+that pickles name, adds its earlier name here; the names within them stay.
+"""
 _MAKES_CODE: Final = frozenset(
     {
         ("builtins", "code"),
@@ -41,8 +68,6 @@ def load(stream: Readable, written_by: str) -> Any:
     Raises:
         PayloadError: It contains a function by value, and another minor version wrote it.
     """
-    if difference(written_by) is None:
-        return pickle.load(stream)
     return _Unpickler(stream, written_by).load()
 
 
@@ -65,17 +90,21 @@ def minor(version: str) -> str:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Refuses code before it is made."""
+    """Find names of modules that were moved, and refuse another version's code before it is made."""
 
     def __init__(self, stream: Readable, written_by: str) -> None:
         super().__init__(stream)
         self._written_by = written_by
+        self._refuses_code = difference(written_by) is not None
 
     def find_class(self, module: str, name: str, /) -> Any:
-        if (module, name) in _MAKES_CODE:
+        module = _MOVED.get(module, module)
+        if self._refuses_code and (module, name) in _MAKES_CODE:
             return self._refuse
         found = super().find_class(module, name)
-        if (module, name) == ("cloudpickle.cloudpickle", "_builtin_type"):
+        if (module, name) == ("cloudpickle.cloudpickle", "subimport"):
+            return lambda module: found(_MOVED.get(module, module))
+        if self._refuses_code and (module, name) == ("cloudpickle.cloudpickle", "_builtin_type"):
             return self._instead_of(found)
         return found
 

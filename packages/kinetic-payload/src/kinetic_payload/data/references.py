@@ -66,7 +66,10 @@ def inside_job() -> bool:
 
 
 def data_path(key: str) -> str:
-    """Return the path of a `Data` on this worker; this is what a pickled `Data` turns into."""
+    """Return the path of a `Data` on this worker; this is what a pickled `Data` turns into.
+
+    Pickles name this function, so its name stays.
+    """
     try:
         return _paths[key]
     except KeyError:

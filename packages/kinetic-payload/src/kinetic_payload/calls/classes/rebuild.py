@@ -4,7 +4,7 @@ The state of a class travels, with all that its decorators, its metaclass and `_
 made of it. So those that travel themselves are not run again: what they did elsewhere is in the state
 of what travels with them. Those of importable modules are, because their modules are imported anew.
 
-Like `calls.rebuild`, this is part of the wire.
+Like those of `calls.rebuild`, the names here are part of the wire, and stay as they are.
 """
 
 from __future__ import annotations
