@@ -25,7 +25,7 @@ def fill(count: int) -> list[str]:
     from kinetic.settings.settings import Settings
     from kinetic.submit.request import target_of
     from kinetic_payload.layout import JobObjects
-    from kinetic_payload.records.job import encode
+    from kinetic_payload.records.encode import encode
 
     @kinetic.run(accelerator="cpu")
     def nothing() -> None:

@@ -10,6 +10,7 @@ import io
 import json
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,18 +20,16 @@ from kinetic_payload.calls.call import CallHeader, load_call, read_header
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import FutureRecordError, RecordError
 from kinetic_payload.layout import WIRE_VERSION
+from kinetic_payload.records.batch import GroupManifest
+from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.decode import decode
-from kinetic_payload.records.job import (
-    Claim,
-    ErrorInfo,
-    GroupManifest,
-    HostOutcome,
-    JobRecord,
-    Outcome,
-    Pickled,
-    Record,
-    encode,
-)
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Pickled
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
+
+if TYPE_CHECKING:
+    from kinetic_payload.records.encode import Record
 
 STORED = Path(__file__).with_name("records")
 JOB = "v5litepod-4-train-20260417-153012-abc1234"

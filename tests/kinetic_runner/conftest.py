@@ -22,7 +22,7 @@ run_with([sys.executable, "-u", sys.argv[1]], sys.argv[3:], linger=float(sys.arg
 # What `kinetic_runner.child.pipeline.run` does, as far as the parent can see it.
 CHILD = """
 import os, signal, subprocess, sys, threading, time
-from kinetic_payload.records.job import HostOutcome
+from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_runner.child.main import run_child
 
 def call(task, tell):

@@ -17,7 +17,11 @@ from kinetic.testing import a_launch, eventually
 from kinetic_payload.errors import StoreUnavailableError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
 from kinetic_payload.records.decode import decode
-from kinetic_payload.records.job import HostOutcome, JobRecord, Lease, Outcome, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import HostOutcome
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.lease import Lease
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore

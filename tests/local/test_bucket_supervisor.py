@@ -23,7 +23,9 @@ from kinetic.jobs.services import Services
 from kinetic.testing import a_launch, await_outcome, eventually, job_ids_of, kill_hard, outcome_of
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import Env, JobObjects
-from kinetic_payload.records.job import JobRecord, Outcome, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import verify
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.gcs import GcsStore, Patience

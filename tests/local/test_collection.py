@@ -23,7 +23,8 @@ from kinetic.testing import a_launch, await_outcome, eventually
 from kinetic.testing.fakes import FakeStore
 from kinetic_payload.files.locks import locked
 from kinetic_payload.layout import JobObjects, context_object
-from kinetic_payload.records.job import JobRecord, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.folder.store import FolderStore

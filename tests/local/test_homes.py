@@ -20,7 +20,8 @@ from kinetic.backends.local.supervisor.runners import marked
 from kinetic.testing import eventually
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.decode import decode
-from kinetic_payload.records.job import JobRecord, Keeper, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.job import JobRecord, Keeper
 from kinetic_payload.stores.folder.store import FolderStore
 
 SCRIPT = """

@@ -31,7 +31,8 @@ from kinetic.testing import (
 from kinetic.testing.fakes import a_record
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.decode import decode
-from kinetic_payload.records.job import JobRecord, Outcome
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.folder.store import FolderStore
 
 SCRIPT = """

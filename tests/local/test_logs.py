@@ -13,7 +13,9 @@ from kinetic.jobs.log_lines import LONGEST_LINE, tail_size
 from kinetic.jobs.logs import follow_stored, stored_lines
 from kinetic.testing import a_launch
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.job import HostOutcome, JobRecord, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import HostOutcome
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore

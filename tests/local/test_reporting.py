@@ -9,7 +9,8 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.outcome import outcome_of_vanished
 from kinetic.testing import a_launch, outcome_of
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.job import HostOutcome, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.testing import MemoryStore
 

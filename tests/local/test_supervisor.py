@@ -36,7 +36,8 @@ from kinetic.testing import (
     outcome_of,
 )
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.job import JobRecord, Outcome
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.folder.store import FolderStore
 
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)"

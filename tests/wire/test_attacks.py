@@ -53,7 +53,10 @@ from kinetic_payload.archives.zip_format import (
     read_directory,
 )
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.job import HostOutcome, Lease, Outcome, Pickled, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import HostOutcome, Pickled
+from kinetic_payload.records.lease import Lease
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores.store import parse_location
 from kinetic_payload.testing.gcs.faults import Fault

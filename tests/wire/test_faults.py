@@ -36,7 +36,8 @@ from kinetic.submit.request import resolve_request
 from kinetic.submit.submit import submit
 from kinetic.testing.fakes import a_record, report_error, report_value
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.job import JobRecord, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.gcs import GcsStore
 from kinetic_payload.stores.gcs.retry import Patience
 from kinetic_payload.testing.gcs import GcsServer

@@ -33,7 +33,7 @@ from kinetic.submit.options import RunOptions
 from kinetic.submit.request import resolve_request
 from kinetic.submit.submit import submit
 from kinetic.testing import eventually
-from kinetic_payload.records.job import Outcome
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.store import Store, parse_location
 
 JOBS = """

@@ -19,7 +19,8 @@ from kinetic_k8s.cluster.connect import connect
 from kinetic_k8s.cluster.connection import Access
 from kinetic_k8s.errors import ClusterUnreachableError
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.job import Claim, encode
+from kinetic_payload.records.claim import Claim
+from kinetic_payload.records.encode import encode
 from kinetic_payload.records.signing import UNSIGNED, signed
 from kinetic_payload.stores.outages import OutageLimit, limited
 

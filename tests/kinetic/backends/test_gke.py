@@ -31,7 +31,10 @@ from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.job import job_manifest
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.layout import JobObjects, end_marker
-from kinetic_payload.records.job import Claim, JobRecord, Outcome, encode
+from kinetic_payload.records.claim import Claim
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Location
 

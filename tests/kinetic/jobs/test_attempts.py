@@ -14,7 +14,9 @@ from kinetic.jobs.outcome import outcome_of_vanished
 from kinetic.jobs.presence import STARTING, starting_or_gone
 from kinetic.testing.fakes import a_record, a_report
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.job import Claim, JobRecord, encode
+from kinetic_payload.records.claim import Claim
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.testing import MemoryStore
 

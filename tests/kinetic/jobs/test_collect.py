@@ -47,7 +47,10 @@ from kinetic.testing.fakes import (
     report_value,
 )
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
-from kinetic_payload.records.job import ErrorInfo, JobRecord, Outcome, Pickled, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import ErrorInfo, Pickled
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
 
 LARGE = bytes(2 * INLINE_LIMIT)
 

@@ -23,7 +23,8 @@ from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.jobs.status import write_outcome
 from kinetic.testing.fakes import FakeServices, FakeStore, a_record, report_value
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.job import Outcome, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import Store
 

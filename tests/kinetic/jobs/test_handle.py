@@ -25,7 +25,7 @@ from kinetic.jobs.status import find_record
 from kinetic.testing import job_ids_of
 from kinetic.testing.fakes import FakeServices, a_record, raising, report_value
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
-from kinetic_payload.records.job import encode
+from kinetic_payload.records.encode import encode
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.outages import current_limit
 

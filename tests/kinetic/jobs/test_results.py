@@ -14,7 +14,8 @@ from kinetic.jobs.results import (
     remote_error,
     status_of,
 )
-from kinetic_payload.records.job import ErrorInfo, HostOutcome, Outcome
+from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
+from kinetic_payload.records.outcome import Outcome
 
 FAILED = Outcome(job_id="j", status="failed", attempt=2, host=1, message="It failed.")
 HOST = HostOutcome(

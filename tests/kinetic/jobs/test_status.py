@@ -19,7 +19,8 @@ from kinetic.jobs.status import (
 )
 from kinetic.testing.fakes import FakeServices, a_report, report, report_value
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.job import Outcome, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.outcome import Outcome
 
 CANCELLED = "cancelled"
 OUTCOME = "write */outcome.json"

@@ -25,7 +25,8 @@ from kinetic.settings.keys import KeyFile, Seal, signing_key
 from kinetic.testing import job_ids_of
 from kinetic.testing.fakes import FakeServices, a_record, report_value
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
-from kinetic_payload.records.job import JobRecord, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import signed
 
 LARGE = bytes(2 * INLINE_LIMIT)

@@ -13,7 +13,7 @@ import pytest
 from kinetic.errors import ConfigurationError, KineticError, SignatureError
 from kinetic.settings.keys import KeyFile, Seal, key_path, signing_key
 from kinetic.testing.fakes import a_record
-from kinetic_payload.records.job import encode
+from kinetic_payload.records.encode import encode
 from kinetic_payload.records.signing import KEY_SIZE
 
 NAME = f"{a_record().job_id}/handle.json"

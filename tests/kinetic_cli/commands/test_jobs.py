@@ -20,7 +20,8 @@ from kinetic.errors import (
 from kinetic.job_status import JobStatus
 from kinetic.jobs.results import JobOutcome
 from kinetic_cli.testing import StubApp, StubJob, a_job, run
-from kinetic_payload.records.job import ErrorInfo, FinalStatus, HostOutcome, Outcome
+from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
+from kinetic_payload.records.outcome import FinalStatus, Outcome
 
 
 def ended(status: FinalStatus, **more: Any) -> JobOutcome:

@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from kinetic_payload.errors import RecordError
-from kinetic_payload.records.job import ErrorInfo, HostOutcome, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
 from kinetic_payload.records.retry import (
     HostEnd,
     Tally,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kinetic_payload.errors import RecordError, StoreError
-from kinetic_payload.records.job import Outcome, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signed import read_verified, write_once
 from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.stores import open_store

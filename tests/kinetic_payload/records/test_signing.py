@@ -7,7 +7,8 @@ import json
 import pytest
 
 from kinetic_payload.errors import SignatureError
-from kinetic_payload.records.job import Outcome, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import key_id, signed, verify
 
 KEY = bytes(range(32))

@@ -37,7 +37,7 @@ SOURCES = [str(Path(str(p.__file__)).parents[1]) for p in (kinetic_runner, kinet
 DRIVER = f"""
 import sys; sys.path[:0] = {SOURCES!r}
 import json
-from kinetic_payload.records.job import encode
+from kinetic_payload.records.encode import encode
 from kinetic_runner.child import pipeline
 from kinetic_runner.task import Task
 told = open(sys.argv[2], "a", buffering=1)

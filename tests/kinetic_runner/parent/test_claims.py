@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.job import Claim, Outcome, encode
+from kinetic_payload.records.claim import Claim
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Location

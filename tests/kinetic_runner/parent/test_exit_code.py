@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from kinetic_payload.records.job import ErrorInfo, HostOutcome, Pickled, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Pickled
 from kinetic_runner.parent.exit_code import Seen, outcome_from, outcome_of
 
 BLANK = HostOutcome(

@@ -9,7 +9,8 @@ import pytest
 from kinetic_payload.errors import StoreUnavailableError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.lifeline import STOP
-from kinetic_payload.records.job import Outcome, encode, fields_of
+from kinetic_payload.records.encode import encode, fields_of
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore

@@ -18,7 +18,9 @@ from kinetic_payload.errors import (
     StoreUnavailableError,
 )
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.job import HostOutcome, Outcome, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import HostOutcome
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Location

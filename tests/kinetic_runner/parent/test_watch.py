@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.records.host_outcome import HostOutcome, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_runner.parent.exit_code import Seen
 from kinetic_runner.parent.tee import Mirror
 from kinetic_runner.parent.watch import Limits, Watch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import is_dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -13,9 +13,11 @@ from kinetic_payload.errors import FutureRecordError, RecordError
 from kinetic_payload.layout import WIRE_VERSION
 from kinetic_payload.limits import checked_number
 from kinetic_payload.printable import printable
-from kinetic_payload.records.job import Record
 
-R = TypeVar("R", bound=Record)
+if TYPE_CHECKING:
+    from kinetic_payload.records.encode import Record
+
+R = TypeVar("R", bound="Record")
 _T = TypeVar("_T")
 
 

@@ -1,19 +1,11 @@
-"""What one host reports of one attempt, and how that and every other record is written.
-
-A module of its own beside `records`: the process of the user's code needs these alone, and making
-a dataclass takes as long as importing a small module.
-"""
+"""`HostOutcome`: the record of how one host ended one attempt."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 from kinetic_payload.layout import WIRE_VERSION
-
-if TYPE_CHECKING:
-    from kinetic_payload.records.job import Record
 
 Phase = Literal[
     "claim",
@@ -96,23 +88,3 @@ class HostOutcome:
     stopped_at: float | None = None
     """When it was told to stop by SIGTERM, while its function ran."""
     version: int = WIRE_VERSION
-
-
-def encode(record: Record) -> bytes:
-    """Return *record* as JSON that a person can read: sorted keys, one line."""
-    return json.dumps(_as_dict(record), sort_keys=True, ensure_ascii=False).encode(
-        errors="backslashreplace"
-    )
-
-
-def fields_of(data: bytes) -> dict[str, Any]:
-    """Return the fields of a record, unchecked, for who has nothing but `json`; none if it is none."""
-    try:
-        values = json.loads(data)
-    except (ValueError, RecursionError):
-        return {}
-    return values if isinstance(values, dict) else {}
-
-
-def _as_dict(record: Record) -> dict[str, Any]:
-    return {key: value for key, value in asdict(record).items() if value is not None}

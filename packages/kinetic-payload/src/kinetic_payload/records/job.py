@@ -1,73 +1,10 @@
-"""What is persisted about a job, as standard-library dataclasses.
-
-The worker writes and reads them with `json`; the client decodes them strictly with `decoding`.
-Unknown keys are ignored when read, so that a newer writer does not break an older reader of the
-same `version`; a greater `version` is refused.
-"""
+"""`JobRecord`: the record of a submitted job."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from kinetic_payload.layout import WIRE_VERSION
-from kinetic_payload.records.host_outcome import ErrorInfo as ErrorInfo
-from kinetic_payload.records.host_outcome import HostOutcome as HostOutcome
-from kinetic_payload.records.host_outcome import Phase as Phase
-from kinetic_payload.records.host_outcome import Pickled as Pickled
-from kinetic_payload.records.host_outcome import Reason as Reason
-from kinetic_payload.records.host_outcome import encode as encode
-from kinetic_payload.records.host_outcome import fields_of as fields_of
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """Who runs an attempt on a host: `{job}/attempts/{attempt}/host-{n}.claim`."""
-
-    job_id: str
-    attempt: int
-    host: int
-    hostname: str
-    pid: int
-    claimed_at: float
-    signature: str | None = None
-    """None where jobs are not signed, and in claims of before there was this field."""
-    version: int = WIRE_VERSION
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lease:
-    """A sign of life of what keeps a job: `{job}/lease.json`, written again and again."""
-
-    job_id: str
-    holder: str
-    """Whose it is, for people: the machine, and the folder of its jobs."""
-    seconds: float
-    """How long it holds, counted from when the store says it was written."""
-    version: int = WIRE_VERSION
-
-
-FinalStatus = Literal["succeeded", "failed", "cancelled"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How the job ended, written once: `{job}/outcome.json`."""
-
-    job_id: str
-    status: FinalStatus
-    attempt: int | None = None
-    """The attempt that decided, None where none ran."""
-    host: int | None = None
-    """The host whose outcome counts: the leader, or the lowest that failed."""
-    digest: str | None = None
-    """SHA-256 of that host's outcome object."""
-    other_failed_hosts: tuple[int, ...] = ()
-    message: str = ""
-    written_by: Literal["runner", "supervisor", "client"] = "runner"
-    written_at: float = 0.0
-    signature: str | None = None
-    version: int = WIRE_VERSION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,21 +64,3 @@ class JobRecord:
     """Who knows whether a local job runs; None in records of before there was this field."""
     signature: str | None = None
     version: int = WIRE_VERSION
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupManifest:
-    """A batch, written once: the ids of its children are derived from it."""
-
-    group_id: str
-    name: str | None = None
-    tags: dict[str, str]
-    created_at: str
-    total_expected: int
-    accelerator: str
-    func_name: str
-    signature: str | None = None
-    version: int = WIRE_VERSION
-
-
-Record = HostOutcome | Claim | Lease | Outcome | JobRecord | GroupManifest

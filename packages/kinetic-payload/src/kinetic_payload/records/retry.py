@@ -10,7 +10,8 @@ from typing import Final, Literal, get_args
 from kinetic_payload.errors import RecordError
 from kinetic_payload.layout import EXIT_NOT_PREPARED
 from kinetic_payload.printable import printable
-from kinetic_payload.records.host_outcome import HostOutcome, Reason, fields_of
+from kinetic_payload.records.encode import fields_of
+from kinetic_payload.records.host_outcome import HostOutcome, Reason
 
 _OWN: Final = frozenset({"exception", "exited", "timeout"})
 _NO_WORD: Final = frozenset({"killed", "unreported"})

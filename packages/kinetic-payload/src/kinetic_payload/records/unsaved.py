@@ -23,7 +23,7 @@ from kinetic_payload.errors import (
 from kinetic_payload.files.durability import flush_to_disk
 from kinetic_payload.files.private import make_folder, open_private
 from kinetic_payload.limits import read_record
-from kinetic_payload.records.host_outcome import fields_of
+from kinetic_payload.records.encode import fields_of
 from kinetic_payload.stores.store import ABSENT, Store
 
 _REPORT: Final = ".json"

@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 
 from kinetic_payload.files.private import make_folder, open_private
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, Env
-from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase
 from kinetic_runner import WARM
 from kinetic_runner.child.forks import leave_if_forked
 from kinetic_runner.child.shutdown import shut_down

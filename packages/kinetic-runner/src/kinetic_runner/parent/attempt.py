@@ -22,7 +22,8 @@ from kinetic_payload.layout import (
     end_marker,
 )
 from kinetic_payload.processes import sweep
-from kinetic_payload.records.job import Claim, HostOutcome
+from kinetic_payload.records.claim import Claim
+from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.retry import is_loss_of_peer
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.records.unsaved import Unsaved

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from kinetic_payload.errors import KineticError, RecordError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
-from kinetic_payload.records.job import Claim, encode, fields_of
+from kinetic_payload.records.claim import Claim
+from kinetic_payload.records.encode import encode, fields_of
 from kinetic_payload.records.signed import read_verified, write_once
 from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.stores.store import Store

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
-from kinetic_payload.records.job import Lease, encode, fields_of
+from kinetic_payload.records.encode import encode, fields_of
+from kinetic_payload.records.lease import Lease
 from kinetic_payload.records.signed import read_verified
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores.store import Store

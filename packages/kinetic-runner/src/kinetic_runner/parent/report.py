@@ -16,7 +16,9 @@ from kinetic_payload.layout import (
     REPORT_SECONDS,
     JobObjects,
 )
-from kinetic_payload.records.job import FinalStatus, HostOutcome, Outcome, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import HostOutcome
+from kinetic_payload.records.outcome import FinalStatus, Outcome
 from kinetic_payload.records.retry import HostEnd, Tally, another_attempt, end_in, other_failures
 from kinetic_payload.records.signed import write_once
 from kinetic_payload.records.signing import UNSIGNED, Signer

@@ -12,7 +12,8 @@ from kinetic.jobs.attempts import Verify, attempts_of
 from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureError
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, JobObjects
 from kinetic_payload.limits import read_record
-from kinetic_payload.records.job import FinalStatus, JobRecord, Outcome
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import FinalStatus, Outcome
 from kinetic_payload.records.retry import HostEnd, deciding, end_in, other_failures
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store

@@ -16,7 +16,8 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic_payload.calls.unpickle import difference, minor
-from kinetic_payload.records.job import HostOutcome, Outcome
+from kinetic_payload.records.host_outcome import HostOutcome
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.retry import HostEnd, Result, deciding, result_of
 
 E = TypeVar("E", bound=BaseException)

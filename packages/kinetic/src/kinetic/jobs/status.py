@@ -26,7 +26,10 @@ from kinetic.parallel import map_at_once
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.ownership import report_of
-from kinetic_payload.records.job import HostOutcome, JobRecord, Outcome, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import HostOutcome
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signed import write_once
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store

@@ -14,7 +14,8 @@ from kinetic.parallel import map_at_once
 from kinetic.waiting import Deadline, poll_interval, sleep
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_object
-from kinetic_payload.records.job import JobRecord, Outcome
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.store import Store
 
 

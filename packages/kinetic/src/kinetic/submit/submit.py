@@ -40,7 +40,8 @@ from kinetic.submit.package import Call, Packed, PackingOptions, Uploaded, pack,
 from kinetic.waiting import Deadline
 from kinetic_payload.files.private import others_may_write
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.job import JobRecord, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.folder.marking import refuse_foreign_folder
 from kinetic_payload.stores.outages import OutageLimit, limited
 from kinetic_payload.stores.store import ABSENT

@@ -32,7 +32,10 @@ from kinetic.jobs.discover import statuses_of
 from kinetic.jobs.handle import JobHandle
 from kinetic.testing.clients import PROJECT_FILES, Client, eventually, users_project
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.job import Claim, HostOutcome, Outcome, encode
+from kinetic_payload.records.claim import Claim
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import HostOutcome
+from kinetic_payload.records.outcome import Outcome
 
 _LARGE: Final = 3 << 20
 _EVERY: Final = 0.1

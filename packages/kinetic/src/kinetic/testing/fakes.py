@@ -33,7 +33,10 @@ from kinetic.submit.options import RunOptions
 from kinetic.submit.request import JobRequest, resolve_request, settings_arguments
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import JobObjects, context_object
-from kinetic_payload.records.job import HostOutcome, JobRecord, Outcome, Phase, Pickled, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import HostOutcome, Phase, Pickled
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signed import write_once
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import ABSENT, ObjectInfo, Store

@@ -20,7 +20,9 @@ from kinetic.waiting import Deadline
 from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.decode import decode
-from kinetic_payload.records.job import JobRecord, Outcome, encode
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.store import Store
 
 

@@ -24,7 +24,8 @@ from kinetic.settings.settings import environment
 from kinetic.submit.request import JobRequest
 from kinetic.testing.fakes import FakeBackend, create_outcome
 from kinetic_payload.layout import Env, Flag
-from kinetic_payload.records.job import JobRecord, Outcome
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.retry import (
     HostEnd,
     Result,

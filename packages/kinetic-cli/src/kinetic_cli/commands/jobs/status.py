@@ -12,7 +12,7 @@ from kinetic_cli.app import App
 from kinetic_cli.options import job_id_argument, json_option, target_options
 
 if TYPE_CHECKING:
-    from kinetic_payload.records.job import HostOutcome
+    from kinetic_payload.records.host_outcome import HostOutcome
 
 
 @click.command("status")

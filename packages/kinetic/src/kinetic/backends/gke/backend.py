@@ -47,7 +47,8 @@ from kinetic_k8s.manifests.job import JobSpec, job_manifest
 from kinetic_k8s.manifests.labels import JOB_ID, of_job, of_jobs
 from kinetic_k8s.manifests.secrets import check_environment
 from kinetic_payload.layout import RUNNER_NAME
-from kinetic_payload.records.job import JobRecord, Outcome
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from kinetic.waiting import sleep
 from kinetic_k8s.manifests.labels import of_job
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
-from kinetic_payload.records.job import fields_of
+from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.signed import read_verified
 from kinetic_payload.records.signing import UNSIGNED, Signing
 

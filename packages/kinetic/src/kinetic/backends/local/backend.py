@@ -33,7 +33,8 @@ from kinetic.jobs.services import Services, open_at, seal_of
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, JobObjects
-from kinetic_payload.records.job import JobRecord, Outcome
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store
 

@@ -20,7 +20,9 @@ from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.decode import decode
-from kinetic_payload.records.job import JobRecord, Lease, fields_of
+from kinetic_payload.records.encode import fields_of
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.lease import Lease
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store
 

@@ -9,7 +9,8 @@ from kinetic.backends.local.paths import JobFolder
 from kinetic.errors import IntegrityError, JobError, StoreError
 from kinetic.job_status import JobStatus
 from kinetic.notices import warn_caller
-from kinetic_payload.records.job import JobRecord, fields_of
+from kinetic_payload.records.encode import fields_of
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores.store import Store
 

@@ -1,0 +1,22 @@
+"""`Claim`: the record of who runs an attempt on a host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kinetic_payload.layout import WIRE_VERSION
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """Who runs an attempt on a host: `{job}/attempts/{attempt}/host-{n}.claim`."""
+
+    job_id: str
+    attempt: int
+    host: int
+    hostname: str
+    pid: int
+    claimed_at: float
+    signature: str | None = None
+    """None where jobs are not signed, and in claims of before there was this field."""
+    version: int = WIRE_VERSION

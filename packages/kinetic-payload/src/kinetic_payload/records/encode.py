@@ -1,0 +1,41 @@
+"""Records as JSON: written, and read again without checks.
+
+The client decodes them strictly with `decode`. A reader ignores keys that it does not know, so that a newer
+writer does not break an older reader of the same `version`; a greater `version` is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kinetic_payload.records.batch import GroupManifest
+    from kinetic_payload.records.claim import Claim
+    from kinetic_payload.records.host_outcome import HostOutcome
+    from kinetic_payload.records.job import JobRecord
+    from kinetic_payload.records.lease import Lease
+    from kinetic_payload.records.outcome import Outcome
+
+    Record = HostOutcome | Claim | Lease | Outcome | JobRecord | GroupManifest
+
+
+def encode(record: Record) -> bytes:
+    """Return *record* as JSON that a person can read: sorted keys, one line."""
+    return json.dumps(_as_dict(record), sort_keys=True, ensure_ascii=False).encode(
+        errors="backslashreplace"
+    )
+
+
+def fields_of(data: bytes) -> dict[str, Any]:
+    """Return the fields of a record, unchecked, for who has nothing but `json`; none if it is none."""
+    try:
+        values = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _as_dict(record: Record) -> dict[str, Any]:
+    return {key: value for key, value in asdict(record).items() if value is not None}

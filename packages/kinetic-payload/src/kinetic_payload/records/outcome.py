@@ -1,0 +1,30 @@
+"""`Outcome`: the record of how a job ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kinetic_payload.layout import WIRE_VERSION
+
+FinalStatus = Literal["succeeded", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How the job ended, written once: `{job}/outcome.json`."""
+
+    job_id: str
+    status: FinalStatus
+    attempt: int | None = None
+    """The attempt that decided, None where none ran."""
+    host: int | None = None
+    """The host whose outcome counts: the leader, or the lowest that failed."""
+    digest: str | None = None
+    """SHA-256 of that host's outcome object."""
+    other_failed_hosts: tuple[int, ...] = ()
+    message: str = ""
+    written_by: Literal["runner", "supervisor", "client"] = "runner"
+    written_at: float = 0.0
+    signature: str | None = None
+    version: int = WIRE_VERSION
