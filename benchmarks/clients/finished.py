@@ -23,7 +23,7 @@ def fill(count: int) -> list[str]:
     from kinetic.jobs.services import connect, jobs_location
     from kinetic.jobs.status import find_outcome, find_record
     from kinetic.settings.settings import Settings
-    from kinetic.submit.request import target_of
+    from kinetic.target import Target
     from kinetic_payload.layout import JobObjects
     from kinetic_payload.records.encode import encode
 
@@ -35,7 +35,9 @@ def fill(count: int) -> list[str]:
     job.result(cleanup=False)
     settings = Settings.from_environment()
     home = Path(settings.home.value)
-    services = connect("local", target_of(settings), jobs_location(settings, "local"), home)
+    services = connect(
+        "local", Target.in_settings(settings), jobs_location(settings, "local"), home
+    )
     record = find_record(services.store, job.job_id)
     outcome = find_outcome(services.store, job.job_id)
     assert record is not None

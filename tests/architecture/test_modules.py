@@ -65,6 +65,7 @@ TESTED_AS = {
     "kinetic.settings.home": "local/test_protection.py",
     "kinetic.submit.arguments": "kinetic/test_decorator.py",
     "kinetic.submit.resolve": "kinetic/test_decorator.py",
+    "kinetic.target": "kinetic/submit/test_request.py",
     "kinetic.testing.contract": "contract/test_backends.py",
     "kinetic.testing.functions": "contract/test_backends.py",
     "kinetic.testing.protocol": "contract/test_backends.py",

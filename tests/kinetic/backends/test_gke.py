@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kinetic.backends.backend import Environment, Launch, Target
+from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.checks import check_data, check_request
 from kinetic.backends.gke.endpoint import storage_variables
 from kinetic.backends.gke.launch import job_spec
@@ -24,6 +24,7 @@ from kinetic.jobs.services import connect
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import RunOptions
 from kinetic.submit.request import JobRequest, resolve_request, settings_arguments
+from kinetic.target import Target
 from kinetic.testing.fakes import FakeStore, a_record, create_outcome
 from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import ClusterUnreachableError, UnknownContextError

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.backends.backend import Target
 from kinetic.backends.registry import BACKENDS
 from kinetic.errors import InvalidRequestError, SignatureError
 from kinetic.jobs.services import connect, jobs_location
 from kinetic.settings.settings import resolve
+from kinetic.target import Target
 from kinetic.testing import job_ids_of
 from kinetic_payload.stores.store import Location
 

@@ -2,7 +2,6 @@ import pathlib
 import sys
 from functools import partial
 
-from kinetic.backends.backend import Target
 from kinetic.backends.local.backend import LocalBackend
 from kinetic.errors import KineticError
 from kinetic.jobs.services import Services, connect, jobs_location
@@ -11,6 +10,7 @@ from kinetic.settings.settings import Settings
 from kinetic.submit.options import RunOptions
 from kinetic.submit.request import resolve_request
 from kinetic.submit.submit import submit
+from kinetic.target import Target
 from kinetic.testing import job_ids_of
 from kinetic_payload.stores.folder.store import FolderStore
 

@@ -20,29 +20,6 @@ GRACE_SECONDS = 30.0
 """Between SIGTERM and SIGKILL, where nothing else is asked for: the default of Kubernetes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """Where on a cluster a job runs; for a backend of this machine only names."""
-
-    project: str | None = None
-    zone: str = ""
-    cluster: str = ""
-    namespace: str = ""
-    kube_context: str | None = None
-    """A context of the user's kubeconfig; None means that the cluster is reached by its name."""
-
-    @classmethod
-    def of(cls, record: JobRecord) -> Target:
-        """Return where the job of *record* runs."""
-        return cls(
-            project=record.project,
-            zone=record.zone,
-            cluster=record.cluster_name,
-            namespace=record.namespace,
-            kube_context=record.kube_context,
-        )
-
-
 @dataclass(frozen=True)
 class Packaging:
     """The project of a call that is being packaged."""

@@ -13,8 +13,8 @@ from kinetic.errors import InvalidRequestError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kinetic.backends.backend import Target
     from kinetic.jobs.services import Services
+    from kinetic.target import Target
     from kinetic_k8s.accelerators import Accelerator
     from kinetic_payload.stores.store import Location
 

@@ -12,7 +12,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kinetic.backends.backend import Target
 from kinetic.backends.registry import CLUSTER, LOCAL, asked_for, entry_of
 from kinetic.errors import (
     BucketNotFoundError,
@@ -37,7 +36,7 @@ from kinetic.jobs.services import (
 )
 from kinetic.jobs.status import Found, find_record, listed_status
 from kinetic.parallel import map_at_once
-from kinetic.submit.request import target_of
+from kinetic.target import Target
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_id
 from kinetic_payload.records.job import JobRecord
@@ -216,7 +215,7 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
         return []
     recorded: set[str] = set()
     # One for all of them, which each would make for itself.
-    target = target_of(settings)
+    target = Target.in_settings(settings)
     services = connect(backend, target, location, Path(settings.home.value))
     with looking():
         jobs = jobs_in(services.store, recorded=recorded.add, verify=services.verify)

@@ -358,9 +358,9 @@ class JobHandle:
         if services is None:
             from pathlib import Path
 
-            from kinetic.backends.backend import Target
             from kinetic.jobs.services import connect
             from kinetic.settings.settings import Settings
+            from kinetic.target import Target
             from kinetic_payload.stores.store import parse_location
 
             home = Path(Settings.from_environment().home.value)

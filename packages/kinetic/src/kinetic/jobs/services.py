@@ -12,9 +12,10 @@ from kinetic_payload.records.signing import UNSIGNED, Signing
 from kinetic_payload.stores.store import Location, Store, parse_location
 
 if TYPE_CHECKING:
-    from kinetic.backends.backend import Backend, Target
+    from kinetic.backends.backend import Backend
     from kinetic.settings.keys import KeySource, Seal
     from kinetic.settings.settings import Settings
+    from kinetic.target import Target
 
 LOOK = 10.0
 """Seconds that what only looks waits for a store, or a cluster, that cannot be reached."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kinetic.backends.backend import Target
 from kinetic.backends.registry import LOCAL, Entry, Semantics, asked_for, entry_of, suited_to
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.submit.capture import SecretValues, capture
 from kinetic.submit.functions import name_of
 from kinetic.submit.options import CheckedOptions, RunOptions, check_options
+from kinetic.target import Target
 
 if TYPE_CHECKING:
     from kinetic.data import Data
@@ -79,7 +79,7 @@ def resolve_request(
     checked = check_options(options) if isinstance(options, RunOptions) else options
     entry = backend_of(settings, checked.accelerator)
     semantics = entry.semantics_for(checked.accelerator)
-    target = target_of(settings)
+    target = Target.in_settings(settings)
     _refuse_without_target(entry, target)
     captured = capture(checked.capture, environ)
     return JobRequest(
@@ -126,17 +126,6 @@ def backend_of(settings: Settings, accelerator: Accelerator) -> Entry:
     if asked.value is None:
         return suited_to(accelerator)
     return asked_for(asked.value, asked.source)
-
-
-def target_of(settings: Settings) -> Target:
-    """Return the place on a cluster that *settings* name."""
-    return Target(
-        project=settings.project.value,
-        zone=settings.zone.value,
-        cluster=settings.cluster.value,
-        namespace=settings.namespace.value,
-        kube_context=settings.kube_context.value,
-    )
 
 
 def _refuse_without_target(entry: Entry, target: Target) -> None:

@@ -24,8 +24,9 @@ from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.jobs.status import find_record
 from kinetic.settings.settings import Settings, environment
 from kinetic.submit.options import RunOptions
-from kinetic.submit.request import resolve_request, settings_arguments, target_of
+from kinetic.submit.request import resolve_request, settings_arguments
 from kinetic.submit.submit import submit
+from kinetic.target import Target
 from kinetic.testing import functions
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import RESERVED_PREFIXES, JobObjects
@@ -166,7 +167,7 @@ class RegisteredClient(Client):
         backend, asked = str(self._options["backend"]), RunOptions(**self._options)
         settings = Settings.from_environment(**settings_arguments(asked))
         location = jobs_location(settings, backend)
-        return connect(backend, target_of(settings), location, Path(settings.home.value))
+        return connect(backend, Target.in_settings(settings), location, Path(settings.home.value))
 
     def _start(
         self,

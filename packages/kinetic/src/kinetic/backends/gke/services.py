@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from kinetic.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from kinetic.backends.backend import Target
     from kinetic.jobs.services import Services
+    from kinetic.target import Target
     from kinetic_k8s.cluster.cluster import Cluster
     from kinetic_payload.stores.store import Location
 

@@ -21,7 +21,6 @@ from kinetic.backends.backend import (
     LogLine,
     Observation,
     Packaging,
-    Target,
     Watch,
 )
 from kinetic.backends.local.paths import Home, JobFolder
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from kinetic.backends.local.other_machines import Elsewhere
     from kinetic.backends.local.watch import Events
     from kinetic.submit.request import JobRequest
+    from kinetic.target import Target
     from kinetic_payload.stores.store import Location
 
 log = logging.getLogger("kinetic")
