@@ -15,8 +15,9 @@ def say_when(path: str) -> None:
 if __name__ == "__main__":
     from kinetic.jobs.runner import runner_bundle
     from kinetic.jobs.services import Services
-    from kinetic.submit.options import RunOptions, check_options
-    from kinetic.submit.resolve import request_of
+    from kinetic.settings.settings import Settings
+    from kinetic.submit.options import check_options
+    from kinetic.submit.request import request_of
     from kinetic.submit.submit import submit
     from kinetic.testing.fakes import FakeBackend
     from kinetic_payload.stores import open_store
@@ -30,7 +31,9 @@ if __name__ == "__main__":
         def start(self, launch) -> None:
             self.launch = launch
 
-    request = request_of(check_options(RunOptions(accelerator="cpu")), say_when)
+    options = check_options(accelerator="cpu")
+    settings = Settings.from_environment(**options.settings)
+    request = request_of(options, say_when, settings, environ={}, cwd=Path.cwd())
     home = Path(request.settings.home.value)
     store = open_store(parse_location(str(home / "store")))
     said = str(Path(sys.argv[1]).with_name("said.txt"))

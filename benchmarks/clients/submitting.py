@@ -63,14 +63,17 @@ def requests() -> dict[str, object]:
     """Submit once through a store that counts."""
     from kinetic.backends.local.backend import LocalBackend
     from kinetic.jobs.services import Services
-    from kinetic.submit.options import RunOptions, check_options
-    from kinetic.submit.resolve import request_of
+    from kinetic.settings.settings import Settings
+    from kinetic.submit.options import check_options
+    from kinetic.submit.request import request_of
     from kinetic.submit.submit import submit
     from kinetic_payload.stores import open_store
     from kinetic_payload.stores.store import parse_location
 
     function = nothing.__wrapped__
-    request = request_of(check_options(RunOptions(accelerator="cpu")), function)
+    options = check_options(accelerator="cpu")
+    settings = Settings.from_environment(**options.settings)
+    request = request_of(options, function, settings, environ={}, cwd=Path.cwd())
     home = Path(request.settings.home.value)
     store = open_store(parse_location(str(home / "store")))
     counting = Counting(store)

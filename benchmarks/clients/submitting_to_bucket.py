@@ -20,8 +20,9 @@ def main() -> None:
     import kinetic
     from kinetic.jobs.runner import runner_bundle
     from kinetic.jobs.services import Services
-    from kinetic.submit.options import RunOptions, check_options
-    from kinetic.submit.resolve import request_of
+    from kinetic.settings.settings import Settings
+    from kinetic.submit.options import check_options
+    from kinetic.submit.request import request_of
     from kinetic.submit.submit import submit
     from kinetic.testing.fakes import FakeBackend
     from kinetic_payload.stores import open_store
@@ -41,7 +42,9 @@ def main() -> None:
         return None
 
     function = kinetic.run(accelerator="cpu")(nothing).__wrapped__
-    request = request_of(check_options(RunOptions(accelerator="cpu")), function)
+    options = check_options(accelerator="cpu")
+    settings = Settings.from_environment(**options.settings)
+    request = request_of(options, function, settings, environ={}, cwd=Path.cwd())
     store = open_store(parse_location(f"gs://{BUCKET}"))
     services = Services(store, Idle(store))
 

@@ -31,8 +31,8 @@ from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.services import Services
 from kinetic.settings.keys import KeyFile, Seal
 from kinetic.settings.settings import Settings
-from kinetic.submit.options import RunOptions
-from kinetic.submit.request import resolve_request
+from kinetic.submit.options import check_options
+from kinetic.submit.request import request_of
 from kinetic.submit.submit import submit
 from kinetic.testing.fakes import a_record, report_error, report_value
 from kinetic_payload.layout import JobObjects
@@ -112,8 +112,8 @@ class Client:
         self.services = Services(store, self.lamp, seal=Seal(KeyFile(self.home)))  # type: ignore[arg-type]
 
     def submit(self, function: Any, *args: Any) -> JobHandle:
-        request = resolve_request(
-            RunOptions(accelerator="cpu"),
+        request = request_of(
+            check_options(accelerator="cpu"),
             function,
             Settings.from_environment(),
             environ={},

@@ -25,8 +25,8 @@ from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.services import Services, open_at
 from kinetic.settings.keys import KeyFile, Seal
 from kinetic.settings.settings import Settings
-from kinetic.submit.options import RunOptions
-from kinetic.submit.request import resolve_request
+from kinetic.submit.options import check_options
+from kinetic.submit.request import request_of
 from kinetic.submit.submit import submit
 from kinetic.testing import eventually
 from kinetic_payload.layout import REPORT_SECONDS, JobObjects
@@ -76,8 +76,8 @@ class Desk:
 
     def submit(self, name: str, *args: object) -> JobHandle:
         function = getattr(self.module, name)
-        request = resolve_request(
-            RunOptions(accelerator="cpu"),
+        request = request_of(
+            check_options(accelerator="cpu"),
             function,
             Settings.from_environment(),
             environ={},

@@ -29,8 +29,8 @@ from kinetic.jobs.services import Services, open_at, seal_of
 from kinetic.jobs.status import write_outcome
 from kinetic.settings.keys import KeyFile, key_path
 from kinetic.settings.settings import Settings
-from kinetic.submit.options import RunOptions
-from kinetic.submit.request import resolve_request
+from kinetic.submit.options import check_options
+from kinetic.submit.request import request_of
 from kinetic.submit.submit import submit
 from kinetic.testing import eventually
 from kinetic_payload.records.outcome import Outcome
@@ -236,8 +236,8 @@ class NoBackend:
 def submitted(desk, function: Any, *args: Any) -> list[Any]:
     """Submit a call, and return the requests that it took."""
     settings = Settings.from_environment()
-    request = resolve_request(
-        RunOptions(accelerator="cpu"), function, settings, environ={}, cwd=desk.project
+    request = request_of(
+        check_options(accelerator="cpu"), function, settings, environ={}, cwd=desk.project
     )
     home = Path(settings.home.value)
     location = parse_location(desk.store)

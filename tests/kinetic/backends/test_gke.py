@@ -22,8 +22,8 @@ from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import connect
 from kinetic.settings.settings import resolve
-from kinetic.submit.options import RunOptions
-from kinetic.submit.request import JobRequest, resolve_request, settings_arguments
+from kinetic.submit.options import check_options
+from kinetic.submit.request import JobRequest, request_of
 from kinetic.target import Target
 from kinetic.testing.fakes import FakeStore, a_record, create_outcome
 from kinetic_k8s.cluster import Identity
@@ -48,10 +48,10 @@ def train() -> None: ...
 
 def a_request(tmp_path: Path, **options: object) -> JobRequest:
     values = {"accelerator": "cpu", "container_image": IMAGE, "backend": "gke", **options}
-    given = RunOptions(**values)
+    checked = check_options(**values)
     environ = {"KINETIC_KUBE_CONTEXT": "mine"}
-    settings = resolve(settings_arguments(given), environ=environ, user_home=tmp_path)
-    return resolve_request(given, train, settings, environ={"TOKEN": "hunter2"}, cwd=tmp_path)
+    settings = resolve(checked.settings, environ=environ, user_home=tmp_path)
+    return request_of(checked, train, settings, environ={"TOKEN": "hunter2"}, cwd=tmp_path)
 
 
 @pytest.mark.parametrize(

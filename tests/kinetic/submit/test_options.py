@@ -7,11 +7,11 @@ import pytest
 from kinetic import Data
 from kinetic.errors import InvalidRequestError
 from kinetic.submit.images import ContainerImage
-from kinetic.submit.options import CheckedOptions, RunOptions, check_options
+from kinetic.submit.options import RunOptions, check_options
 
 
-def check(**given: object) -> CheckedOptions:
-    return check_options(RunOptions(**{"accelerator": "cpu", **given}))
+def check(**given: object) -> RunOptions:
+    return check_options(**{"accelerator": "cpu", **given})
 
 
 def refused(**given: object) -> str:
@@ -24,8 +24,9 @@ def refused(**given: object) -> str:
 def test_without_arguments_nothing_is_limited() -> None:
     checked = check()
 
-    assert checked == CheckedOptions(
-        given=RunOptions(accelerator="cpu"),
+    assert checked == RunOptions(
+        given={"accelerator": "cpu"},
+        settings=checked.settings,
         accelerator=checked.accelerator,
         image=ContainerImage("default"),
     )
@@ -69,11 +70,13 @@ def test_spot_may_be_said_in_either_place(accelerator: str, spot: bool, expected
 
 
 def test_only_what_differs_from_the_defaults_was_given() -> None:
-    assert RunOptions().given() == {}
-    assert RunOptions(accelerator="cpu", retries=0, spot=True).given() == {
-        "accelerator": "cpu",
-        "spot": True,
-    }
+    assert check_options().given == {}
+    assert check(retries=0, spot=True).given == {"accelerator": "cpu", "spot": True}
+
+
+def test_arguments_that_settings_can_stand_in_for_are_kept_for_them() -> None:
+    assert set(check().settings.values()) == {None}
+    assert check(zone="here").settings["zone"] == "here"
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.settings.settings import resolve
-from kinetic.submit.options import RunOptions
-from kinetic.submit.request import JobRequest, resolve_request, settings_arguments
+from kinetic.submit.options import check_options
+from kinetic.submit.request import JobRequest, request_of
 
 
 def train() -> None: ...
@@ -17,9 +17,9 @@ def request(
     tmp_path: Path, *, environ: dict[str, str] | None = None, captured: dict[str, str] | None = None,
     **options: object,
 ) -> JobRequest:  # fmt: skip
-    given = RunOptions(**{"accelerator": "cpu", **options})
-    settings = resolve(settings_arguments(given), environ=environ or {}, user_home=tmp_path)
-    return resolve_request(given, train, settings, environ=captured or {}, cwd=Path("/project"))
+    checked = check_options(**{"accelerator": "cpu", **options})
+    settings = resolve(checked.settings, environ=environ or {}, user_home=tmp_path)
+    return request_of(checked, train, settings, environ=captured or {}, cwd=Path("/project"))
 
 
 def test_a_local_job_needs_no_project(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ from kinetic.jobs.status import find_outcome, find_record, look
 from kinetic.jobs.stop import clean_up
 from kinetic.settings.keys import signing_key
 from kinetic.settings.settings import resolve
-from kinetic.submit.options import RunOptions
-from kinetic.submit.request import JobRequest, resolve_request, settings_arguments
+from kinetic.submit.options import check_options
+from kinetic.submit.request import JobRequest, request_of
 from kinetic.submit.submit import submit
 from kinetic.testing import job_ids_of
 from kinetic.testing.fakes import FakeServices, raising
@@ -64,13 +64,9 @@ def ask(project, home: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     monkeypatch.chdir(project.root)
 
     def request(captured: dict[str, str] | None = None, **options: Any) -> JobRequest:
-        given = RunOptions(**{"accelerator": "cpu", "backend": "local", **options})
-        settings = resolve(
-            settings_arguments(given), environ={"KINETIC_HOME": str(home)}, user_home=home
-        )
-        return resolve_request(
-            given, lambda: None, settings, environ=captured or {}, cwd=project.root
-        )
+        checked = check_options(**{"accelerator": "cpu", "backend": "local", **options})
+        settings = resolve(checked.settings, environ={"KINETIC_HOME": str(home)}, user_home=home)
+        return request_of(checked, lambda: None, settings, environ=captured or {}, cwd=project.root)
 
     return request
 
@@ -426,9 +422,9 @@ def test_a_home_that_cannot_be_written_is_told_in_words(
     monkeypatch.chdir(project.root)
     (tmp_path / "file").write_text("")
     home = tmp_path / "file" / "home"
-    given = RunOptions(accelerator="cpu", backend="local")
-    settings = resolve(settings_arguments(given), environ={"KINETIC_HOME": str(home)})
-    request = resolve_request(given, work, settings, environ={}, cwd=project.root)
+    checked = check_options(accelerator="cpu", backend="local")
+    settings = resolve(checked.settings, environ={"KINETIC_HOME": str(home)})
+    request = request_of(checked, work, settings, environ={}, cwd=project.root)
 
     with pytest.raises(SubmitError, match="KINETIC_HOME") as caught:
         started(services, request, work)

@@ -7,8 +7,8 @@ from kinetic.errors import KineticError
 from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.jobs.stop import cancel, clean_up
 from kinetic.settings.settings import Settings
-from kinetic.submit.options import RunOptions
-from kinetic.submit.request import resolve_request
+from kinetic.submit.options import check_options
+from kinetic.submit.request import request_of
 from kinetic.submit.submit import submit
 from kinetic.target import Target
 from kinetic.testing import job_ids_of
@@ -36,7 +36,7 @@ class Disturbed(LocalBackend):
 if __name__ == "__main__":
     settings = Settings.from_environment()
     home, location = pathlib.Path(settings.home.value), jobs_location(settings, "local")
-    request = resolve_request(
+    request = request_of(
         RunOptions(accelerator="cpu", backend="local"),
         work,
         settings,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kinetic.data import Data
     from kinetic.jobs.handle import JobHandle
-    from kinetic.submit.options import CheckedOptions
+    from kinetic.submit.options import RunOptions
     from kinetic.submit.request import JobRequest
 
 P = ParamSpec("P")
@@ -95,9 +95,9 @@ def run(
         )
     if inside_job():
         return lambda function: RemoteCallable(function, None)
-    from kinetic.submit.options import RunOptions, check_options
+    from kinetic.submit.options import check_options
 
-    options = check_options(RunOptions(**given))
+    options = check_options(**given)
 
     def decorate(function: Callable[P, R]) -> RemoteCallable[P, R]:
         from kinetic.submit.functions import check_callable
@@ -122,7 +122,7 @@ class RemoteCallable(Generic[P, R]):
     def __init__(
         self,
         function: Callable[P, R],
-        options: CheckedOptions | None,
+        options: RunOptions | None,
         *,
         instance: object = None,
         bound: bool = False,
@@ -169,8 +169,9 @@ class RemoteCallable(Generic[P, R]):
         return submit(request, self._function, (*self._first, *args), kwargs)
 
     def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JobRequest:
+        from kinetic.settings.settings import Settings, environment, working_folder
         from kinetic.submit.arguments import check_arguments
-        from kinetic.submit.resolve import request_of
+        from kinetic.submit.request import request_of
 
         _teach_cloudpickle()
         check_arguments(self._function, args, kwargs)
@@ -181,7 +182,10 @@ class RemoteCallable(Generic[P, R]):
                 f"{self._name} came out of a job, without what @kinetic.run was given.",
                 hint="Decorate the function here.",
             )
-        return request_of(options, self._function)
+        settings = Settings.from_environment(**options.settings)
+        return request_of(
+            options, self._function, settings, environ=environment(), cwd=working_folder()
+        )
 
     @property
     def _name(self) -> str:
@@ -224,8 +228,8 @@ class RemoteCallable(Generic[P, R]):
     def __repr__(self) -> str:
         options = ""
         if self._options is not None:
-            given = self._options.given.given()
-            options = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            given = self._options.given.items()
+            options = ", ".join(f"{name}={value!r}" for name, value in given)
         bound = f" of {self._first[0]!r}" if self._first else ""
         return f"<{self._name}{bound}, decorated with @kinetic.run({options})>"
 

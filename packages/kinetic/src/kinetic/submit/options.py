@@ -1,10 +1,10 @@
-"""The arguments of `kinetic.run`: as they were given, and checked."""
+"""The arguments of `kinetic.run`, checked."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,51 +19,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What stands between the parentheses of `@kinetic.run(...)`."""
+    """The arguments of `kinetic.run`, checked and parsed."""
 
-    accelerator: str = "tpu-v5e-1"
-    container_image: str | None = None
-    base_image_repo: str | None = None
-    zone: str | None = None
-    project: str | None = None
-    capture_env_vars: list[str] | None = None
-    cluster: str | None = None
-    backend: str | None = None
-    namespace: str | None = None
-    volumes: dict[str, Data] | None = None
-    spot: bool = False
-    output_dir: str | None = None
-    debug: bool = False
-    timeout: float | timedelta | None = None
-    retries: int = 0
-    preemptions: int | None = None
-    cpu: float | str | None = None
-    memory: int | str | None = None
-    shared_memory: int | str | None = None
-    labels: dict[str, str] | None = None
-
-    def given(self) -> dict[str, Any]:
-        """Return the arguments that are not the default."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {f.name: values[f.name] for f in fields(self) if values[f.name] != f.default}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckedOptions:
-    """The arguments of `kinetic.run` that no environment can change, parsed."""
-
-    given: RunOptions
+    given: Mapping[str, Any]
+    """The arguments that are not the default, as they were given."""
     accelerator: Accelerator
     image: ContainerImage
+    settings: Mapping[str, str | None] = field(default_factory=dict)
+    """The arguments that take precedence over settings of the same names."""
     capture: tuple[str, ...] = ()
     volumes: Mapping[str, Data] = field(default_factory=dict)
+    """By normalised mount path."""
     spot: bool = False
     debug: bool = False
     timeout: float | None = None
-    """Seconds of the function in one attempt."""
+    """Seconds that the function may take in one attempt."""
     retries: int = 0
     preemptions: int | None = None
-    """None: as many as come."""
+    """None: any number."""
     cpu: float | None = None
     """Cores."""
     memory: int | None = None
@@ -72,41 +45,64 @@ class CheckedOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def check_options(options: RunOptions) -> CheckedOptions:
-    """Parse *options* and refuse what cannot be right, or cannot be right together.
+def check_options(
+    *,
+    accelerator: str = "tpu-v5e-1",
+    container_image: str | None = None,
+    base_image_repo: str | None = None,
+    zone: str | None = None,
+    project: str | None = None,
+    capture_env_vars: list[str] | None = None,
+    cluster: str | None = None,
+    backend: str | None = None,
+    namespace: str | None = None,
+    volumes: dict[str, Data] | None = None,
+    spot: bool = False,
+    output_dir: str | None = None,
+    debug: bool = False,
+    timeout: float | timedelta | None = None,
+    retries: int = 0,
+    preemptions: int | None = None,
+    cpu: float | str | None = None,
+    memory: int | str | None = None,
+    shared_memory: int | str | None = None,
+    labels: dict[str, str] | None = None,
+) -> RunOptions:
+    """Parse the arguments of `kinetic.run`; refuse what is wrong, by itself or together.
 
     Raises:
         InvalidRequestError: Something is wrong; the hint says what to write instead.
     """
+    arguments = dict(locals())
     from kinetic.mount_paths import check_volumes
     from kinetic.submit.capture import check_patterns
     from kinetic_k8s.accelerators import parse_accelerator
 
-    _check_types(options)
-    accelerator = parse_accelerator(options.accelerator)
-    checked = CheckedOptions(
-        given=options,
-        accelerator=accelerator,
-        image=parse_container_image(options.container_image),
-        capture=check_patterns(options.capture_env_vars),
-        volumes=check_volumes(options.volumes or {}),
-        spot=options.spot or accelerator.spot,
-        debug=options.debug,
-        timeout=parse_timeout(options.timeout),
-        retries=parse_count("retries", options.retries),
-        preemptions=None
-        if options.preemptions is None
-        else parse_count("preemptions", options.preemptions),
-        cpu=parse_cpu(options.cpu),
-        memory=parse_memory("memory", options.memory),
-        shared_memory=parse_memory("shared_memory", options.shared_memory),
-        labels=_checked_labels(options.labels or {}),
+    _check_types(arguments)
+    defaults = check_options.__kwdefaults__ or {}
+    parsed = parse_accelerator(accelerator)
+    options = RunOptions(
+        accelerator=parsed,
+        image=parse_container_image(container_image),
+        settings={name: arguments[name] for name in _SETTINGS},
+        capture=check_patterns(capture_env_vars),
+        volumes=check_volumes(volumes or {}),
+        spot=spot or parsed.spot,
+        debug=debug,
+        timeout=parse_timeout(timeout),
+        retries=parse_count("retries", retries),
+        preemptions=None if preemptions is None else parse_count("preemptions", preemptions),
+        cpu=parse_cpu(cpu),
+        memory=parse_memory("memory", memory),
+        shared_memory=parse_memory("shared_memory", shared_memory),
+        labels=_checked_labels(labels or {}),
+        given={name: value for name, value in arguments.items() if value != defaults[name]},
     )
-    _check_together(checked)
-    return checked
+    _check_together(options)
+    return options
 
 
-_TEXTS: Final = (
+_SETTINGS: Final = (
     "base_image_repo",
     "zone",
     "project",
@@ -115,26 +111,28 @@ _TEXTS: Final = (
     "namespace",
     "output_dir",
 )
+"""The arguments that are texts, for which settings can stand in."""
 
 
-def _check_types(options: RunOptions) -> None:
-    if not isinstance(options.accelerator, str):
+def _check_types(arguments: Mapping[str, Any]) -> None:
+    accelerator = arguments["accelerator"]
+    if not isinstance(accelerator, str):
         raise InvalidRequestError(
-            f"accelerator={options.accelerator!r} is not text.",
+            f"accelerator={accelerator!r} is not text.",
             hint="Write a name such as 'tpu-v5litepod-4', 'gpu-l4' or 'cpu'.",
         )
-    for name in _TEXTS:
-        value = getattr(options, name)
+    for name in _SETTINGS:
+        value = arguments[name]
         if not isinstance(value, str | None):
             raise InvalidRequestError(f"{name}={value!r} is not text.", hint="Give text or None.")
     for name in ("spot", "debug"):
-        value = getattr(options, name)
+        value = arguments[name]
         if not isinstance(value, bool):
             raise InvalidRequestError(
                 f"{name}={value!r} is neither True nor False.", hint="Give one of them."
             )
     for name in ("volumes", "labels"):
-        value = getattr(options, name)
+        value = arguments[name]
         if value is not None and not isinstance(value, Mapping):
             raise InvalidRequestError(
                 f"{name}={value!r} is not a dict.",
@@ -144,22 +142,22 @@ def _check_types(options: RunOptions) -> None:
             )
 
 
-def _check_together(checked: CheckedOptions) -> None:
-    if checked.debug and checked.retries:
+def _check_together(options: RunOptions) -> None:
+    if options.debug and options.retries:
         raise InvalidRequestError(
             "debug=True and retries contradict each other: every retry would wait for a debugger.",
             hint="Leave retries out while debugging.",
         )
-    if checked.given.base_image_repo and checked.image.mode != "prebuilt":
+    if options.settings["base_image_repo"] and options.image.mode != "prebuilt":
         raise InvalidRequestError(
             "base_image_repo says where prebuilt images lie, and this job uses none.",
             hint="Add container_image='prebuilt', or leave base_image_repo out.",
         )
-    both = checked.memory is not None and checked.shared_memory is not None
-    if both and (checked.shared_memory or 0) > (checked.memory or 0):
+    memory, shared = options.memory, options.shared_memory
+    if memory is not None and shared is not None and shared > memory:
         raise InvalidRequestError(
-            f"shared_memory={checked.given.shared_memory!r} is more than "
-            f"memory={checked.given.memory!r}, of which it is a part.",
+            f"shared_memory={options.given['shared_memory']!r} is more than "
+            f"memory={options.given['memory']!r}, of which it is a part.",
             hint="Raise memory, or lower shared_memory.",
         )
 

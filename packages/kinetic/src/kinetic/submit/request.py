@@ -11,7 +11,7 @@ from kinetic.backends.registry import LOCAL, Entry, Semantics, asked_for, entry_
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.submit.capture import SecretValues, capture
 from kinetic.submit.functions import name_of
-from kinetic.submit.options import CheckedOptions, RunOptions, check_options
+from kinetic.submit.options import RunOptions
 from kinetic.target import Target
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ class JobRequest:
     function_name: str
     """Qualified, such as `Trainer.fit`."""
     accelerator: Accelerator
-    accelerator_text: str
-    """As the user wrote it."""
     backend: str
     """A name that `kinetic.backends.registry` knows."""
     semantics: Semantics
@@ -61,8 +59,8 @@ class JobRequest:
         return entry_of(self.backend).on_this_machine
 
 
-def resolve_request(
-    options: RunOptions | CheckedOptions,
+def request_of(
+    options: RunOptions,
     function: Callable[..., Any],
     settings: Settings,
     *,
@@ -76,42 +74,34 @@ def resolve_request(
     Raises:
         InvalidRequestError: Something cannot be right; nothing was done yet.
     """
-    checked = check_options(options) if isinstance(options, RunOptions) else options
-    entry = backend_of(settings, checked.accelerator)
-    semantics = entry.semantics_for(checked.accelerator)
+    entry = backend_of(settings, options.accelerator)
+    semantics = entry.semantics_for(options.accelerator)
     target = Target.in_settings(settings)
     _refuse_without_target(entry, target)
-    captured = capture(checked.capture, environ)
+    captured = capture(options.capture, environ)
     return JobRequest(
         function_name=name_of(function),
-        accelerator=checked.accelerator,
-        accelerator_text=checked.given.accelerator,
+        accelerator=options.accelerator,
         backend=entry.name,
         semantics=semantics,
         target=target,
-        image=checked.image,
+        image=options.image,
         base_image_repo=settings.base_image_repo.value,
         environment=captured.values,
-        volumes=checked.volumes,
-        spot=checked.spot,
+        volumes=options.volumes,
+        spot=options.spot,
         output_dir=_output_dir(settings.output_dir.value, cwd),
-        debug=checked.debug,
-        timeout=checked.timeout,
-        retries=checked.retries,
-        preemptions=checked.preemptions,
-        cpu=checked.cpu,
-        memory=checked.memory,
-        shared_memory=checked.shared_memory,
-        labels=checked.labels,
+        debug=options.debug,
+        timeout=options.timeout,
+        retries=options.retries,
+        preemptions=options.preemptions,
+        cpu=options.cpu,
+        memory=options.memory,
+        shared_memory=options.shared_memory,
+        labels=options.labels,
         settings=settings,
         notes=tuple(captured.notes()),
     )
-
-
-def settings_arguments(options: RunOptions) -> dict[str, str | None]:
-    """Return the arguments of *options* that settings can stand in for."""
-    names = ("project", "zone", "cluster", "namespace", "backend", "output_dir", "base_image_repo")
-    return {name: getattr(options, name) for name in names}
 
 
 def backend_of(settings: Settings, accelerator: Accelerator) -> Entry:

@@ -23,8 +23,8 @@ from kinetic.jobs.handle import JobHandle, connected, handle_of, known
 from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.jobs.status import find_record
 from kinetic.settings.settings import Settings, environment
-from kinetic.submit.options import RunOptions
-from kinetic.submit.request import resolve_request, settings_arguments
+from kinetic.submit.options import check_options
+from kinetic.submit.request import request_of
 from kinetic.submit.submit import submit
 from kinetic.target import Target
 from kinetic.testing import functions
@@ -164,8 +164,8 @@ class RegisteredClient(Client):
     @cached_property
     def services(self) -> Services:
         """The jobs' store and backend."""
-        backend, asked = str(self._options["backend"]), RunOptions(**self._options)
-        settings = Settings.from_environment(**settings_arguments(asked))
+        backend = str(self._options["backend"])
+        settings = Settings.from_environment(**check_options(**self._options).settings)
         location = jobs_location(settings, backend)
         return connect(backend, Target.in_settings(settings), location, Path(settings.home.value))
 
@@ -228,10 +228,10 @@ class ServicesClient(Client):
         kwargs: Mapping[str, Any],
         options: Mapping[str, Any],
     ) -> JobHandle:
-        asked = RunOptions(**{**self._options, **options})
-        settings = Settings.from_environment(**settings_arguments(asked))
+        checked = check_options(**{**self._options, **options})
+        settings = Settings.from_environment(**checked.settings)
         cwd = Path(str(self.functions.__file__)).parent
-        request = resolve_request(asked, function, settings, environ=environment(), cwd=cwd)
+        request = request_of(checked, function, settings, environ=environment(), cwd=cwd)
         return submit(request, function, args, kwargs, services=self._services)
 
     def attach(self, job_id: str) -> JobHandle:

@@ -29,8 +29,8 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.services import Services
 from kinetic.settings.keys import KeyFile, Seal
 from kinetic.settings.settings import resolve
-from kinetic.submit.options import RunOptions
-from kinetic.submit.request import JobRequest, resolve_request, settings_arguments
+from kinetic.submit.options import check_options
+from kinetic.submit.request import JobRequest, request_of
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records.encode import encode
@@ -392,9 +392,9 @@ class FakeServices(Services):
 
 def a_request(**options: Any) -> JobRequest:
     """Return the request of a job on one processor of this machine, but for *options* of `run`."""
-    given = RunOptions(**{"accelerator": "cpu", "backend": LOCAL, **options})
-    settings = resolve(settings_arguments(given), environ={}, user_home=Path("/"))
-    return resolve_request(given, a_request, settings, environ={}, cwd=Path("/"))
+    checked = check_options(**{"accelerator": "cpu", "backend": LOCAL, **options})
+    settings = resolve(checked.settings, environ={}, user_home=Path("/"))
+    return request_of(checked, a_request, settings, environ={}, cwd=Path("/"))
 
 
 def a_record(**fields: Any) -> JobRecord:
