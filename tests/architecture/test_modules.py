@@ -27,6 +27,7 @@ STARTING_POINTS = ("kinetic_cli.__main__", "kinetic_runner.bundle.start")
 
 TESTED_AS = {
     "kinetic._wire": "kinetic/test_import.py",
+    "kinetic.attempt_limits": "kinetic/submit/test_options.py",
     "kinetic.backends.backend": "contract/test_backends.py",
     "kinetic.backends.local.backend": "contract/test_backends.py",
     "kinetic.backends.local.buckets": "local/test_bucket_supervisor.py",
@@ -61,6 +62,7 @@ TESTED_AS = {
     "kinetic.jobs.presence": "local/test_bucket_leases.py",
     "kinetic.jobs.runner": "contract/test_backends.py",
     "kinetic.light": "kinetic/test_import.py",
+    "kinetic.resources": "kinetic/submit/test_options.py",
     "kinetic.settings.caches": "kinetic/test_data.py",
     "kinetic.settings.home": "local/test_protection.py",
     "kinetic.submit.arguments": "kinetic/test_decorator.py",

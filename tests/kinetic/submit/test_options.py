@@ -5,7 +5,9 @@ from datetime import timedelta
 import pytest
 
 from kinetic import Data
+from kinetic.attempt_limits import AttemptLimits
 from kinetic.errors import InvalidRequestError
+from kinetic.resources import Resources
 from kinetic.submit.images import ContainerImage
 from kinetic.submit.options import RunOptions, check_options
 
@@ -29,6 +31,13 @@ def test_without_arguments_nothing_is_limited() -> None:
         settings=checked.settings,
         accelerator=checked.accelerator,
         image=ContainerImage("default"),
+        capture=(),
+        volumes={},
+        spot=False,
+        debug=False,
+        limits=AttemptLimits(),
+        resources=Resources(),
+        labels={},
     )
 
 
@@ -51,8 +60,8 @@ def test_arguments_come_in_the_terms_of_what_runs_them() -> None:
     assert checked.image == ContainerImage("bundled")
     assert checked.capture == ("HF_TOKEN", "WANDB_*")
     assert dict(checked.volumes) == {"/data": data}
-    assert (checked.timeout, checked.retries, checked.preemptions) == (60.0, 2, 0)
-    assert (checked.cpu, checked.memory, checked.shared_memory) == (0.5, 2**31, 2**30)
+    assert checked.limits == AttemptLimits(timeout=60.0, retries=2, preemptions=0)
+    assert checked.resources == Resources(cpu=0.5, memory=2**31, shared_memory=2**30)
     assert dict(checked.labels) == {"team": "vision", "example.com/cost": ""}
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from kinetic.attempt_limits import AttemptLimits
 from kinetic.errors import InvalidRequestError
 from kinetic.quantities import parse_count, parse_cpu, parse_memory, parse_timeout
+from kinetic.resources import Resources
 from kinetic.submit.images import ContainerImage, parse_container_image
 
 if TYPE_CHECKING:
@@ -25,24 +27,16 @@ class RunOptions:
     """The arguments that are not the default, as they were given."""
     accelerator: Accelerator
     image: ContainerImage
-    settings: Mapping[str, str | None] = field(default_factory=dict)
+    settings: Mapping[str, str | None]
     """The arguments that take precedence over settings of the same names."""
-    capture: tuple[str, ...] = ()
-    volumes: Mapping[str, Data] = field(default_factory=dict)
+    capture: tuple[str, ...]
+    volumes: Mapping[str, Data]
     """By normalised mount path."""
-    spot: bool = False
-    debug: bool = False
-    timeout: float | None = None
-    """Seconds that the function may take in one attempt."""
-    retries: int = 0
-    preemptions: int | None = None
-    """None: any number."""
-    cpu: float | None = None
-    """Cores."""
-    memory: int | None = None
-    """Bytes of one host."""
-    shared_memory: int | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
+    spot: bool
+    debug: bool
+    limits: AttemptLimits
+    resources: Resources
+    labels: Mapping[str, str]
 
 
 def check_options(
@@ -89,12 +83,16 @@ def check_options(
         volumes=check_volumes(volumes or {}),
         spot=spot or parsed.spot,
         debug=debug,
-        timeout=parse_timeout(timeout),
-        retries=parse_count("retries", retries),
-        preemptions=None if preemptions is None else parse_count("preemptions", preemptions),
-        cpu=parse_cpu(cpu),
-        memory=parse_memory("memory", memory),
-        shared_memory=parse_memory("shared_memory", shared_memory),
+        limits=AttemptLimits(
+            timeout=parse_timeout(timeout),
+            retries=parse_count("retries", retries),
+            preemptions=None if preemptions is None else parse_count("preemptions", preemptions),
+        ),
+        resources=Resources(
+            cpu=parse_cpu(cpu),
+            memory=parse_memory("memory", memory),
+            shared_memory=parse_memory("shared_memory", shared_memory),
+        ),
         labels=_checked_labels(labels or {}),
         given={name: value for name, value in arguments.items() if value != defaults[name]},
     )
@@ -143,7 +141,7 @@ def _check_types(arguments: Mapping[str, Any]) -> None:
 
 
 def _check_together(options: RunOptions) -> None:
-    if options.debug and options.retries:
+    if options.debug and options.limits.retries:
         raise InvalidRequestError(
             "debug=True and retries contradict each other: every retry would wait for a debugger.",
             hint="Leave retries out while debugging.",
@@ -153,7 +151,7 @@ def _check_together(options: RunOptions) -> None:
             "base_image_repo says where prebuilt images lie, and this job uses none.",
             hint="Add container_image='prebuilt', or leave base_image_repo out.",
         )
-    memory, shared = options.memory, options.shared_memory
+    memory, shared = options.resources.memory, options.resources.shared_memory
     if memory is not None and shared is not None and shared > memory:
         raise InvalidRequestError(
             f"shared_memory={options.given['shared_memory']!r} is more than "

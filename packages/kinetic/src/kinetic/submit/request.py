@@ -15,7 +15,9 @@ from kinetic.submit.options import RunOptions
 from kinetic.target import Target
 
 if TYPE_CHECKING:
+    from kinetic.attempt_limits import AttemptLimits
     from kinetic.data import Data
+    from kinetic.resources import Resources
     from kinetic.settings.settings import Settings
     from kinetic.submit.images import ContainerImage
     from kinetic_k8s.accelerators import Accelerator
@@ -42,12 +44,8 @@ class JobRequest:
     output_dir: str | None
     """None means a folder of the job's own."""
     debug: bool
-    timeout: float | None
-    retries: int
-    preemptions: int | None
-    cpu: float | None
-    memory: int | None
-    shared_memory: int | None
+    limits: AttemptLimits
+    resources: Resources
     labels: Mapping[str, str]
     settings: Settings
     notes: tuple[str, ...] = ()
@@ -92,12 +90,8 @@ def request_of(
         spot=options.spot,
         output_dir=_output_dir(settings.output_dir.value, cwd),
         debug=options.debug,
-        timeout=options.timeout,
-        retries=options.retries,
-        preemptions=options.preemptions,
-        cpu=options.cpu,
-        memory=options.memory,
-        shared_memory=options.shared_memory,
+        limits=options.limits,
+        resources=options.resources,
         labels=options.labels,
         settings=settings,
         notes=tuple(captured.notes()),

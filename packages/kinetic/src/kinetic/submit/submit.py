@@ -449,10 +449,10 @@ def _record(
         context_digest=uploaded.context_digest,
         # Under Pathways one process controls all devices.
         hosts=request.accelerator.hosts if request.semantics == "gke" else 1,
-        retries=request.retries,
-        preemptions=request.preemptions,
+        retries=request.limits.retries,
+        preemptions=request.limits.preemptions,
         spot=request.spot,
-        timeout=request.timeout,
+        timeout=request.limits.timeout,
         output_dir=request.output_dir,
         captured_env=tuple(request.environment),
         labels=dict(request.labels),

@@ -263,8 +263,8 @@ def _draft(request: JobRequest) -> JobRecord:
         created_at="",
         payload_digest="0" * 64,
         context_digest="0" * 64,
-        retries=request.retries,
-        preemptions=request.preemptions,
-        timeout=request.timeout,
+        retries=request.limits.retries,
+        preemptions=request.limits.preemptions,
+        timeout=request.limits.timeout,
         output_dir=request.output_dir,
     )

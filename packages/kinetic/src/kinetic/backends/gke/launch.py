@@ -16,13 +16,13 @@ from kinetic_k8s.manifests.pod import (
     WORKSPACE,
     MountedFile,
     PodSpec,
-    Resources,
     SecretVariable,
 )
+from kinetic_k8s.manifests.pod import Resources as PodResources
 from kinetic_payload.layout import EXIT_NOT_PREPARED, RUNNER_PATH, Env, Flag
 
 if TYPE_CHECKING:
-    from kinetic.submit.request import JobRequest
+    from kinetic.resources import Resources
     from kinetic_payload.stores.store import Location
 
 WORKLOAD = "Job"
@@ -75,7 +75,7 @@ def job_spec(
             SecretVariable(variable=Env.SIGNING_KEY, secret=KEY_SECRET, key=KEY_IN_SECRET),
         ),
         files=files,
-        resources=_resources(request),
+        resources=_resources(request.resources),
         grace=timedelta(seconds=launch.grace),
         labels=request.labels,
         about={"function": record.func_name},
@@ -88,9 +88,9 @@ def job_spec(
     )
 
 
-def _resources(request: JobRequest) -> Resources:
-    return Resources(
-        cpu=None if request.cpu is None else f"{round(request.cpu * 1000)}m",
-        memory=None if request.memory is None else str(request.memory),
-        shared_memory=None if request.shared_memory is None else str(request.shared_memory),
+def _resources(of: Resources) -> PodResources:
+    return PodResources(
+        cpu=None if of.cpu is None else f"{round(of.cpu * 1000)}m",
+        memory=None if of.memory is None else str(of.memory),
+        shared_memory=None if of.shared_memory is None else str(of.shared_memory),
     )

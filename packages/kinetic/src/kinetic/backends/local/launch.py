@@ -244,7 +244,7 @@ def spec_of(
         hosts=record.hosts,
         retries=record.retries,
         grace=launch.grace,
-        memory=launch.request.memory,
+        memory=launch.request.resources.memory,
         command=_command(launch, store, bundle, home, report_seconds),
         environment={
             **environment,
