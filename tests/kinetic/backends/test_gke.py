@@ -12,11 +12,11 @@ import pytest
 from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.checks import check_data, check_request
 from kinetic.backends.gke.endpoint import storage_variables
-from kinetic.backends.gke.launch import job_spec
+from kinetic.backends.gke.job_spec import job_spec
 from kinetic.backends.gke.logs import JobLog
-from kinetic.backends.gke.looks import Looks
-from kinetic.backends.gke.seen import explained, seen_of
-from kinetic.backends.gke.watching import Watches
+from kinetic.backends.gke.observation import explanation_of, observation_of
+from kinetic.backends.gke.observer import Observer
+from kinetic.backends.gke.watch import JobWatches
 from kinetic.data import Data
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.job_status import JobStatus
@@ -186,33 +186,33 @@ ENDED = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
 
 
 def test_a_job_has_vanished_when_it_ended_and_none_of_its_pods_can_report() -> None:
-    ending = seen_of(a_job("FailureTarget"), [a_pod(running={})])
-    ended = seen_of(a_job("Failed"), [a_pod(**ENDED)])
+    ending = observation_of(a_job("FailureTarget"), [a_pod(running={})])
+    ended = observation_of(a_job("Failed"), [a_pod(**ENDED)])
 
     assert (ending.status, ending.vanished) == (JobStatus.FAILED, False)
     assert (ended.status, ended.vanished) == (JobStatus.FAILED, True)
-    assert "memory" in explained(ended, []).text
-    assert not explained(ended, []).trouble
+    assert "memory" in explanation_of(ended, []).text
+    assert not explanation_of(ended, []).trouble
 
 
 def test_an_attempt_that_failed_is_no_trouble_while_another_may_follow() -> None:
-    seen = seen_of(a_job(), [a_pod(**ENDED)])
+    seen = observation_of(a_job(), [a_pod(**ENDED)])
 
     assert seen.status is JobStatus.RUNNING
-    assert explained(seen, []).reason == seen.reason
-    assert not explained(seen, []).trouble
+    assert explanation_of(seen, []).reason == seen.reason
+    assert not explanation_of(seen, []).trouble
 
 
 def test_what_keeps_a_job_from_running_is_said_once_it_has_run_as_well() -> None:
-    waiting = seen_of(a_job(), [a_pod(**PULLING)])
-    replaced = seen_of(a_job(), [a_pod(**PULLING)], begun=True)
+    waiting = observation_of(a_job(), [a_pod(**PULLING)])
+    replaced = observation_of(a_job(), [a_pod(**PULLING)], begun=True)
 
     assert (waiting.status, replaced.status) == (JobStatus.PENDING, JobStatus.RUNNING)
     for seen in (waiting, replaced):
-        assert "not found" in explained(seen, []).reason
-        assert explained(seen, []).remedy
-        assert explained(seen, []).trouble
-    assert seen_of(None, []).status is JobStatus.NOT_FOUND
+        assert "not found" in explanation_of(seen, []).reason
+        assert explanation_of(seen, []).remedy
+        assert explanation_of(seen, []).trouble
+    assert observation_of(None, []).status is JobStatus.NOT_FOUND
 
 
 class Kubelet:
@@ -257,9 +257,9 @@ def test_a_followed_log_begins_in_the_bucket_where_the_pods_own_has_lost_its_beg
     claim = Claim(job_id=record.job_id, attempt=1, host=0, hostname="pod", pid=1, claimed_at=1.0)
     store.write(names.claim(1, 0), encode(claim))
     cluster: Any = Kubelet([*whole[kept:], end_marker(record.job_id, 1, 0)])
-    looks, watches = Looks(cluster, store, None), Watches(cluster)
+    observer, watches = Observer(cluster, store, None), JobWatches(cluster)
 
-    log = JobLog(record, cluster, store, UNSIGNED, looks, watches)
+    log = JobLog(record, cluster, store, UNSIGNED, observer, watches)
 
     assert [line.text for line in log.follow(None)] == whole
     assert [line.text for line in log.follow(1)][-1:] == ["last"]
@@ -271,7 +271,7 @@ def test_a_list_knows_that_a_job_between_two_pods_has_begun() -> None:
     claim = Claim(job_id=begun.job_id, attempt=1, host=0, hostname="pod", pid=1, claimed_at=1.0)
     store.write(JobObjects(begun.job_id).claim(1, 0), encode(claim))
     cluster: Any = Kubelet([])
-    looks = Looks(cluster, store, None)
+    observer = Observer(cluster, store, None)
 
     def at(time: str, manifest: Manifest) -> Manifest:
         return {**manifest, "metadata": {**manifest["metadata"], "creationTimestamp": time}}
@@ -282,7 +282,7 @@ def test_a_list_knows_that_a_job_between_two_pods_has_begun() -> None:
     queued = {**job, "spec": {"suspend": True}}
 
     def seen(record: JobRecord, job: Manifest, *pods: Manifest) -> JobStatus:
-        return looks.of(job, pods, record.job_id).status
+        return observer.of(job, pods, record.job_id).status
 
     assert [seen(begun, job), seen(begun, job, second)] == [JobStatus.RUNNING] * 2
     assert [seen(new, job), seen(new, job, second)] == [JobStatus.PENDING] * 2

@@ -85,7 +85,7 @@ BACKENDS: Final[Mapping[str, Entry]] = MappingProxyType(
     {
         entry.name: entry
         for entry in (
-            Entry(name=CLUSTER, module="kinetic.backends.gke.services", semantics="gke"),
+            Entry(name=CLUSTER, module="kinetic.backends.gke.connect", semantics="gke"),
             Entry(name="pathways", module=None, semantics="pathways"),
             Entry(name=LOCAL, module=_LOCAL_MODULE, on_this_machine=True),
             Entry(name="local-gke", module=_LOCAL_MODULE, on_this_machine=True, semantics="gke"),

@@ -23,12 +23,12 @@ from kinetic.backends.backend import (
 )
 from kinetic.backends.gke.checks import check_data, check_request
 from kinetic.backends.gke.endpoint import storage_variables
-from kinetic.backends.gke.launch import WORKLOAD, ClusterEnvironment, job_spec
+from kinetic.backends.gke.job_spec import WORKLOAD, ClusterEnvironment, job_spec
 from kinetic.backends.gke.logs import JobLog
-from kinetic.backends.gke.looks import Looks
-from kinetic.backends.gke.reach import for_a_look, in_time
-from kinetic.backends.gke.seen import Seen, belongs_to, explained
-from kinetic.backends.gke.watching import Watches
+from kinetic.backends.gke.observation import JobObservation, belongs_to, explanation_of
+from kinetic.backends.gke.observer import Observer
+from kinetic.backends.gke.timeouts import with_short_timeout, with_timeout
+from kinetic.backends.gke.watch import JobWatches
 from kinetic.backends.local.paths import Home
 from kinetic.backends.registry import CLUSTER
 from kinetic.errors import JobError, SubmitError
@@ -80,8 +80,8 @@ class GkeBackend:
         self._home = home
         self._signer: Signing = seal or UNSIGNED
         self._environment = environment
-        self._looks = Looks(cluster, store, seal)
-        self._watches = Watches(cluster)
+        self._observer = Observer(cluster, store, seal)
+        self._watches = JobWatches(cluster)
 
     def check(self, request: JobRequest) -> None:
         """Refuse what cannot run there; ask the cluster whether it would take such a Job.
@@ -96,7 +96,7 @@ class GkeBackend:
         draft = Launch(
             record=_draft(request), request=request, environment=Environment(_image(request))
         )
-        in_time(self._cluster).create(job_manifest(self._spec(draft, None)), dry_run=True)
+        with_timeout(self._cluster).create(job_manifest(self._spec(draft, None)), dry_run=True)
 
     def environment(self, request: JobRequest, project: Packaging) -> ClusterEnvironment:  # noqa: ARG002
         """Return the image that was named, and the runner to mount into it."""
@@ -127,7 +127,7 @@ class GkeBackend:
         runner = launch.environment.runner
         try:
             create_job(
-                in_time(self._cluster),
+                with_timeout(self._cluster),
                 self._spec(launch, runner),
                 environment=launch.request.environment,
                 runner=runner,
@@ -150,18 +150,18 @@ class GkeBackend:
             ClusterError: The cluster cannot be asked.
             JobError: It was submitted to another cluster or namespace.
         """
-        return self._looks.observe(record)
+        return self._observer.observe(record)
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:  # noqa: ARG002
         """Return what keeps the job from running, or how it ended, as the cluster reports it."""
-        if not isinstance(seen, Seen):
+        if not isinstance(seen, JobObservation):
             return Explanation(seen.reason)
-        return explained(seen, [] if seen.status.terminal else self._events(seen))
+        return explanation_of(seen, [] if seen.status.terminal else self._events(seen))
 
-    def _events(self, seen: Seen) -> list[Manifest]:
+    def _events(self, seen: JobObservation) -> list[Manifest]:
         """Return the events of the Job and of its latest pod."""
         pods = sorted(seen.pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
-        cluster = for_a_look(self._cluster)
+        cluster = with_short_timeout(self._cluster)
         found: list[Manifest] = []
         try:
             for each in (seen.job, *pods[-1:]):
@@ -184,7 +184,9 @@ class GkeBackend:
         self, record: JobRecord, *, follow: bool = False, tail: int | None = None
     ) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt; with *follow*, until the job ends."""
-        log = JobLog(record, self._cluster, self._store, self._signer, self._looks, self._watches)
+        log = JobLog(
+            record, self._cluster, self._store, self._signer, self._observer, self._watches
+        )
         return log.follow(tail) if follow else log.read(tail)
 
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
@@ -194,7 +196,7 @@ class GkeBackend:
             JobError: A pod is still there after *timeout* seconds.
             ClusterError: The Job cannot be deleted: its pods run on.
         """
-        cluster = in_time(self._cluster)
+        cluster = with_timeout(self._cluster)
         found = cluster.get("Job", record.k8s_name, brief=True)
         if found is not None and not belongs_to(found, record.job_id):
             return
@@ -213,14 +215,14 @@ class GkeBackend:
 
     def list(self) -> Iterator[Listed]:
         """Iterate over the jobs that have a Job, finished ones too."""
-        cluster = for_a_look(self._cluster)
+        cluster = with_short_timeout(self._cluster)
         jobs = cluster.list("Job", labels=of_jobs(()))
         pods: defaultdict[str, list[Manifest]] = defaultdict(list)
         for pod in cluster.list("Pod", labels=of_jobs(())):
             pods[pod["metadata"]["labels"].get(JOB_ID, "")].append(pod)
         for job in jobs:
             if job_id := job["metadata"]["labels"].get(JOB_ID):
-                yield Listed(job_id, self._looks.of(job, pods[job_id], job_id))
+                yield Listed(job_id, self._observer.of(job, pods[job_id], job_id))
 
     def store_result(self, record: JobRecord) -> None:
         """Return at once: a pod stores its result itself, or the job has failed."""

@@ -1,4 +1,4 @@
-"""What the backend `gke` refuses before anything is packaged."""
+"""Refuse what the backend `gke` cannot run, before anything is packaged."""
 
 from __future__ import annotations
 

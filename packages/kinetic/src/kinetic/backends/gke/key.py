@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kinetic.backends.gke.reach import for_a_look, in_time
+from kinetic.backends.gke.timeouts import with_short_timeout, with_timeout
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.creation import ensure_key
@@ -34,7 +34,7 @@ class ClusterKey:
         """
         with self._lock, self._explained("read"):
             if self._key is None:
-                found = for_a_look(self._cluster).get("Secret", KEY_SECRET)
+                found = with_short_timeout(self._cluster).get("Secret", KEY_SECRET)
                 self._key = None if found is None else _checked(key_in(found))
             return self._key
 
@@ -47,7 +47,9 @@ class ClusterKey:
         """
         with self._lock, self._explained("read or created"):
             if self._key is None:
-                found = ensure_key(in_time(self._cluster), lambda: secrets.token_bytes(KEY_SIZE))
+                found = ensure_key(
+                    with_timeout(self._cluster), lambda: secrets.token_bytes(KEY_SIZE)
+                )
                 self._key = _checked(found)
             return self._key
 

@@ -16,8 +16,8 @@ from kinetic_payload.layout import JobObjects, is_end_marker
 from kinetic_payload.printable import printable_log
 
 if TYPE_CHECKING:
-    from kinetic.backends.gke.looks import Looks
-    from kinetic.backends.gke.watching import Watches
+    from kinetic.backends.gke.observer import Observer
+    from kinetic.backends.gke.watch import JobWatches
     from kinetic_k8s.cluster.cluster import Cluster
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.records.signing import Signing
@@ -41,21 +41,21 @@ class JobLog:
         cluster: Cluster,
         store: Store,
         signer: Signing,
-        looks: Looks,
-        watches: Watches,
+        observer: Observer,
+        watches: JobWatches,
     ) -> None:
         self._record = record
         self._cluster = cluster
         self._store = store
         self._kept = store, record, signer.verify
-        self._looks = looks
+        self._observer = observer
         self._watches = watches
         self._whole = False
         """Whether the pod's log that was read last was seen to its last line."""
 
     def read(self, tail: int | None) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt as far as it has come."""
-        found = views(self._looks.pods(self._record))
+        found = views(self._observer.pods(self._record))
         pod = found[-1] if found and found[-1].started else None
         if pod is None or not pod.alive:
             yield from self._ended(pod, tail)
@@ -87,7 +87,7 @@ class JobLog:
                     over = (
                         self._is_over()
                     )  # Asked first: a last pod may come between the questions.
-                    found = views(self._looks.pods(self._record))
+                    found = views(self._observer.pods(self._record))
                 except ClusterUnreachableError:
                     if not reached:  # Nothing would ever be shown, and nobody would know why.
                         raise
@@ -113,7 +113,7 @@ class JobLog:
         """Return whether no further pod will come."""
         if self._store.stat(JobObjects(self._record.job_id).outcome) is not None:
             return True
-        return self._looks.observe(self._record).status.terminal
+        return self._observer.observe(self._record).status.terminal
 
     def _attempts_to(
         self, pod: PodView, before: int, tail: int | None
@@ -122,7 +122,7 @@ class JobLog:
         live = self._live(pod, before + 1, follow=True, tail=tail)
         first = next(live, None)  # Waits for the pod to start.
         number = self._attempt_of(pod, before + 1)
-        if first is None and self._looks.claimed_by(self._record, number) is None:
+        if first is None and self._observer.claimed_by(self._record, number) is None:
             return  # It never began.
         if before:
             # Pods that came and went unseen.
@@ -193,7 +193,7 @@ class JobLog:
     def _attempt_of(self, pod: PodView, least: int) -> int:
         """Return the number of the attempt of *pod*, which is *least* or more; the next if it has none."""
         number = least
-        while self._looks.claimed_by(self._record, number) not in (None, pod.name):
+        while self._observer.claimed_by(self._record, number) not in (None, pod.name):
             number += 1
         return number
 

@@ -1,4 +1,4 @@
-"""The services of a cluster's jobs, made from their target."""
+"""Connect to a cluster: from a target to the services of its jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observe a job: its Job, its pods, and whether it is certain that they are gone."""
+"""Observe jobs on a cluster: their Jobs, their pods, and whether they are certainly gone."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.backend import Observation
-from kinetic.backends.gke.reach import for_a_look
-from kinetic.backends.gke.seen import Seen, belongs_to, has_first_pod, seen_of
+from kinetic.backends.gke.observation import (
+    JobObservation,
+    belongs_to,
+    has_first_pod,
+    observation_of,
+)
+from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.errors import JobError, ObjectNotFoundError, SignatureError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.presence import STARTING, starting_or_gone
@@ -27,12 +32,12 @@ if TYPE_CHECKING:
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.stores.store import Store
 
-_SECOND_LOOK: Final = 1.0
-"""Seconds after which it is looked again: a server that restarts may show nothing for a moment."""
+_REPEAT: Final = 1.0
+"""Seconds until an absent job is observed again: a server that restarts may list nothing for a moment."""
 
 
-class Looks:
-    """Looks at jobs in one namespace of a *cluster*, whose objects lie in *store*."""
+class Observer:
+    """Observes jobs in one namespace of a *cluster*, whose objects lie in *store*."""
 
     def __init__(
         self,
@@ -68,19 +73,19 @@ class Looks:
 
         The store is asked only where an earlier pod may have been evicted.
         """
-        seen = seen_of(job, pods, begun=job_id in self._begun)
+        seen = observation_of(job, pods, begun=job_id in self._begun)
         if (
             seen.status is JobStatus.PENDING
             and not job["spec"].get("suspend")
             and not has_first_pod(job, pods)
             and self._claimant(job_id, 1) is not None
         ):
-            return seen_of(job, pods, begun=True)
+            return observation_of(job, pods, begun=True)
         return seen
 
     def pods(self, record: JobRecord) -> Sequence[Manifest]:
         """Return the job's pods."""
-        return for_a_look(self._cluster).list("Pod", labels=of_job(record.job_id))
+        return with_short_timeout(self._cluster).list("Pod", labels=of_job(record.job_id))
 
     def claimed_by(self, record: JobRecord, attempt: int) -> str | None:
         """Return the pod that has *attempt*, or None where none has."""
@@ -91,15 +96,15 @@ class Looks:
         claim = read_verified(self._store, self._signer, name)
         return None if claim is None else str(fields_of(claim).get("hostname", ""))
 
-    def _look(self, record: JobRecord) -> Seen:
-        job = for_a_look(self._cluster).get("Job", record.k8s_name)
+    def _look(self, record: JobRecord) -> JobObservation:
+        job = with_short_timeout(self._cluster).get("Job", record.k8s_name)
         if job is not None and not belongs_to(job, record.job_id):
             job = None
         pods = self.pods(record)  # After the Job: what ended it is seen then.
-        seen = seen_of(job, pods, begun=record.job_id in self._begun)
+        seen = observation_of(job, pods, begun=record.job_id in self._begun)
         # Between two pods nothing in the cluster shows that the job ever ran.
         if seen.status is JobStatus.PENDING and self.claimed_by(record, 1) is not None:
-            seen = seen_of(job, pods, begun=True)
+            seen = observation_of(job, pods, begun=True)
         if seen.status is JobStatus.RUNNING:
             self._begun.add(record.job_id)
         return seen
@@ -110,7 +115,7 @@ class Looks:
         found = starting_or_gone(self._store, record, verify, starting=self._starting)
         if found.status is JobStatus.PENDING or not self._is_recorded_here(record):
             return found
-        self._pause(_SECOND_LOOK)
+        self._pause(_REPEAT)
         seen = self._look(record)
         if seen.status is not JobStatus.NOT_FOUND:
             return seen

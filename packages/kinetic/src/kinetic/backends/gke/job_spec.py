@@ -1,4 +1,4 @@
-"""What is to run, as a Job of Kubernetes."""
+"""From a launch to the spec of its Job."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import pytest
 
 from kinetic.backends.gke.key import ClusterKey
 from kinetic.backends.gke.logs import JobLog
-from kinetic.backends.gke.looks import Looks
-from kinetic.backends.gke.watching import Watches
+from kinetic.backends.gke.observer import Observer
+from kinetic.backends.gke.watch import JobWatches
 from kinetic.errors import ConfigurationError, JobError
 from kinetic.job_status import JobStatus
 from kinetic.settings.keys import Seal
@@ -51,8 +51,8 @@ def test_only_a_job_of_this_namespace_that_is_not_about_to_start_is_gone(
     pauses: list[float] = []
 
     def look(store: FakeStore, *, starting: float = 60.0) -> JobStatus:
-        looks = Looks(cluster, store, Seal(keys), pause=pauses.append, starting=starting)
-        return looks.observe(RECORD).status
+        observer = Observer(cluster, store, Seal(keys), pause=pauses.append, starting=starting)
+        return observer.observe(RECORD).status
 
     young = kept(key)
     assert look(young) is JobStatus.PENDING
@@ -104,14 +104,14 @@ def test_what_only_looks_does_not_wait_for_a_cluster_that_is_not_reached() -> No
 
     nobody = ApiServer(Access(server="https://127.0.0.1:9"), clock=lambda: now[0], pause=pause)
     store = kept(None)
-    looks = Looks(nobody, store, None)
-    log = JobLog(RECORD, nobody, store, UNSIGNED, looks, Watches(nobody))
+    observer = Observer(nobody, store, None)
+    log = JobLog(RECORD, nobody, store, UNSIGNED, observer, JobWatches(nobody))
 
     with limited(OutageLimit(1.0)), pytest.raises(ClusterUnreachableError, match="in 1 s"):
-        looks.observe(RECORD)
+        observer.observe(RECORD)
     # Who waits for a job looks again and again until the deadline.
     for look in (
-        lambda: looks.observe(RECORD),
+        lambda: observer.observe(RECORD),
         ClusterKey(nobody).read,
         lambda: next(log.read(None)),
         lambda: next(log.follow(None)),

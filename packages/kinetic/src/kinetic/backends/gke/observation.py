@@ -1,4 +1,4 @@
-"""What a look at a job's Job and pods shows."""
+"""Decide what a job's Job and pods mean."""
 
 from __future__ import annotations
 
@@ -28,22 +28,26 @@ _AT_ONCE: Final = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
-class Seen(Observation):
-    """An observation with what it was decided from."""
+class JobObservation(Observation):
+    """An observation with the Job and the pods that it was decided from."""
 
     job: Manifest | None = field(default=None, compare=False, repr=False)
     pods: tuple[Manifest, ...] = field(default=(), compare=False, repr=False)
 
 
-def seen_of(job: Manifest | None, pods: Sequence[Manifest], *, begun: bool = False) -> Seen:
+def observation_of(
+    job: Manifest | None, pods: Sequence[Manifest], *, begun: bool = False
+) -> JobObservation:
     """Decide what *job* and *pods* show; *begun*: whether an attempt is known to have begun."""
     found = status_of(job, pods, attempts=int(begun))
     status = _STATUS[found.state]
     ended = status in (JobStatus.SUCCEEDED, JobStatus.FAILED)
-    return Seen(status, found.reason, vanished=ended and found.over, job=job, pods=tuple(pods))
+    return JobObservation(
+        status, found.reason, vanished=ended and found.over, job=job, pods=tuple(pods)
+    )
 
 
-def explained(seen: Seen, events: Sequence[Manifest]) -> Explanation:
+def explanation_of(seen: JobObservation, events: Sequence[Manifest]) -> Explanation:
     """Return why a job is as it was *seen*; *events* are those of its Job and of its pods."""
     latest = views(seen.pods)[-1:]
     found = diagnosis_of(seen.job, seen.pods, events)

@@ -1,4 +1,4 @@
-"""Watches on jobs of a cluster; following a log wakes those that wait for the same job."""
+"""Watches on jobs of a cluster."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from contextlib import contextmanager
 from typing import Final
 
 from kinetic_k8s.cluster.cluster import Cluster
-from kinetic_k8s.cluster.watch import Watch as Followed
-from kinetic_k8s.cluster.watch import Watched
+from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.manifests.labels import of_jobs
 
 _MOST: Final = 50
-"""Jobs that a selector names; of more, all are watched."""
+"""Jobs that one label selector names; with more, all jobs of the namespace are watched."""
 _LONGEST: Final = 30.0
-"""Seconds after which it is looked all the same, at the outcome in the store."""
+"""Seconds after which `wait` returns, so that the outcome in the store is read."""
 
 
-class Watching:
-    """Pods and Jobs of some jobs."""
+class JobWatch:
+    """A watch on the pods and the Jobs of some jobs."""
 
-    def __init__(self, watch: Followed) -> None:
+    def __init__(self, watch: Watch) -> None:
         self._watch = watch
 
     def wait(self, timeout: float | None) -> None:
@@ -33,8 +32,8 @@ class Watching:
         self._watch.wake()
 
 
-class Watches:
-    """All that watch jobs of one cluster in this process."""
+class JobWatches:
+    """All watches on jobs of one cluster in this process."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -42,19 +41,19 @@ class Watches:
         self._wakes: dict[str, list[Callable[[], object]]] = {}
 
     @contextmanager
-    def open(self, job_ids: Sequence[str]) -> Iterator[Watching]:
+    def open(self, job_ids: Sequence[str]) -> Iterator[JobWatch]:
         """Watch these jobs within the block."""
         labels = of_jobs(tuple(job_ids) if len(job_ids) <= _MOST else ())
         kinds = [Watched(kind=kind, labels=labels) for kind in ("Pod", "Job")]
-        with Followed(self._cluster, kinds) as watch:
+        with Watch(self._cluster, kinds) as watch:
             self._add(job_ids, watch.wake)
             try:
-                yield Watching(watch)
+                yield JobWatch(watch)
             finally:
                 self._remove(job_ids, watch.wake)
 
     def wake(self, job_id: str) -> None:
-        """Let those wait no longer who watch the job: it has just said that its end is stored."""
+        """Wake all watches on the job; the reader of its log calls this at the log's end."""
         with self._lock:
             wakes = list(self._wakes.get(job_id, ()))
         for wake in wakes:

@@ -1,0 +1,31 @@
+"""Timeouts of requests to the cluster."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kinetic_k8s.cluster.cluster import Cluster
+from kinetic_payload.stores.outages import current_limit
+
+_LONGEST: Final = 60.0
+"""Seconds of a request, unless the caller's time limit is shorter."""
+_SHORT: Final = 10.0
+"""Seconds of a request that only observes: a wait repeats it, and must keep its own deadline."""
+
+
+def with_timeout(cluster: Cluster) -> Cluster:
+    """Return *cluster* with the timeout of requests that change something.
+
+    It is at most the time limit of the block for requests to stores.
+    """
+    return _within(cluster, _LONGEST)
+
+
+def with_short_timeout(cluster: Cluster) -> Cluster:
+    """Return *cluster* with the timeout of requests that only observe."""
+    return _within(cluster, _SHORT)
+
+
+def _within(cluster: Cluster, longest: float) -> Cluster:
+    limit = current_limit()
+    return cluster.within(longest if limit is None else limit.at_most(longest))
