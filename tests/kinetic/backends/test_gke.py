@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from kinetic.data import Data
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import connect
+from kinetic.settings.keys import KeyFile, Seal
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
@@ -30,6 +32,7 @@ from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import ClusterUnreachableError, UnknownContextError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.job import job_manifest
+from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.layout import JobObjects, end_marker
 from kinetic_payload.records.claim import Claim
@@ -263,6 +266,49 @@ def test_a_followed_log_begins_in_the_bucket_where_the_pods_own_has_lost_its_beg
 
     assert [line.text for line in log.follow(None)] == whole
     assert [line.text for line in log.follow(1)][-1:] == ["last"]
+
+
+class LateKubelet(Kubelet):
+    """A cluster with a job whose pod comes while its log is followed."""
+
+    def __init__(self, job_id: str, lines: list[str], come: Callable[[], None]) -> None:
+        super().__init__(lines)
+        self._job_id = job_id
+        self._come = come
+        self._pods: list[Manifest] = []
+
+    def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest:
+        if kind != "Job":
+            return super().get(kind, name, brief=brief)
+        return {**a_job(), "metadata": {"uid": "1", "labels": {JOB_ID: self._job_id}}}
+
+    def list(self, kind: str, **selectors: object) -> list[Manifest]:
+        return self._pods
+
+    @contextmanager
+    def open(self, job_ids: Sequence[str]) -> Iterator[LateKubelet]:
+        yield self
+
+    def wait(self, timeout: float) -> None:
+        self._pods = [a_pod(**ENDED)]
+        self._come()
+
+    def wake(self, job_id: str) -> None:
+        """Nobody waits."""
+
+
+def test_an_outcome_that_the_job_did_not_sign_does_not_end_a_followed_log(tmp_path: Path) -> None:
+    record, store, seal = a_record(backend="gke"), FakeStore(), Seal(KeyFile(tmp_path))
+    outcome = Outcome(job_id=record.job_id, status="succeeded")
+    names = JobObjects(record.job_id)
+    store.write(names.outcome, encode(outcome))
+    lines = ["first", "last", end_marker(record.job_id, 1, 0)]
+    cluster: Any = LateKubelet(record.job_id, lines, lambda: create_outcome(store, outcome, seal))
+    observer = Observer(cluster, store, seal)
+
+    log = JobLog(record, cluster, store, seal, observer, cluster)
+
+    assert [line.text for line in log.follow(None)] == lines[:2]
 
 
 def test_a_list_knows_that_a_job_between_two_pods_has_begun() -> None:

@@ -14,6 +14,7 @@ from kinetic_k8s.errors import ClusterUnreachableError
 from kinetic_k8s.reading.attempts import PodView, views
 from kinetic_payload.layout import JobObjects, is_end_marker
 from kinetic_payload.printable import printable_log
+from kinetic_payload.records.signed import read_verified
 
 if TYPE_CHECKING:
     from kinetic.backends.gke.observer import Observer
@@ -47,6 +48,7 @@ class JobLog:
         self._record = record
         self._cluster = cluster
         self._store = store
+        self._signer = signer
         self._kept = store, record, signer.verify
         self._observer = observer
         self._watches = watches
@@ -111,7 +113,8 @@ class JobLog:
 
     def _is_over(self) -> bool:
         """Return whether no further pod will come."""
-        if self._store.stat(JobObjects(self._record.job_id).outcome) is not None:
+        outcome = JobObjects(self._record.job_id).outcome
+        if read_verified(self._store, self._signer, outcome) is not None:
             return True
         return self._observer.observe(self._record).status.terminal
 
