@@ -63,7 +63,7 @@ TESTED_AS = {
     "kinetic.jobs.runner": "contract/test_backends.py",
     "kinetic.light": "kinetic/test_import.py",
     "kinetic.resources": "kinetic/submit/test_options.py",
-    "kinetic.settings.caches": "kinetic/test_data.py",
+    "kinetic.settings.stat_cache": "kinetic/test_data.py",
     "kinetic.settings.home": "local/test_protection.py",
     "kinetic.submit.arguments": "kinetic/test_decorator.py",
     "kinetic.target": "kinetic/submit/test_request.py",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinetic.data import Data, to_ref
 from kinetic.parallel import Crew, map_at_once
-from kinetic.settings.caches import stat_cache
+from kinetic.settings.stat_cache import stat_cache
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.progress import Reports, silent, size_text
 from kinetic_payload.stores.store import ABSENT, Store

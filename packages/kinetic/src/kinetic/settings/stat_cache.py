@@ -1,4 +1,4 @@
-"""What one call remembers for the next, below `KINETIC_HOME`."""
+"""The stat cache of a tree, in `KINETIC_HOME`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def stat_cache(home: Path, tree: Path) -> StatCache:
-    """Return the digests of *tree*'s files that are remembered below *home* (`KINETIC_HOME`)."""
+    """Return the cache of the digests of *tree*'s files, kept in *home* (`KINETIC_HOME`)."""
     from kinetic_payload.project.stat_cache import StatCache
 
     return StatCache.of(tree, home / "cache" / "trees")
