@@ -77,13 +77,6 @@ class Settings:
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
 
-def inside_job(environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether this process is part of a job."""
-    from kinetic_payload.layout import Env
-
-    return bool((os.environ if environ is None else environ).get(Env.JOB_ID))  # noqa: TID251 - this is the place
-
-
 def environment() -> dict[str, str]:
     """Return a copy of this process's environment, for `capture`."""
     return dict(os.environ)  # noqa: TID251 - this is the place

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,13 +33,13 @@ def connect(target: Target, location: Location, home: Path) -> Services:
     from kinetic.backends.gke.backend import GkeBackend
     from kinetic.backends.gke.key import ClusterKey
     from kinetic.jobs.services import Services, open_at, seal_of
+    from kinetic.settings.settings import environment
 
-    # KUBECONFIG, and where buckets are, which Google's own libraries read there as well.
-    environment = os.environ  # noqa: TID251
-    cluster = _cluster(target.kube_context, target.namespace, environment.get("KUBECONFIG"))
+    variables = environment()
+    cluster = _cluster(target.kube_context, target.namespace, variables.get("KUBECONFIG"))
     store = open_at(location, home)
     seal = seal_of(location, ClusterKey(cluster))
-    backend = GkeBackend(cluster, store, home, seal, environment)
+    backend = GkeBackend(cluster, store, home, seal, variables)
     return Services(store, backend, seal=seal)
 
 
