@@ -65,7 +65,6 @@ TESTED_AS = {
     "kinetic.resources": "kinetic/submit/test_options.py",
     "kinetic.settings.stat_cache": "kinetic/test_data.py",
     "kinetic.settings.home": "local/test_protection.py",
-    "kinetic.submit.arguments": "kinetic/test_decorator.py",
     "kinetic.target": "kinetic/submit/test_request.py",
     "kinetic.testing.contract": "contract/test_backends.py",
     "kinetic.testing.functions": "contract/test_backends.py",

@@ -10,7 +10,7 @@ import pytest
 import kinetic
 from kinetic.decorator import RemoteCallable
 from kinetic.errors import ConfigurationError, InvalidRequestError, NotInsideJobError
-from kinetic.submit.arguments import check_class_given
+from kinetic.submit.functions import check_class_given
 
 local = functools.partial(kinetic.run, "cpu", backend="local")
 

@@ -161,7 +161,7 @@ class RemoteCallable(Generic[P, R]):
                 f"{self._name}.run_async() was called inside a job, which submits no jobs of its own.",
                 hint=f"Call {self._name}(...) itself: inside a job it simply runs.",
             )
-        from kinetic.submit.arguments import check_class_given
+        from kinetic.submit.functions import check_class_given
         from kinetic.submit.submit import submit
 
         check_class_given(self, (*self._first, *args))
@@ -170,7 +170,7 @@ class RemoteCallable(Generic[P, R]):
 
     def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JobRequest:
         from kinetic.settings.settings import Settings, environment, working_folder
-        from kinetic.submit.arguments import check_arguments
+        from kinetic.submit.functions import check_arguments
         from kinetic.submit.request import request_of
 
         _teach_cloudpickle()
