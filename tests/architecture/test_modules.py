@@ -60,6 +60,7 @@ TESTED_AS = {
     "kinetic.jobs.outages": "local/test_bucket_supervisor.py",
     "kinetic.jobs.outcome": "local/test_reporting.py",
     "kinetic.jobs.presence": "local/test_bucket_leases.py",
+    "kinetic.jobs.record": "kinetic/submit/test_submit.py",
     "kinetic.jobs.runner": "contract/test_backends.py",
     "kinetic.light": "kinetic/test_import.py",
     "kinetic.resources": "kinetic/submit/test_options.py",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import secrets
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -29,6 +28,7 @@ from kinetic.errors import (
 )
 from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.jobs.missing_modules import Project
+from kinetic.jobs.record import record_of
 from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.notices import warn_caller
@@ -193,7 +193,16 @@ def _start(
     try:
         uploaded = send(store=store, job_id=job_id, writing=partial(_writing, written))
         place = environment()
-        record = _record(request, store, job_id, now, suffix, place, uploaded)
+        record = record_of(
+            request,
+            job_id=job_id,
+            k8s_name=k8s_name_of(request.function_name, suffix),
+            created_at=now,
+            store=store.location,
+            image=place.image,
+            payload_digest=uploaded.payload_digest,
+            context_digest=uploaded.context_digest,
+        )
         with backend.announced(record) as record:
             with _writing(written, names.handle):
                 data = services.sealed(encode(record), names.handle)
@@ -417,47 +426,6 @@ def _left_out_sentence(packed: Packed) -> str | None:
         return None
     _log.info("Left out of the snapshot, and why: %s", left_out)
     return f"left out of the snapshot of {packed.plan.root}: {few}{more}"
-
-
-def _record(
-    request: JobRequest,
-    store: Store,
-    job_id: str,
-    now: datetime,
-    suffix: str,
-    environment: Environment,
-    uploaded: Uploaded,
-) -> JobRecord:
-    name, target = request.function_name, request.target
-    return JobRecord(
-        job_id=job_id,
-        backend=request.backend,
-        project=target.project or "",
-        cluster_name=target.cluster,
-        zone=target.zone,
-        namespace=target.namespace,
-        kube_context=target.kube_context,
-        bucket_name=str(store.location),
-        k8s_name=k8s_name_of(name, suffix),
-        image_uri=environment.image,
-        accelerator=str(request.accelerator),
-        func_name=name,
-        display_name=f"{name} on {request.accelerator}",
-        created_at=now.isoformat(timespec="milliseconds"),
-        debug=request.debug,
-        payload_digest=uploaded.payload_digest,
-        context_digest=uploaded.context_digest,
-        # Under Pathways one process controls all devices.
-        hosts=request.accelerator.hosts if request.semantics == "gke" else 1,
-        retries=request.limits.retries,
-        preemptions=request.limits.preemptions,
-        spot=request.spot,
-        timeout=request.limits.timeout,
-        output_dir=request.output_dir,
-        captured_env=tuple(request.environment),
-        labels=dict(request.labels),
-        client=f"kinetic {kinetic.__version__}, Python {sys.version.split()[0]}",
-    )
 
 
 def _handle(record: JobRecord, services: Services, project: Project) -> JobHandle:

@@ -32,6 +32,7 @@ from kinetic.backends.gke.watch import JobWatches
 from kinetic.backends.local.paths import Home
 from kinetic.backends.registry import CLUSTER
 from kinetic.errors import JobError, SubmitError
+from kinetic.jobs.record import record_of
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.creation import Runner, create_job
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from kinetic.settings.keys import Seal
     from kinetic.submit.request import JobRequest
     from kinetic_payload.records.signing import Signing
-    from kinetic_payload.stores.store import Store
+    from kinetic_payload.stores.store import Location, Store
 
 
 class GkeBackend:
@@ -93,9 +94,8 @@ class GkeBackend:
         """
         check_request(request, self._store.location)
         check_environment(request.environment)
-        draft = Launch(
-            record=_draft(request), request=request, environment=Environment(_image(request))
-        )
+        record = _draft(request, self._store.location)
+        draft = Launch(record=record, request=request, environment=Environment(_image(request)))
         with_timeout(self._cluster).create(job_manifest(self._spec(draft, None)), dry_run=True)
 
     def environment(self, request: JobRequest, project: Packaging) -> ClusterEnvironment:  # noqa: ARG002
@@ -246,27 +246,16 @@ def _image(request: JobRequest) -> str:
     return request.image.uri
 
 
-def _draft(request: JobRequest) -> JobRecord:
-    """Return a record like that of the job to come, with names of the same length."""
+def _draft(request: JobRequest, store: Location) -> JobRecord:
+    """Return a record like that of the job to come, with names and digests of the same lengths."""
     now, suffix = datetime.now(UTC), "0" * 7
-    return JobRecord(
+    return record_of(
+        request,
         job_id=job_id_of(request.accelerator.slug, request.function_name, now, suffix),
-        backend=request.backend,
-        project="",
-        cluster_name="",
-        zone="",
-        namespace="",
-        bucket_name="",
         k8s_name=k8s_name_of(request.function_name, suffix),
-        image_uri="",
-        accelerator=str(request.accelerator),
-        func_name=request.function_name,
-        display_name="",
-        created_at="",
+        created_at=now,
+        store=store,
+        image=_image(request),
         payload_digest="0" * 64,
         context_digest="0" * 64,
-        retries=request.limits.retries,
-        preemptions=request.limits.preemptions,
-        timeout=request.limits.timeout,
-        output_dir=request.output_dir,
     )

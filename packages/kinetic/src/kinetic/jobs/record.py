@@ -1,0 +1,69 @@
+"""From a request to the record of its job."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import kinetic
+from kinetic_payload.records.job import JobRecord
+
+if TYPE_CHECKING:
+    from kinetic.submit.request import JobRequest
+    from kinetic_payload.stores.store import Location
+
+
+def record_of(
+    request: JobRequest,
+    *,
+    job_id: str,
+    k8s_name: str,
+    created_at: datetime,
+    store: Location,
+    image: str,
+    payload_digest: str,
+    context_digest: str | None,
+) -> JobRecord:
+    """Return the record of a job; the backend completes it.
+
+    Args:
+        request: What was asked for. Of captured variables only the names are recorded.
+        job_id: The job's identifier.
+        k8s_name: The name of the job's resource on a cluster.
+        created_at: The time of the submit, in UTC.
+        store: Where the job's objects are.
+        image: The environment in which the function runs, as records name it.
+        payload_digest: The digest of the call.
+        context_digest: The digest of the project; None where no files are shipped.
+    """
+    target, limits = request.target, request.limits
+    return JobRecord(
+        job_id=job_id,
+        backend=request.backend,
+        project=target.project or "",
+        cluster_name=target.cluster,
+        zone=target.zone,
+        namespace=target.namespace,
+        kube_context=target.kube_context,
+        bucket_name=str(store),
+        k8s_name=k8s_name,
+        image_uri=image,
+        accelerator=str(request.accelerator),
+        func_name=request.function_name,
+        display_name=f"{request.function_name} on {request.accelerator}",
+        created_at=created_at.isoformat(timespec="milliseconds"),
+        debug=request.debug,
+        payload_digest=payload_digest,
+        context_digest=context_digest,
+        # Under Pathways one process controls all devices.
+        hosts=request.accelerator.hosts if request.semantics == "gke" else 1,
+        retries=limits.retries,
+        preemptions=limits.preemptions,
+        spot=request.spot,
+        timeout=limits.timeout,
+        output_dir=request.output_dir,
+        captured_env=tuple(request.environment),
+        labels=dict(request.labels),
+        client=f"kinetic {kinetic.__version__}, Python {sys.version.split()[0]}",
+    )
