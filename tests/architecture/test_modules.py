@@ -66,6 +66,8 @@ TESTED_AS = {
     "kinetic.resources": "kinetic/submit/test_options.py",
     "kinetic.settings.stat_cache": "kinetic/test_data.py",
     "kinetic.settings.home": "local/test_protection.py",
+    "kinetic.submit.rollback": "kinetic/submit/test_submit.py",
+    "kinetic.submit.warnings": "kinetic/submit/test_submit.py",
     "kinetic.target": "kinetic/submit/test_request.py",
     "kinetic.testing.contract": "contract/test_backends.py",
     "kinetic.testing.functions": "contract/test_backends.py",

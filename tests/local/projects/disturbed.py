@@ -37,7 +37,7 @@ if __name__ == "__main__":
     settings = Settings.from_environment()
     home, location = pathlib.Path(settings.home.value), jobs_location(settings, "local")
     request = request_of(
-        RunOptions(accelerator="cpu", backend="local"),
+        check_options(accelerator="cpu", backend="local"),
         work,
         settings,
         environ={},

@@ -1,10 +1,9 @@
-"""Submit a request: package, upload, record, start; undone newest first if it fails."""
+"""Submit a request: package, upload, record, start."""
 
 from __future__ import annotations
 
 import logging
 import secrets
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -14,18 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kinetic
-from kinetic.backends.backend import GRACE_SECONDS, Environment, Launch, Packaging
+from kinetic.backends.backend import Environment, Launch, Packaging
 from kinetic.console import progress_beside
-from kinetic.errors import (
-    BucketNotFoundError,
-    CredentialsError,
-    JobNotFoundError,
-    KineticError,
-    PreconditionFailedError,
-    StorePermissionError,
-    StoreUnavailableError,
-    SubmitError,
-)
+from kinetic.errors import JobNotFoundError, KineticError, SubmitError
 from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.jobs.missing_modules import Project
 from kinetic.jobs.record import record_of
@@ -36,29 +26,31 @@ from kinetic.parallel import Crew, Later, Task
 from kinetic.settings.home import make_home
 from kinetic.settings.settings import user_home, working_folder
 from kinetic.submit.data_checks import Worker, check_data
-from kinetic.submit.package import Call, Packed, PackingOptions, Uploaded, pack, plan_of, upload
-from kinetic.waiting import Deadline
-from kinetic_payload.files.private import others_may_write
+from kinetic.submit.package import Call, PackingOptions, Uploaded, pack, plan_of, upload
+from kinetic.submit.rollback import Rollback, rollback_share
+from kinetic.submit.warnings import (
+    left_out_warning,
+    no_project_warning,
+    shared_store_warning,
+    warn_once,
+)
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
-from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.folder.marking import refuse_foreign_folder
 from kinetic_payload.stores.outages import OutageLimit, limited
 from kinetic_payload.stores.store import ABSENT
-from kinetic_payload.threads import stoppable
 
 if TYPE_CHECKING:
     from kinetic.console import Console
     from kinetic.submit.request import JobRequest
     from kinetic_payload.progress import Reports
+    from kinetic_payload.records.job import JobRecord
     from kinetic_payload.stores.store import Location, Store
 
 _log = logging.getLogger("kinetic")
 
 _SLOW = 12 * 3600.0
 """Seconds of uploading after which the payload may soon look like a killed submit's (`LEFT_AGE`)."""
-_TAKING_BACK = 45.0
-"""Seconds for which a store that does not answer is asked to remove what a submit made."""
 
 
 def submit(
@@ -87,7 +79,7 @@ def submit(
     begun: list[JobHandle] = [] if started is None else started
     seconds = request.settings.store_timeout.value
     limit = OutageLimit(
-        seconds - _to_take_back(seconds), report=warn_caller if console is None else console.note
+        seconds - rollback_share(seconds), report=warn_caller if console is None else console.note
     )
     try:
         with limited(outage_limit or limit):
@@ -119,9 +111,7 @@ def _submit(
     location = jobs_location(request.settings, request.backend)
     services = services or connect(request.backend, request.target, location, home)
     refuse_foreign_folder(services.store.location)
-    shared = _shared_sentence(services.store.location)
-    if shared is not None:
-        _once(warn, shared)
+    warn_once(warn, shared_store_warning(services.store.location))
     services.backend.check(request)
     # Made, or refused, before there is anything that it would have to sign.
     key = None if services.seal is None else services.seal.key
@@ -141,12 +131,17 @@ def _submit(
         with closing(packed.call):
             reads_buckets.set(any(found.value.is_gcs for found in packed.call.data))
             if plan.root is None:
-                _once(warn, _no_files_sentence(options.cwd))
-            left_out = _left_out_sentence(packed)
-            if left_out is not None and console is not None:
-                _once(warn, left_out)
+                warn_once(warn, no_project_warning(options.cwd))
+            left_out = left_out_warning(packed.snapshot)
+            if console is not None:
+                warn_once(warn, left_out)
             send = partial(
-                upload, packed, options=options, say=say, warn=partial(_once, warn), reports=reports
+                upload,
+                packed,
+                options=options,
+                say=say,
+                warn=partial(warn_once, warn),
+                reports=reports,
             )
             handle = _start(
                 request,
@@ -185,15 +180,12 @@ def _start(
     """Upload, record and start what was packaged; put its handle into *begun*, and return it."""
     now, suffix = datetime.now(UTC), secrets.token_hex(4)[:7]
     job_id = job_id_of(request.accelerator.slug, request.function_name, now, suffix)
-    names, store, backend = JobObjects(job_id), services.store, services.backend
-    written: list[str] = []
-    record: JobRecord | None = None
-    saved = False
-    began = clock()
+    made = Rollback(job_id, services, request.settings.store_timeout.value)
+    store, began = services.store, clock()
     try:
-        uploaded = send(store=store, job_id=job_id, writing=partial(_writing, written))
+        uploaded = send(store=store, job_id=job_id, writing=made.writing)
         place = environment()
-        record = record_of(
+        made.record = record_of(
             request,
             job_id=job_id,
             k8s_name=k8s_name_of(request.function_name, suffix),
@@ -203,11 +195,12 @@ def _start(
             payload_digest=uploaded.payload_digest,
             context_digest=uploaded.context_digest,
         )
-        with backend.announced(record) as record:
-            with _writing(written, names.handle):
-                data = services.sealed(encode(record), names.handle)
-                store.write(names.handle, data, if_generation=ABSENT)
-            saved = True
+        with services.backend.announced(made.record) as record:
+            made.record = record
+            name = JobObjects(job_id).handle
+            with made.writing(name):
+                store.write(name, services.sealed(encode(record), name), if_generation=ABSENT)
+            made.recorded = True
             if abs(clock() - began) > _SLOW:
                 _renew_payload(job_id, store)
             launch = Launch(
@@ -218,34 +211,17 @@ def _start(
                 signing_key=key,
             )
             handle = _handle(record, services, project)
-            backend.start(launch)
+            services.backend.start(launch)
             # After the start: whoever cleans up removes the record first, and looks for what runs
             # second. Of a job that was cancelled, the runner finds the outcome.
-            if _is_forgotten(job_id, store):
+            if made.record_is_gone:
                 raise JobNotFoundError(f"The record of {job_id} is gone.")
         begun.append(handle)
         return handle
     except BaseException as error:
         if begun:
             raise
-        if isinstance(error, StoreUnavailableError) and not error.sent:
-            written.clear()  # Nothing was.
-        reason = error
-        if saved and isinstance(error, Exception) and _is_forgotten(job_id, store):
-            # Whatever failed, it failed because of that.
-            reason = SubmitError(
-                f"The job {job_id} was cleaned up by another process while it was started.",
-                hint="Nothing of it is left. Submit it again.",
-            )
-        _withdraw(
-            job_id,
-            written,
-            record,
-            services,
-            recorded=saved,
-            reason=reason,
-            seconds=request.settings.store_timeout.value,
-        )
+        reason = made.run(error)
         if reason is error:
             raise
         raise reason from error
@@ -264,72 +240,6 @@ def _renew_payload(job_id: str, store: Store) -> None:
             "its upload took longer than a day.",
             hint="Submit it again: what was uploaded besides is still there.",
         )
-
-
-def _is_forgotten(job_id: str, store: Store) -> bool:
-    # Not asked over a network: that would cost every submit a request, for what hardly ever happens.
-    return store.location.kind != "gs" and store.stat(JobObjects(job_id).handle) is None
-
-
-@contextmanager
-def _writing(written: list[str], name: str) -> Iterator[None]:
-    """Note that the object *name* is there, unless it is certain that it could not be written."""
-    written.append(name)
-    try:
-        yield
-    except (
-        BucketNotFoundError,
-        CredentialsError,
-        PreconditionFailedError,
-        StorePermissionError,
-    ):
-        written.remove(name)
-        raise
-
-
-def _withdraw(
-    job_id: str,
-    written: Sequence[str],
-    record: JobRecord | None,
-    services: Services,
-    *,
-    recorded: bool,
-    reason: BaseException,
-    seconds: float,
-) -> None:
-    """Remove what a submit made, newest first. Nothing here may hide the *reason*; notes add to it.
-
-    With a *record* the job may have been announced; started only if it is certainly *recorded*.
-    """
-    from kinetic.jobs.stop import remove_objects
-
-    deadline = Deadline(_TAKING_BACK)
-    try:
-        with stoppable(lambda: deadline.passed), limited(OutageLimit(_to_take_back(seconds))):
-            if record is not None:
-                services.backend.remove(record, timeout=GRACE_SECONDS, poll_interval=0.1)
-            if recorded:
-                # Not where it may still run: without its objects nobody would find it again.
-                remove_objects(job_id, services.store)
-            else:
-                for name in reversed(written):
-                    services.store.delete(name)
-    except BaseException as error:
-        left = ", ".join(f"{services.store.location}/{name}" for name in written)
-        why = str(error) or "taking it back was given up."
-        # What has no record is found by nothing but its name.
-        todo = f"Remove it with: kinetic jobs cleanup {job_id}" if recorded else f"Remove: {left}"
-        interrupted = not isinstance(error, Exception)
-        (error if interrupted else reason).add_note(
-            f"The job {job_id} did not start, and something of it may stay behind: {why}\n{todo}"
-        )
-        if interrupted:
-            raise
-
-
-def _to_take_back(seconds: float) -> float:
-    """Return how many of the *seconds* for a store that cannot be reached are kept for `_withdraw`."""
-    return seconds / 6
 
 
 def _environment(request: JobRequest, services: Services, packaging: Packaging) -> Environment:
@@ -381,51 +291,6 @@ def _packing_options(request: JobRequest, home: Path, store: Location) -> Packin
         kinetic_version=kinetic.__version__,
         this_machine=request.on_this_machine,
     )
-
-
-_said: set[str] = set()
-
-
-def _once(warn: Callable[[str], None], sentence: str) -> None:
-    """Say of what was left out what this process has not said before."""
-    if sentence not in _said:
-        _said.add(sentence)
-        warn(sentence)
-
-
-def _shared_sentence(location: Location) -> str | None:
-    """Return what to know of a folder of jobs that other users may write to, or None."""
-    try:
-        if location.kind != "folder" or not others_may_write(Path(location.path).stat()):
-            return None
-    except OSError:  # It is not there yet.
-        return None
-    return (
-        f"other users may write to the store {location.path}: who does can have their code run where "
-        f"results are read. Unless you trust them, run: chmod go-w {shlex.quote(location.path)}"
-    )
-
-
-def _no_files_sentence(cwd: Path) -> str:
-    """Return that there is no snapshot, why, and how there would be one."""
-    return (
-        f"no files are shipped: the function was not read from a file, and {cwd} is no project; "
-        "start Python in the project's folder, or set KINETIC_PACKAGE_ROOT, to ship one"
-    )
-
-
-def _left_out_sentence(packed: Packed) -> str | None:
-    """Return what the snapshot lacks, or None."""
-    if packed.snapshot is None:
-        return None
-    # What is shipped as data is not missed.
-    left_out = [item for item in packed.snapshot.left_out if item.rule != "data"]
-    few = ", ".join(item.path for item in left_out[:3])
-    more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
-    if not left_out:
-        return None
-    _log.info("Left out of the snapshot, and why: %s", left_out)
-    return f"left out of the snapshot of {packed.plan.root}: {few}{more}"
 
 
 def _handle(record: JobRecord, services: Services, project: Project) -> JobHandle:

@@ -1,0 +1,123 @@
+"""Rollback: remove what a submit that failed has made of its job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kinetic.backends.backend import GRACE_SECONDS
+from kinetic.errors import (
+    BucketNotFoundError,
+    CredentialsError,
+    PreconditionFailedError,
+    StorePermissionError,
+    StoreUnavailableError,
+    SubmitError,
+)
+from kinetic.waiting import Deadline
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_payload.threads import stoppable
+
+if TYPE_CHECKING:
+    from kinetic.jobs.services import Services
+    from kinetic_payload.records.job import JobRecord
+
+_LONGEST = 45.0
+"""Seconds after which a rollback is given up."""
+
+
+def rollback_share(store_timeout: float) -> float:
+    """Return how many seconds of *store_timeout* are kept for a rollback."""
+    return store_timeout / 6
+
+
+class Rollback:
+    """What a submit has made of its job so far, and how to remove it.
+
+    *store_timeout* is how long the whole submit waits for a store that cannot be reached.
+    """
+
+    def __init__(self, job_id: str, services: Services, store_timeout: float) -> None:
+        self._job_id = job_id
+        self._services = services
+        self._store_timeout = store_timeout
+        self._written: list[str] = []
+        self.record: JobRecord | None = None
+        """Set before the job is announced."""
+        self.recorded = False
+        """Whether the record is certainly in the store; no job is started before."""
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[None]:
+        """Note that the object *name* exists, unless it is certain that it could not be written."""
+        self._written.append(name)
+        try:
+            yield
+        except (
+            BucketNotFoundError,
+            CredentialsError,
+            PreconditionFailedError,
+            StorePermissionError,
+        ):
+            self._written.remove(name)
+            raise
+
+    @property
+    def record_is_gone(self) -> bool:
+        """Whether another process has removed the record; False over a network, where it is not asked.
+
+        There it would cost every submit a request, for what hardly ever happens.
+        """
+        store = self._services.store
+        return store.location.kind != "gs" and store.stat(JobObjects(self._job_id).handle) is None
+
+    def run(self, error: BaseException) -> BaseException:
+        """Remove what was made, newest first; return what to raise: *error*, or what it follows from.
+
+        What cannot be removed is named in a note of what is raised.
+        """
+        if isinstance(error, StoreUnavailableError) and not error.sent:
+            self._written.clear()  # Nothing was.
+        reason = error
+        if self.recorded and isinstance(error, Exception) and self.record_is_gone:
+            # Whatever failed, it failed because of that.
+            reason = SubmitError(
+                f"The job {self._job_id} was cleaned up by another process while it was started.",
+                hint="Nothing of it is left. Submit it again.",
+            )
+        share = OutageLimit(rollback_share(self._store_timeout))
+        deadline = Deadline(_LONGEST)
+        try:
+            with stoppable(lambda: deadline.passed), limited(share):
+                self._remove()
+        except BaseException as failure:
+            interrupted = not isinstance(failure, Exception)
+            (failure if interrupted else reason).add_note(self._left_behind(failure))
+            if interrupted:
+                raise
+        return reason
+
+    def _remove(self) -> None:
+        from kinetic.jobs.stop import remove_objects
+
+        if self.record is not None:
+            self._services.backend.remove(self.record, timeout=GRACE_SECONDS, poll_interval=0.1)
+        if self.recorded:
+            # Not if the backend fails: without its objects nobody would find a job that may still run.
+            remove_objects(self._job_id, self._services.store)
+        else:
+            for name in reversed(self._written):
+                self._services.store.delete(name)
+
+    def _left_behind(self, failure: BaseException) -> str:
+        why = str(failure) or "taking it back was given up."
+        left = ", ".join(f"{self._services.store.location}/{name}" for name in self._written)
+        # Without a record, objects are found by nothing but their names.
+        todo = (
+            f"Remove it with: kinetic jobs cleanup {self._job_id}"
+            if self.recorded
+            else f"Remove: {left}"
+        )
+        return f"The job {self._job_id} did not start, and something of it may stay behind: {why}\n{todo}"

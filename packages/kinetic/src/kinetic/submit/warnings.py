@@ -1,0 +1,61 @@
+"""Warnings of a submit: what is not shipped, and who else may write to the store."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kinetic_payload.files.private import others_may_write
+
+if TYPE_CHECKING:
+    from kinetic_payload.project.snapshot import Snapshot
+    from kinetic_payload.stores.store import Location
+
+_log = logging.getLogger("kinetic")
+
+_given: set[str] = set()
+
+
+def warn_once(warn: Callable[[str], None], warning: str | None) -> None:
+    """Call *warn* with *warning*, unless it is None or this process has given it before."""
+    if warning is not None and warning not in _given:
+        _given.add(warning)
+        warn(warning)
+
+
+def shared_store_warning(location: Location) -> str | None:
+    """Return a warning if *location* is a folder that other users may write to."""
+    try:
+        if location.kind != "folder" or not others_may_write(Path(location.path).stat()):
+            return None
+    except OSError:  # It does not exist yet.
+        return None
+    return (
+        f"other users may write to the store {location.path}: who does can have their code run where "
+        f"results are read. Unless you trust them, run: chmod go-w {shlex.quote(location.path)}"
+    )
+
+
+def no_project_warning(cwd: Path) -> str:
+    """Return the warning that no files are shipped; *cwd* is the working directory."""
+    return (
+        f"no files are shipped: the function was not read from a file, and {cwd} is no project; "
+        "start Python in the project's folder, or set KINETIC_PACKAGE_ROOT, to ship one"
+    )
+
+
+def left_out_warning(snapshot: Snapshot | None) -> str | None:
+    """Return a warning that names what was left out of *snapshot*, if something was."""
+    if snapshot is None:
+        return None
+    # What is shipped as data is not missed.
+    left_out = [item for item in snapshot.left_out if item.rule != "data"]
+    if not left_out:
+        return None
+    _log.info("Left out of the snapshot, and why: %s", left_out)
+    few = ", ".join(item.path for item in left_out[:3])
+    more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
+    return f"left out of the snapshot of {snapshot.root}: {few}{more}"
