@@ -293,12 +293,12 @@ def test_a_download_that_broke_goes_on_where_it_was(
 DOWNLOAD = """
 import sys
 from pathlib import Path
-from kinetic_payload.threads import each
+from kinetic_payload.threads import parallel_map
 from kinetic_payload.stores.gcs import GcsStore, Service
 
 endpoint, folder = sys.argv[1:]
 store = GcsStore("bucket", service=Service(endpoint, anonymous=True))
-each(lambda number: store.download("o", Path(folder, str(number))), range(4), threads=4, patience=100)
+parallel_map(lambda number: store.download("o", Path(folder, str(number))), range(4), threads=4, grace=100)
 """
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from kinetic_payload.stores.outages import OutageLimit, current_limit, limited, limited_look
-from kinetic_payload.threads import each
+from kinetic_payload.threads import parallel_map
 
 
 class Clock:
@@ -73,7 +73,7 @@ def test_threads_that_work_for_an_operation_have_its_limit_and_others_have_none(
     limit, seen = OutageLimit(1), list[object]()
 
     with limited(limit):
-        each(lambda _: seen.append(current_limit()), range(4), threads=2)
+        parallel_map(lambda _: seen.append(current_limit()), range(4), threads=2)
         with limited_look(10, print):
             seen.append(current_limit())
         other = threading.Thread(target=lambda: seen.append(current_limit()))

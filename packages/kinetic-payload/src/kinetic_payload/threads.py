@@ -1,27 +1,34 @@
-"""One function over many items in several threads; the first failure, or Ctrl-C, ends all of it."""
+"""Run calls in several threads; the first failure, or Ctrl-C, stops all of them."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
+from operator import length_hint
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from kinetic_payload.progress import Advance, Reports
+
+A = TypeVar("A")
 T = TypeVar("T")
 
-_PATIENCE: Final = 2.0
-"""Seconds that work under way gets to notice that its caller was interrupted."""
-_LOOK: Final = 0.1
-"""Seconds after which a pause looks whether it is still wanted."""
+_GRACE: Final = 2.0
+"""Seconds that calls under way get to end after their caller was interrupted or has failed."""
+_POLL: Final = 0.1
+"""Seconds between checks whether a wait should be stopped."""
 
 
 class Stopped(Exception):  # noqa: N818 - nothing went wrong here
-    """Work was given up because nobody waits for it any more."""
+    """The work was stopped because its result is no longer needed."""
 
 
 class _Thread(threading.local):
@@ -33,7 +40,7 @@ _thread = _Thread()
 
 @contextmanager
 def stoppable(stopped: Callable[[], bool]) -> Iterator[None]:
-    """Let what this thread does in the block, and its threads in `each`, be given up once *stopped*."""
+    """Stop what this thread does in the block, and the calls that it submits there, once *stopped*."""
     before = _thread.stops
     _thread.stops = (*before, stopped)
     try:
@@ -43,26 +50,26 @@ def stoppable(stopped: Callable[[], bool]) -> Iterator[None]:
 
 
 def check_wanted() -> None:
-    """Do nothing, where somebody waits for what this thread does. Long work asks between its pieces.
+    """Return if the result of this thread's work is still needed. Long work calls this between pieces.
 
     Raises:
-        Stopped: Nobody does any more.
+        Stopped: It is not.
     """
     if any(stopped() for stopped in _thread.stops):
         raise Stopped
 
 
 def pause(seconds: float) -> None:
-    """Sleep, as long as somebody waits for what this thread does.
+    """Sleep, as long as the result of this thread's work is needed.
 
     Raises:
-        Stopped: Nobody does any more.
+        Stopped: It no longer is.
     """
     until = monotonic() + seconds
     never = threading.Event()
     while (left := until - monotonic()) > 0:
         check_wanted()
-        never.wait(min(left, _LOOK) if _thread.stops else left)
+        never.wait(min(left, _POLL) if _thread.stops else left)
 
 
 def cores() -> int:
@@ -72,65 +79,229 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def each(
-    work: Callable[[T], object],
-    items: Sequence[T],
+class Future(Generic[T]):
+    """A value that one thread waits for and another one provides."""
+
+    def __init__(self, executor: Executor | None = None) -> None:
+        self.done = False
+        self._value: T
+        self._error: BaseException | None = None
+        self._executor = executor
+        self._ended: SimpleQueue[None] = SimpleQueue() if executor is None else executor.ended
+
+    def result(self) -> T:
+        """Wait for the value and return it, or raise what its call raised.
+
+        Raises:
+            Stopped: Another call of the executor failed, or the result of this thread's work is no
+                longer needed.
+        """
+        while not self.done:
+            if self._executor is not None and self._executor.failures:
+                raise Stopped
+            check_wanted()
+            with suppress(Empty):
+                self._ended.get(timeout=_POLL)
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def set_result(self, value: T) -> None:
+        """Provide the value."""
+        self._value = value
+        self.done = True
+        self._ended.put(None)
+
+    def run(self, call: Callable[[], T]) -> None:
+        """Provide what *call* returns.
+
+        Raises:
+            BaseException: What it raises; so does `result` then.
+        """
+        try:
+            self.set_result(call())
+        except BaseException as error:
+            self._error = error
+            self.done = True
+            self._ended.put(None)
+            raise
+
+
+class Executor:
+    """Run calls in up to *threads* threads while the block of its `with` statement runs.
+
+    With one thread, calls run in place when they are submitted. Calls start in the order in which they
+    were submitted, each in a copy of the context of the thread that submitted it, and they are stopped
+    where that thread is `stoppable`. The first failure, the block's own included, stops the rest:
+    waiting calls never start, those under way are stopped where they call `check_wanted`, and the
+    block raises that failure. When the block ends, calls under way get *grace* seconds to end; threads
+    keep no process alive.
+    """
+
+    # Not `Thread.join`: if it is interrupted, it takes a running thread for one that has ended
+    # (python/cpython#90882). Nor a lock, condition or semaphore in the thread that may be interrupted:
+    # at the wrong step they stay locked for good (python/cpython#148874). A get from a `SimpleQueue` is
+    # one step.
+
+    def __init__(self, threads: int, *, grace: float = _GRACE) -> None:
+        self.failures: list[BaseException] = []
+        """What the block and its calls raised, the first one first."""
+        self.ended: SimpleQueue[None] = SimpleQueue()
+        """Receives an item whenever a call or a thread ends."""
+        self._most = threads
+        self._grace = grace
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._closed = False
+        self._started = 0
+        self._over: list[None] = []
+
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        """Run *call* as soon as a thread is free."""
+        future = Future[T](self)
+        if self._most <= 1:
+            future.run(call)
+            return future
+        run = partial(copy_context().run, self._run, future, call, _thread.stops)
+        self._calls.put(run)
+        if self._started < self._most:
+            self._started += 1
+            threading.Thread(target=self._work, name="kinetic-executor", daemon=True).start()
+        return future
+
+    def join(self) -> None:
+        """Wait until all calls have ended; nothing can be submitted after this.
+
+        Raises:
+            BaseException: The first failure.
+        """
+        self._finish()
+        while len(self._over) < self._started:
+            self.ended.get()
+        if self.failures:
+            raise self.failures[0]
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """Stop all calls, and wait for those under way for the grace time."""
+        if error is not None:
+            self.failures.append(error)
+        self._closed = True
+        self._finish()
+        until = monotonic() + self._grace
+        while len(self._over) < self._started and (left := until - monotonic()) > 0:
+            with suppress(Empty):
+                self.ended.get(timeout=left)
+
+    def checked(self, reports: Reports) -> Reports:
+        """Return *reports* so that work that counts through it, in any thread, is stopped by a failure."""
+
+        @contextmanager
+        def begin(doing: str, total: int | None) -> Iterator[Advance]:
+            with reports(doing, total) as advance:
+
+                def count(size: int) -> None:
+                    if self.failures:
+                        raise Stopped
+                    advance(size)
+
+                yield count
+
+        return begin
+
+    @contextmanager
+    def stopped_by(self, future: Future[Any]) -> Iterator[None]:
+        """Let the failure of *future* stop what this thread does in the block.
+
+        Raises:
+            BaseException: What the call of *future* raised.
+        """
+        try:
+            with stoppable(lambda: bool(self.failures)):
+                yield
+        except Stopped:
+            future.result()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop(error)
+        if isinstance(error, Stopped):
+            raise self.failures[0]
+
+    def _is_stopped(self) -> bool:
+        return self._closed or bool(self.failures)
+
+    def _finish(self) -> None:
+        """Let each thread end after the calls that were submitted."""
+        for _ in range(self._started):
+            self._calls.put(None)
+
+    def _work(self) -> None:
+        try:
+            while (run := self._calls.get()) is not None:
+                if not self._is_stopped():
+                    run()
+        finally:
+            self._over.append(None)
+            self.ended.put(None)
+
+    def _run(
+        self, future: Future[T], call: Callable[[], T], stops: tuple[Callable[[], bool], ...]
+    ) -> None:
+        _thread.stops = (*stops, self._is_stopped)
+        try:
+            future.run(call)
+        except BaseException as error:  # noqa: BLE001 - raised again by `result`, `join` or the block
+            self.failures.append(error)
+            self.ended.put(None)
+
+
+def parallel_map(
+    function: Callable[[A], T],
+    items: Iterable[A],
     *,
     threads: int,
-    patience: float = _PATIENCE,
-) -> None:
-    """Call *work* with every item, *threads* at a time, and return when all are done.
+    grace: float = _GRACE,
+) -> list[T]:
+    """Return *function* of each item, in order, with up to *threads* calls at a time.
 
-    Items are begun in their order. After a failure no further one is begun, those under way are
-    stopped where they ask `check_wanted`, and the first failure is raised when all are over. The
-    threads keep no process alive: after Ctrl-C they are waited for *patience* seconds only.
+    Calls start in the order of the items. After a failure none starts, those under way are stopped
+    where they call `check_wanted`, and the failure is raised when all have ended. After Ctrl-C, calls
+    under way get *grace* seconds to end.
+
+    Raises:
+        BaseException: What the first call that failed raised.
     """
-    threads = min(threads, len(items))
+    threads = min(threads, length_hint(items, threads))
     if threads <= 1:
-        for item in items:
-            work(item)
-        return
-    todo = iter(items)
+        return [function(item) for item in items]
+    todo = enumerate(items)
     taking = threading.Lock()
-    stopped = threading.Event()
-    outer = _thread.stops
-    failures: list[BaseException] = []
-    over: list[None] = []
-    told: SimpleQueue[None] = SimpleQueue()
+    results: dict[int, T] = {}
 
-    def keep_working() -> None:
-        _thread.stops = (*outer, stopped.is_set)
-        try:
-            while not stopped.is_set():
-                with taking:
-                    taken = next(((item,) for item in todo), None)
-                if taken is None:
-                    return
-                work(taken[0])
-        except BaseException as error:  # noqa: BLE001 - raised again by who waits
-            failures.append(error)
-            stopped.set()
-        finally:
-            over.append(None)
-            told.put(None)
+    def keep_calling() -> None:
+        while True:
+            check_wanted()
+            with taking:
+                taken = next(todo, None)
+            if taken is None:
+                return
+            number, item = taken
+            results[number] = function(item)
 
-    begun = 0
+    executor = Executor(threads, grace=grace)
+    # Not a `with` statement: an interruption just before its `__exit__` would stop nothing.
     try:
         for _ in range(threads):
-            begun += 1
-            work_on = partial(copy_context().run, keep_working)
-            threading.Thread(target=work_on, name="kinetic-each", daemon=True).start()
-        # Not `join`: when it is interrupted, it takes a thread that runs for one that ended
-        # (python/cpython#90882). Nor a semaphore: interrupted at the wrong step, it is locked for
-        # good (python/cpython#148874). To wait at a `SimpleQueue` is one step.
-        while len(over) < begun:
-            told.get()
-    except BaseException:
-        stopped.set()
-        until = monotonic() + patience
-        while len(over) < begun and (left := until - monotonic()) > 0:
-            with suppress(Empty):
-                told.get(timeout=left)
+            executor.submit(keep_calling)
+        executor.join()
+    except BaseException as error:
+        executor.stop(error)
         raise
-    if failures:
-        raise failures[0]
+    return [results[number] for number in sorted(results)]

@@ -17,7 +17,7 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.files.atomic import appear, prepared_beside
 from kinetic_payload.progress import silent
-from kinetic_payload.threads import each
+from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
     from kinetic_payload.data.sources import GcsSource
@@ -137,7 +137,7 @@ def _download_folder(bucket: Bucket, source: GcsSource, folder: Path, reports: R
         def fetch(info: BucketObject) -> None:
             _fetch(bucket, source, info, folder / info.name.removeprefix(source.name), advance)
 
-        each(fetch, tree.files, threads=_AT_ONCE)
+        parallel_map(fetch, tree.files, threads=_AT_ONCE)
 
 
 def _fetch(

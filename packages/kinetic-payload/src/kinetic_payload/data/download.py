@@ -27,7 +27,7 @@ from kinetic_payload.limits import read_record
 from kinetic_payload.progress import Advance, Reports, silent
 from kinetic_payload.project.context import discarding
 from kinetic_payload.stores.store import Store
-from kinetic_payload.threads import each
+from kinetic_payload.threads import parallel_map
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _STREAMS: Final = 8
@@ -72,7 +72,7 @@ class _Download:
         # The longest first, so that none is left to run alone in the end.
         longest = sorted(self._marker.objects, key=lambda one: one.size, reverse=True)
         with discarding(self._store, self._damaged):
-            each(self._fetch, longest, threads=min(self._store.concurrency, _STREAMS))
+            parallel_map(self._fetch, longest, threads=min(self._store.concurrency, _STREAMS))
             # Every file is what its archive or the marker says; but only the tree's own digest is
             # trusted, and it covers what they say.
             expected_tree(self._extraction.entries, self._marker.digest)

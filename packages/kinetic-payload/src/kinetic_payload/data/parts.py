@@ -24,7 +24,7 @@ from kinetic_payload.project.hashing import FileCheck
 from kinetic_payload.project.snapshot import Snapshot
 from kinetic_payload.project.stat_cache import stamp_of
 from kinetic_payload.stores.store import ABSENT, ObjectInfo, Store
-from kinetic_payload.threads import each
+from kinetic_payload.threads import parallel_map
 
 _STREAMS: Final = 8
 """Large objects under way at once: more would cost memory and disk, and gain nothing."""
@@ -60,9 +60,9 @@ class Sending:
         streamed.sort(key=lambda part: part.size, reverse=True)
         most = self._store.concurrency
         with reports("uploading data", sum(part.size for part in parts)) as advance:
-            each(lambda part: self._send_one(part, advance), small, threads=most)
+            parallel_map(lambda part: self._send_one(part, advance), small, threads=most)
             most = min(most, _STREAMS)
-            each(lambda part: self._send_one(part, advance), streamed, threads=most)
+            parallel_map(lambda part: self._send_one(part, advance), streamed, threads=most)
 
     def _fits_in_memory(self, part: Part) -> bool:
         return not part.is_pack and part.size <= self._sizes.in_memory

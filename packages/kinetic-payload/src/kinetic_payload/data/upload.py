@@ -40,7 +40,7 @@ from kinetic_payload.project.snapshot import Snapshot, tree_of
 from kinetic_payload.project.tree import EXCLUDED, SYSTEM_FILE, LeftOut
 from kinetic_payload.stores.names import MAX_NAME
 from kinetic_payload.stores.store import Mountable, ObjectInfo, Store
-from kinetic_payload.threads import each
+from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
     from kinetic_payload.digests import TreeEntry
@@ -218,7 +218,7 @@ def _seen(store: Store, wanted: _Wanted) -> tuple[Marker | None, dict[str, Objec
             listing = store.list(prefix, start_after=f"{prefix}files0")
         there.update((info.name, info) for info in listing)
 
-    each(lambda ask: ask(), (read, look), threads=store.concurrency)
+    parallel_map(lambda ask: ask(), (read, look), threads=store.concurrency)
     return marker, there
 
 
@@ -261,7 +261,7 @@ def _renew(store: Store, old: Sequence[Part], there: Mapping[str, ObjectInfo]) -
             if store.renew(part.name, if_generation=there[part.name].generation) is None:
                 gone.append(part)
 
-    each(renew, old, threads=store.concurrency)
+    parallel_map(renew, old, threads=store.concurrency)
     return gone
 
 
@@ -269,6 +269,6 @@ def _mark(store: Store, wanted: _Wanted) -> None:
     """Have the links and empty folders of what is to be mounted; young, also if they are there."""
     if not isinstance(store, Mountable):
         return
-    each(store.mark_folder, wanted.folders, threads=store.concurrency)
+    parallel_map(store.mark_folder, wanted.folders, threads=store.concurrency)
     links = [*wanted.links.items()]
-    each(lambda link: store.mark_link(*link), links, threads=store.concurrency)
+    parallel_map(lambda link: store.mark_link(*link), links, threads=store.concurrency)

@@ -152,7 +152,7 @@ def current_limit() -> OutageLimit | None:
 
 @contextmanager
 def limited(limit: OutageLimit) -> Iterator[None]:
-    """Hold what is done in the block to *limit*: by this thread, and by those of `each` and crews."""
+    """Hold what is done in the block to *limit*: by this thread, and by calls that it submits to others."""
     before = _limit.set(limit)
     try:
         yield

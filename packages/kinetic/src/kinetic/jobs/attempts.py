@@ -130,7 +130,7 @@ class _Search:
 
     def attempts(self) -> Attempts:
         """Return the attempts that began."""
-        from kinetic.parallel import map_at_once
+        from kinetic_payload.threads import parallel_map
 
         listed = self._listed()
         # Where somebody put too many to be listed, those of the job are among the first numbers.
@@ -142,7 +142,7 @@ class _Search:
             every: Sequence[int] = range(self._hosts)
             claims, reports = (every, every) if listed is None else listed[number]
             read = partial(self._end, number)
-            found = map_at_once(read, reports, workers=self._store.concurrency)
+            found = parallel_map(read, reports, threads=self._store.concurrency)
             reported = [end for end in found if end is not None]
             if reported or any(self.claimed(number, host) for host in claims):
                 ends[number] = reported

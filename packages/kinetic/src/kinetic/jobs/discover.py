@@ -35,7 +35,6 @@ from kinetic.jobs.services import (
     open_at,
 )
 from kinetic.jobs.status import Found, find_record, listed_status
-from kinetic.parallel import map_at_once
 from kinetic.target import Target
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_id
@@ -43,6 +42,7 @@ from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.folder.marking import refuse_foreign_folder
 from kinetic_payload.stores.store import Location, Store, parse_location
+from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine
@@ -262,7 +262,7 @@ def jobs_in(
             unread.append((job_id, outcome))
         else:
             handles.append(readable(job_id, outcome, record))
-    handles += map_at_once(lambda job: readable(*job), unread, workers=store.concurrency)
+    handles += parallel_map(lambda job: readable(*job), unread, threads=store.concurrency)
     if room.left_out:
         log.warning(
             "%d jobs are left out: their records are not signed with our key, and such records have more "
@@ -297,7 +297,7 @@ def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
                 return error
 
         remote = any(job.bucket_name.startswith("gs://") for job in asked)
-        found = iter(map_at_once(status, asked, workers=_ASKED_AT_ONCE if remote else 1))
+        found = iter(parallel_map(status, asked, threads=_ASKED_AT_ONCE if remote else 1))
         return [next(found) if seen is None else seen for seen in listed]
 
 

@@ -24,7 +24,6 @@ from kinetic.jobs.log_lines import (
     whole_lines,
     with_note,
 )
-from kinetic.parallel import Crew, Task
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import MOST_CHUNK, MOST_HOSTS
 from kinetic_payload.ownership import number_in
@@ -33,6 +32,7 @@ from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.retry import deciding
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import ObjectInfo, Store
+from kinetic_payload.threads import Executor, Future
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -122,10 +122,10 @@ class _Reading:
 
     def contents(self, chunks: Iterable[ObjectInfo]) -> Iterator[bytes]:
         """Iterate over the contents of *chunks*; over a network a few are on their way at any time."""
-        coming: deque[Task[bytes]] = deque()
-        with Crew(self.workers) as crew:
+        coming: deque[Future[bytes]] = deque()
+        with Executor(self.workers) as executor:
             for read in self._reads(chunks):
-                coming.append(crew.start(read))
+                coming.append(executor.submit(read))
                 if len(coming) >= self.workers:
                     yield coming.popleft().result()
             while coming:

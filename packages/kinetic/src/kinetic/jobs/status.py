@@ -22,7 +22,6 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.results import JobOutcome, deciding_host, status_of, told
 from kinetic.jobs.services import Services
 from kinetic.notices import warn_caller
-from kinetic.parallel import map_at_once
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.ownership import report_of
@@ -33,6 +32,7 @@ from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signed import write_once
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store
+from kinetic_payload.threads import parallel_map
 
 _MOST_REPORTS = 5000
 """Of all hosts and attempts together. Whoever can write to a bucket can make any number of objects."""
@@ -308,7 +308,7 @@ def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
     if len(names) > _MOST_REPORTS:
         warn_caller(f"Skipped: all but {_MOST_REPORTS:,} reports of {job_id}.")
     reports: list[HostOutcome] = []
-    for found in map_at_once(read, names[:_MOST_REPORTS], workers=store.concurrency):
+    for found in parallel_map(read, names[:_MOST_REPORTS], threads=store.concurrency):
         if found is None:
             continue
         if isinstance(found, KineticError):

@@ -10,13 +10,13 @@ from kinetic.errors import JobError, JobNotFoundError, RecordError, SignatureErr
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import Services
 from kinetic.jobs.status import View, asking, explained, look, write_outcome
-from kinetic.parallel import map_at_once
 from kinetic.waiting import Deadline, poll_interval, sleep
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_object
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.store import Store
+from kinetic_payload.threads import parallel_map
 
 
 def cancel(
@@ -209,5 +209,5 @@ def remove_objects(
     if names.handle in found:
         store.delete(names.handle)
     rest = [name for name in found if name not in (names.handle, names.outcome)]
-    map_at_once(store.delete, rest, workers=store.concurrency)
+    parallel_map(store.delete, rest, threads=store.concurrency)
     store.delete(names.outcome)

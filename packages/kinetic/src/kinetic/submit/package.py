@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinetic.data import Data, to_ref
-from kinetic.parallel import Crew, map_at_once
 from kinetic.settings.stat_cache import stat_cache
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.progress import Reports, silent, size_text
 from kinetic_payload.stores.store import ABSENT, Store
+from kinetic_payload.threads import Executor, parallel_map
 
 if TYPE_CHECKING:
     from kinetic_payload.calls.dump import DumpedCall
@@ -135,7 +135,7 @@ def pack(
     try:
         given: list[Data] = [found.value for found in dumped.data]
         # A look into a bucket is a request, and they do not depend on each other.
-        map_at_once(check, given, workers=8 if any(data.is_gcs for data in given) else 1)
+        parallel_map(check, given, threads=8 if any(data.is_gcs for data in given) else 1)
         local = [Path(data.path) for data in given if data.is_local]
         take = partial(_take, plan, options, local, reports)
         snapshot = take()
@@ -204,12 +204,14 @@ def upload(
     belongs to this job alone, while it is written.
     """
     found_data = packed.call.data
-    with Crew(store.concurrency) as crew:
-        sending = _Sending(packed, store, options, say, crew.counting(reports))
-        context = crew.start(sending.context)
+    with Executor(store.concurrency) as executor:
+        sending = _Sending(packed, store, options, say, executor.checked(reports))
+        context = executor.submit(sending.context)
         # As an argument and a volume, say, the same data is sent once.
         different = {_what(found.value): found.value for found in found_data}
-        sent = {what: crew.start(partial(sending.data, data)) for what, data in different.items()}
+        sent = {
+            what: executor.submit(partial(sending.data, data)) for what, data in different.items()
+        }
         refs = [
             to_ref(
                 found.value,

@@ -22,7 +22,6 @@ from kinetic.jobs.record import record_of
 from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.notices import warn_caller
-from kinetic.parallel import Crew, Later, Task
 from kinetic.settings.home import make_home
 from kinetic.settings.settings import user_home, working_folder
 from kinetic.submit.data_checks import Worker, check_data
@@ -39,6 +38,7 @@ from kinetic_payload.records.encode import encode
 from kinetic_payload.stores.folder.marking import refuse_foreign_folder
 from kinetic_payload.stores.outages import OutageLimit, limited
 from kinetic_payload.stores.store import ABSENT
+from kinetic_payload.threads import Executor, Future
 
 if TYPE_CHECKING:
     from kinetic.console import Console
@@ -123,13 +123,13 @@ def _submit(
     with _written_below(home):
         make_home(str(home))
     check = partial(check_data, worker=_worker(request), warn=warn)
-    reads_buckets = Later[bool]()
-    packaging = Packaging(plan, reads_buckets.get, say)
-    with Crew(2) as crew:
-        environment = crew.start(partial(_environment, request, services, packaging))
+    reads_buckets = Future[bool]()
+    packaging = Packaging(plan, reads_buckets.result, say)
+    with Executor(2) as executor:
+        environment = executor.submit(partial(_environment, request, services, packaging))
         packed = pack(call, plan, options, check=check, warn=warn, reports=reports)
         with closing(packed.call):
-            reads_buckets.set(any(found.value.is_gcs for found in packed.call.data))
+            reads_buckets.set_result(any(found.value.is_gcs for found in packed.call.data))
             if plan.root is None:
                 warn_once(warn, no_project_warning(options.cwd))
             left_out = left_out_warning(packed.snapshot)
@@ -146,7 +146,7 @@ def _submit(
             handle = _start(
                 request,
                 services,
-                send=partial(_sent, crew, environment, send),
+                send=partial(_sent, executor, environment, send),
                 environment=environment.result,
                 key=key,
                 project=Project(plan.root),
@@ -159,10 +159,13 @@ def _submit(
 
 
 def _sent(
-    crew: Crew, environment: Task[Environment], send: Callable[..., Uploaded], **given: Any
+    executor: Executor,
+    environment: Future[Environment],
+    send: Callable[..., Uploaded],
+    **given: Any,
 ) -> Uploaded:
     """Upload with *send* until the *environment*, which is prepared meanwhile, cannot be had."""
-    with crew.beside(environment):
+    with executor.stopped_by(environment):
         return send(**given)
 
 

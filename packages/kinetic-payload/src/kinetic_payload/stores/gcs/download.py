@@ -18,7 +18,7 @@ from kinetic_payload.limits import refuse_larger
 from kinetic_payload.stores.gcs.bucket import Bucket
 from kinetic_payload.stores.gcs.byte_stream import Head, ReplacedError, fetch
 from kinetic_payload.stores.gcs.checksums import extended, joined
-from kinetic_payload.threads import each
+from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
@@ -162,7 +162,7 @@ def _rest(bucket: Bucket, name: str, sink: _Target, head: Head, crc: int) -> int
             fetch(bucket, name, part, start=start, end=end, generation=head.generation)
         sums[start] = part.crc
 
-    each(bring, starts, threads=_STREAMS)
+    parallel_map(bring, starts, threads=_STREAMS)
     for start in starts:
         crc = joined(crc, sums[start], min(PART, head.size - start))
     return crc

@@ -29,7 +29,6 @@ from typing import Final
 from kinetic.backends.local.liveness import is_alive
 from kinetic.backends.local.paths import Home, JobFolder
 from kinetic.backends.local.removal import remove_tree
-from kinetic.parallel import map_at_once
 from kinetic_payload.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
@@ -45,6 +44,7 @@ from kinetic_payload.ownership import is_context, is_digest, is_job_id, is_job_o
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores.store import Store, parse_location
+from kinetic_payload.threads import parallel_map
 
 MAX_AGE: Final = 14 * 86_400.0
 """Seconds that something unused is kept."""
@@ -265,7 +265,7 @@ def collect_unrecorded(store: Store, job_ids: Iterable[str], now: float) -> None
                 with suppress(PreconditionFailedError):
                     store.delete(info.name, if_generation=info.generation)
 
-    map_at_once(collect_one, filter(is_job_id, job_ids), workers=store.concurrency)
+    parallel_map(collect_one, filter(is_job_id, job_ids), threads=store.concurrency)
 
 
 def _named_contexts(store: Store) -> Iterable[str]:
