@@ -121,7 +121,6 @@ TESTED_AS = {
     "kinetic_payload.calls.module_globals.dump": "kinetic_payload/calls/module_globals/test_restore.py",
     "kinetic_payload.calls.classes.pytrees": "local/test_pytrees.py",
     "kinetic_payload.calls.value_pickler": "local/test_values.py",
-    "kinetic_payload.data.parts": "kinetic_payload/data/test_upload.py",
     "kinetic_payload.data.references": "kinetic_payload/calls/test_call.py",
     "kinetic_payload.data.sources": "kinetic/test_data.py",
     "kinetic_payload.distributions": "architecture/test_distributions.py",

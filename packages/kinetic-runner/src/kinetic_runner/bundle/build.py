@@ -32,7 +32,6 @@ _CLIENTS: Final = (
     "calls/global_pickler",
     "calls/initial_values",
     "calls/pickler",
-    "data/parts",
     "data/upload",
     "distributions",
     "project/binaries",
