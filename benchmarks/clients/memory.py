@@ -31,7 +31,7 @@ if __name__ == "__main__":
     elif action == "upload":
         ensure_context(store, take_snapshot(tree))
     else:
-        from kinetic_payload.archives.archive import extract_archive
+        from kinetic_payload.archives.extract import extract_archive
 
         digest = take_snapshot(tree).digest
         archive, extracted = Path(f"{place}-context.zip"), Path(f"{place}-extracted")

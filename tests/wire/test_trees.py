@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kinetic_payload.archives.archive import extract_archive, unsafe_path
+from kinetic_payload.archives.extract import extract_archive
+from kinetic_payload.archives.safe_paths import unsafe_path
 from kinetic_payload.data.download import download_data
 from kinetic_payload.data.marker import Sizes, unmountable
 from kinetic_payload.data.references import DataRef

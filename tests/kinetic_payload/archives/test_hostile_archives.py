@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.archives.archive import extract_archive
-from kinetic_payload.archives.extract import Contents, Extraction
+from kinetic_payload.archives.extract import Contents, Extraction, extract_archive
 from kinetic_payload.archives.zip_format import Member, central_header, end_records, local_header
 from kinetic_payload.digests import FileHasher, TreeEntry
 from kinetic_payload.errors import DataError, IntegrityError

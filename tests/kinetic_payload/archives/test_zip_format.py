@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.archives.archive import write_archive
+from kinetic_payload.archives.write import write_archive
 from kinetic_payload.archives.zip_format import Member, central_header, end_records, read_directory
 from kinetic_payload.digests import TreeEntry
 from kinetic_payload.errors import IntegrityError

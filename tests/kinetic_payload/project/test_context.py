@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import pytest
 
-from kinetic_payload.archives.archive import extract_archive
+from kinetic_payload.archives.extract import extract_archive
 from kinetic_payload.errors import IntegrityError, ObjectNotFoundError, StorePermissionError
 from kinetic_payload.layout import context_object
 from kinetic_payload.progress import Advance

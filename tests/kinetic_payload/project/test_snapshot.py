@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.archives.archive import extract_archive
+from kinetic_payload.archives.extract import extract_archive
 from kinetic_payload.errors import DataError, PackagingError
 from kinetic_payload.project.hashing import hash_file
 from kinetic_payload.project.snapshot import Snapshot, take_snapshot, tree_of

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import threading
 import zlib
 from collections.abc import Collection, Iterable, Iterator
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from kinetic_payload.archives.safe_paths import link_goal, unsafe_path
 from kinetic_payload.archives.zip_format import DEFLATED, Member, data_offset, read_directory
 from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, tree_digest
 from kinetic_payload.errors import DataError, IntegrityError, UnsafeArchiveError
@@ -23,61 +23,43 @@ from kinetic_payload.errors import DataError, IntegrityError, UnsafeArchiveError
 MAX_SIZE: Final = 1 << 40
 MAX_ENTRIES: Final = 5_000_000
 _MAX_TARGET: Final = 16 * 1024
-_ODD_PARTS: Final = frozenset(("", ".", ".."))
-_ODD_CHARACTERS: Final = re.compile(r"[\0:\\]")
 _NO_NAME: Final = frozenset({errno.ENAMETOOLONG, errno.EILSEQ})
 
 
-def unsafe_path(path: str) -> str | None:
-    """Say why nothing may be extracted under the name *path*, or None.
+def extract_archive(
+    source: BinaryIO | Path,
+    dest: Path,
+    *,
+    expected_digest: str | None = None,
+    max_size: int = MAX_SIZE,
+    max_entries: int = MAX_ENTRIES,
+) -> str:
+    """Extract *source* into *dest*, a folder that is empty or absent, and return the tree's digest.
 
-    A name is also read as Windows would: an archive is safe wherever it is opened.
+    With *expected_digest* nothing is written unless the archive's directory promises that tree, and
+    every file is held against its own digest while it is written. After an error *dest* may hold
+    part of the tree.
+
+    Raises:
+        UnsafeArchiveError: An entry would write elsewhere, or more than it says.
+        IntegrityError: The archive is damaged, or is not the tree that was expected.
     """
-    # Asked of every file of every submit: most are plain, which this tells fast.
-    if _ODD_PARTS.isdisjoint(path.split("/")) and not _ODD_CHARACTERS.search(path):
-        return None
-    if not path or "\0" in path:
-        return "it is not a name"
-    if path[0] in "/\\" or (path[1:2] == ":" and re.match(r"[A-Za-z]:[/\\]", path)):
-        return "it is absolute"
-    if ".." in path.replace("\\", "/").split("/"):
-        return "it leads upwards"
-    if not {"", "."}.isdisjoint(path.split("/")):
-        return "it is not in its plain form"
-    return None
-
-
-def link_goal(path: str, links: dict[str, str]) -> str | None:
-    """Return where in its tree the link *path* leads, or None if it can lead out of it.
-
-    Args:
-        links: The targets of all links of the tree, since a link may lead through others.
-
-    A link that leads in a circle leads nowhere; the answer is then *path* itself.
-    """
-    if links[path][:1] in ("", "/") or "\0" in links[path]:
-        return None
-    here = path.split("/")[:-1]
-    todo = links[path].split("/")[::-1]
-    followed = 0
-    while todo:
-        part = todo.pop()
-        if part == "..":
-            if not here:
-                return None
-            here.pop()
-        elif part not in ("", "."):
-            target = links.get("/".join([*here, part]))
-            if target is None:
-                here.append(part)
-                continue
-            followed += 1
-            if target.startswith("/"):
-                return None
-            if followed > 40:
-                return path  # Systems give up here or earlier.
-            todo.extend(target.split("/")[::-1])
-    return "/".join(here)
+    if isinstance(source, Path):
+        with source.open("rb") as opened:
+            return extract_archive(
+                opened,
+                dest,
+                expected_digest=expected_digest,
+                max_size=max_size,
+                max_entries=max_entries,
+            )
+    contents = Contents(source, max_size=max_size, max_entries=max_entries)
+    checked_links(contents.entries)
+    digest = expected_tree(contents.entries, expected_digest)
+    extraction = Extraction(dest)
+    extraction.add(contents)
+    extraction.finish()
+    return digest
 
 
 class Contents:

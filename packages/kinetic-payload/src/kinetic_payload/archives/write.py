@@ -1,4 +1,7 @@
-"""Write a tree as an archive: streaming, deterministic in what matters, on all cores."""
+"""Write a tree as a zip file: streaming, on all cores.
+
+The file's bytes depend on the compressor at hand; the tree's digest does not.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ _LARGE: Final = 0xF0000000
 _LAST_BLOCK: Final = b"\x03\x00"
 
 
-def pack(stream: BinaryIO, root: Path, entries: Iterable[TreeEntry]) -> int:
+def write_archive(stream: BinaryIO, root: Path, entries: Iterable[TreeEntry]) -> int:
     """Write the *entries* of the tree at *root* into *stream* and return the archive's size.
 
     The stream is only appended to. Contents are held against the digests of *entries*.

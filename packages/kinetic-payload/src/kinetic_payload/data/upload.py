@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kinetic_payload.archives.write import pack
+from kinetic_payload.archives.write import write_archive
 from kinetic_payload.data.marker import (
     SIZES,
     Listed,
@@ -345,7 +345,7 @@ class _Sending:
         writer = self._store.writer(part.name, if_generation=generation, progress=progress)
         # Packing is over when what was written is sent: that happens on the way out.
         with writer as stream, self._packing:
-            progress.whole = pack(stream, self._tree.root, part.entries)
+            progress.whole = write_archive(stream, self._tree.root, part.entries)
         return progress.whole
 
     def _send_small(self, part: Part, generation: int, advance: Advance) -> int:

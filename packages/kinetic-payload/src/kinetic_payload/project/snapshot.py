@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from kinetic_payload.archives.archive import write_archive
+from kinetic_payload.archives.write import write_archive
 from kinetic_payload.digests import TreeEntry, tree_digest
 from kinetic_payload.errors import DataError, DataNotFoundError, KineticError, PackagingError
 from kinetic_payload.progress import Advance, Reports, silent

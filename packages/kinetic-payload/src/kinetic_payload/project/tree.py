@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, NamedTuple
 from unicodedata import is_normalized, normalize
 
-from kinetic_payload.archives.archive import link_goal, unsafe_path
+from kinetic_payload.archives.safe_paths import link_goal, unsafe_path
 from kinetic_payload.digests import TreeEntry
 from kinetic_payload.project.exclusion import Exclusions
 from kinetic_payload.project.ignore import ENVIRONMENT_MARKERS, Scope

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import cloudpickle
 
 from kinetic_payload import layout
-from kinetic_payload.archives.archive import extract_archive
+from kinetic_payload.archives.extract import extract_archive
 from kinetic_payload.calls import call as calls
 from kinetic_payload.calls import main_module
 from kinetic_payload.calls.call import CallHeader, LoadedCall

@@ -14,7 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kinetic_payload.archives.archive import extract_archive, link_goal, unsafe_path, write_archive
+from kinetic_payload.archives.extract import extract_archive
+from kinetic_payload.archives.safe_paths import link_goal, unsafe_path
+from kinetic_payload.archives.write import write_archive
 from kinetic_payload.archives.zip_format import Member, central_header, end_records, read_directory
 from kinetic_payload.digests import TreeEntry, digest_of, tree_digest
 from kinetic_payload.errors import IntegrityError, PackagingError, UnsafeArchiveError
@@ -439,8 +441,8 @@ def test_an_archive_without_entries_is_an_empty_folder(tmp_path: Path) -> None:
 
 def test_a_worker_loads_nothing_but_the_standard_library() -> None:
     script = (
-        "import sys, kinetic_payload.archives.archive\n"
-        "print(*sorted({'zipfile', 'concurrent.futures', 'msgspec', 'isal'} & set(sys.modules)))"
+        "import sys, kinetic_payload.archives.extract\n"
+        "print(*sorted({'zipfile', 'kinetic_payload.archives.write', 'concurrent.futures', 'msgspec', 'isal'} & set(sys.modules)))"
     )
     command = [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; {script}"]
 
