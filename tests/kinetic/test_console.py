@@ -9,7 +9,6 @@ import pytest
 from kinetic.backends.backend import LogLine
 from kinetic.console import (
     Console,
-    elapsed_text,
     is_terminal,
     progress_beside,
     progress_text,
@@ -162,13 +161,6 @@ def test_streams_that_are_closed_or_missing_are_no_terminals() -> None:
     Console(None, None, interactive=False).note("nobody hears this")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0s"), (59.9, "59s"), (200, "3m 20s"), (7500, "2h 05m")]
-)
-def test_elapsed_time_reads_well(seconds: float, text: str) -> None:
-    assert elapsed_text(seconds) == text
-
-
 # Bytes on their way
 
 
@@ -220,7 +212,7 @@ def test_on_a_terminal_bytes_rate_and_time_left_are_shown_in_place() -> None:
         with console.progress("uploading data", 3_000_000) as advance:
             clock.now += 2.0
             advance(1_000_000)
-            wait_for(err, "uploading data: 1.0 MB of 3.0 MB, 500.0 kB/s, 4 s left")
+            wait_for(err, "uploading data: 1.0 MB of 3.0 MB, 500.0 kB/s, 4s left")
         console.phase("running")
 
     assert not err.getvalue().endswith("\n")
@@ -298,8 +290,8 @@ def test_the_same_work_is_summed_up_and_other_work_takes_turns() -> None:
     clock = Clock()
     going = works(clock, ("up", 4_000, 1_000), ("down", 9_000, 3_000), ("up", 8_000, 2_000))
 
-    assert progress_text(going, 0) == "up: 3.0 kB of 12.0 kB, 1.5 kB/s, 6 s left"
-    assert progress_text(going, 1) == "down: 3.0 kB of 9.0 kB, 1.5 kB/s, 4 s left"
+    assert progress_text(going, 0) == "up: 3.0 kB of 12.0 kB, 1.5 kB/s, 6s left"
+    assert progress_text(going, 1) == "down: 3.0 kB of 9.0 kB, 1.5 kB/s, 4s left"
     assert progress_text(going, 2) == progress_text(going, 0)
     assert progress_text(works(clock, ("up", None, 1), ("up", 4, 1)), 0) == "up: 2 B, 1 B/s"
     assert progress_text([], 0) == ""

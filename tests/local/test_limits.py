@@ -10,7 +10,6 @@ from kinetic.backends.local.limits import (
     _Watch,
     limit_memory,
     own_memory,
-    readable_size,
 )
 from kinetic.testing import eventually
 
@@ -61,9 +60,3 @@ def test_a_runner_within_its_limit_is_left_alone() -> None:
     assert not limit.exceeded()
     assert runner.returncode == 0
     limit.close()
-
-
-def test_sizes_are_said_as_people_say_them() -> None:
-    assert readable_size(2 << 30) == "2 GiB"
-    assert readable_size(1536 << 20) == "1.5 GiB"
-    assert readable_size(1000) == "1000 bytes"

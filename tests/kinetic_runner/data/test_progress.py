@@ -24,9 +24,9 @@ def test_several_transfers_are_one_line_now_and_then_and_one_at_the_end() -> Non
     transfers.finish()
 
     assert said == [
-        "downloading data: 2.0 MB of 10.0 MB, 1.0 MB/s, 8 s left",
-        "downloading data: 6.0 MB of 10.0 MB, 272.7 kB/s, 15 s left",
-        "downloading data: 10.0 MB in 22 s, 454.5 kB/s",
+        "downloading data: 2.0 MB of 10.0 MB, 1.0 MB/s, 8s left",
+        "downloading data: 6.0 MB of 10.0 MB, 272.7 kB/s, 15s left",
+        "downloading data: 10.0 MB in 22s, 454.5 kB/s",
     ]
 
 

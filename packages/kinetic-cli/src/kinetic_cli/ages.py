@@ -1,4 +1,4 @@
-"""Ages of jobs, in the unit that a person would use."""
+"""Ages of jobs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,8 @@ def age_of(created_at: str, now: float) -> float | None:
     return max(0.0, now - created.timestamp())
 
 
-def spoken(seconds: float | None) -> str | None:
-    """Return *seconds* as `42s`, `5m`, `3h` or `12d`."""
-    if seconds is None:
-        return None
-    for unit, size, below in (("s", 1, 120), ("m", 60, 120), ("h", 3600, 48)):
-        if seconds < size * below:
-            return f"{int(seconds // size)}{unit}"
-    return f"{int(seconds // 86400)}d"
+def age_text(seconds: float | None) -> str | None:
+    """Return the age of *seconds* in one unit, such as `5m`; None if it is not known."""
+    from kinetic_payload.progress import duration_text
+
+    return None if seconds is None else duration_text(seconds, coarse=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import pairwise
 from time import monotonic
 from typing import Final, Protocol
 
@@ -71,40 +72,48 @@ class Progress:
 
     @property
     def text(self) -> str:
-        """All of it in words: `uploading data: 120.0 MB of 1.0 GB, 95.0 MB/s, 9 s left`."""
+        """All of it in words: `uploading data: 120.0 MB of 1.0 GB, 95.0 MB/s, 9s left`."""
         done, total, seconds = self.done, self.total, self.seconds
         amount = size_text(done) if total is None else f"{size_text(done)} of {size_text(total)}"
         words = [amount]
         if seconds > 0 and done > 0:
             words.append(f"{size_text(done / seconds)}/s")
             if total is not None and done < total:
-                words.append(f"{seconds_text((total - done) * seconds / done)} left")
+                left = round((total - done) * seconds / done)
+                words.append(f"{duration_text(max(1, left))} left")
         return f"{self.doing}: {', '.join(words)}"
 
     @property
     def summary(self) -> str:
-        """What to say when it is over: `uploading data: 1.0 GB in 11 s, 95.0 MB/s`."""
+        """What to say when it is over: `uploading data: 1.0 GB in 11s, 95.0 MB/s`."""
         seconds = self.seconds
         rate = f", {size_text(self.done / seconds)}/s" if seconds > 0 and self.done else ""
-        return f"{self.doing}: {size_text(self.done)} in {seconds_text(seconds)}{rate}"
+        return (
+            f"{self.doing}: {size_text(self.done)} in {duration_text(max(1, round(seconds)))}{rate}"
+        )
 
 
-_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+_DECIMAL: Final = ("B", "kB", "MB", "GB", "TB")
+_BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+_TIMES: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
 
-def size_text(size: float) -> str:
-    """Return *size*, in bytes, as `120.0 MB`."""
+def size_text(size: float, *, binary: bool = False) -> str:
+    """Return *size*, in bytes, as `120.0 MB`; *binary*, for memory, as `2.0 GiB`."""
+    base, units = (1024, _BINARY) if binary else (1000, _DECIMAL)
     unit = 0
-    while size >= 999.95 and unit < len(_UNITS) - 1:
-        size, unit = size / 1000, unit + 1
-    return f"{size:.0f} {_UNITS[0]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+    while size >= base - 0.05 and unit < len(units) - 1:
+        size, unit = size / base, unit + 1
+    return f"{size:.0f} {units[0]}" if unit == 0 else f"{size:.1f} {units[unit]}"
 
 
-def seconds_text(seconds: float) -> str:
-    """Return *seconds* as `9 s`, `3 min 20 s` or `2 h 05 min`."""
-    whole = max(1, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole // 60 % 60:02d} min"
+def duration_text(seconds: float, *, coarse: bool = False) -> str:
+    """Return *seconds* as `7s`, `3m 20s`, `2h 05m` or `1d 02h`; *coarse* as `119s`, `5m`, `26h` or `12d`."""
+    whole = int(seconds)
+    if coarse:
+        unit, size = next((one for one in _TIMES if whole >= 2 * one[1]), _TIMES[-1])
+        return f"{whole // size}{unit}"
+    for (unit, size), (next_unit, next_size) in pairwise(_TIMES):
+        if whole >= size:
+            return f"{whole // size}{unit} {whole % size // next_size:02d}{next_unit}"
+    return f"{whole}s"

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO, cast
 
 from kinetic_payload.printable import printable
-from kinetic_payload.progress import Progress, size_text
+from kinetic_payload.progress import Progress, duration_text, size_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -200,7 +200,7 @@ class Console:
             shown.append(moving)
         else:
             shown.append(f"{phase} ")
-            shown.append(elapsed_text(now - began), style="dim")
+            shown.append(duration_text(now - began), style="dim")
         return shown
 
 
@@ -253,16 +253,6 @@ def progress_beside(
         yield advance
 
     return begin
-
-
-def elapsed_text(seconds: float) -> str:
-    """Return *seconds* as `7s`, `3m 20s` or `2h 05m`."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m {whole % 60:02d}s"
-    return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
 
 
 def is_terminal(stream: Any) -> bool:

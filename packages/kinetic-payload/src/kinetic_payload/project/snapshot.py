@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO
 
 from kinetic_payload.archives.write import write_archive
 from kinetic_payload.digests import TreeEntry, tree_digest
 from kinetic_payload.errors import DataError, DataNotFoundError, KineticError, PackagingError
-from kinetic_payload.progress import Advance, Reports, silent
+from kinetic_payload.progress import Advance, Reports, silent, size_text
 from kinetic_payload.project.exclusion import Exclusions
 from kinetic_payload.project.file_times import FileTimes
 from kinetic_payload.project.hashing import UNREADABLE_HINT, hash_files, saving, unreadable
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kinetic_payload.project.stat_cache import Hashed, StatCache
 
 __all__ = ["LargePath", "LeftOut", "Shipping", "Snapshot", "take_snapshot", "tree_of"]
-
-_MB: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +123,14 @@ class Snapshot:
 
     def oversize_warning(self, limit_mb: float) -> str | None:
         """Return what to tell a user whose project is larger than *limit_mb*, or None."""
-        if self.size <= limit_mb * _MB:
+        if self.size <= limit_mb * 1_000_000:
             return None
         largest = self.largest(10)
         width = max((len(item.ignore_line) for item in largest), default=0)
         lines = [
-            f"The project in {self.root} is {self.size / _MB:,.0f} MB, more than {limit_mb:g} MB. "
+            f"The project in {self.root} is {size_text(self.size)}, more than {limit_mb:g} MB. "
             f"The largest paths, as the lines of {OWN_FILE} that leave them out:",
-            *(f"  {item.ignore_line:<{width}}  {item.size / _MB:,.1f} MB" for item in largest),
+            *(f"  {item.ignore_line:<{width}}  {size_text(item.size)}" for item in largest),
         ]
         return "\n".join(lines)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kinetic_cli.ages import age_of, spoken
+from kinetic_cli.ages import age_of, age_text
 from kinetic_cli.app import App
 from kinetic_cli.options import json_option, target_options
 
@@ -58,7 +58,7 @@ def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
                 (
                     job["job_id"],
                     job["status"],
-                    spoken(job["age_seconds"]),
+                    age_text(job["age_seconds"]),
                     job["function"],
                     job["accelerator"],
                     job["backend"],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kinetic_cli.ages import age_of, spoken
+from kinetic_cli.ages import age_of, age_text
 from kinetic_cli.app import App
 from kinetic_cli.options import job_id_argument, json_option, target_options
 
@@ -48,7 +48,7 @@ def command(app: App, job_id: str, as_json: bool) -> None:
             ("project", job.project or None),
             ("cluster", job.cluster_name or None),
             ("created", job.created_at),
-            ("age", spoken(age)),
+            ("age", age_text(age)),
         ]
     )
     if outcome.hosts:

@@ -42,16 +42,6 @@ def limit_memory(name: str, limit: int) -> MemoryLimit:
     return _Watch(limit)
 
 
-def readable_size(size: int) -> str:
-    """Return a number of bytes for people: `2 GiB`."""
-    number, unit = float(size), "bytes"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if number < 1024:
-            break
-        number, unit = number / 1024, larger
-    return f"{number:.4g} {unit}"
-
-
 def _own_groups() -> list[tuple[int, Path]]:
     """Return the cgroups of this process that can count memory, with their version."""
     try:

@@ -302,10 +302,10 @@ class _Job:
 
     def _note(self, attempt: Attempt, host: int) -> str:
         if host in attempt.over_memory:
-            from kinetic.backends.local.limits import readable_size
+            from kinetic_payload.progress import size_text
 
             assert self._spec.memory is not None
-            limit = readable_size(self._spec.memory)
+            limit = size_text(self._spec.memory, binary=True)
             return f"Host {host} used more memory than its limit of {limit} and was killed."
         return attempt.problem if host >= len(attempt.runners) else ""
 
