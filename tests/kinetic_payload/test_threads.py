@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kinetic_payload.progress import Reports, silent
+from kinetic_payload.progress import TrackProgress, silent
 from kinetic_payload.threads import (
     Executor,
     Future,
@@ -243,9 +243,9 @@ def test_a_block_that_ends_badly_stops_the_calls_it_began(error: type[BaseExcept
     ends: list[BaseException] = []
     going = threading.Event()
 
-    def upload(reports: Reports) -> None:
+    def upload(track: TrackProgress) -> None:
         try:
-            with reports("uploading", 100) as advance:
+            with track("uploading", 100) as advance:
                 while True:
                     advance(1)
                     going.set()

@@ -26,7 +26,7 @@ class Handle:
         self._ended = ended
         self.cancelled = False
 
-    def _collect(self, *, on_line: Any, on_status_change: Any, reports: Any, warn: Any) -> Any:
+    def _collect(self, *, on_line: Any, on_status_change: Any, track: Any, warn: Any) -> Any:
         on_status_change(JobStatus.PENDING)
         on_status_change(JobStatus.RUNNING)
         on_line(LogLine("working"))

@@ -395,7 +395,7 @@ def test_bytes_on_their_way_are_told_in_total(project, packing: Packing) -> None
     totals: dict[str, int | None] = {}
 
     @contextmanager
-    def reports(doing: str, total: int | None) -> Iterator[Advance]:
+    def track(doing: str, total: int | None) -> Iterator[Advance]:
         totals[doing] = total
 
         def advance(size: int) -> None:
@@ -404,7 +404,7 @@ def test_bytes_on_their_way_are_told_in_total(project, packing: Packing) -> None
         yield advance
 
     packed = packing.pack(module.work, bytes(1_000_000))
-    upload(packed, store, JOB, packing.options, say=packing.said.append, reports=reports)
+    upload(packed, store, JOB, packing.options, say=packing.said.append, track=track)
 
     assert done["uploading the call"] == len(store.read(JobObjects(JOB).payload))
     assert totals["uploading the call"] == packed.call.size

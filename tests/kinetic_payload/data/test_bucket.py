@@ -181,12 +181,12 @@ def test_progress_knows_the_whole_from_the_list(server: GcsServer, tmp_path: Pat
     done: list[int] = []
 
     @contextmanager
-    def reports(doing: str, total: int | None) -> Iterator[Advance]:
+    def track(doing: str, total: int | None) -> Iterator[Advance]:
         told.append((doing, total))
         yield done.append
 
     source = GcsSource("sets", "set/")
-    download(open_bucket(source), source, tmp_path / "set", reports=reports)
+    download(open_bucket(source), source, tmp_path / "set", track=track)
 
     assert told == [("downloading data", 3000)]
     assert sum(done) == 3000

@@ -347,7 +347,7 @@ def test_nobody_is_told_of_what_was_read_before(tmp_path: Path) -> None:
     lock = threading.Lock()
 
     @contextmanager
-    def reports(doing: str, total: int | None) -> Iterator[Advance]:
+    def track(doing: str, total: int | None) -> Iterator[Advance]:
         told.append((doing, total))
         sums: list[int] = []
         yield sums.append
@@ -363,7 +363,7 @@ def test_nobody_is_told_of_what_was_read_before(tmp_path: Path) -> None:
     size = tree_of(folder).size
     for _ in range(2):
         cache = StatCache.of(folder, tmp_path / "cache")
-        ensure_data(store, folder, sizes=SMALL, cache=cache, reports=reports)
+        ensure_data(store, folder, sizes=SMALL, cache=cache, track=track)
     assert told == [("reading the data", size), ("uploading data", size)]
     assert moved == [size, size], "bytes of content, whatever they are packed to"
 

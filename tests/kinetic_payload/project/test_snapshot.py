@@ -335,7 +335,7 @@ def test_a_project_over_the_limit_gets_a_warning_with_the_lines_to_write(root: P
     assert snapshot.oversize_warning(2) is None
     warning = snapshot.oversize_warning(1)
     assert warning is not None
-    assert "2 MB" in warning
+    assert "2.0 MB" in warning
     assert "/big.bin" in warning
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import DataError, IntegrityError
-from kinetic_payload.progress import Reports, silent
+from kinetic_payload.progress import TrackProgress, silent
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
 from kinetic_runner.data import inputs
@@ -29,7 +29,7 @@ def a_ref(key: str = "d0", **changes: Any) -> DataRef:
     return DataRef(key=key, **{**values, **changes})
 
 
-def download(store: Store, ref: DataRef, path: Path, *, reports: Reports = silent) -> None:
+def download(store: Store, ref: DataRef, path: Path, *, track: TrackProgress = silent) -> None:
     if ref.is_dir:
         (path / "sub").mkdir(parents=True)
         (path / "sub" / "x").write_text(ref.key)
@@ -170,7 +170,7 @@ def test_what_nobody_mounted_is_missed_by_name(store: Store, space: Workspace) -
 def test_a_failure_names_the_data_and_its_path(
     store: Store, space: Workspace, failure: Exception, words: str, others: int
 ) -> None:
-    def failing(store: Store, ref: DataRef, path: Path, *, reports: Reports) -> None:
+    def failing(store: Store, ref: DataRef, path: Path, *, track: TrackProgress) -> None:
         if ref.key == "d0":
             raise failure
         download(store, ref, path)
@@ -188,7 +188,7 @@ def test_a_failure_names_the_data_and_its_path(
 def test_several_items_are_brought_at_a_time(store: Store, space: Workspace) -> None:
     together = threading.Barrier(3, timeout=300)
 
-    def waits(store: Store, ref: DataRef, path: Path, *, reports: Reports) -> None:
+    def waits(store: Store, ref: DataRef, path: Path, *, track: TrackProgress) -> None:
         together.wait()
 
     decided = inputs.plan([a_ref(f"d{n}") for n in range(3)], space, private_mounts=False)
@@ -198,7 +198,7 @@ def test_several_items_are_brought_at_a_time(store: Store, space: Workspace) -> 
 def test_after_a_failure_nobody_waits_for_the_other_items(store: Store, space: Workspace) -> None:
     never = threading.Event()
 
-    def one_hangs(store: Store, ref: DataRef, path: Path, *, reports: Reports) -> None:
+    def one_hangs(store: Store, ref: DataRef, path: Path, *, track: TrackProgress) -> None:
         if ref.key == "d1":
             raise IntegrityError("broken")
         never.wait(60)
@@ -211,7 +211,7 @@ def test_after_a_failure_nobody_waits_for_the_other_items(store: Store, space: W
 
 
 def test_what_is_said_of_the_data_is_not_said_twice(store: Store, space: Workspace) -> None:
-    def failing(store: Store, ref: DataRef, path: Path, *, reports: Reports) -> None:
+    def failing(store: Store, ref: DataRef, path: Path, *, track: TrackProgress) -> None:
         raise DataError(f"The data {ref.source!r} is not in the store any more.")
 
     decided = inputs.plan([a_ref("d0", mount="/data")], space, private_mounts=False)

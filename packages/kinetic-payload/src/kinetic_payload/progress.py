@@ -1,4 +1,4 @@
-"""How far a piece of work has come: bytes, rate and time left, told by whoever moves bytes."""
+"""Progress of work on bytes: amount, rate and time left, as text."""
 
 from __future__ import annotations
 
@@ -10,45 +10,44 @@ from time import monotonic
 from typing import Final, Protocol
 
 Advance = Callable[[int], None]
-"""Told how many bytes were just done; may be called from any thread. Negative where bytes that were
-counted have to be done again."""
+"""Count bytes that were just done; from any thread. Negative for bytes that have to be done again."""
 
 
-class Reports(Protocol):
-    """Shows how far work has come, to a person or in a log."""
+class TrackProgress(Protocol):
+    """Show the progress of a piece of work while its `with` block runs."""
 
     def __call__(self, doing: str, total: int | None) -> AbstractContextManager[Advance]:
-        """Begin to report on work such as `uploading data`, of *total* bytes if that is known."""
+        """Track work such as `uploading data`, of *total* bytes if that is known."""
         ...
 
 
 @contextmanager
 def silent(doing: str, total: int | None) -> Iterator[Advance]:  # noqa: ARG001 - the protocol's
-    """Report nothing."""
+    """Show nothing."""
     yield lambda _: None
 
 
 class Scaled:
-    """Counts the bytes of an archive on its way as those of what is in it."""
+    """Count the bytes of an archive that is being transferred as bytes of its contents."""
 
     def __init__(self, advance: Advance, content: int) -> None:
         self.whole = 0
-        """The archive's size, set when it is known: before the first byte is counted."""
+        """The archive's size, set before the first byte is counted."""
         self._advance = advance
         self._content = content
         self._moved = 0
-        self._told = 0
+        self._counted = 0
 
     def __call__(self, size: int) -> None:
         """Count *size* bytes of the archive."""
         self._moved += size
         now = self._content * self._moved // max(self.whole, 1)
-        self._advance(now - self._told)
-        self._told = now
+        self._advance(now - self._counted)
+        self._counted = now
 
 
 class Progress:
-    """What is known of one piece of work now."""
+    """The progress of one piece of work."""
 
     def __init__(
         self, doing: str, total: int | None, *, clock: Callable[[], float] = monotonic
@@ -72,7 +71,7 @@ class Progress:
 
     @property
     def text(self) -> str:
-        """All of it in words: `uploading data: 120.0 MB of 1.0 GB, 95.0 MB/s, 9s left`."""
+        """The progress in words: `uploading data: 120.0 MB of 1.0 GB, 95.0 MB/s, 9s left`."""
         done, total, seconds = self.done, self.total, self.seconds
         amount = size_text(done) if total is None else f"{size_text(done)} of {size_text(total)}"
         words = [amount]
@@ -85,7 +84,7 @@ class Progress:
 
     @property
     def summary(self) -> str:
-        """What to say when it is over: `uploading data: 1.0 GB in 11s, 95.0 MB/s`."""
+        """The result in words, when the work is done: `uploading data: 1.0 GB in 11s, 95.0 MB/s`."""
         seconds = self.seconds
         rate = f", {size_text(self.done / seconds)}/s" if seconds > 0 and self.done else ""
         return (

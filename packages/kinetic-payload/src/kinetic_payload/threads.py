@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from kinetic_payload.progress import Advance, Reports
+    from kinetic_payload.progress import Advance, TrackProgress
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -191,12 +191,12 @@ class Executor:
             with suppress(Empty):
                 self.ended.get(timeout=left)
 
-    def checked(self, reports: Reports) -> Reports:
-        """Return *reports* so that work that counts through it, in any thread, is stopped by a failure."""
+    def checked(self, track: TrackProgress) -> TrackProgress:
+        """Return *track* so that work that counts through it, in any thread, is stopped by a failure."""
 
         @contextmanager
         def begin(doing: str, total: int | None) -> Iterator[Advance]:
-            with reports(doing, total) as advance:
+            with track(doing, total) as advance:
 
                 def count(size: int) -> None:
                     if self.failures:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kinetic.backends.backend import LogLine
-    from kinetic_payload.progress import Advance, Reports
+    from kinetic_payload.progress import Advance, TrackProgress
 
 _WORTH_SHOWING: Final = 1.0
 """Seconds that work takes before anybody wants to know how far it is."""
@@ -234,7 +234,7 @@ class _Sum(Progress):
 
 def progress_beside(
     say: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic
-) -> Reports:
+) -> TrackProgress:
     """Return what shows progress where no console was given: on a terminal, or else by *say*."""
     if is_terminal(sys.stderr):
         return Console.of_this_process().progress

@@ -21,7 +21,7 @@ from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
     from kinetic_payload.data.sources import GcsSource
-    from kinetic_payload.progress import Advance, Reports
+    from kinetic_payload.progress import Advance, TrackProgress
 
 _LONGEST_PART: Final = 255
 """Bytes of a name in a folder, on every file system of Linux and macOS."""
@@ -96,7 +96,9 @@ def look(bucket: Bucket, source: GcsSource) -> None:
             raise _missing_object(bucket, source)
 
 
-def download(bucket: Bucket, source: GcsSource, dest: Path, *, reports: Reports = silent) -> None:
+def download(
+    bucket: Bucket, source: GcsSource, dest: Path, *, track: TrackProgress = silent
+) -> None:
     """Bring what lies at *source* to the path *dest*: whole, or nothing appears there.
 
     An object becomes the file *dest*. What lies below a prefix becomes the folder *dest*, with the
@@ -109,21 +111,21 @@ def download(bucket: Bucket, source: GcsSource, dest: Path, *, reports: Reports 
         found = folder / "found"
         with _translated(source):
             if source.is_dir:
-                _download_folder(bucket, source, found, reports)
+                _download_folder(bucket, source, found, track)
             else:
-                _download_object(bucket, source, found, reports)
+                _download_object(bucket, source, found, track)
         appear(found, dest)
 
 
-def _download_object(bucket: Bucket, source: GcsSource, path: Path, reports: Reports) -> None:
+def _download_object(bucket: Bucket, source: GcsSource, path: Path, track: TrackProgress) -> None:
     found = bucket.stat(source.name)
     if found is None:
         raise _missing_object(bucket, source)
-    with reports(_DOING, found.size) as advance:
+    with track(_DOING, found.size) as advance:
         _fetch(bucket, source, found, path, advance)
 
 
-def _download_folder(bucket: Bucket, source: GcsSource, folder: Path, reports: Reports) -> None:
+def _download_folder(bucket: Bucket, source: GcsSource, folder: Path, track: TrackProgress) -> None:
     found = list(bucket.list(source.name))
     if not found:
         raise _missing_folder(bucket, source)
@@ -132,7 +134,7 @@ def _download_folder(bucket: Bucket, source: GcsSource, folder: Path, reports: R
     for name in tree.folders:
         (folder / name).mkdir()
 
-    with reports(_DOING, sum(info.size for info in tree.files)) as advance:
+    with track(_DOING, sum(info.size for info in tree.files)) as advance:
 
         def fetch(info: BucketObject) -> None:
             _fetch(bucket, source, info, folder / info.name.removeprefix(source.name), advance)

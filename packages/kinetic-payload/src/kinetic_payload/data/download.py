@@ -24,7 +24,7 @@ from kinetic_payload.errors import (
 from kinetic_payload.files.atomic import appear, prepared_beside
 from kinetic_payload.layout import data_marker, data_prefix
 from kinetic_payload.limits import read_record
-from kinetic_payload.progress import Advance, Reports, silent
+from kinetic_payload.progress import Advance, TrackProgress, silent
 from kinetic_payload.project.context import discarding
 from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import parallel_map
@@ -34,7 +34,7 @@ _STREAMS: Final = 8
 """Objects under way at once: more would cost memory and disk, and gain nothing."""
 
 
-def download_data(store: Store, ref: DataRef, dest: Path, *, reports: Reports = silent) -> Path:
+def download_data(store: Store, ref: DataRef, dest: Path, *, track: TrackProgress = silent) -> Path:
     """Bring the uploaded data of *ref* to the path *dest*, which does not exist yet.
 
     A folder becomes the folder *dest*, a file the file *dest*; every byte is verified before
@@ -49,7 +49,7 @@ def download_data(store: Store, ref: DataRef, dest: Path, *, reports: Reports = 
     with _explained(store, ref, dest), prepared_beside(dest) as folder:
         marker = _read_marker(store, ref.digest)
         total = sum(one.size for one in marker.objects)
-        with reports(f"downloading {ref.name}", total) as advance:
+        with track(f"downloading {ref.name}", total) as advance:
             tree = _Download(store, marker, folder, advance).run()
         appear(tree if ref.is_dir else _only_file(tree, ref), dest)
     return dest

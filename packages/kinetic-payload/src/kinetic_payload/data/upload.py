@@ -41,7 +41,7 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.layout import data_files_prefix, data_marker, data_prefix
 from kinetic_payload.limits import read_record
-from kinetic_payload.progress import Advance, Reports, Scaled, silent
+from kinetic_payload.progress import Advance, Scaled, TrackProgress, silent
 from kinetic_payload.project.context import REFRESH_AGE
 from kinetic_payload.project.hashing import FileCheck
 from kinetic_payload.project.snapshot import Snapshot, tree_of
@@ -65,7 +65,7 @@ def ensure_data(
     *,
     mounted: bool = False,
     cache: StatCache | None = None,
-    reports: Reports = silent,
+    track: TrackProgress = silent,
     warn: Callable[[str], None] | None = None,
     exclude: Iterable[Path] = (),
     sizes: Sizes = SIZES,
@@ -85,7 +85,7 @@ def ensure_data(
         DataError: It cannot be read, or not be mounted; nothing was sent.
         TreeChangedError: A file changed meanwhile; the message names it.
     """
-    tree = tree_of(path, cache, exclude=exclude, reports=reports)
+    tree = tree_of(path, cache, exclude=exclude, track=track)
     left_out = [one for one in tree.left_out if one.rule not in (EXCLUDED, SYSTEM_FILE)]
     if warn is not None and left_out:
         warn(_sentence(path, left_out))
@@ -103,7 +103,7 @@ def ensure_data(
         missing.append(part)
     _mark(store, wanted)
     sending = _Sending(store, tree, there, sizes)
-    sending.send(missing, reports)
+    sending.send(missing, track)
     vouching = wanted.marker(stored | sending.stored, written_at=store.now())
     store.write(data_marker(tree.digest, mounted=mounted), encode_marker(vouching))
     return tree.digest
@@ -297,7 +297,7 @@ class _Sending:
         self.stored: dict[str, int] = {}
         """The size of every object that was sent, by its name."""
 
-    def send(self, parts: Sequence[Part], reports: Reports) -> None:
+    def send(self, parts: Sequence[Part], track: TrackProgress) -> None:
         """Send *parts*, as many at once as the store is worth.
 
         Raises:
@@ -310,7 +310,7 @@ class _Sending:
         # The longest first, so that none is left to run alone in the end.
         streamed.sort(key=lambda part: part.size, reverse=True)
         most = self._store.concurrency
-        with reports("uploading data", sum(part.size for part in parts)) as advance:
+        with track("uploading data", sum(part.size for part in parts)) as advance:
             parallel_map(lambda part: self._send_one(part, advance), small, threads=most)
             most = min(most, _STREAMS)
             parallel_map(lambda part: self._send_one(part, advance), streamed, threads=most)

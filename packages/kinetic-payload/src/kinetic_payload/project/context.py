@@ -14,7 +14,7 @@ from kinetic_payload.errors import (
     StoreError,
 )
 from kinetic_payload.layout import context_digest, context_object
-from kinetic_payload.progress import Reports, Scaled, silent
+from kinetic_payload.progress import Scaled, TrackProgress, silent
 from kinetic_payload.stores.store import ABSENT, Store
 
 REFRESH_AGE: Final = 7 * 86_400.0
@@ -41,18 +41,18 @@ class Tree(Protocol):
 
 
 def ensure_context(
-    store: Store, snapshot: Tree, *, now: float | None = None, reports: Reports = silent
+    store: Store, snapshot: Tree, *, now: float | None = None, track: TrackProgress = silent
 ) -> bool:
     """Upload the snapshot of a project unless the store has it; return whether bytes were sent."""
     name = context_object(snapshot.digest)
     found = store.stat(name)
     if found is None:
-        return _create(store, name, snapshot, reports)
+        return _create(store, name, snapshot, track)
     if (store.now() if now is None else now) - found.updated < REFRESH_AGE:
         return False
     with suppress(PreconditionFailedError):  # Somebody else made it young.
         if store.renew(name, if_generation=found.generation) is None:
-            return _create(store, name, snapshot, reports)
+            return _create(store, name, snapshot, track)
     return False
 
 
@@ -135,8 +135,8 @@ def _damaged_context(store: Store, name: str) -> dict[str, int]:
     return {}
 
 
-def _create(store: Store, name: str, tree: Tree, reports: Reports) -> bool:
-    with reports("uploading the project", tree.size) as advance:
+def _create(store: Store, name: str, tree: Tree, track: TrackProgress) -> bool:
+    with track("uploading the project", tree.size) as advance:
         progress = Scaled(advance, tree.size)
         try:
             with store.writer(name, if_generation=ABSENT, progress=progress) as stream:

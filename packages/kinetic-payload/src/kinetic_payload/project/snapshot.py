@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from kinetic_payload.archives.write import write_archive
 from kinetic_payload.digests import TreeEntry, tree_digest
 from kinetic_payload.errors import DataError, DataNotFoundError, KineticError, PackagingError
-from kinetic_payload.progress import Advance, Reports, silent, size_text
+from kinetic_payload.progress import Advance, TrackProgress, silent, size_text
 from kinetic_payload.project.exclusion import Exclusions
 from kinetic_payload.project.file_times import FileTimes
 from kinetic_payload.project.hashing import UNREADABLE_HINT, hash_files, saving, unreadable
@@ -141,7 +141,7 @@ def take_snapshot(
     exclude: Iterable[Path] = (),
     no_defaults: bool = False,
     cache: StatCache | None = None,
-    reports: Reports = silent,
+    track: TrackProgress = silent,
 ) -> Snapshot:
     """Read the project at *root* as it is to travel.
 
@@ -150,14 +150,14 @@ def take_snapshot(
         no_defaults: Leave the default excludes off. Virtual environments stay out even so: they
             hold paths and binaries of this machine.
         cache: Digests of an earlier run; makes an unchanged tree cost one walk and no reads.
-        reports: Shows how far reading has come.
+        track: Shows how far reading has come.
 
     Raises:
         PackagingError: Something cannot be read; the message names all of it.
     """
     root = Path(os.path.abspath(root))  # noqa: PTH100
     tree = walk(str(root), top_scope(root, no_defaults=no_defaults), Exclusions(exclude))
-    return _finished(root, tree, cache, reports, PackagingError, "project")
+    return _finished(root, tree, cache, track, PackagingError, "project")
 
 
 def tree_of(
@@ -165,7 +165,7 @@ def tree_of(
     cache: StatCache | None = None,
     *,
     exclude: Iterable[Path] = (),
-    reports: Reports = silent,
+    track: TrackProgress = silent,
 ) -> Snapshot:
     """Read local data at *path* as it is to travel: all of it, symlinked files as what they are.
 
@@ -178,7 +178,7 @@ def tree_of(
     path = path.absolute()  # With its `..`: after a link they lead elsewhere than the text tells.
     if path.is_dir():
         tree = walk(str(path), None, Exclusions(exclude))
-        return _finished(path, tree, cache, reports, DataError, "data")
+        return _finished(path, tree, cache, track, DataError, "data")
     try:
         status = path.stat()
     except OSError as error:
@@ -187,21 +187,21 @@ def tree_of(
             raise DataNotFoundError(message, filename=str(path)) from error
         raise DataError(message) from error
     tree = Tree(files=[FoundFile(path.name, status.st_mode & 0o777, status)])
-    return _finished(path.parent, tree, cache, reports, DataError, "data")
+    return _finished(path.parent, tree, cache, track, DataError, "data")
 
 
 def _finished(
     root: Path,
     tree: Tree,
     cache: StatCache | None,
-    reports: Reports,
+    track: TrackProgress,
     error_class: type[KineticError],
     what: str,
 ) -> Snapshot:
     files, unknown = _known(root, tree, cache)
     with saving(cache):
         if unknown:
-            with reports(f"reading the {what}", sum(size for _, _, size in unknown)) as advance:
+            with track(f"reading the {what}", sum(size for _, _, size in unknown)) as advance:
                 files += _hashed(tree, unknown, cache, advance)
     if tree.problems:
         raise error_class(unreadable(what, root, tree.problems), hint=UNREADABLE_HINT)

@@ -53,7 +53,7 @@ from kinetic_runner.workspace import Workspace, disk_words, import_path
 
 if TYPE_CHECKING:
     from kinetic_payload.data.references import DataRef
-    from kinetic_payload.progress import Reports
+    from kinetic_payload.progress import TrackProgress
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -419,10 +419,10 @@ def _here() -> Fingerprint:
     return Fingerprint(python_version(), cloudpickle.__version__, calls.platform_name())
 
 
-def _download_data(store: Store, ref: DataRef, dest: Path, /, *, reports: Reports) -> None:
+def _download_data(store: Store, ref: DataRef, dest: Path, /, *, track: TrackProgress) -> None:
     from kinetic_payload.data.download import download_data  # Most calls have no data.
 
-    download_data(store, ref, dest, reports=reports)
+    download_data(store, ref, dest, track=track)
 
 
 def _tools() -> Tools:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import DataError, KineticError
 from kinetic_payload.files.private import make_folder
-from kinetic_payload.progress import Reports
+from kinetic_payload.progress import TrackProgress
 from kinetic_payload.stores.store import Store
 from kinetic_runner.data.earlier import Earlier
 from kinetic_runner.data.progress import Transfers
@@ -22,7 +22,9 @@ _AT_ONCE: Final = 4
 class Download(Protocol):
     """Bring the data of a reference to a path that does not exist yet, every byte verified."""
 
-    def __call__(self, store: Store, ref: DataRef, dest: Path, /, *, reports: Reports) -> object:
+    def __call__(
+        self, store: Store, ref: DataRef, dest: Path, /, *, track: TrackProgress
+    ) -> object:
         """Bring the data of *ref* to *dest*: whole, or nothing appears there."""
         ...
 
@@ -183,14 +185,14 @@ def bring(decided: Plan, store: Store, download: Download, earlier: Earlier | No
     transfers.finish()
 
 
-def download_elsewhere(store: Store, ref: DataRef, dest: Path, /, *, reports: Reports) -> None:  # noqa: ARG001 - not from there
+def download_elsewhere(store: Store, ref: DataRef, dest: Path, /, *, track: TrackProgress) -> None:  # noqa: ARG001 - not from there
     """Bring data that was not uploaded with its call: out of a bucket, or from the Hub."""
     if ref.kind == "gcs":
         from kinetic_payload.data import bucket as bucket_data
         from kinetic_payload.data.sources import parse_gcs
 
         source = parse_gcs(ref.source)
-        bucket_data.download(bucket_data.open_bucket(source), source, dest, reports=reports)
+        bucket_data.download(bucket_data.open_bucket(source), source, dest, track=track)
     else:
         from kinetic_runner.data import huggingface
 
@@ -227,7 +229,7 @@ def _at_once(work: Callable[[Transfer], None], items: Sequence[Transfer]) -> Non
 
 
 def _bring_one(
-    one: Transfer, store: Store, download: Download, reports: Reports, earlier: Earlier | None
+    one: Transfer, store: Store, download: Download, track: TrackProgress, earlier: Earlier | None
 ) -> None:
     seen_at = one.ref.mount or str(one.path)
     try:
@@ -236,7 +238,7 @@ def _bring_one(
         if one.behind is not None:
             was_at = one.behind if one.ref.is_dir else one.behind / one.path.name
         if earlier is None or not earlier.take_data(one.ref, one.path, was_at=was_at):
-            download(store, one.ref, one.path, reports=reports)
+            download(store, one.ref, one.path, track=track)
         if one.behind is not None:
             _fill(one.behind, one.path, is_dir=one.ref.is_dir)
     except Exception as error:

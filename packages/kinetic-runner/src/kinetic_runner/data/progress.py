@@ -18,7 +18,7 @@ AGAIN: Final = 20.0
 
 
 class Transfers:
-    """`kinetic_payload.progress.Reports` for several transfers at once: one line tells of all of them.
+    """`TrackProgress` for several downloads at once: one line reports on all of them.
 
     What is over in a moment is not mentioned.
     """

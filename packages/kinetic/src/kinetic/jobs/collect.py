@@ -42,9 +42,9 @@ from kinetic.waiting import Deadline, sleep
 from kinetic_payload.calls.unpickle import load
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
-from kinetic_payload.progress import Reports, silent
+from kinetic_payload.progress import TrackProgress, silent
 from kinetic_payload.records.host_outcome import HostOutcome, Pickled
-from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.job import HostOutcome, JobRecord, Outcome, Pickled
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.outages import OutageLimit, limited
 from kinetic_payload.stores.store import Store
@@ -89,7 +89,7 @@ def collect(
     on_status_change: StatusCallback | None = None,
     stop: threading.Event | None = None,
     waiting: Callable[[Watch], object] | None = None,
-    reports: Reports = silent,
+    track: TrackProgress = silent,
     warn: Callable[[str], None] = log.warning,
     keep: Keep | None = None,
 ) -> Collected:
@@ -137,7 +137,7 @@ def collect(
             deadline,
             stop=stop,
             warn=warn,
-            fetch=partial(collected, record.job_id, view, services, reports=reports, keep=keep),
+            fetch=partial(collected, record.job_id, view, services, track=track, keep=keep),
         )
 
 
@@ -361,7 +361,7 @@ def collected(
     view: View,
     services: Services,
     *,
-    reports: Reports = silent,
+    track: TrackProgress = silent,
     keep: Keep | None = None,
 ) -> Collected:
     """Bring the value, or the very exception, of a job that ended as *view*, which was verified, says.
@@ -376,11 +376,11 @@ def collected(
     if outcome.status == "succeeded":
         if host is None or host.value is None:
             raise IntegrityError(f"The outcome of {job_id} says success and names no value.")
-        value = _unpickled_value(job_id, host, host.value, store, reports, keep)
+        value = _unpickled_value(job_id, host, host.value, store, track, keep)
         return Collected(value=value)
     if host is None or host.error is None or host.reason != "exception" or host.phase != "call":
         return Collected(error=failure_without_exception(outcome, host))
-    return Collected(error=_users_exception(outcome, host, store, reports))
+    return Collected(error=_users_exception(outcome, host, store, track))
 
 
 def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome | None:
@@ -405,7 +405,7 @@ def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome
 
 
 @contextmanager
-def _verified(pickled: Pickled, store: Store, reports: Reports) -> Iterator[IO[bytes]]:
+def _verified(pickled: Pickled, store: Store, track: TrackProgress) -> Iterator[IO[bytes]]:
     """Open a pickle whose bytes were compared with their digest. All of a large one is never in memory.
 
     What is verified is what is read: a stream that cannot go back is copied first.
@@ -414,7 +414,7 @@ def _verified(pickled: Pickled, store: Store, reports: Reports) -> Iterator[IO[b
         if pickled.name is None:
             stream: IO[bytes] = io.BytesIO(base64.b64decode(pickled.inline or ""))
         elif pickled.size > _AT_ONCE and store.concurrency > 1:
-            stream = stack.enter_context(_downloaded(pickled.name, pickled.size, store, reports))
+            stream = stack.enter_context(_downloaded(pickled.name, pickled.size, store, track))
         elif store.concurrency > 1:
             # One byte more, so that a larger object does not match.
             stream = io.BytesIO(store.read(pickled.name, end=pickled.size + 1))
@@ -436,14 +436,14 @@ _AT_ONCE = 8 * 1024 * 1024
 
 
 @contextmanager
-def _downloaded(name: str, size: int, store: Store, reports: Reports) -> Iterator[IO[bytes]]:
+def _downloaded(name: str, size: int, store: Store, track: TrackProgress) -> Iterator[IO[bytes]]:
     """Bring the object *name* over a network, to a file that goes with the block."""
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="kinetic-") as folder:
         path = Path(folder) / "value"
-        with reports("downloading the value", size) as advance:
+        with track("downloading the value", size) as advance:
             store.download(name, path, progress=advance, most=size)
         with path.open("rb") as stream:
             yield stream
@@ -464,10 +464,10 @@ def _unpickled_value(
     host: HostOutcome,
     pickled: Pickled,
     store: Store,
-    reports: Reports,
+    track: TrackProgress,
     keep: Keep | None,
 ) -> Any:
-    with _verified(pickled, store, reports) as stream:
+    with _verified(pickled, store, track) as stream:
         if keep is not None:
             keep(stream)
             stream.seek(0)
@@ -478,13 +478,13 @@ def _unpickled_value(
 
 
 def _users_exception(
-    outcome: Outcome, host: HostOutcome, store: Store, reports: Reports
+    outcome: Outcome, host: HostOutcome, store: Store, track: TrackProgress
 ) -> BaseException:
     info = host.error
     assert info is not None
     if info.pickled is None:
         return remote_error(outcome, host, info.unpicklable or "it does not pickle.")
-    with _verified(info.pickled, store, reports) as stream:
+    with _verified(info.pickled, store, track) as stream:
         try:
             error = load(stream, host.python)
         except Exception as problem:  # noqa: BLE001 - unpickling runs code of anybody

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kinetic.jobs.missing_modules import Project
     from kinetic.jobs.results import JobOutcome
     from kinetic.jobs.services import Services
-    from kinetic_payload.progress import Reports
+    from kinetic_payload.progress import TrackProgress
     from kinetic_payload.records.job import JobRecord
 
 
@@ -244,7 +244,7 @@ class JobHandle:
         on_status_change: Callable[[JobStatus], None] | None = None,
         stop: threading.Event | None = None,
         waiting: Callable[[Watch], object] | None = None,
-        reports: Reports | None = None,
+        track: TrackProgress | None = None,
         warn: Callable[[str], None] | None = None,
         keep: Keep | None = None,
     ) -> Any:
@@ -261,7 +261,7 @@ class JobHandle:
                     self._record,
                     self._services,
                     read_from=self.__dict__.get("_read_from"),
-                    reports=reports or _progress(),
+                    track=track or _progress(),
                     timeout=timeout,
                     on_line=on_line,
                     on_status_change=on_status_change,
@@ -436,7 +436,7 @@ def _say_for_sure(text: str, warn: Callable[[str], None]) -> None:
         logging.getLogger("kinetic").warning(text)
 
 
-def _progress() -> Reports:
+def _progress() -> TrackProgress:
     import logging
 
     from kinetic.console import progress_beside

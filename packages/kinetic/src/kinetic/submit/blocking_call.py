@@ -73,7 +73,7 @@ def call(
             return handle._collect(
                 on_line=_shown(handle, console),
                 on_status_change=tell,
-                reports=console.progress,
+                track=console.progress,
                 warn=console.note,
             )
         except KeyboardInterrupt as stop:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kinetic.data import Data, to_ref
 from kinetic.settings.stat_cache import stat_cache
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.progress import Reports, silent, size_text
+from kinetic_payload.progress import TrackProgress, silent, size_text
 from kinetic_payload.stores.store import ABSENT, Store
 from kinetic_payload.threads import Executor, parallel_map
 
@@ -108,7 +108,7 @@ def pack(
     *,
     check: Callable[[Data], None],
     warn: Say,
-    reports: Reports = silent,
+    track: TrackProgress = silent,
 ) -> Packed:
     """Pickle the call and take the project's snapshot, if there is a project. Nothing is uploaded.
 
@@ -137,7 +137,7 @@ def pack(
         # A look into a bucket is a request, and they do not depend on each other.
         parallel_map(check, given, threads=8 if any(data.is_gcs for data in given) else 1)
         local = [Path(data.path) for data in given if data.is_local]
-        take = partial(_take, plan, options, local, reports)
+        take = partial(_take, plan, options, local, track)
         snapshot = take()
         if snapshot and any(ships(path) and not snapshot.contains(path) for path in list(asked)):
             # A module lies inside a `Data` and so outside the snapshot: it cannot go by reference.
@@ -172,7 +172,7 @@ def _dump(call: Call, plan: ProjectPlan, ships: Callable[[Path], bool]) -> Dumpe
 
 
 def _take(
-    plan: ProjectPlan, options: PackingOptions, data: Sequence[Path], reports: Reports
+    plan: ProjectPlan, options: PackingOptions, data: Sequence[Path], track: TrackProgress
 ) -> Snapshot | None:
     from kinetic_payload.project.snapshot import take_snapshot
 
@@ -183,7 +183,7 @@ def _take(
         exclude=[*data, *options.own],
         no_defaults=options.no_default_excludes,
         cache=stat_cache(options.home, plan.root),
-        reports=reports,
+        track=track,
     )
 
 
@@ -195,7 +195,7 @@ def upload(
     *,
     say: Say,
     warn: Say = lambda _: None,
-    reports: Reports = silent,
+    track: TrackProgress = silent,
     writing: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> Uploaded:
     """Upload what the store does not have yet.
@@ -205,7 +205,7 @@ def upload(
     """
     found_data = packed.call.data
     with Executor(store.concurrency) as executor:
-        sending = _Sending(packed, store, options, say, executor.checked(reports))
+        sending = _Sending(packed, store, options, say, executor.checked(track))
         context = executor.submit(sending.context)
         # As an argument and a volume, say, the same data is sent once.
         different = {_what(found.value): found.value for found in found_data}
@@ -247,7 +247,7 @@ class _Sending:
     store: Store
     options: PackingOptions
     say: Say
-    reports: Reports
+    track: TrackProgress
     left_out: list[str] = field(default_factory=list)
     """What of the data does not travel, in words."""
 
@@ -260,7 +260,7 @@ class _Sending:
 
         def send() -> Snapshot | None:
             snapshot = next(takes)()
-            if snapshot is not None and ensure_context(self.store, snapshot, reports=self.reports):
+            if snapshot is not None and ensure_context(self.store, snapshot, track=self.track):
                 self.say(f"Uploaded {size_text(snapshot.size)} of {snapshot.root.name}/.")
             return snapshot
 
@@ -284,7 +284,7 @@ class _Sending:
             path,
             mounted=data.fuse,
             cache=stat_cache(self.options.home, path),
-            reports=self.reports,
+            track=self.track,
             warn=self.left_out.append,
             exclude=self.options.own,
         )
@@ -306,7 +306,7 @@ class _Sending:
     ) -> str:
         """Write the call, with what is known of its data and its project, and return its digest."""
         with (
-            self.reports("uploading the call", self.packed.call.size) as advance,
+            self.track("uploading the call", self.packed.call.size) as advance,
             self.store.writer(name, if_generation=if_generation, progress=advance) as stream,
         ):
             return self.packed.call.write(

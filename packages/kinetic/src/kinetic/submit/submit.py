@@ -43,7 +43,7 @@ from kinetic_payload.threads import Executor, Future
 if TYPE_CHECKING:
     from kinetic.console import Console
     from kinetic.submit.request import JobRequest
-    from kinetic_payload.progress import Reports
+    from kinetic_payload.progress import TrackProgress
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.stores.store import Location, Store
 
@@ -104,7 +104,7 @@ def _submit(
     clock: Callable[[], float],
 ) -> JobHandle:
     args, kwargs = arguments
-    say, warn, reports = _voices(console)
+    say, warn, track = _voices(console)
     for note in request.notes:
         warn(note)
     home = Path(request.settings.home.value)
@@ -127,7 +127,7 @@ def _submit(
     packaging = Packaging(plan, reads_buckets.result, say)
     with Executor(2) as executor:
         environment = executor.submit(partial(_environment, request, services, packaging))
-        packed = pack(call, plan, options, check=check, warn=warn, reports=reports)
+        packed = pack(call, plan, options, check=check, warn=warn, track=track)
         with closing(packed.call):
             reads_buckets.set_result(any(found.value.is_gcs for found in packed.call.data))
             if plan.root is None:
@@ -141,7 +141,7 @@ def _submit(
                 options=options,
                 say=say,
                 warn=partial(warn_once, warn),
-                reports=reports,
+                track=track,
             )
             handle = _start(
                 request,
@@ -272,7 +272,7 @@ def _written_below(home: Path) -> Iterator[None]:
 
 def _voices(
     console: Console | None,
-) -> tuple[Callable[[str], None], Callable[[str], None], Reports]:
+) -> tuple[Callable[[str], None], Callable[[str], None], TrackProgress]:
     if console is not None:
         return console.phase, console.note, console.progress
     # Nobody watches, so what is only progress goes to the log, and what should be read is a warning.
