@@ -26,7 +26,7 @@ from kinetic_payload.errors import (
     StoreUnavailableError,
 )
 from kinetic_payload.stores import open_store
-from kinetic_payload.stores.gcs import Bucket, GcsStore, Service, checksums, spelling
+from kinetic_payload.stores.gcs import Bucket, GcsStore, Service, checksums, name_escaping
 from kinetic_payload.stores.gcs.connection import ServiceClock
 from kinetic_payload.stores.gcs.download import needing_room
 from kinetic_payload.stores.gcs.retry import BrokenAnswerError, PatienceError, passes
@@ -38,19 +38,19 @@ NAMES = st.text(st.sampled_from("a\n\x0b\x0c\r\x0e\x0f\x01\x02/ä"), max_size=8)
 
 @given(NAMES, NAMES)
 def test_spelled_names_keep_order_and_prefixes(one: str, other: str) -> None:
-    spelled = spelling.spelled(one), spelling.spelled(other)
+    spelled = name_escaping.spelled(one), name_escaping.spelled(other)
 
-    assert spelling.meant(spelled[0]) == one
+    assert name_escaping.meant(spelled[0]) == one
     assert not set("\n\r") & set(spelled[0])
     assert (one < other) == (spelled[0] < spelled[1])
     assert one.startswith(other) == spelled[0].startswith(spelled[1])
 
 
 def test_a_name_too_long_as_it_is_spelled_is_refused() -> None:
-    assert spelling.spelled_name("x" * 1000, "prefix/") == "prefix/" + "x" * 1000
+    assert name_escaping.spelled_name("x" * 1000, "prefix/") == "prefix/" + "x" * 1000
     for name, prefix in (("x" * 1020, "prefix/"), ("\n" * 600, "")):
         with pytest.raises(InvalidRequestError, match="the limit is 1024"):
-            spelling.spelled_name(name, prefix)
+            name_escaping.spelled_name(name, prefix)
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
