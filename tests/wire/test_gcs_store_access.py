@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -393,16 +394,17 @@ def put(gcs: GcsServer, name: str, data: bytes) -> None:
     client.bucket("bucket").blob(name).upload_from_string(data)
 
 
-@pytest.mark.parametrize("of", ["the bucket", "tokens"])
-def test_a_certificate_that_nobody_vouches_for_is_told_at_once(tmp_path: Path, of: str) -> None:
+def certificate_file(folder: Path) -> Path:
+    """Write a certificate of localhost that it signed itself, and its key."""
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    other = x509.SubjectAlternativeName([x509.DNSName("localhost")])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(KEY.public_key())
         .serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
-        .sign(KEY, hashes.SHA256())
+        .add_extension(other, critical=False).sign(KEY, hashes.SHA256())
     )  # fmt: skip
-    chain = tmp_path / "chain.pem"
+    chain = folder / "chain.pem"
     chain.write_bytes(
         certificate.public_bytes(serialization.Encoding.PEM)
         + KEY.private_bytes(
@@ -411,6 +413,54 @@ def test_a_certificate_that_nobody_vouches_for_is_told_at_once(tmp_path: Path, o
             serialization.NoEncryption(),
         )
     )
+    return chain
+
+
+def test_a_client_certificate_is_shown_where_the_environment_names_one(tmp_path: Path) -> None:
+    chain = str(certificate_file(tmp_path))
+    config = tmp_path / "certificate_config.json"
+    workload = {"cert_path": chain, "key_path": chain}
+    config.write_text(json.dumps({"version": 1, "cert_configs": {"workload": workload}}))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain)
+    context.load_verify_locations(chain)
+    context.verify_mode = ssl.CERT_REQUIRED
+    shown: list[object] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while not shown:
+                taken, _ = listening.accept()  # The first connection only asks whether it works.
+                with (
+                    taken,
+                    suppress(OSError),
+                    context.wrap_socket(taken, server_side=True) as wrapped,
+                ):
+                    shown.append(wrapped.getpeercert())
+                    wrapped.recv(1 << 16)
+                    wrapped.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        told = look(
+            {
+                "API_ENDPOINT_OVERRIDE": f"https://localhost:{listening.getsockname()[1]}",
+                "GOOGLE_API_CERTIFICATE_CONFIG": str(config),
+                "GOOGLE_API_USE_CLIENT_CERTIFICATE": "true",
+                "NO_GCE_CHECK": "true",
+                "REQUESTS_CA_BUNDLE": chain,
+            },
+            what="bucket",
+        )
+        thread.join()
+
+    assert shown[0]
+    assert told.startswith("StorePermissionError")
+
+
+@pytest.mark.parametrize("of", ["the bucket", "tokens"])
+def test_a_certificate_that_nobody_vouches_for_is_told_at_once(tmp_path: Path, of: str) -> None:
+    chain = certificate_file(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(chain)
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -384,7 +384,7 @@ def test_a_store_opens_again_from_its_printed_location(tmp_path: Path) -> None:
 def test_a_bucket_without_the_client_library_is_refused_in_plain_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "google.cloud.storage", None)
+    monkeypatch.setitem(sys.modules, "google.auth", None)
 
     with pytest.raises(StoreError, match=r"gs://bucket.*\n.*pip install google-cloud-storage"):
         open_store(Location("gs", "bucket"))

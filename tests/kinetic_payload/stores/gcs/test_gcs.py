@@ -12,13 +12,14 @@ import google_crc32c
 import pytest
 import requests
 import urllib3.exceptions
-from google.api_core.exceptions import from_http_status
 from google.auth.exceptions import RefreshError, TransportError
+from google.oauth2.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kinetic_payload.errors import (
     BucketNotFoundError,
+    CredentialsError,
     InvalidRequestError,
     ObjectNotFoundError,
     StoreError,
@@ -29,6 +30,7 @@ from kinetic_payload.stores import open_store
 from kinetic_payload.stores.gcs import Bucket, GcsStore, Service, checksums, name_escaping
 from kinetic_payload.stores.gcs.connection import ServiceClock
 from kinetic_payload.stores.gcs.download import needing_room
+from kinetic_payload.stores.gcs.errors import response_error
 from kinetic_payload.stores.gcs.retry import BrokenAnswerError, PatienceError, passes
 from kinetic_payload.stores.gcs.translation import refusal, translated
 from kinetic_payload.stores.store import Location
@@ -76,8 +78,7 @@ def test_checksums_are_spelled_as_google_does() -> None:
 
 
 def answered(code: int, reason: str = "", message: str = "") -> Exception:
-    error: Exception = from_http_status(code, message, errors=[{"reason": reason}])
-    return error
+    return response_error(code, message, reasons=[reason])
 
 
 DISTRUST = requests.exceptions.SSLError(
@@ -138,7 +139,7 @@ NO_ACCESS = (
 def test_a_refusal_says_what_to_do(
     code: int, message: str, kind: type[Exception], told: str
 ) -> None:
-    error = refusal(from_http_status(code, message), "bucket", "list objects")
+    error = refusal(response_error(code, message), "bucket", "list objects")
 
     assert type(error) is kind
     assert told in str(error)
@@ -171,12 +172,40 @@ def test_an_answer_that_came_late_tells_no_time_where_one_came_soon() -> None:
             {"KINETIC_STORAGE_ENDPOINT": "https://other", "STORAGE_EMULATOR_HOST": "x"},
             Service("https://other"),
         ),
+        ({"API_ENDPOINT_OVERRIDE": "https://other"}, Service("https://other")),
     ],
 )
 def test_the_environment_chooses_the_service(
     environment: dict[str, str], expected: Service
 ) -> None:
     assert Service.chosen(environment) == expected
+
+
+@pytest.mark.parametrize(
+    ("universe", "wanted", "mtls", "expected"),
+    [
+        ("googleapis.com", "auto", False, "https://storage.googleapis.com"),
+        ("googleapis.com", "auto", True, "https://storage.mtls.googleapis.com"),
+        ("googleapis.com", "never", True, "https://storage.googleapis.com"),
+        ("googleapis.com", "always", False, "https://storage.mtls.googleapis.com"),
+        ("example.com", "auto", False, "https://storage.example.com"),
+    ],
+)
+def test_universe_and_client_certificates_choose_the_address(
+    monkeypatch: pytest.MonkeyPatch, universe: str, wanted: str, mtls: bool, expected: str
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_USE_MTLS_ENDPOINT", wanted)
+    credentials = Credentials("token", universe_domain=universe)  # type: ignore[no-untyped-call]
+
+    assert Service().address(credentials, mtls=mtls) == expected
+    assert Service("http://other").address(credentials, mtls=mtls) == "http://other"
+
+
+def test_client_certificates_in_another_universe_are_refused() -> None:
+    credentials = Credentials("token", universe_domain="example.com")  # type: ignore[no-untyped-call]
+
+    with pytest.raises(CredentialsError, match=r"credentials are of example\.com"):
+        Service().address(credentials, mtls=True)
 
 
 def test_a_location_opens_as_a_bucket_without_asking_anybody() -> None:

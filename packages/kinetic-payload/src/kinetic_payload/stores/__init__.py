@@ -64,10 +64,11 @@ def _need_client(what: str) -> None:
     from importlib.util import find_spec
 
     try:
-        found = find_spec("google.cloud.storage")
+        # What google-cloud-storage brings, and all that is used of it.
+        found = all(map(find_spec, ("google.auth", "google_crc32c", "requests")))
     except ModuleNotFoundError:
-        found = None
-    if found is None:
+        found = False
+    if not found:
         raise StoreError(
             f"{what} is a bucket, and google-cloud-storage is not installed here.",
             hint="Install it: pip install google-cloud-storage",

@@ -1,7 +1,7 @@
-"""Buckets of Google Cloud Storage: the only importer of `google-cloud-storage`.
+"""Buckets of Google Cloud Storage: the only importer of Google's libraries.
 
-Importing this loads Google's library, half a second; `kinetic_payload.stores` does so when a bucket is
-opened, and nothing does before.
+Objects move over google-auth's sessions. Importing this takes a quarter of a second for google-auth and
+requests; `kinetic_payload.stores` does so when a bucket is opened, and nothing does before.
 """
 
 from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject

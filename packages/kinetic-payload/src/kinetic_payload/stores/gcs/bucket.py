@@ -17,11 +17,11 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import requests
-from google.api_core.exceptions import GoogleAPICallError, NotFound, PreconditionFailed
 
 from kinetic_payload.errors import StorePermissionError
 from kinetic_payload.stores.gcs.checksums import parsed
 from kinetic_payload.stores.gcs.connection import Connection, connection_to
+from kinetic_payload.stores.gcs.errors import NotFoundError, PreconditionError, ResponseError
 from kinetic_payload.stores.gcs.origin import foreign
 from kinetic_payload.stores.gcs.retry import BrokenAnswerError, Patience
 from kinetic_payload.stores.gcs.service import Service
@@ -155,7 +155,7 @@ class Bucket:
         try:
             url = self.connection.object_url(self.name, name, fields=FIELDS)
             return BucketObject.of(answer(self.send("GET", url)))
-        except NotFound as error:
+        except NotFoundError as error:
             if is_no_bucket(error):
                 raise
             return None
@@ -208,14 +208,14 @@ class Bucket:
                 # Google says 204. Emulators say other things, and so does a captive portal.
                 if response.status_code != 204 and self._is_there(name, if_generation):
                     raise foreign(response, "the end of an object")
-            except NotFound as error:
+            except NotFoundError as error:
                 if is_no_bucket(error):
                     raise
                 # That an earlier attempt deleted it is likelier than that somebody else did.
                 if failed:
                     return True
                 if if_generation is not None:
-                    raise PreconditionFailed("It is gone.") from error  # type: ignore[no-untyped-call]
+                    raise PreconditionError(412, "It is gone.") from error
                 return False
             return True
 
@@ -240,11 +240,11 @@ class Bucket:
                     token = done.get("rewriteToken")
                     if not token:
                         raise BrokenAnswerError("neither a copy nor how to go on with it")
-            except NotFound as error:
+            except NotFoundError as error:
                 if is_no_bucket(error):
                     raise
                 return None
-            except PreconditionFailed:
+            except PreconditionError:
                 found = self.look(name)
                 # What was written since we began was written by the attempt whose answer was lost.
                 if found is None or (failed and found.created >= began - 1):
@@ -287,7 +287,7 @@ class Bucket:
                 url = self.connection.object_url(self.name, None, pageToken=token, **query)
                 try:
                     response = self.send("GET", url)
-                except NotFound as error:
+                except NotFoundError as error:
                     raise no_bucket(self.name) from error
                 page = answer(response)
                 # The same page again would be one for ever.
@@ -332,6 +332,6 @@ def new_nonce() -> str:
     return secrets.token_hex(12)
 
 
-def is_gone(error: GoogleAPICallError) -> bool:
+def is_gone(error: ResponseError) -> bool:
     """Tell whether it says that an upload's session is over."""
     return error.code in (404, 410)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import requests
-from google.api_core.exceptions import GoogleAPICallError, NotFound
 
 from kinetic_payload.errors import StoreError
 from kinetic_payload.stores.gcs.bucket import Bucket
 from kinetic_payload.stores.gcs.checksums import of_header
+from kinetic_payload.stores.gcs.errors import NotFoundError, ResponseError
 from kinetic_payload.stores.gcs.origin import foreign
 from kinetic_payload.stores.gcs.retry import BrokenAnswerError
 from kinetic_payload.stores.gcs.translation import is_no_bucket
@@ -122,11 +122,11 @@ class _Transfer:
         """Go on from the position."""
         try:
             response = self._ask()
-        except NotFound as error:
+        except NotFoundError as error:
             if self._generation is None or is_no_bucket(error):
                 raise
             raise ReplacedError from error
-        except GoogleAPICallError as error:
+        except ResponseError as error:
             if error.code != 416 or error.response is None:
                 raise
             # There is nothing from here on, as always in an empty object.

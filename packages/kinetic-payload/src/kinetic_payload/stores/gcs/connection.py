@@ -1,9 +1,8 @@
 """One client of Cloud Storage for each process and service, and requests over its session.
 
-The library's own calls cost more processor time than a small object takes to travel, most of it in
-`requests.Session.request`, which looks at the environment and at `.netrc` for every request. So its
-client finds the way (endpoint, credentials, certificates, proxies), and requests go straight to the
-adapter of its session.
+`requests.Session.request` looks at the environment and at `.netrc` for every request, which takes more
+processor time than a small object takes to travel. So proxies and certificates are looked up once, and
+requests go straight to the adapter of google-auth's session.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import platform
 import socket
 import threading
 import time
@@ -20,15 +20,15 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+import google.auth
 import requests
-from google.api_core.client_info import ClientInfo
-from google.api_core.exceptions import GoogleAPICallError, from_http_status
 from google.auth.exceptions import RefreshError
-from google.cloud import storage
+from google.auth.transport.requests import AuthorizedSession
 from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 from requests.utils import select_proxy
 
+from kinetic_payload.stores.gcs.errors import ResponseError, response_error
 from kinetic_payload.stores.gcs.origin import TokenRequest, check_answer, described, is_page
 from kinetic_payload.stores.gcs.retry import UnreachableError, passes
 from kinetic_payload.stores.gcs.service import Service
@@ -76,33 +76,20 @@ class Connection:
         self._service = service
         self._credentials = service.credentials()
         self._refused = False
-        options = {"api_endpoint": service.endpoint} if service.endpoint else {}
-        universe = getattr(self._credentials, "universe_domain", None)
-        if universe and not service.endpoint:
-            options["universe_domain"] = universe
-        # A project is needed to make buckets, not to use them.
-        client = storage.Client(
-            project=None,
-            credentials=self._credentials,
-            client_options=options,
-            client_info=ClientInfo(user_agent="kinetic"),  # type: ignore[no-untyped-call]
-        )
-        session: requests.Session = client._http
-        if not getattr(session, "is_mtls", False):
-            for scheme in ("https://", "http://"):
-                session.mount(scheme, HTTPAdapter(pool_connections=4, pool_maxsize=_POOL))
-        self._session = session
-        connection = client._connection
-        self.base: str = connection.get_api_base_url_for_mtls(service.endpoint)
+        self._asking = TokenRequest(requests.Session())
+        self._session = AuthorizedSession(self._credentials, auth_request=self._asking)  # type: ignore[no-untyped-call]
+        for scheme in ("https://", "http://"):
+            self._session.mount(scheme, HTTPAdapter(pool_connections=4, pool_maxsize=_POOL))
+        self._session.configure_mtls_channel()  # type: ignore[no-untyped-call]
+        self.base = service.address(self._credentials, mtls=self._session.is_mtls)
         self._headers = {
-            "User-Agent": f"{connection.user_agent.strip()} (gzip)",
+            "User-Agent": f"kinetic gl-python/{platform.python_version()} auth/{google.auth.__version__} (gzip)",
             # Of lists; and an object that is kept compressed comes as it is kept, so that its bytes
             # are those of its size and its checksum.
             "Accept-Encoding": "gzip",
             "Accept": "*/*",
         }
         self._settings = self._found_settings()
-        self._asking = TokenRequest(requests.Session())
         self.ranges = threading.BoundedSemaphore(CONCURRENCY)
         """To be held for each part of a large object, so that many of those take no more memory."""
         self._token_lock = threading.Lock()
@@ -186,7 +173,7 @@ class Connection:
         Refused credentials are read from their source again: a key or a login may have been replaced.
 
         Raises:
-            GoogleAPICallError: The answer says no.
+            ResponseError: The answer says no.
             ForeignAnswerError: The answer is not the service's.
             requests.RequestException, GoogleAuthError: There is no answer.
         """
@@ -282,28 +269,26 @@ class Connection:
         return f"{place}?{urlencode(given)}" if given else place
 
 
-def _refusal(response: requests.Response) -> GoogleAPICallError:
-    """Return the library's error for an answer, with the API's own words only.
-
-    Theirs begins with the address, in which the name of an object may say anything.
-    """
-    message, errors = response.text, ()
+def _refusal(response: requests.Response) -> ResponseError:
+    """Return the error for an answer, with the API's own words."""
+    message = response.text
+    errors: Any = ()
     try:
         told = response.json()["error"]
         if not isinstance(told["message"], str):
             raise TypeError
-        message, errors = told["message"], told.get("errors", ())
+        message, errors = told["message"], told.get("errors")
     except (ValueError, KeyError, TypeError, RecursionError):
         # Where bytes were asked for, a refusal is plain text.
         if is_page(response.content):
             message = described(response.content)
-    error: GoogleAPICallError = from_http_status(  # type: ignore[no-untyped-call]
+    listed = errors if isinstance(errors, list) else ()
+    return response_error(
         response.status_code,
         message[:2000] or response.reason,
-        errors=errors if isinstance(errors, list) else (),
+        reasons=(str(one.get("reason")) for one in listed if isinstance(one, dict)),
         response=response,
     )
-    return error
 
 
 _connections: dict[Service, Connection] = {}

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import requests
-from google.api_core.exceptions import GoogleAPICallError, NotFound
 
 from kinetic_payload.errors import IntegrityError, KineticError, StoreError
 from kinetic_payload.stores.gcs.bucket import (
@@ -27,6 +26,7 @@ from kinetic_payload.stores.gcs.bucket import (
     new_nonce,
 )
 from kinetic_payload.stores.gcs.checksums import spelled
+from kinetic_payload.stores.gcs.errors import NotFoundError, ResponseError
 from kinetic_payload.stores.gcs.origin import foreign
 from kinetic_payload.stores.gcs.retry import BrokenAnswerError
 from kinetic_payload.stores.gcs.upload import not_written
@@ -122,16 +122,16 @@ class _Upload:
             if self._begun_before and not self._is_there(found):
                 return self._begin_again()
             return found
-        except GoogleAPICallError as error:
+        except ResponseError as error:
             return self._end_session(error)
 
-    def _end_session(self, error: GoogleAPICallError) -> BucketObject:
+    def _end_session(self, error: ResponseError) -> BucketObject:
         """Decide what a refusal means: an object after all, a new session, or the end."""
         session, before = self._session, self._begun_before
         if session is None or not (is_gone(error) or (before and error.code in (400, 403, 412))):
             if error.code in (400, 412) and self._entry:
                 self._entry.forget()
-            if session is None and isinstance(error, NotFound):
+            if session is None and isinstance(error, NotFoundError):
                 raise not_written(self._bucket, error, self._if_generation) from error
             raise error
         if written := self._bucket.own_write(self._name, session.nonce):

@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 
 import requests
 import urllib3.exceptions
-from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
 
+from kinetic_payload.stores.gcs.errors import ResponseError
 from kinetic_payload.stores.outages import OutageLimit
 from kinetic_payload.threads import check_wanted, pause
 
@@ -101,7 +101,7 @@ class Patience:
                 if is_untrusted(error):
                     raise PatienceError(sent=limit.sent) from error
                 if not passes(error):
-                    if isinstance(error, GoogleAPICallError):
+                    if isinstance(error, ResponseError):
                         limit.worked()
                     raise
                 now, moved = self.clock(), progress()
@@ -126,8 +126,8 @@ class Patience:
 
 def passes(error: BaseException) -> bool:
     """Tell whether *error* is one of those that pass by themselves."""
-    if isinstance(error, GoogleAPICallError):
-        return error.code in _PASSING or (error.code == 403 and bool(reasons(error) & _TOO_FAST))
+    if isinstance(error, ResponseError):
+        return error.code in _PASSING or (error.code == 403 and bool(error.reasons & _TOO_FAST))
     if is_untrusted(error):
         return False
     if isinstance(error, RefreshError):
@@ -155,14 +155,9 @@ def _may_be_sent(error: Exception) -> bool:
     return not (isinstance(error, UnreachableError | GoogleAuthError) or is_untrusted(error))
 
 
-def reasons(error: GoogleAPICallError) -> set[str]:
-    """Return the reasons that the API gave."""
-    return {str(one.get("reason")) for one in error.errors or () if isinstance(one, dict)}
-
-
 def _asked(error: Exception) -> float:
     """Return how many seconds the service asks to be left alone."""
-    if not isinstance(error, GoogleAPICallError) or error.response is None:
+    if not isinstance(error, ResponseError) or error.response is None:
         return 0.0
     asked = error.response.headers.get("Retry-After", "")
     # What is no number may be a date.

@@ -12,7 +12,11 @@ from typing import Any, Final
 import google.auth
 import google.auth.transport.requests
 import requests
-from google.auth.credentials import AnonymousCredentials, with_scopes_if_required
+from google.auth.credentials import (
+    DEFAULT_UNIVERSE_DOMAIN,
+    AnonymousCredentials,
+    with_scopes_if_required,
+)
 from google.auth.exceptions import DefaultCredentialsError, TransportError
 
 from kinetic_payload.errors import CredentialsError
@@ -55,7 +59,29 @@ class Service:
             return cls(_address(endpoint), public=public, credentials_file=file)
         if emulator := known.get("STORAGE_EMULATOR_HOST", ""):
             return cls(_address(emulator), anonymous=True)
-        return cls(public=public, credentials_file=file)
+        # Known to `google-cloud-storage` only.
+        endpoint = known.get("API_ENDPOINT_OVERRIDE", "")
+        return cls(_address(endpoint) if endpoint else None, public=public, credentials_file=file)
+
+    def address(self, credentials: Any, *, mtls: bool) -> str:
+        """Return the address of the service for *credentials*, whose connections are *mtls* or not.
+
+        Raises:
+            CredentialsError: There is no such service.
+        """
+        if self.endpoint:
+            return self.endpoint
+        universe: str = credentials.universe_domain
+        wanted = os.environ.get("GOOGLE_API_USE_MTLS_ENDPOINT", "auto")  # noqa: TID251 - Google's variable
+        if wanted != "always" and (wanted == "never" or not mtls):
+            return f"https://storage.{universe}"
+        if universe != DEFAULT_UNIVERSE_DOMAIN:
+            raise CredentialsError(
+                f"Client certificates are supported in {DEFAULT_UNIVERSE_DOMAIN} only; the credentials are of "
+                f"{universe}.",
+                hint="Set GOOGLE_API_USE_CLIENT_CERTIFICATE=false.",
+            )
+        return f"https://storage.mtls.{DEFAULT_UNIVERSE_DOMAIN}"
 
     def credentials(self) -> Any:
         """Find the credentials to come with; tokens are fetched later.

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Final
 
 import requests
-from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
 
 from kinetic_payload.errors import (
@@ -23,6 +22,7 @@ from kinetic_payload.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
+from kinetic_payload.stores.gcs.errors import ResponseError
 from kinetic_payload.stores.gcs.origin import ForeignAnswerError
 from kinetic_payload.stores.gcs.retry import PatienceError, is_untrusted
 from kinetic_payload.stores.gcs.service import LOGIN
@@ -54,7 +54,7 @@ def translated(bucket: str, doing: str, principal: str = "") -> Iterator[None]:
         refused = _unavailable(error.__cause__, bucket, doing)
         refused.sent = error.sent
         raise refused from error.__cause__
-    except GoogleAPICallError as error:
+    except ResponseError as error:
         raise refusal(error, bucket, doing, principal) from error
     except GoogleAuthError as error:
         raise CredentialsError(
@@ -65,11 +65,9 @@ def translated(bucket: str, doing: str, principal: str = "") -> Iterator[None]:
         raise StoreError(f"Could not {doing} in gs://{bucket}: {_line(error)}") from error
 
 
-def refusal(
-    error: GoogleAPICallError, bucket: str, doing: str, principal: str = ""
-) -> KineticError:
+def refusal(error: ResponseError, bucket: str, doing: str, principal: str = "") -> KineticError:
     """Return the error of ours for an answer that says no."""
-    said = str(error.message)
+    said = error.message
     failed = f"Could not {doing} in gs://{bucket}"
     if error.code == 401:
         return CredentialsError(f"{failed}: Google does not accept who asks: {said}", hint=LOGIN)
@@ -112,9 +110,9 @@ def _impossible(bucket: str) -> InvalidRequestError:
     )
 
 
-def is_no_bucket(error: GoogleAPICallError) -> bool:
+def is_no_bucket(error: ResponseError) -> bool:
     """Tell whether a 404 is about the bucket, and not an object in it."""
-    said = str(error.message).lower()
+    said = error.message.lower()
     return "bucket" in said and "no such object" not in said
 
 
@@ -159,7 +157,7 @@ def _unavailable(last: BaseException | None, bucket: str, doing: str) -> StoreUn
 
 def in_words(error: BaseException) -> str:
     """Return what passes by itself as one line."""
-    if isinstance(error, GoogleAPICallError):
+    if isinstance(error, ResponseError):
         return f"{error.message} ({error.code})"
     answered = _foreign_in(error)
     if answered is not None:

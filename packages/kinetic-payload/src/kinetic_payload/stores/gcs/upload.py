@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from google.api_core.exceptions import NotFound, PreconditionFailed
-
 from kinetic_payload.stores.gcs.bucket import (
     FIELDS,
     NONCE,
@@ -20,6 +18,7 @@ from kinetic_payload.stores.gcs.bucket import (
 )
 from kinetic_payload.stores.gcs.checksums import spelled
 from kinetic_payload.stores.gcs.connection import Body
+from kinetic_payload.stores.gcs.errors import NotFoundError, PreconditionError
 from kinetic_payload.stores.gcs.translation import is_no_bucket, no_bucket
 from kinetic_payload.stores.gcs.upload_sources import Source, Sums
 
@@ -81,11 +80,11 @@ def upload_small(
         )
         try:
             return BucketObject.of(answer(bucket.send("POST", url, headers=headers, body=body)))
-        except PreconditionFailed:
+        except PreconditionError:
             if failed and (written := bucket.own_write(name, nonce)):
                 return written  # By an attempt whose answer was lost.
             raise
-        except NotFound as error:
+        except NotFoundError as error:
             raise not_written(bucket, error, if_generation) from error
 
     written = bucket.run(f"write {name!r}", act, progress=lambda: furthest)
@@ -94,10 +93,10 @@ def upload_small(
     return written
 
 
-def not_written(bucket: Bucket, error: NotFound, if_generation: int | None) -> Exception:
+def not_written(bucket: Bucket, error: NotFoundError, if_generation: int | None) -> Exception:
     """Return the error for a write that was answered by 404."""
     if if_generation and not is_no_bucket(error):
-        return PreconditionFailed("It is gone.")  # type: ignore[no-untyped-call]
+        return PreconditionError(412, "It is gone.")
     return no_bucket(bucket.name)
 
 

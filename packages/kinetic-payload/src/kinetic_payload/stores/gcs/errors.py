@@ -1,0 +1,50 @@
+"""Errors of requests to the service, before they are translated for callers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import requests
+
+
+class ResponseError(Exception):
+    """The service refused a request."""
+
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        *,
+        reasons: Iterable[str] = (),
+        response: requests.Response | None = None,
+    ) -> None:
+        super().__init__(f"{code} {message}")
+        self.code = code
+        """The HTTP status."""
+        self.message = message
+        self.reasons = frozenset(reasons)
+        """The API's names for what is wrong, such as `rateLimitExceeded`."""
+        self.response = response
+
+
+class NotFoundError(ResponseError):
+    """404: the object or the bucket does not exist."""
+
+
+class PreconditionError(ResponseError):
+    """412: the object is of another generation."""
+
+
+_BY_CODE = {404: NotFoundError, 412: PreconditionError}
+
+
+def response_error(
+    code: int,
+    message: str,
+    *,
+    reasons: Iterable[str] = (),
+    response: requests.Response | None = None,
+) -> ResponseError:
+    """Return the error for a refusal with this status."""
+    kind = _BY_CODE.get(code, ResponseError)
+    return kind(code, message, reasons=reasons, response=response)
