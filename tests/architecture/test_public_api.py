@@ -67,6 +67,8 @@ PUBLIC = (
     "kinetic_payload.stores",
     "kinetic_payload.stores.folder.store",
     "kinetic_payload.testing",
+    "kinetic_payload.testing.memory_store",
+    "kinetic_payload.testing.store_contract",
     "kinetic_payload.testing.gcs.faults",
     "kinetic_payload.testing.gcs.process",
     "kinetic_payload.testing.gcs.requests",
