@@ -30,8 +30,8 @@ from kinetic_payload.stores import open_store
 from kinetic_payload.stores.gcs import Bucket, GcsStore, Service, checksums, name_escaping
 from kinetic_payload.stores.gcs.connection import ServiceClock
 from kinetic_payload.stores.gcs.download import needing_room
-from kinetic_payload.stores.gcs.errors import response_error
-from kinetic_payload.stores.gcs.retry import BrokenAnswerError, PatienceError, passes
+from kinetic_payload.stores.gcs.errors import InvalidResponseError, RetryError, response_error
+from kinetic_payload.stores.gcs.retry import passes
 from kinetic_payload.stores.gcs.translation import refusal, translated
 from kinetic_payload.stores.store import Location
 
@@ -108,7 +108,7 @@ DISTRUST = requests.exceptions.SSLError(
         (RefreshError("internal_failure", retryable=True), True),
         (RefreshError(TransportError(requests.ConnectionError())), True),
         (urllib3.exceptions.ProtocolError("broken"), True),
-        (BrokenAnswerError(), True),
+        (InvalidResponseError(), True),
         (ConnectionResetError(), True),
         (OSError(28, "No space left on device"), False),
         (ValueError(), False),
@@ -242,4 +242,4 @@ def test_a_connection_that_failed_is_told_without_what_it_was_wrapped_in() -> No
         StoreUnavailableError, match=r"last: \[Errno \d+\] Connection reset by peer"
     )
     with told, translated("bucket", "look"):
-        raise PatienceError from requests.ConnectionError(reason)
+        raise RetryError from requests.ConnectionError(reason)

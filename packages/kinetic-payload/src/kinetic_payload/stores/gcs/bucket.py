@@ -21,9 +21,14 @@ import requests
 from kinetic_payload.errors import StorePermissionError
 from kinetic_payload.stores.gcs.checksums import parsed
 from kinetic_payload.stores.gcs.connection import Connection, connection_to
-from kinetic_payload.stores.gcs.errors import NotFoundError, PreconditionError, ResponseError
+from kinetic_payload.stores.gcs.errors import (
+    InvalidResponseError,
+    NotFoundError,
+    PreconditionError,
+    ResponseError,
+)
 from kinetic_payload.stores.gcs.origin import foreign
-from kinetic_payload.stores.gcs.retry import BrokenAnswerError, Patience
+from kinetic_payload.stores.gcs.retry import Patience
 from kinetic_payload.stores.gcs.service import Service
 from kinetic_payload.stores.gcs.translation import (
     in_words,
@@ -60,7 +65,7 @@ class BucketObject:
         """Read it from the API's resource.
 
         Raises:
-            BrokenAnswerError: *resource* does not describe an object.
+            InvalidResponseError: *resource* does not describe an object.
         """
         try:
             if not isinstance(resource["name"], str) or int(resource["size"]) < 0:
@@ -74,7 +79,7 @@ class BucketObject:
                 dict(resource.get("metadata") or {}),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise BrokenAnswerError(f"not an object: {str(resource)[:200]}") from error
+            raise InvalidResponseError(f"not an object: {str(resource)[:200]}") from error
 
 
 class Bucket:
@@ -239,7 +244,7 @@ class Bucket:
                         return BucketObject.of(done["resource"])
                     token = done.get("rewriteToken")
                     if not token:
-                        raise BrokenAnswerError("neither a copy nor how to go on with it")
+                        raise InvalidResponseError("neither a copy nor how to go on with it")
             except NotFoundError as error:
                 if is_no_bucket(error):
                     raise

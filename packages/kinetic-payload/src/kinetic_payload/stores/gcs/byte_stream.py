@@ -12,9 +12,12 @@ import requests
 from kinetic_payload.errors import StoreError
 from kinetic_payload.stores.gcs.bucket import Bucket
 from kinetic_payload.stores.gcs.checksums import of_header
-from kinetic_payload.stores.gcs.errors import NotFoundError, ResponseError
+from kinetic_payload.stores.gcs.errors import (
+    InvalidResponseError,
+    NotFoundError,
+    ResponseError,
+)
 from kinetic_payload.stores.gcs.origin import foreign
-from kinetic_payload.stores.gcs.retry import BrokenAnswerError
 from kinetic_payload.stores.gcs.translation import is_no_bucket
 from kinetic_payload.threads import check_wanted
 
@@ -44,8 +47,8 @@ class Head:
         With a *generation*, that one was asked for.
 
         Raises:
-            ForeignAnswerError: They are not the service's, which tells generation and checksum.
-            BrokenAnswerError: They contradict one another, or the request.
+            InterceptedResponseError: They are not the service's, which tells generation and checksum.
+            InvalidResponseError: They contradict one another, or the request.
         """
         headers, status = response.headers, response.status_code
         told = headers.get("X-Goog-Generation", "")
@@ -56,16 +59,16 @@ class Head:
             raise foreign(response, "an object")
         size = match[2] if match else headers.get("Content-Length", "")
         if not _WHOLE.fullmatch(size):
-            raise BrokenAnswerError("an answer without a size")
+            raise InvalidResponseError("an answer without a size")
         stored = headers.get("X-Goog-Stored-Content-Length", size)
         if status in (200, 206) and stored != size:
-            raise BrokenAnswerError(f"an answer of {size} bytes for an object of {stored}")
+            raise InvalidResponseError(f"an answer of {size} bytes for an object of {stored}")
         if status == 206 and (match is None or int(match[1] or -1) != position):
-            raise BrokenAnswerError(f"bytes from elsewhere than {position}")
+            raise InvalidResponseError(f"bytes from elsewhere than {position}")
         if status == 416 and int(size) > position:
-            raise BrokenAnswerError(f"no bytes from {position} on, of {size}")
+            raise InvalidResponseError(f"no bytes from {position} on, of {size}")
         if known and generation is not None and int(told) != generation:
-            raise BrokenAnswerError(f"the generation {told} instead of {generation}")
+            raise InvalidResponseError(f"the generation {told} instead of {generation}")
         return cls(int(size), int(told) if known else None, crc32c)
 
 
@@ -164,7 +167,7 @@ class _Transfer:
             self._sink.put(self.position, data)
             self.position += len(data)
         if self.position < end:
-            raise BrokenAnswerError(f"{end - self.position} bytes are missing")
+            raise InvalidResponseError(f"{end - self.position} bytes are missing")
         return head
 
 

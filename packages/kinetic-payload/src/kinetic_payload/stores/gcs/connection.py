@@ -28,9 +28,13 @@ from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 from requests.utils import select_proxy
 
-from kinetic_payload.stores.gcs.errors import ResponseError, response_error
+from kinetic_payload.stores.gcs.errors import (
+    ResponseError,
+    UnreachableError,
+    response_error,
+)
 from kinetic_payload.stores.gcs.origin import TokenRequest, check_answer, described, is_page
-from kinetic_payload.stores.gcs.retry import UnreachableError, passes
+from kinetic_payload.stores.gcs.retry import passes
 from kinetic_payload.stores.gcs.service import Service
 
 CONCURRENCY: Final = 32
@@ -174,7 +178,7 @@ class Connection:
 
         Raises:
             ResponseError: The answer says no.
-            ForeignAnswerError: The answer is not the service's.
+            InterceptedResponseError: The answer is not the service's.
             requests.RequestException, GoogleAuthError: There is no answer.
         """
         response, token = self._attempt(method, url, timeout, headers, body, stream=stream)

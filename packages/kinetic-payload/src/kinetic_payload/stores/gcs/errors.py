@@ -48,3 +48,24 @@ def response_error(
     """Return the error for a refusal with this status."""
     kind = _BY_CODE.get(code, ResponseError)
     return kind(code, message, reasons=reasons, response=response)
+
+
+class InvalidResponseError(Exception):
+    """A response ended too early or makes no sense; another attempt may get a whole one."""
+
+
+class InterceptedResponseError(InvalidResponseError):
+    """Something between here and the service responded in its place."""
+
+
+class UnreachableError(requests.ConnectionError):
+    """There was no connection, so nothing was sent."""
+
+
+class RetryError(Exception):
+    """Every attempt failed until the deadline; the cause is the last failure."""
+
+    def __init__(self, *, sent: bool = True) -> None:
+        super().__init__()
+        self.sent = sent
+        """Whether the service may have got any request of the whole operation."""

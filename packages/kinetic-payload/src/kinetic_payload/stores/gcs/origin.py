@@ -12,7 +12,7 @@ import google.auth.transport.requests
 import requests
 from google.auth.exceptions import TransportError
 
-from kinetic_payload.stores.gcs.retry import BrokenAnswerError
+from kinetic_payload.stores.gcs.errors import InterceptedResponseError
 
 _HTML: Final = re.compile(
     rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
@@ -22,10 +22,6 @@ _BEGINNING: Final = 4096
 """Bytes of a body in which to look for what it is."""
 
 
-class ForeignAnswerError(BrokenAnswerError):
-    """Something between here and the service answered in its place."""
-
-
 def check_answer(response: requests.Response) -> None:
     """Make sure that *response*, whose body was read, may be the service's own.
 
@@ -33,7 +29,7 @@ def check_answer(response: requests.Response) -> None:
     about an object means nothing. Failures of servers (5xx) are none of those, whoever tells them.
 
     Raises:
-        ForeignAnswerError: It is not.
+        InterceptedResponseError: It is not.
     """
     status = response.status_code
     if 300 <= status < 400 and (status != 308 or "Location" in response.headers):
@@ -47,17 +43,19 @@ def check_answer(response: requests.Response) -> None:
         raise foreign(response)
 
 
-def foreign(response: requests.Response, wanted: str = "what was asked for") -> ForeignAnswerError:
+def foreign(
+    response: requests.Response, wanted: str = "what was asked for"
+) -> InterceptedResponseError:
     """Return the error for *response*, which is not the service's."""
     status = f"(status {response.status_code})"
     place = urlsplit(response.headers.get("Location", "")).hostname
     if 300 <= response.status_code < 400:
         where = f" to {place}" if place else ""
-        return ForeignAnswerError(f"a redirect{where} instead of {wanted} {status}")
+        return InterceptedResponseError(f"a redirect{where} instead of {wanted} {status}")
     body = b""
     with suppress(requests.RequestException):
         body = next(response.iter_content(_BEGINNING), b"")
-    return ForeignAnswerError(f"{described(body)} instead of {wanted} {status}")
+    return InterceptedResponseError(f"{described(body)} instead of {wanted} {status}")
 
 
 def is_page(body: bytes) -> bool:
@@ -91,7 +89,7 @@ class TokenRequest(google.auth.transport.requests.Request):
             method == "POST" and found.status == 200 and not _is_json(found.data)
         ):
             raise TransportError(  # type: ignore[no-untyped-call]
-                ForeignAnswerError(
+                InterceptedResponseError(
                     f"{described(found.data)} instead of a token (status {found.status})"
                 )
             )

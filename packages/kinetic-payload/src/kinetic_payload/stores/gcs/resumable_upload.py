@@ -26,9 +26,8 @@ from kinetic_payload.stores.gcs.bucket import (
     new_nonce,
 )
 from kinetic_payload.stores.gcs.checksums import spelled
-from kinetic_payload.stores.gcs.errors import NotFoundError, ResponseError
+from kinetic_payload.stores.gcs.errors import InvalidResponseError, NotFoundError, ResponseError
 from kinetic_payload.stores.gcs.origin import foreign
-from kinetic_payload.stores.gcs.retry import BrokenAnswerError
 from kinetic_payload.stores.gcs.upload import not_written
 from kinetic_payload.stores.gcs.upload_sessions import Entry, Session
 from kinetic_payload.stores.gcs.upload_sources import Source, Sums
@@ -194,7 +193,7 @@ class _Upload:
         while offset < last:
             kept = _kept_after(self._put(url, offset, last, {}))
             if kept <= offset:
-                raise BrokenAnswerError("bytes were lost")
+                raise InvalidResponseError("bytes were lost")
             offset = kept
         if offset >= size:
             # Everything is there, and yet no object: what is sent twice does no harm.
@@ -213,7 +212,7 @@ class _Upload:
         promise = {"X-Goog-Hash": f"crc32c={spelled(whole)}"}
         response = self._put(url, offset, size, promise)
         if response.status_code == 308:
-            raise BrokenAnswerError("bytes were lost")
+            raise InvalidResponseError("bytes were lost")
         return BucketObject.of(answer(response))
 
     def _put(self, url: str, start: int, end: int, more: dict[str, str]) -> requests.Response:

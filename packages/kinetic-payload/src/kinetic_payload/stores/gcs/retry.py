@@ -16,7 +16,12 @@ import requests
 import urllib3.exceptions
 from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
 
-from kinetic_payload.stores.gcs.errors import ResponseError
+from kinetic_payload.stores.gcs.errors import (
+    InvalidResponseError,
+    ResponseError,
+    RetryError,
+    UnreachableError,
+)
 from kinetic_payload.stores.outages import OutageLimit
 from kinetic_payload.threads import check_wanted, pause
 
@@ -25,23 +30,6 @@ _T = TypeVar("_T")
 _PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]+)?")
 _TOO_FAST: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
-
-
-class BrokenAnswerError(Exception):
-    """An answer that ended too early or makes no sense; another try may get a whole one."""
-
-
-class PatienceError(Exception):
-    """It was tried again and again; the cause is what happened last."""
-
-    def __init__(self, *, sent: bool = True) -> None:
-        super().__init__()
-        self.sent = sent
-        """Whether the service may have got any request of the whole operation."""
-
-
-class UnreachableError(requests.ConnectionError):
-    """There was no connection, so nothing was sent."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +68,7 @@ class Patience:
         that asks *where*, and decides itself when it reports what *failing* tells it.
 
         Raises:
-            PatienceError: The deadline passed, or the service's certificate is not trusted.
+            RetryError: The deadline passed, or the service's certificate is not trusted.
         """
         # Without one, a limit of this call alone, which the deadline ends.
         shared = limit is not None
@@ -90,7 +78,7 @@ class Patience:
         while True:
             check_wanted()
             if limit.reached:
-                raise PatienceError(sent=limit.sent) from limit.last
+                raise RetryError(sent=limit.sent) from limit.last
             try:
                 with limit.attempt(where, progress) as began:
                     found = act(failed)
@@ -99,7 +87,7 @@ class Patience:
             except Exception as error:
                 limit.sent = limit.sent or _may_be_sent(error)
                 if is_untrusted(error):
-                    raise PatienceError(sent=limit.sent) from error
+                    raise RetryError(sent=limit.sent) from error
                 if not passes(error):
                     if isinstance(error, ResponseError):
                         limit.worked()
@@ -112,7 +100,7 @@ class Patience:
                 limit.failed(began, error)
                 left = min(since + min(self.deadline, limit.seconds) - now, limit.left)
                 if left <= 0:
-                    raise PatienceError(sent=limit.sent) from error
+                    raise RetryError(sent=limit.sent) from error
                 if shared or now - since >= self.quiet:
                     failing(error)
                 wait = _asked(error) + random.uniform(0, longest)  # noqa: S311 - no secret
@@ -138,7 +126,7 @@ def passes(error: BaseException) -> bool:
         return all(passes(inner) for inner in error.args if isinstance(inner, Exception))
     return isinstance(
         error,
-        BrokenAnswerError
+        InvalidResponseError
         | requests.ConnectionError
         | requests.Timeout
         | requests.exceptions.ChunkedEncodingError

@@ -22,9 +22,8 @@ from kinetic_payload.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
-from kinetic_payload.stores.gcs.errors import ResponseError
-from kinetic_payload.stores.gcs.origin import ForeignAnswerError
-from kinetic_payload.stores.gcs.retry import PatienceError, is_untrusted
+from kinetic_payload.stores.gcs.errors import InterceptedResponseError, ResponseError, RetryError
+from kinetic_payload.stores.gcs.retry import is_untrusted
 from kinetic_payload.stores.gcs.service import LOGIN
 
 _DENIED: Final = re.compile(r"(\S+) does not have (storage\.\S+) access")
@@ -50,7 +49,7 @@ def translated(bucket: str, doing: str, principal: str = "") -> Iterator[None]:
         yield
     except KineticError:
         raise
-    except PatienceError as error:
+    except RetryError as error:
         refused = _unavailable(error.__cause__, bucket, doing)
         refused.sent = error.sent
         raise refused from error.__cause__
@@ -165,9 +164,9 @@ def in_words(error: BaseException) -> str:
     return _line(error)
 
 
-def _foreign_in(error: object) -> ForeignAnswerError | None:
+def _foreign_in(error: object) -> InterceptedResponseError | None:
     """Return what says, in *error*, that the answer was not the service's."""
-    if isinstance(error, ForeignAnswerError):
+    if isinstance(error, InterceptedResponseError):
         return error
     inner = error.args if isinstance(error, BaseException) else ()
     return next((found for one in inner if (found := _foreign_in(one))), None)
