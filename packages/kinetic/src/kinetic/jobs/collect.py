@@ -44,7 +44,7 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.progress import TrackProgress, silent
 from kinetic_payload.records.host_outcome import HostOutcome, Pickled
-from kinetic_payload.records.job import HostOutcome, JobRecord, Outcome, Pickled
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.outages import OutageLimit, limited
 from kinetic_payload.stores.store import Store

@@ -27,7 +27,7 @@ from kinetic_payload.stores.gcs.errors import (
     PreconditionError,
     ResponseError,
 )
-from kinetic_payload.stores.gcs.origin import foreign
+from kinetic_payload.stores.gcs.interception import foreign
 from kinetic_payload.stores.gcs.retry import Patience
 from kinetic_payload.stores.gcs.service import Service
 from kinetic_payload.stores.gcs.translation import (

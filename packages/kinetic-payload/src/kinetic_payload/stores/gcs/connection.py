@@ -33,7 +33,7 @@ from kinetic_payload.stores.gcs.errors import (
     UnreachableError,
     response_error,
 )
-from kinetic_payload.stores.gcs.origin import TokenRequest, check_answer, described, is_page
+from kinetic_payload.stores.gcs.interception import TokenRequest, check_answer, described, is_page
 from kinetic_payload.stores.gcs.retry import passes
 from kinetic_payload.stores.gcs.service import Service
 

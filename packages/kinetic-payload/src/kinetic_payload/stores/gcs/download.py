@@ -16,8 +16,8 @@ from kinetic_payload.errors import IntegrityError, StoreError
 from kinetic_payload.files.private import open_private
 from kinetic_payload.limits import refuse_larger
 from kinetic_payload.stores.gcs.bucket import Bucket
-from kinetic_payload.stores.gcs.byte_stream import Head, ReplacedError, fetch
 from kinetic_payload.stores.gcs.checksums import extended, joined
+from kinetic_payload.stores.gcs.resumable_download import Head, ReplacedError, fetch
 from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:

@@ -27,10 +27,10 @@ from kinetic_payload.stores.gcs.bucket import (
 )
 from kinetic_payload.stores.gcs.checksums import spelled
 from kinetic_payload.stores.gcs.errors import InvalidResponseError, NotFoundError, ResponseError
-from kinetic_payload.stores.gcs.origin import foreign
+from kinetic_payload.stores.gcs.interception import foreign
 from kinetic_payload.stores.gcs.upload import not_written
+from kinetic_payload.stores.gcs.upload_content import Source, Sums
 from kinetic_payload.stores.gcs.upload_sessions import Entry, Session
-from kinetic_payload.stores.gcs.upload_sources import Source, Sums
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance

@@ -19,8 +19,8 @@ from kinetic_payload.stores.gcs.resumable_upload import upload_large
 from kinetic_payload.stores.gcs.retry import Patience
 from kinetic_payload.stores.gcs.service import Service
 from kinetic_payload.stores.gcs.upload import SMALL, upload_small
+from kinetic_payload.stores.gcs.upload_content import BytesSource, FileSource, Source, SpoolSource
 from kinetic_payload.stores.gcs.upload_sessions import remembered
-from kinetic_payload.stores.gcs.upload_sources import BytesSource, FileSource, Source, SpoolSource
 from kinetic_payload.stores.names import check_name
 from kinetic_payload.stores.store import Location, ObjectInfo
 

@@ -20,7 +20,7 @@ from kinetic_payload.stores.gcs.checksums import spelled
 from kinetic_payload.stores.gcs.connection import Body
 from kinetic_payload.stores.gcs.errors import NotFoundError, PreconditionError
 from kinetic_payload.stores.gcs.translation import is_no_bucket, no_bucket
-from kinetic_payload.stores.gcs.upload_sources import Source, Sums
+from kinetic_payload.stores.gcs.upload_content import Source, Sums
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance

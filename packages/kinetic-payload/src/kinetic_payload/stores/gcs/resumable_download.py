@@ -17,7 +17,7 @@ from kinetic_payload.stores.gcs.errors import (
     NotFoundError,
     ResponseError,
 )
-from kinetic_payload.stores.gcs.origin import foreign
+from kinetic_payload.stores.gcs.interception import foreign
 from kinetic_payload.stores.gcs.translation import is_no_bucket
 from kinetic_payload.threads import check_wanted
 
