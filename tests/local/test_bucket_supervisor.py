@@ -28,7 +28,7 @@ from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import verify
 from kinetic_payload.stores import open_store
-from kinetic_payload.stores.gcs import GcsStore, Patience
+from kinetic_payload.stores.gcs import GcsStore, RetryPolicy
 from kinetic_payload.stores.store import Location, Store
 from kinetic_payload.testing import MemoryStore
 from kinetic_payload.testing.gcs import GcsServer
@@ -319,8 +319,8 @@ class Impatient:
     def __init__(self, machines: Machines, *, then: Callable[[float], object]) -> None:
         self.now, self.told = 0.0, list[str]()
         self._then = then
-        patience = Patience(clock=lambda: self.now, pause=self._pause)
-        self._services = Services(GcsStore("jobs", patience=patience), machines.here)
+        retry = RetryPolicy(clock=lambda: self.now, pause=self._pause)
+        self._services = Services(GcsStore("jobs", retry=retry), machines.here)
 
     def _pause(self, seconds: float) -> None:
         self.now += seconds
@@ -342,7 +342,7 @@ def test_an_outage_of_any_length_ends_no_wait_for_a_job_on_this_machine(
     machines.until_up(record)
 
     def outlast(now: float) -> None:
-        if now > Patience().deadline:
+        if now > RetryPolicy().deadline:
             machines.server.faults.clear()
             end.touch()
 

@@ -23,11 +23,11 @@ from kinetic_payload.errors import DataError
 from kinetic_payload.layout import data_marker, data_prefix
 from kinetic_payload.project.context import REFRESH_AGE
 from kinetic_payload.project.snapshot import tree_of
-from kinetic_payload.stores.gcs import GcsStore, Patience, Service
+from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.testing.gcs import GcsServer
 
 MIB = 1 << 20
-QUICK = Patience(deadline=100, first=0.01, longest=0.1)
+QUICK = RetryPolicy(deadline=100, first=0.01, longest=0.1)
 OLD = timedelta(seconds=REFRESH_AGE + 3600)
 
 UPLOAD = """
@@ -49,7 +49,7 @@ print(ensure_data(store, Path(source), sizes=Sizes(large=int(large), pack=int(pa
 @pytest.fixture
 def store(gcs: GcsServer) -> GcsStore:
     """Return the bucket of a strict server."""
-    return GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), patience=QUICK)
+    return GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True), retry=QUICK)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.gcs import GcsStore
-from kinetic_payload.stores.gcs.retry import Patience
+from kinetic_payload.stores.gcs.retry import RetryPolicy
 from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.testing.gcs.access import Tokens
 from kinetic_payload.threads import check_wanted
@@ -60,7 +60,7 @@ def skip(seconds: float) -> None:
     OWN.now += seconds
 
 
-HASTY = Patience(deadline=10, longest=3, clock=lambda: OWN.now, pause=skip)
+HASTY = RetryPolicy(deadline=10, longest=3, clock=lambda: OWN.now, pause=skip)
 """Gives up at once, so that an outage need not last for minutes."""
 
 
@@ -103,12 +103,12 @@ class Lamp:
 
 
 class Client:
-    """Somebody who submits and collects without patience."""
+    """Somebody who submits and collects with few retries."""
 
-    def __init__(self, desk: Any, *, bucket: str = "bucket", patience: Patience = HASTY) -> None:
+    def __init__(self, desk: Any, *, bucket: str = "bucket", retry: RetryPolicy = HASTY) -> None:
         self.home = desk.folder / "here"
         self.lamp = Lamp()
-        store = GcsStore(f"{bucket}/team", patience=patience)
+        store = GcsStore(f"{bucket}/team", retry=retry)
         self.services = Services(store, self.lamp, seal=Seal(KeyFile(self.home)))  # type: ignore[arg-type]
 
     def submit(self, function: Any, *args: Any) -> JobHandle:

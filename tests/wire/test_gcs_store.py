@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.stores.gcs import GcsStore, Patience, Service
+from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.stores.store import Store
 from kinetic_payload.testing import StoreContract
 from kinetic_payload.testing.gcs import GcsServer
 
-QUICK = Patience(deadline=100, first=0.01, longest=0.1)
+QUICK = RetryPolicy(deadline=100, first=0.01, longest=0.1)
 
 
 class TestGcsStore(StoreContract):
@@ -18,7 +18,7 @@ class TestGcsStore(StoreContract):
         self.service = Service(gcs.endpoint, anonymous=True)
 
     def make_store(self, folder: Path) -> Store:
-        return GcsStore("bucket", service=self.service, patience=QUICK)
+        return GcsStore("bucket", service=self.service, retry=QUICK)
 
 
 class TestGcsStoreBelowAPrefix(StoreContract):
@@ -28,4 +28,4 @@ class TestGcsStoreBelowAPrefix(StoreContract):
 
     def make_store(self, folder: Path) -> Store:
         GcsStore("bucket", service=self.service).write("outside", b"")
-        return GcsStore("bucket/a/prefix", service=self.service, patience=QUICK)
+        return GcsStore("bucket/a/prefix", service=self.service, retry=QUICK)

@@ -31,10 +31,10 @@ from kinetic_payload.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
-from kinetic_payload.stores.gcs import ForeignBucket, GcsStore, Patience, Service
+from kinetic_payload.stores.gcs import ExternalBucket, GcsStore, RetryPolicy, Service
 from kinetic_payload.testing.gcs import EVERYONE, GcsServer, Tokens
 
-QUICK = Patience(deadline=100, first=0.01, longest=0.05)
+QUICK = RetryPolicy(deadline=100, first=0.01, longest=0.05)
 WHO = "worker@test-project.iam.gserviceaccount.com"
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
@@ -69,14 +69,14 @@ def key_file(endpoint: str, folder: Path, who: str = WHO) -> Path:
 @pytest.fixture
 def service(guarded: GcsServer, tmp_path: Path) -> Service:
     file = str(key_file(guarded.endpoint, tmp_path))
-    return Service.chosen(
+    return Service.from_environment(
         {"KINETIC_STORAGE_ENDPOINT": guarded.endpoint, "GOOGLE_APPLICATION_CREDENTIALS": file}
     )
 
 
 @pytest.fixture
 def store(service: Service) -> GcsStore:
-    return GcsStore("bucket", service=service, patience=QUICK)
+    return GcsStore("bucket", service=service, retry=QUICK)
 
 
 def test_application_default_credentials_open_a_bucket_without_a_project(store: GcsStore) -> None:
@@ -151,7 +151,7 @@ def test_one_401_is_tried_once_more_and_two_are_an_error(
 ) -> None:
     server = gcs if anonymous else guarded
     found = Service(gcs.endpoint, anonymous=True) if anonymous else service
-    store = GcsStore("bucket", service=found, patience=QUICK)
+    store = GcsStore("bucket", service=found, retry=QUICK)
     server.faults.add(operation="objects.insert*", status=401, times=1)
     store.write("o", b"data")
 
@@ -245,7 +245,7 @@ def test_a_missing_permission_is_named_with_the_command_that_grants_it(
 def test_a_bucket_that_is_not_there_is_told_and_how_to_make_it(
     gcs: GcsServer, tmp_path: Path, act: Callable[[GcsStore, Path], object]
 ) -> None:
-    store = GcsStore("typo", service=Service(gcs.endpoint, anonymous=True), patience=QUICK)
+    store = GcsStore("typo", service=Service(gcs.endpoint, anonymous=True), retry=QUICK)
 
     with pytest.raises(BucketNotFoundError, match="gs://typo") as caught:
         act(store, tmp_path / "target")
@@ -257,7 +257,7 @@ def test_a_bucket_name_that_cannot_be_is_told(gcs: GcsServer) -> None:
     service = Service(gcs.endpoint, anonymous=True)
 
     with pytest.raises(InvalidRequestError, match="'Not_A_Bucket'"):
-        GcsStore("Not_A_Bucket", service=service, patience=QUICK).stat("o")
+        GcsStore("Not_A_Bucket", service=service, retry=QUICK).stat("o")
 
 
 def test_disabled_billing_is_told(gcs: GcsServer) -> None:
@@ -265,7 +265,7 @@ def test_disabled_billing_is_told(gcs: GcsServer) -> None:
     service = Service(gcs.endpoint, anonymous=True)
 
     with pytest.raises(StoreError, match="billing is disabled") as caught:
-        GcsStore("bucket", service=service, patience=QUICK).write("o", b"")
+        GcsStore("bucket", service=service, retry=QUICK).write("o", b"")
 
     assert "https://console.cloud.google.com/billing" in str(caught.value)
 
@@ -370,7 +370,7 @@ def test_a_public_bucket_can_be_read_without_credentials(guarded: GcsServer) -> 
 
 
 def test_foreign_names_are_what_they_are(gcs: GcsServer, tmp_path: Path) -> None:
-    bucket = ForeignBucket("bucket", service=Service(gcs.endpoint, anonymous=True), patience=QUICK)
+    bucket = ExternalBucket("bucket", service=Service(gcs.endpoint, anonymous=True), retry=QUICK)
     GcsStore("bucket", service=bucket.service).mark_folder("folder")
     names = ["folder/", "folder/../up", "folder//odd", "other\x0bname"]
     for name in names[1:]:

@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 
 from kinetic_payload.errors import PreconditionFailedError, StoreUnavailableError
-from kinetic_payload.stores.gcs import GcsStore, Patience, Service
+from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.stores.outages import OutageLimit, limited
 from kinetic_payload.stores.store import ABSENT
 from kinetic_payload.testing import increment
 from kinetic_payload.testing.gcs import GcsServer
 
-QUICK = Patience(deadline=100, first=0.01, longest=0.05)
+QUICK = RetryPolicy(deadline=100, first=0.01, longest=0.05)
 PAGE = (
     "<!DOCTYPE html><html><head><title>Sign in to the hotel</title></head><body>Hello</body></html>"
 )
@@ -34,9 +34,9 @@ LARGE = os.urandom(1 << 20) * 20
 """More than goes in one request, up or down."""
 
 
-def open_it(gcs: GcsServer, patience: Patience = QUICK, **more: Any) -> GcsStore:
+def open_it(gcs: GcsServer, retry: RetryPolicy = QUICK, **more: Any) -> GcsStore:
     service = Service(gcs.endpoint, anonymous=True)
-    return GcsStore("bucket", service=service, patience=patience, **more)
+    return GcsStore("bucket", service=service, retry=retry, **more)
 
 
 @pytest.fixture
@@ -53,13 +53,13 @@ class Steps:
     def step(self, _: float) -> None:
         self.now += 0.1
 
-    def patience(self, deadline: float, quiet: float = 3.0) -> Patience:
-        return Patience(deadline=deadline, quiet=quiet, clock=lambda: self.now, pause=self.step)
+    def retry(self, deadline: float, quiet: float = 3.0) -> RetryPolicy:
+        return RetryPolicy(deadline=deadline, quiet=quiet, clock=lambda: self.now, pause=self.step)
 
 
-def hasty() -> Patience:
-    """Return a patience for four attempts."""
-    return Steps().patience(0.3)
+def hasty() -> RetryPolicy:
+    """Return a retry policy of four attempts."""
+    return Steps().retry(0.3)
 
 
 def stat(store: GcsStore, folder: Path) -> None:
@@ -228,9 +228,9 @@ def test_an_operation_survives_what_passes(
 
 
 def test_thirty_seconds_without_service_are_waited_out_by_default() -> None:
-    patience = Patience()
+    retry = RetryPolicy()
 
-    assert patience.deadline - patience.read - patience.longest > 30
+    assert retry.deadline - retry.read - retry.longest > 30
 
 
 def test_an_outage_is_outlasted(gcs: GcsServer, store: GcsStore) -> None:
@@ -253,10 +253,10 @@ def test_another_networks_proxy_is_found_while_requests_fail(
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{nobody.getsockname()[1]}")
-        patience = replace(QUICK, pause=lambda _: monkeypatch.delenv("http_proxy", raising=False))
+        retry = replace(QUICK, pause=lambda _: monkeypatch.delenv("http_proxy", raising=False))
 
         with limited(OutageLimit(limit)) if limit else nullcontext():
-            assert open_it(gcs, patience).stat("o") is None
+            assert open_it(gcs, retry).stat("o") is None
 
 
 def test_an_outage_without_end_is_told_as_what_was_seen_last(gcs: GcsServer) -> None:
@@ -326,7 +326,7 @@ def test_a_service_that_asks_for_more_time_than_there_is_is_asked_once_more(
         steps.now += seconds
 
     with pytest.raises(StoreUnavailableError):
-        open_it(gcs, replace(steps.patience(0.3), pause=pause)).stat("o")
+        open_it(gcs, replace(steps.retry(0.3), pause=pause)).stat("o")
 
     assert asked == [0.3]
     assert len(gcs.requests) == 2
@@ -336,7 +336,7 @@ def test_a_time_that_is_no_number_is_none(gcs: GcsServer) -> None:
     gcs.faults.add(status=503, times=1, retry_after=float("nan"))
     steps, asked = Steps(), list[float]()
 
-    open_it(gcs, replace(steps.patience(100), pause=asked.append)).stat("o")
+    open_it(gcs, replace(steps.retry(100), pause=asked.append)).stat("o")
 
     assert [seconds < 1 for seconds in asked] == [True]
 
@@ -358,7 +358,7 @@ def test_a_service_that_is_not_there_is_told() -> None:
         gone = Service(f"http://127.0.0.1:{taken.getsockname()[1]}", anonymous=True)
 
         with pytest.raises(StoreUnavailableError, match="refused"):
-            GcsStore("bucket", service=gone, patience=hasty()).write("o", b"")
+            GcsStore("bucket", service=gone, retry=hasty()).write("o", b"")
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for(gcs: GcsServer) -> None:
@@ -387,7 +387,7 @@ def test_a_create_whose_answer_was_lost_does_not_take_anothers_object_for_its_ow
 def test_who_waits_for_a_bucket_that_is_away_is_told_why_and_once(gcs: GcsServer) -> None:
     gcs.faults.add(status=503, times=20)
     told: list[str] = []
-    store = open_it(gcs, Steps().patience(10, quiet=0.5), waiting=told.append)
+    store = open_it(gcs, Steps().retry(10, quiet=0.5), on_outage=told.append)
 
     assert store.stat("nothing") is None
     assert len(told) == 1
@@ -399,7 +399,7 @@ def test_who_waits_for_a_bucket_that_is_away_is_told_why_and_once(gcs: GcsServer
 def test_nobody_is_told_of_what_passes_at_once(gcs: GcsServer) -> None:
     gcs.faults.add(status=503, times=2)
     told: list[str] = []
-    store = open_it(gcs, Steps().patience(10, quiet=0.5), waiting=told.append)
+    store = open_it(gcs, Steps().retry(10, quiet=0.5), on_outage=told.append)
 
     assert store.stat("nothing") is None
     assert told == []
@@ -413,7 +413,7 @@ def test_of_many_threads_that_wait_one_tells_of_it(gcs: GcsServer) -> None:
         threading.Event().wait(0.005)  # Others look at it as well.
         return time.monotonic()
 
-    store = open_it(gcs, replace(QUICK, quiet=0.0, clock=slow_clock), waiting=told.append)
+    store = open_it(gcs, replace(QUICK, quiet=0.0, clock=slow_clock), on_outage=told.append)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(store.stat, map(str, range(8))))
@@ -441,7 +441,7 @@ class Passing(Steps):
 def test_many_calls_wait_together_no_longer_than_their_limit(gcs: GcsServer) -> None:
     gcs.faults.add(status=503)
     time, told = Passing(), list[str]()
-    store = open_it(gcs, time.patience(150))
+    store = open_it(gcs, time.retry(150))
     limit = OutageLimit(50, report=told.append, clock=lambda: time.now)
 
     with limited(limit):
@@ -462,7 +462,7 @@ def test_an_outage_of_half_a_minute_is_waited_out_under_the_limit_of_a_submit(
     time = Passing(30, gcs.faults.clear)
 
     with limited(OutageLimit(50, clock=lambda: time.now)):
-        open_it(gcs, time.patience(150)).write("new", b"")
+        open_it(gcs, time.retry(150)).write("new", b"")
 
     assert gcs.names("bucket") == ["new"]
 
@@ -476,7 +476,7 @@ def test_an_upload_that_makes_progress_is_not_cut_by_a_limit(
     time = Steps()
 
     with limited(OutageLimit(0.15, clock=lambda: time.now)):
-        open_it(gcs, time.patience(150)).upload("new", tmp_path / "source")
+        open_it(gcs, time.retry(150)).upload("new", tmp_path / "source")
 
     assert time.now > 0.15
     assert gcs.read("bucket", "new") == LARGE
@@ -499,8 +499,8 @@ def silent_port() -> Iterator[int]:
 def test_a_connection_that_is_not_answered_is_given_up_in_time(silent_port: int) -> None:
     time = Passing()
     service = Service(f"http://127.0.0.1:{silent_port}", anonymous=True)
-    patience = replace(time.patience(150), connect=0.2)
-    store = GcsStore("bucket", service=service, patience=patience)
+    retry = replace(time.retry(150), connect=0.2)
+    store = GcsStore("bucket", service=service, retry=retry)
 
     with (
         pytest.raises(StoreUnavailableError, match=r"no connection to 127\.0\.0\.1 within"),

@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 from kinetic_payload.errors import StoreUnavailableError
-from kinetic_payload.stores.gcs import GcsStore, Patience, Service
+from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.stores.store import Store
 from kinetic_payload.testing import StoreContract
 
 # Patient, for a disk that is busy with something else can keep this server waiting for seconds.
-PATIENT = Patience(deadline=60, first=0.01, longest=0.1)
+PATIENT = RetryPolicy(deadline=60, first=0.01, longest=0.1)
 
 
 class TestGcsStoreOnASecondServer(StoreContract):
     @pytest.fixture(autouse=True)
     def _server(self, second_gcs: str) -> None:
         self.service = Service(second_gcs, anonymous=True)
-        self.patience = PATIENT
+        self.retry = PATIENT
 
     def make_store(self, folder: Path) -> Store:
-        return GcsStore("bucket", service=self.service, patience=self.patience)
+        return GcsStore("bucket", service=self.service, retry=self.retry)
 
     @pytest.mark.xfail(reason="it ignores the precondition of a deletion", raises=AssertionError)
     def test_compare_and_swap_refuses_what_is_no_longer_so(self, tmp_path: Path) -> None:
@@ -35,14 +35,14 @@ class TestGcsStoreOnASecondServer(StoreContract):
 
     @pytest.mark.xfail(reason="it keeps objects as files", raises=StoreUnavailableError)
     def test_odd_names_stay_themselves(self, tmp_path: Path) -> None:
-        self.patience = replace(PATIENT, deadline=0.5)
+        self.retry = replace(PATIENT, deadline=0.5)
         super().test_odd_names_stay_themselves(tmp_path)
 
 
 def test_large_objects_go_up_and_come_down_on_a_second_server(
     second_gcs: str, tmp_path: Path
 ) -> None:
-    store = GcsStore("bucket", service=Service(second_gcs, anonymous=True), patience=PATIENT)
+    store = GcsStore("bucket", service=Service(second_gcs, anonymous=True), retry=PATIENT)
     content = bytes(range(256)) * (100 << 10)
     (tmp_path / "source").write_bytes(content)
 

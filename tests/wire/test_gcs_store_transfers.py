@@ -18,11 +18,11 @@ import pytest
 from kinetic_payload.digests import TreeEntry, file_digest
 from kinetic_payload.errors import IntegrityError, ObjectNotFoundError, StoreError
 from kinetic_payload.project.hashing import FileCheck
-from kinetic_payload.stores.gcs import GcsStore, Patience, Service
+from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.stores.store import ABSENT
 from kinetic_payload.testing.gcs import GcsServer
 
-QUICK = Patience(deadline=100, first=0.01, longest=0.05)
+QUICK = RetryPolicy(deadline=100, first=0.01, longest=0.05)
 MIB = 1 << 20
 BLOCK = os.urandom(MIB)
 LARGE = b"".join(BLOCK[:-1] + bytes([number]) for number in range(40))
@@ -37,8 +37,8 @@ def open_it(
     gcs: GcsServer, folder: Path, pause: Callable[[float], object] = QUICK.pause
 ) -> GcsStore:
     service = Service(gcs.endpoint, anonymous=True)
-    patience = replace(QUICK, pause=pause)
-    return GcsStore("bucket", service=service, patience=patience, uploads=folder / "uploads")
+    retry = replace(QUICK, pause=pause)
+    return GcsStore("bucket", service=service, retry=retry, uploads=folder / "uploads")
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from kinetic_payload.stores.gcs import Bucket, GcsStore, Service, checksums, nam
 from kinetic_payload.stores.gcs.connection import ServiceClock
 from kinetic_payload.stores.gcs.download import needing_room
 from kinetic_payload.stores.gcs.errors import InvalidResponseError, RetryError, response_error
-from kinetic_payload.stores.gcs.retry import passes
+from kinetic_payload.stores.gcs.retry import is_transient
 from kinetic_payload.stores.gcs.translation import refusal, translated
 from kinetic_payload.stores.store import Location
 
@@ -40,26 +40,26 @@ NAMES = st.text(st.sampled_from("a\n\x0b\x0c\r\x0e\x0f\x01\x02/ä"), max_size=8)
 
 @given(NAMES, NAMES)
 def test_spelled_names_keep_order_and_prefixes(one: str, other: str) -> None:
-    spelled = name_escaping.spelled(one), name_escaping.spelled(other)
+    spelled = name_escaping.escaped(one), name_escaping.escaped(other)
 
-    assert name_escaping.meant(spelled[0]) == one
+    assert name_escaping.unescaped(spelled[0]) == one
     assert not set("\n\r") & set(spelled[0])
     assert (one < other) == (spelled[0] < spelled[1])
     assert one.startswith(other) == spelled[0].startswith(spelled[1])
 
 
 def test_a_name_too_long_as_it_is_spelled_is_refused() -> None:
-    assert name_escaping.spelled_name("x" * 1000, "prefix/") == "prefix/" + "x" * 1000
+    assert name_escaping.escaped_name("x" * 1000, "prefix/") == "prefix/" + "x" * 1000
     for name, prefix in (("x" * 1020, "prefix/"), ("\n" * 600, "")):
         with pytest.raises(InvalidRequestError, match="the limit is 1024"):
-            name_escaping.spelled_name(name, prefix)
+            name_escaping.escaped_name(name, prefix)
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_checksums_of_parts_join(one: bytes, other: bytes) -> None:
     whole = google_crc32c.value(one + other)
 
-    joined = checksums.joined(google_crc32c.value(one), google_crc32c.value(other), len(other))
+    joined = checksums.combined(google_crc32c.value(one), google_crc32c.value(other), len(other))
 
     assert joined == checksums.extended(google_crc32c.value(one), other) == whole
 
@@ -68,13 +68,13 @@ def test_checksums_of_long_parts_join() -> None:
     part = bytes(range(256)) * (1 << 16)
     crc = google_crc32c.value(part)
 
-    assert checksums.joined(crc, crc, len(part)) == google_crc32c.value(part + part)
+    assert checksums.combined(crc, crc, len(part)) == google_crc32c.value(part + part)
 
 
 def test_checksums_are_spelled_as_google_does() -> None:
-    assert checksums.spelled(google_crc32c.value(b"hello world")) == "yZRlqg=="
-    assert checksums.of_header("md5=x,crc32c=yZRlqg==") == checksums.parsed("yZRlqg==")
-    assert checksums.of_header("md5=x") is checksums.parsed("?") is None
+    assert checksums.encoded(google_crc32c.value(b"hello world")) == "yZRlqg=="
+    assert checksums.from_header("md5=x,crc32c=yZRlqg==") == checksums.decoded("yZRlqg==")
+    assert checksums.from_header("md5=x") is checksums.decoded("?") is None
 
 
 def answered(code: int, reason: str = "", message: str = "") -> Exception:
@@ -115,7 +115,7 @@ DISTRUST = requests.exceptions.SSLError(
     ],
 )
 def test_only_what_passes_by_itself_is_tried_again(error: Exception, expected: bool) -> None:
-    assert passes(error) is expected
+    assert is_transient(error) is expected
 
 
 NO_ACCESS = (
@@ -178,7 +178,7 @@ def test_an_answer_that_came_late_tells_no_time_where_one_came_soon() -> None:
 def test_the_environment_chooses_the_service(
     environment: dict[str, str], expected: Service
 ) -> None:
-    assert Service.chosen(environment) == expected
+    assert Service.from_environment(environment) == expected
 
 
 @pytest.mark.parametrize(

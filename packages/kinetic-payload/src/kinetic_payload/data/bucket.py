@@ -78,7 +78,7 @@ def open_bucket(source: GcsSource) -> Bucket:
             f"Reading gs://{source.bucket} needs google-cloud-storage: {error}.",
             hint="Add google-cloud-storage to the requirements of your project.",
         ) from error
-    return gcs.ForeignBucket(source.bucket)
+    return gcs.ExternalBucket(source.bucket)
 
 
 def look(bucket: Bucket, source: GcsSource) -> None:

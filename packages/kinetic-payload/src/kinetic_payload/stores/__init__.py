@@ -11,19 +11,19 @@ from kinetic_payload.errors import StoreError
 from kinetic_payload.stores.store import Location, Store
 
 if TYPE_CHECKING:
-    from kinetic_payload.stores.gcs import ForeignBucket
+    from kinetic_payload.stores.gcs import ExternalBucket
 
 
 def open_store(
     location: Location,
     *,
     uploads: Path | None = None,
-    waiting: Callable[[str], object] = lambda _: None,
+    on_outage: Callable[[str], object] = lambda _: None,
 ) -> Store:
     """Open the store at *location*, making a folder that is not there yet.
 
     A bucket is not asked for anything before the first object is. Its unfinished uploads are
-    remembered in the folder *uploads*, if that is given. *waiting* is told, in words, when the service
+    remembered in the folder *uploads*, if that is given. *on_outage* is told, in words, when the service
     is away for some seconds and is tried again.
 
     Raises:
@@ -33,7 +33,7 @@ def open_store(
         _need_client(str(location))
         from kinetic_payload.stores.gcs import GcsStore
 
-        return GcsStore(location.path, uploads=uploads, waiting=waiting)
+        return GcsStore(location.path, uploads=uploads, on_outage=on_outage)
     if location.kind != "folder":
         raise StoreError(
             f"{location.kind}:{location.path} is not a place that another process can open.",
@@ -48,16 +48,16 @@ def open_store(
     return FolderStore(Path(location.path))
 
 
-def open_bucket(name: str) -> ForeignBucket:
+def open_bucket(name: str) -> ExternalBucket:
     """Open somebody else's bucket to read it, as it is; nothing is asked for yet.
 
     Raises:
         StoreError: Google's client library is not installed.
     """
     _need_client(f"gs://{name}")
-    from kinetic_payload.stores.gcs import ForeignBucket
+    from kinetic_payload.stores.gcs import ExternalBucket
 
-    return ForeignBucket(name)
+    return ExternalBucket(name)
 
 
 def _need_client(what: str) -> None:

@@ -100,7 +100,7 @@ def open_at(location: Location, home: Path) -> Store:
     from kinetic.notices import warn_caller
     from kinetic_payload.stores import open_store
 
-    return open_store(location, uploads=home / "cache" / "uploads", waiting=warn_caller)
+    return open_store(location, uploads=home / "cache" / "uploads", on_outage=warn_caller)
 
 
 def seal_of(location: Location, keys: KeySource) -> Seal | None:

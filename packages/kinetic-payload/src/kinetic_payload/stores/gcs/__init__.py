@@ -5,9 +5,9 @@ requests; `kinetic_payload.stores` does so when a bucket is opened, and nothing 
 """
 
 from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject
-from kinetic_payload.stores.gcs.external import ForeignBucket
-from kinetic_payload.stores.gcs.retry import Patience
+from kinetic_payload.stores.gcs.external import ExternalBucket
+from kinetic_payload.stores.gcs.retry import RetryPolicy
 from kinetic_payload.stores.gcs.service import Service
 from kinetic_payload.stores.gcs.store import GcsStore
 
-__all__ = ["Bucket", "BucketObject", "ForeignBucket", "GcsStore", "Patience", "Service"]
+__all__ = ["Bucket", "BucketObject", "ExternalBucket", "GcsStore", "RetryPolicy", "Service"]

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import requests
 
 from kinetic_payload.errors import StorePermissionError
-from kinetic_payload.stores.gcs.checksums import parsed
+from kinetic_payload.stores.gcs.checksums import decoded
 from kinetic_payload.stores.gcs.connection import Connection, connection_to
 from kinetic_payload.stores.gcs.errors import (
     InvalidResponseError,
@@ -27,11 +27,11 @@ from kinetic_payload.stores.gcs.errors import (
     PreconditionError,
     ResponseError,
 )
-from kinetic_payload.stores.gcs.interception import foreign
-from kinetic_payload.stores.gcs.retry import Patience
+from kinetic_payload.stores.gcs.interception import intercepted
+from kinetic_payload.stores.gcs.retry import RetryPolicy
 from kinetic_payload.stores.gcs.service import Service
 from kinetic_payload.stores.gcs.translation import (
-    in_words,
+    described_error,
     is_no_bucket,
     no_bucket,
     translated,
@@ -45,7 +45,7 @@ FIELDS: Final = f"{_LISTED},metadata"
 NONCE: Final = "kinetic-write"
 """The metadata by which a write recognises itself when its answer was lost."""
 _SPECIAL: Final = re.compile(r"[][*?{},!^\\]")
-_SAY_EVERY: Final = 60.0
+_REPORT_EVERY: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class BucketObject:
                 int(resource["size"]),
                 int(resource["generation"]),
                 datetime.fromisoformat(resource["timeCreated"]).timestamp(),
-                parsed(resource.get("crc32c")),
+                decoded(resource.get("crc32c")),
                 dict(resource.get("metadata") or {}),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -90,15 +90,15 @@ class Bucket:
         name: str,
         *,
         service: Service | None = None,
-        patience: Patience | None = None,
-        waiting: Callable[[str], object] = lambda _: None,
+        retry: RetryPolicy | None = None,
+        on_outage: Callable[[str], object] = lambda _: None,
     ) -> None:
         self.name = name
-        self.patience = patience or Patience()
-        self.service = service or Service.chosen()
-        self._waiting = waiting
-        self._said = -math.inf
-        self._saying = threading.Lock()
+        self.retry = retry or RetryPolicy()
+        self.service = service or Service.from_environment()
+        self._on_outage = on_outage
+        self._reported = -math.inf
+        self._report_lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"Bucket({self.name!r})"
@@ -109,38 +109,38 @@ class Bucket:
         return connection_to(self.service)
 
     def run(
-        self, doing: str, act: Callable[[int], _T], *, progress: Callable[[], int] = lambda: 0
+        self, action: str, act: Callable[[int], _T], *, progress: Callable[[], int] = lambda: 0
     ) -> _T:
-        """Return `act(failed attempts before)`, with patience, its errors told as ours."""
-        with translated(self.name, doing):
+        """Return `act(failed attempts before)`, with retry, its errors told as ours."""
+        with translated(self.name, action):
             connection = self.connection
-        with translated(self.name, doing, connection.principal):
-            return self.patience.run(
+        with translated(self.name, action, connection.principal):
+            return self.retry.run(
                 act,
                 progress=progress,
-                failing=self._say,
+                on_failure=self._report,
                 limit=current_limit(),
                 where=f"gs://{self.name}",
             )
 
-    def _say(self, error: Exception) -> None:
+    def _report(self, error: Exception) -> None:
         """Report what is waited for, but not again at once, and not from every thread."""
         limit = current_limit()
-        seconds = min(self.patience.deadline, limit.seconds if limit else math.inf)
-        text = f"gs://{self.name} is unavailable: {in_words(error)}. Retrying for up to {seconds:.0f} s."
+        seconds = min(self.retry.deadline, limit.seconds if limit else math.inf)
+        text = f"gs://{self.name} is unavailable: {described_error(error)}. Retrying for up to {seconds:.0f} s."
         if limit is not None:
             limit.explain(text)
             return
-        with self._saying:
-            now = self.patience.clock()
-            if now - self._said < _SAY_EVERY:
+        with self._report_lock:
+            now = self.retry.clock()
+            if now - self._reported < _REPORT_EVERY:
                 return
-            self._said = now
-        self._waiting(text)
+            self._reported = now
+        self._on_outage(text)
 
     def send(self, method: str, url: str, **more: Any) -> requests.Response:
         """Make one request, with our timeouts."""
-        connect, read = self.patience.connect, self.patience.read
+        connect, read = self.retry.connect, self.retry.read
         limit = current_limit()
         if limit is None:
             return self.connection.send(method, url, timeout=(connect, read), **more)
@@ -159,7 +159,7 @@ class Bucket:
         """Look once: for what is tried again as a whole."""
         try:
             url = self.connection.object_url(self.name, name, fields=FIELDS)
-            return BucketObject.of(answer(self.send("GET", url)))
+            return BucketObject.of(json_object(self.send("GET", url)))
         except NotFoundError as error:
             if is_no_bucket(error):
                 raise
@@ -212,7 +212,7 @@ class Bucket:
                 response = self.send("DELETE", url)
                 # Google says 204. Emulators say other things, and so does a captive portal.
                 if response.status_code != 204 and self._is_there(name, if_generation):
-                    raise foreign(response, "the end of an object")
+                    raise intercepted(response, "the end of an object")
             except NotFoundError as error:
                 if is_no_bucket(error):
                     raise
@@ -239,7 +239,9 @@ class Bucket:
             nonlocal token
             try:
                 while True:
-                    done = answer(self.send("POST", self._copy_url(name, if_generation, token)))
+                    done = json_object(
+                        self.send("POST", self._copy_url(name, if_generation, token))
+                    )
                     if done.get("done"):
                         return BucketObject.of(done["resource"])
                     token = done.get("rewriteToken")
@@ -294,10 +296,10 @@ class Bucket:
                     response = self.send("GET", url)
                 except NotFoundError as error:
                     raise no_bucket(self.name) from error
-                page = answer(response)
+                page = json_object(response)
                 # The same page again would be one for ever.
                 if not _is_list(page) or page.get("nextPageToken") == (token or 0):
-                    raise foreign(response, "a list of objects")
+                    raise intercepted(response, "a list of objects")
                 page["items"] = [item(one) for one in page.get("items", ())]
                 return page
 
@@ -308,14 +310,14 @@ class Bucket:
                 return
 
 
-def answer(response: requests.Response) -> dict[str, Any]:
+def json_object(response: requests.Response) -> dict[str, Any]:
     """Return the JSON object that *response* holds."""
     try:
         found = response.json()
     except (ValueError, RecursionError) as error:
-        raise foreign(response, "JSON") from error
+        raise intercepted(response, "JSON") from error
     if not isinstance(found, dict):
-        raise foreign(response, "a JSON object")
+        raise intercepted(response, "a JSON object")
     return found
 
 

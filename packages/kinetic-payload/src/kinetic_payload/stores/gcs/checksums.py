@@ -18,17 +18,17 @@ def extended(crc: int, data: bytes) -> int:
     return int(google_crc32c.extend(crc, data))
 
 
-def joined(first: int, second: int, length: int) -> int:
+def combined(first: int, second: int, length: int) -> int:
     """Return the checksum of two pieces, one after the other, the second of *length* bytes."""
     return _product(_power(length), first) ^ second
 
 
-def spelled(crc: int) -> str:
+def encoded(crc: int) -> str:
     """Return *crc* as the API has it."""
     return base64.b64encode(crc.to_bytes(4, "big")).decode()
 
 
-def parsed(text: str | None) -> int | None:
+def decoded(text: str | None) -> int | None:
     """Read a checksum as the API has it; None if there is none."""
     if not text:
         return None
@@ -38,12 +38,12 @@ def parsed(text: str | None) -> int | None:
         return None
 
 
-def of_header(hashes: str | None) -> int | None:
+def from_header(hashes: str | None) -> int | None:
     """Read the CRC32C in an `X-Goog-Hash` header; None if there is none."""
     for part in (hashes or "").split(","):
         name, _, value = part.strip().partition("=")
         if name == "crc32c":
-            return parsed(value)
+            return decoded(value)
     return None
 
 

@@ -34,13 +34,13 @@ from kinetic_payload.stores.gcs.errors import (
     response_error,
 )
 from kinetic_payload.stores.gcs.interception import TokenRequest, check_answer, described, is_page
-from kinetic_payload.stores.gcs.retry import passes
+from kinetic_payload.stores.gcs.retry import is_transient
 from kinetic_payload.stores.gcs.service import Service
 
 CONCURRENCY: Final = 32
 _POOL: Final = 2 * CONCURRENCY
 _CLOCK_AGE: Final = 60.0
-_HEARD: Final = 5.0
+_REACHABLE_FOR: Final = 5.0
 """Seconds for which who answered is taken for reachable."""
 
 Body = bytes | Callable[[], Iterable[bytes]] | None
@@ -80,8 +80,8 @@ class Connection:
         self._service = service
         self._credentials = service.credentials()
         self._refused = False
-        self._asking = TokenRequest(requests.Session())
-        self._session = AuthorizedSession(self._credentials, auth_request=self._asking)  # type: ignore[no-untyped-call]
+        self._token_request = TokenRequest(requests.Session())
+        self._session = AuthorizedSession(self._credentials, auth_request=self._token_request)  # type: ignore[no-untyped-call]
         for scheme in ("https://", "http://"):
             self._session.mount(scheme, HTTPAdapter(pool_connections=4, pool_maxsize=_POOL))
         self._session.configure_mtls_channel()  # type: ignore[no-untyped-call]
@@ -98,7 +98,7 @@ class Connection:
         """To be held for each part of a large object, so that many of those take no more memory."""
         self._token_lock = threading.Lock()
         self._clock = ServiceClock()
-        self._heard = -math.inf
+        self._last_response = -math.inf
 
     def _found_settings(self) -> dict[str, Any]:
         """Return the system's proxies and certificates, as they are now."""
@@ -137,7 +137,7 @@ class Connection:
         Raises:
             UnreachableError: It cannot, or not in that time.
         """
-        if time.monotonic() - self._heard < _HEARD:
+        if time.monotonic() - self._last_response < _REACHABLE_FOR:
             return
         place = urlsplit(select_proxy(url, self._settings["proxies"]) or url)
         port = place.port or (443 if place.scheme == "https" else 80)
@@ -223,7 +223,7 @@ class Connection:
         except requests.RequestException:
             self._settings = self._found_settings()  # Another network may have other proxies.
             raise
-        self._heard = time.monotonic()
+        self._last_response = time.monotonic()
         if not response.headers.get("Content-Type", "").startswith("text/html"):
             # A captive portal may be years behind.
             self._clock.note(response.headers.get("Date"), asked, time.time())
@@ -234,7 +234,7 @@ class Connection:
     def _authorise(
         self, method: str, url: str, headers: dict[str, str], timeout: tuple[float, float]
     ) -> str | None:
-        asking = functools.partial(self._asking, timeout=timeout)
+        asking = functools.partial(self._token_request, timeout=timeout)
         # Of many threads whose token expired, one fetches another.
         with self._token_lock:
             if self._refused:
@@ -242,7 +242,7 @@ class Connection:
             try:
                 self._credentials.before_request(asking, method, url, headers)
             except RefreshError as error:
-                if passes(error) or self._service.anonymous:
+                if is_transient(error) or self._service.anonymous:
                     raise
                 self._read_again()
                 self._credentials.before_request(asking, method, url, headers)

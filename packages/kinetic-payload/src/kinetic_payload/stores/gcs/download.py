@@ -16,7 +16,7 @@ from kinetic_payload.errors import IntegrityError, StoreError
 from kinetic_payload.files.private import open_private
 from kinetic_payload.limits import refuse_larger
 from kinetic_payload.stores.gcs.bucket import Bucket
-from kinetic_payload.stores.gcs.checksums import extended, joined
+from kinetic_payload.stores.gcs.checksums import combined, extended
 from kinetic_payload.stores.gcs.resumable_download import Head, ReplacedError, fetch
 from kinetic_payload.threads import parallel_map
 
@@ -164,7 +164,7 @@ def _rest(bucket: Bucket, name: str, sink: _Target, head: Head, crc: int) -> int
 
     parallel_map(bring, starts, threads=_STREAMS)
     for start in starts:
-        crc = joined(crc, sums[start], min(PART, head.size - start))
+        crc = combined(crc, sums[start], min(PART, head.size - start))
     return crc
 
 

@@ -11,16 +11,18 @@ from kinetic_payload.stores.gcs.service import Service
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
-    from kinetic_payload.stores.gcs.retry import Patience
+    from kinetic_payload.stores.gcs.retry import RetryPolicy
 
 
-class ForeignBucket(Bucket):
+class ExternalBucket(Bucket):
     """A bucket whose names are what they are. Without credentials, a public one can be read."""
 
     def __init__(
-        self, name: str, *, service: Service | None = None, patience: Patience | None = None
+        self, name: str, *, service: Service | None = None, retry: RetryPolicy | None = None
     ) -> None:
-        super().__init__(name, service=service or Service.chosen(public=True), patience=patience)
+        super().__init__(
+            name, service=service or Service.from_environment(allow_anonymous=True), retry=retry
+        )
 
     def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
         """Write one generation of the object into the file *path*, complete or not at all."""

@@ -33,17 +33,17 @@ def check_answer(response: requests.Response) -> None:
     """
     status = response.status_code
     if 300 <= status < 400 and (status != 308 or "Location" in response.headers):
-        raise foreign(response)
+        raise intercepted(response)
     if status == 511 or (status < 500 and status != 407 and is_page(response.content)):
-        raise foreign(response)
+        raise intercepted(response)
     # An upload that is over is told without a word.
     if status == 404 and not response.content.strip() and response.request.method != "PUT":
-        raise foreign(response)
+        raise intercepted(response)
     if status == 404 and _is_json(response.content) and not _says_error(response.content):
-        raise foreign(response)
+        raise intercepted(response)
 
 
-def foreign(
+def intercepted(
     response: requests.Response, wanted: str = "what was asked for"
 ) -> InterceptedResponseError:
     """Return the error for *response*, which is not the service's."""

@@ -17,7 +17,7 @@ MOST: Final = 4096
 _PLAIN: Final = bytes(code for code in range(0x20, 0x7F) if code != ord("%"))
 
 
-def described(data: bytes) -> dict[str, str]:
+def metadata_of(data: bytes) -> dict[str, str]:
     """Return the metadata that shows *data*, as far as it fits there."""
     text = quote(data, safe=_PLAIN) if len(data) <= MOST else ""
     return {CONTENT: text} if 0 < len(text) <= MOST else {}

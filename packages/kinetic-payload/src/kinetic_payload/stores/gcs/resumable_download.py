@@ -11,13 +11,13 @@ import requests
 
 from kinetic_payload.errors import StoreError
 from kinetic_payload.stores.gcs.bucket import Bucket
-from kinetic_payload.stores.gcs.checksums import of_header
+from kinetic_payload.stores.gcs.checksums import from_header
 from kinetic_payload.stores.gcs.errors import (
     InvalidResponseError,
     NotFoundError,
     ResponseError,
 )
-from kinetic_payload.stores.gcs.interception import foreign
+from kinetic_payload.stores.gcs.interception import intercepted
 from kinetic_payload.stores.gcs.translation import is_no_bucket
 from kinetic_payload.threads import check_wanted
 
@@ -52,11 +52,11 @@ class Head:
         """
         headers, status = response.headers, response.status_code
         told = headers.get("X-Goog-Generation", "")
-        crc32c = of_header(headers.get("X-Goog-Hash"))
+        crc32c = from_header(headers.get("X-Goog-Hash"))
         match = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
         known = _WHOLE.fullmatch(told) is not None
         if not (known and crc32c is not None if status in (200, 206) else known or match):
-            raise foreign(response, "an object")
+            raise intercepted(response, "an object")
         size = match[2] if match else headers.get("Content-Length", "")
         if not _WHOLE.fullmatch(size):
             raise InvalidResponseError("an answer without a size")
@@ -99,8 +99,8 @@ def fetch(
         ReplacedError: That generation is gone.
     """
     transfer = _Transfer(bucket, name, sink, start, end, generation)
-    doing = f"read {name!r}"
-    return bucket.run(doing, transfer.attempt, progress=lambda: transfer.position)
+    action = f"read {name!r}"
+    return bucket.run(action, transfer.attempt, progress=lambda: transfer.position)
 
 
 class _Transfer:

@@ -21,16 +21,16 @@ from kinetic_payload.stores.gcs.bucket import (
     NONCE,
     Bucket,
     BucketObject,
-    answer,
     is_gone,
+    json_object,
     new_nonce,
 )
-from kinetic_payload.stores.gcs.checksums import spelled
+from kinetic_payload.stores.gcs.checksums import encoded
 from kinetic_payload.stores.gcs.errors import InvalidResponseError, NotFoundError, ResponseError
-from kinetic_payload.stores.gcs.interception import foreign
+from kinetic_payload.stores.gcs.interception import intercepted
 from kinetic_payload.stores.gcs.upload import not_written
-from kinetic_payload.stores.gcs.upload_content import Source, Sums
-from kinetic_payload.stores.gcs.upload_sessions import Entry, Session
+from kinetic_payload.stores.gcs.upload_content import Content, ContentChecksum
+from kinetic_payload.stores.gcs.upload_sessions import Session, SessionFile
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
@@ -45,15 +45,15 @@ _MOST_SESSIONS: Final = 5
 def upload_large(
     bucket: Bucket,
     name: str,
-    source: Source,
+    content: Content,
     *,
     if_generation: int | None = None,
-    entry: Entry | None = None,
+    file: SessionFile | None = None,
     progress: Advance | None = None,
     check: Check | None = None,
 ) -> BucketObject:
-    """Write *source* as *name*, going on with what *entry* remembers."""
-    return _Upload(bucket, name, source, if_generation, entry, progress, check).run()
+    """Write *content* as *name*, going on with what *file* remembers."""
+    return _Upload(bucket, name, content, if_generation, file, progress, check).run()
 
 
 class _Upload:
@@ -61,20 +61,20 @@ class _Upload:
         self,
         bucket: Bucket,
         name: str,
-        source: Source,
+        content: Content,
         if_generation: int | None,
-        entry: Entry | None,
+        file: SessionFile | None,
         progress: Advance | None,
         check: Check | None,
     ) -> None:
         self._bucket = bucket
         self._name = name
-        self._source = source
+        self._content = content
         self._if_generation = if_generation
-        self._entry = entry
+        self._file = file
         self._progress = progress or (lambda _: None)
-        self._sums = Sums(source, check)
-        self._session = entry.session if entry else None
+        self._checksum = ContentChecksum(content, check)
+        self._session = file.session if file else None
         self._begun_before = self._session is not None
         """Whether an earlier process sent some of it. What it sent may be wrong by now."""
         self._sessions = 0
@@ -91,11 +91,11 @@ class _Upload:
             self._attempt,
             progress=lambda: self._furthest + self._kept,
         )
-        if self._entry:
-            self._entry.forget()
+        if self._file:
+            self._file.remove()
         try:
             # An earlier process may have sent the end, from a file that was another then.
-            if written.crc32c not in (None, self._sums.whole()):
+            if written.crc32c not in (None, self._checksum.whole()):
                 raise IntegrityError(
                     f"gs://{self._bucket.name} holds other bytes as {self._name!r} than were sent "
                     "there.",
@@ -105,7 +105,7 @@ class _Upload:
             with suppress(StoreError):
                 self._bucket.delete(self._name, if_generation=written.generation)
             raise
-        self._tell(self._source.size)
+        self._tell(self._content.size)
         return written
 
     def _attempt(self, _: int) -> BucketObject:
@@ -128,8 +128,8 @@ class _Upload:
         """Decide what a refusal means: an object after all, a new session, or the end."""
         session, before = self._session, self._begun_before
         if session is None or not (is_gone(error) or (before and error.code in (400, 403, 412))):
-            if error.code in (400, 412) and self._entry:
-                self._entry.forget()
+            if error.code in (400, 412) and self._file:
+                self._file.remove()
             if session is None and isinstance(error, NotFoundError):
                 raise not_written(self._bucket, error, self._if_generation) from error
             raise error
@@ -142,8 +142,8 @@ class _Upload:
     def _begin_again(self) -> BucketObject:
         self._session, self._begun_before = None, False
         self._sessions += 1
-        if self._entry:
-            self._entry.remember(None)
+        if self._file:
+            self._file.save(None)
         return self._attempt(0)
 
     def _is_there(self, written: BucketObject) -> bool:
@@ -165,29 +165,29 @@ class _Upload:
         headers = {
             "Content-Type": "application/json; charset=UTF-8",
             "X-Upload-Content-Type": "application/octet-stream",
-            "X-Upload-Content-Length": str(self._source.size),
+            "X-Upload-Content-Length": str(self._content.size),
         }
         response = self._bucket.send("POST", url, headers=headers, body=described)
         place = response.headers.get("Location", "")
         # What is sent there goes with our credentials.
         if "upload_id=" not in urlsplit(place).query:
-            raise foreign(response, "the place of an upload")
+            raise intercepted(response, "the place of an upload")
         session = Session(place, nonce)
-        if self._entry:
-            self._entry.remember(session)
+        if self._file:
+            self._file.save(session)
         return session
 
     def _ask(self, url: str) -> int | BucketObject:
         """Ask how many bytes are there; the object, if all are."""
-        headers = {"Content-Range": f"bytes */{self._source.size}"}
+        headers = {"Content-Range": f"bytes */{self._content.size}"}
         response = self._bucket.send("PUT", url, headers=headers, body=b"")
         if response.status_code != 308:
-            return BucketObject.of(answer(response))
+            return BucketObject.of(json_object(response))
         return _kept_after(response)
 
     def _send(self, url: str, offset: int) -> BucketObject:
         """Send everything from *offset* on."""
-        size = self._source.size
+        size = self._content.size
         # Two requests: the second one can promise a checksum that is not known before.
         last = (size - 1) // _TAIL * _TAIL
         while offset < last:
@@ -199,33 +199,33 @@ class _Upload:
             # Everything is there, and yet no object: what is sent twice does no harm.
             offset = last
         try:
-            whole = self._sums.whole()
-            if self._source.changed():
+            whole = self._checksum.whole()
+            if self._content.changed():
                 raise StoreError(
                     f"{self._name!r} was not written: its file changed while it was uploaded.",
                     hint="Upload it again when nobody writes to it.",
                 )
         except KineticError:
-            if self._entry:
-                self._entry.forget()
+            if self._file:
+                self._file.remove()
             raise
-        promise = {"X-Goog-Hash": f"crc32c={spelled(whole)}"}
+        promise = {"X-Goog-Hash": f"crc32c={encoded(whole)}"}
         response = self._put(url, offset, size, promise)
         if response.status_code == 308:
             raise InvalidResponseError("bytes were lost")
-        return BucketObject.of(answer(response))
+        return BucketObject.of(json_object(response))
 
     def _put(self, url: str, start: int, end: int, more: dict[str, str]) -> requests.Response:
 
         def blocks() -> Iterator[bytes]:
             self._tell(start)
-            for block in self._sums.blocks(start, end):
+            for block in self._checksum.blocks(start, end):
                 yield block
                 self._tell(self._told + len(block))
 
         headers = {
             "Content-Length": str(end - start),
-            "Content-Range": f"bytes {start}-{end - 1}/{self._source.size}",
+            "Content-Range": f"bytes {start}-{end - 1}/{self._content.size}",
             **more,
         }
         return self._bucket.send("PUT", url, headers=headers, body=blocks)

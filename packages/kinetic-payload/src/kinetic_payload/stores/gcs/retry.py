@@ -27,13 +27,13 @@ from kinetic_payload.threads import check_wanted, pause
 
 _T = TypeVar("_T")
 
-_PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
+_TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]+)?")
 _TOO_FAST: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long one operation may take in vain, and how it waits between its attempts. In seconds."""
 
     deadline: float = 150.0
@@ -56,16 +56,16 @@ class Patience:
         act: Callable[[int], _T],
         *,
         progress: Callable[[], int] = lambda: 0,
-        failing: Callable[[Exception], object] = lambda _: None,
+        on_failure: Callable[[Exception], object] = lambda _: None,
         limit: OutageLimit | None = None,
         where: str = "",
     ) -> _T:
         """Return `act(n)`, tried again while it fails in ways that pass.
 
         *act* is told how many attempts failed before. When *progress* moved, the deadline starts anew.
-        It must not be patient itself, or two deadlines would add up. *failing* is told why, each time
+        It must not be patient itself, or two deadlines would add up. *on_failure* is told why, each time
         that nothing came of it for a while (`quiet`). A *limit* ends it sooner, for all of an operation
-        that asks *where*, and decides itself when it reports what *failing* tells it.
+        that asks *where*, and decides itself when it reports what *on_failure* tells it.
 
         Raises:
             RetryError: The deadline passed, or the service's certificate is not trusted.
@@ -86,9 +86,9 @@ class Patience:
                 return found
             except Exception as error:
                 limit.sent = limit.sent or _may_be_sent(error)
-                if is_untrusted(error):
+                if is_certificate_error(error):
                     raise RetryError(sent=limit.sent) from error
-                if not passes(error):
+                if not is_transient(error):
                     if isinstance(error, ResponseError):
                         limit.worked()
                     raise
@@ -102,8 +102,8 @@ class Patience:
                 if left <= 0:
                     raise RetryError(sent=limit.sent) from error
                 if shared or now - since >= self.quiet:
-                    failing(error)
-                wait = _asked(error) + random.uniform(0, longest)  # noqa: S311 - no secret
+                    on_failure(error)
+                wait = _retry_after(error) + random.uniform(0, longest)  # noqa: S311 - no secret
             except BaseException:
                 limit.sent = True
                 raise
@@ -112,18 +112,18 @@ class Patience:
             failed, longest = failed + 1, min(2 * longest, self.longest)
 
 
-def passes(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Tell whether *error* is one of those that pass by themselves."""
     if isinstance(error, ResponseError):
-        return error.code in _PASSING or (error.code == 403 and bool(error.reasons & _TOO_FAST))
-    if is_untrusted(error):
+        return error.code in _TRANSIENT or (error.code == 403 and bool(error.reasons & _TOO_FAST))
+    if is_certificate_error(error):
         return False
     if isinstance(error, RefreshError):
         return error.retryable or any(
-            isinstance(inner, TransportError) and passes(inner) for inner in error.args
+            isinstance(inner, TransportError) and is_transient(inner) for inner in error.args
         )
     if isinstance(error, TransportError):
-        return all(passes(inner) for inner in error.args if isinstance(inner, Exception))
+        return all(is_transient(inner) for inner in error.args if isinstance(inner, Exception))
     return isinstance(
         error,
         InvalidResponseError
@@ -140,10 +140,12 @@ def passes(error: BaseException) -> bool:
 
 def _may_be_sent(error: Exception) -> bool:
     # Credentials come before a request.
-    return not (isinstance(error, UnreachableError | GoogleAuthError) or is_untrusted(error))
+    return not (
+        isinstance(error, UnreachableError | GoogleAuthError) or is_certificate_error(error)
+    )
 
 
-def _asked(error: Exception) -> float:
+def _retry_after(error: Exception) -> float:
     """Return how many seconds the service asks to be left alone."""
     if not isinstance(error, ResponseError) or error.response is None:
         return 0.0
@@ -152,11 +154,12 @@ def _asked(error: Exception) -> float:
     return float(asked) if _SECONDS.fullmatch(asked) else 0.0
 
 
-def is_untrusted(error: BaseException) -> bool:
+def is_certificate_error(error: BaseException) -> bool:
     """Tell whether it is about a certificate, which does not become valid by waiting."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return True
     inner = [*error.args, getattr(error, "reason", None)]
     return any(
-        isinstance(one, Exception) and one is not error and is_untrusted(one) for one in inner
+        isinstance(one, Exception) and one is not error and is_certificate_error(one)
+        for one in inner
     )

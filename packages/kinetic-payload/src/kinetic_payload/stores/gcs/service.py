@@ -37,14 +37,14 @@ class Service:
     """Its address; None: Google's own."""
     anonymous: bool = False
     """Whether to come as nobody, as one does to emulators."""
-    public: bool = False
+    allow_anonymous: bool = False
     """Whether to come as nobody where there are no credentials: enough for public buckets."""
     credentials_file: str = ""
     """What the environment said where it was chosen; for telling services apart."""
 
     @classmethod
-    def chosen(
-        cls, environment: Mapping[str, str] | None = None, *, public: bool = False
+    def from_environment(
+        cls, environment: Mapping[str, str] | None = None, *, allow_anonymous: bool = False
     ) -> Service:
         """Return the one that the environment asks for.
 
@@ -56,12 +56,16 @@ class Service:
         known = os.environ if environment is None else environment  # noqa: TID251
         file = known.get(_FILE, "")
         if endpoint := known.get(Env.STORAGE_ENDPOINT, ""):
-            return cls(_address(endpoint), public=public, credentials_file=file)
+            return cls(_address(endpoint), allow_anonymous=allow_anonymous, credentials_file=file)
         if emulator := known.get("STORAGE_EMULATOR_HOST", ""):
             return cls(_address(emulator), anonymous=True)
         # Known to `google-cloud-storage` only.
         endpoint = known.get("API_ENDPOINT_OVERRIDE", "")
-        return cls(_address(endpoint) if endpoint else None, public=public, credentials_file=file)
+        return cls(
+            _address(endpoint) if endpoint else None,
+            allow_anonymous=allow_anonymous,
+            credentials_file=file,
+        )
 
     def address(self, credentials: Any, *, mtls: bool) -> str:
         """Return the address of the service for *credentials*, whose connections are *mtls* or not.
@@ -96,7 +100,7 @@ class Service:
                 warnings.simplefilter("ignore")  # About quota projects: buckets need none.
                 return _default_credentials(self.credentials_file)
         except DefaultCredentialsError as error:
-            if self.public and not self.credentials_file:
+            if self.allow_anonymous and not self.credentials_file:
                 return AnonymousCredentials()  # type: ignore[no-untyped-call]
             if self.credentials_file:
                 raise CredentialsError(
@@ -115,7 +119,7 @@ def _default_credentials(file: str) -> Any:
     if file or path.is_file():
         found = google.auth.load_credentials_from_file(str(path))[0]  # type: ignore[no-untyped-call]
     else:
-        found = google.auth.default(request=_Asking())[0]
+        found = google.auth.default(request=_MetadataRequest())[0]
     # Not before: what is refreshed for a person must not name scopes.
     return with_scopes_if_required(found, SCOPES)  # type: ignore[no-untyped-call]
 
@@ -128,8 +132,8 @@ def _login_file() -> Path:
     return folder / "application_default_credentials.json"
 
 
-class _Asking(google.auth.transport.requests.Request):
-    """Asks for the metadata server with patience only where there should be one.
+class _MetadataRequest(google.auth.transport.requests.Request):
+    """Asks for the metadata server with retry only where there should be one.
 
     Google's library tries three times for three seconds each, with pauses. On a machine of theirs
     that is right: at a pod's start it may need them; and where the environment names one. Elsewhere

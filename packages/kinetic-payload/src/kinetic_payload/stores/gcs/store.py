@@ -13,14 +13,19 @@ from kinetic_payload.layout import LISTED
 from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject
 from kinetic_payload.stores.gcs.connection import CONCURRENCY
 from kinetic_payload.stores.gcs.download import download, needing_room, open_all, read_all
-from kinetic_payload.stores.gcs.metadata_contents import content_of, described
-from kinetic_payload.stores.gcs.name_escaping import meant, spelled, spelled_name
+from kinetic_payload.stores.gcs.metadata_contents import content_of, metadata_of
+from kinetic_payload.stores.gcs.name_escaping import escaped, escaped_name, unescaped
 from kinetic_payload.stores.gcs.resumable_upload import upload_large
-from kinetic_payload.stores.gcs.retry import Patience
+from kinetic_payload.stores.gcs.retry import RetryPolicy
 from kinetic_payload.stores.gcs.service import Service
 from kinetic_payload.stores.gcs.upload import SMALL, upload_small
-from kinetic_payload.stores.gcs.upload_content import BytesSource, FileSource, Source, SpoolSource
-from kinetic_payload.stores.gcs.upload_sessions import remembered
+from kinetic_payload.stores.gcs.upload_content import (
+    BytesContent,
+    Content,
+    FileContent,
+    SpooledContent,
+)
+from kinetic_payload.stores.gcs.upload_sessions import session_file
 from kinetic_payload.stores.names import check_name
 from kinetic_payload.stores.store import Location, ObjectInfo
 
@@ -40,7 +45,7 @@ class GcsStore:
     """Objects below *path*: a bucket, or a bucket and a prefix in it.
 
     Nothing is asked before the first object is. Large uploads that were interrupted are remembered in
-    the folder *uploads*, if one is given, and go on in the next process. *waiting* is told, once in a
+    the folder *uploads*, if one is given, and go on in the next process. *on_outage* is told, once in a
     while, that the service is away and waited for.
     """
 
@@ -50,14 +55,14 @@ class GcsStore:
         *,
         uploads: Path | None = None,
         service: Service | None = None,
-        patience: Patience | None = None,
-        waiting: Callable[[str], object] = lambda _: None,
+        retry: RetryPolicy | None = None,
+        on_outage: Callable[[str], object] = lambda _: None,
     ) -> None:
         bucket, _, prefix = path.strip("/").partition("/")
         self._path = path.strip("/")
         self._prefix = f"{prefix}/" if prefix else ""
         self._uploads = uploads
-        self._bucket = Bucket(bucket, service=service, patience=patience, waiting=waiting)
+        self._bucket = Bucket(bucket, service=service, retry=retry, on_outage=on_outage)
 
     def __repr__(self) -> str:
         return f"GcsStore({self._path!r})"
@@ -78,7 +83,7 @@ class GcsStore:
 
     def stat(self, name: str) -> ObjectInfo | None:
         """Return what is known about *name*, or None."""
-        found = self._bucket.stat(self._spelled(name))
+        found = self._bucket.stat(self._full_name(name))
         return None if found is None else self._info(found)
 
     def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
@@ -86,23 +91,23 @@ class GcsStore:
         if end is not None and end <= start:
             # A range of nothing cannot be asked for; whether the object is there can.
             end, start = 1, 0
-            return read_all(self._bucket, self._spelled(name), start=start, end=end)[:0]
-        return read_all(self._bucket, self._spelled(name), start=start, end=end)
+            return read_all(self._bucket, self._full_name(name), start=start, end=end)[:0]
+        return read_all(self._bucket, self._full_name(name), start=start, end=end)
 
     @contextmanager
     def reader(self, name: str) -> Iterator[BinaryIO]:
         """Open *name* for streaming. All of it is here by then, so nothing can change it any more."""
-        with open_all(self._bucket, self._spelled(name)) as stream:
+        with open_all(self._bucket, self._full_name(name)) as stream:
             yield stream
 
     def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
         """Write *data* as *name*."""
-        full, source = self._spelled(name), BytesSource(data)
-        shown = described(data) if name.partition("/")[2] in LISTED else {}
+        full, content = self._full_name(name), BytesContent(data)
+        shown = metadata_of(data) if name.partition("/")[2] in LISTED else {}
         if not shown:
-            return self._put(full, source, if_generation)
+            return self._put(full, content, if_generation)
         written = upload_small(
-            self._bucket, full, source, if_generation=if_generation, metadata=shown
+            self._bucket, full, content, if_generation=if_generation, metadata=shown
         )
         return self._info(written)
 
@@ -118,12 +123,12 @@ class GcsStore:
 
         Until then it is kept here. The precondition is checked at the end only.
         """
-        full = self._spelled(name)
+        full = self._full_name(name)
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
             stream = cast(BinaryIO, spool)
             with needing_room(self._bucket, full):
                 yield stream
-            self._put(full, SpoolSource(stream), if_generation, progress)
+            self._put(full, SpooledContent(stream), if_generation, progress)
 
     def download(
         self,
@@ -134,7 +139,7 @@ class GcsStore:
         most: int | None = None,
     ) -> None:
         """Write the object into the file *path*, complete or not at all."""
-        download(self._bucket, self._spelled(name), path, progress=progress, most=most)
+        download(self._bucket, self._full_name(name), path, progress=progress, most=most)
 
     def upload(
         self,
@@ -146,23 +151,23 @@ class GcsStore:
         check: Check | None = None,
     ) -> ObjectInfo:
         """Write the file *path* as *name*, going on with what was interrupted."""
-        full = self._spelled(name)
+        full = self._full_name(name)
         with path.open("rb") as stream:
-            source = FileSource(stream)
-            if source.size <= SMALL:
-                return self._put(full, source, if_generation, progress, check)
-            found = source.found
+            content = FileContent(stream)
+            if content.size <= SMALL:
+                return self._put(full, content, if_generation, progress, check)
+            found = content.found
             key = (
                 str(self._bucket.service.endpoint), self._bucket.name, full, if_generation,
                 str(path.absolute()), found.st_size, found.st_mtime_ns, found.st_ino,
             )  # fmt: skip
-            with remembered(self._uploads, *key) as entry:
+            with session_file(self._uploads, *key) as file:
                 written = upload_large(
                     self._bucket,
                     full,
-                    source,
+                    content,
                     if_generation=if_generation,
-                    entry=entry,
+                    file=file,
                     progress=progress,
                     check=check,
                 )
@@ -170,21 +175,21 @@ class GcsStore:
 
     def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:
         """Copy the object onto itself, which makes it young; None if it is gone."""
-        found = self._bucket.renew(self._spelled(name), if_generation=if_generation)
+        found = self._bucket.renew(self._full_name(name), if_generation=if_generation)
         return None if found is None else self._info(found)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Iterate over objects whose name begins with *prefix*, in order of their names."""
-        start = self._prefix + spelled(start_after) if start_after else ""
-        for found in self._bucket.list(self._prefix + spelled(prefix), start=start):
+        start = self._prefix + escaped(start_after) if start_after else ""
+        for found in self._bucket.list(self._prefix + escaped(prefix), start=start):
             info = self._info(found)
             if info.name > start_after and _is_name(info.name):
                 yield info
 
     def folders(self, prefix: str = "") -> Iterator[str]:
         """Iterate over the distinct names up to the first `/` after *prefix*, in order."""
-        for folder in self._bucket.folders(self._prefix + spelled(prefix)):
-            name = meant(folder[len(self._prefix) :])
+        for folder in self._bucket.folders(self._prefix + escaped(prefix)):
+            name = unescaped(folder[len(self._prefix) :])
             if _is_name(name[:-1]):
                 yield name
 
@@ -200,43 +205,43 @@ class GcsStore:
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
         """Delete *name*; return whether it was there."""
-        return self._bucket.delete(self._spelled(name), if_generation=if_generation)
+        return self._bucket.delete(self._full_name(name), if_generation=if_generation)
 
     def mark_folder(self, name: str) -> None:
         """Have a folder *name* also where nothing lies in it: an empty object `name/`."""
         # Written also where it is, for it ages like everything else.
-        upload_small(self._bucket, self._spelled(name) + "/", BytesSource(b""))
+        upload_small(self._bucket, self._full_name(name) + "/", BytesContent(b""))
 
     def mark_link(self, name: str, target: str) -> None:
         """Have a symbolic link *name* to *target*: an empty object that says so."""
         upload_small(
-            self._bucket, self._spelled(name), BytesSource(b""), metadata={LINK_TARGET: target}
+            self._bucket, self._full_name(name), BytesContent(b""), metadata={LINK_TARGET: target}
         )
 
     def _put(
         self,
         full: str,
-        source: Source,
+        content: Content,
         if_generation: int | None,
         progress: Advance | None = None,
         check: Check | None = None,
     ) -> ObjectInfo:
-        put = upload_small if source.size <= SMALL else upload_large
+        put = upload_small if content.size <= SMALL else upload_large
         written = put(
             self._bucket,
             full,
-            source,
+            content,
             if_generation=if_generation,
             progress=progress,
             check=check,
         )
         return self._info(written)
 
-    def _spelled(self, name: str) -> str:
-        return spelled_name(check_name(name), self._prefix)
+    def _full_name(self, name: str) -> str:
+        return escaped_name(check_name(name), self._prefix)
 
     def _info(self, found: BucketObject) -> ObjectInfo:
-        name = meant(found.name[len(self._prefix) :])
+        name = unescaped(found.name[len(self._prefix) :])
         return ObjectInfo(name, found.size, found.generation, found.created)
 
 

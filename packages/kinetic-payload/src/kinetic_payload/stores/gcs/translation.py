@@ -23,7 +23,7 @@ from kinetic_payload.errors import (
     StoreUnavailableError,
 )
 from kinetic_payload.stores.gcs.errors import InterceptedResponseError, ResponseError, RetryError
-from kinetic_payload.stores.gcs.retry import is_untrusted
+from kinetic_payload.stores.gcs.retry import is_certificate_error
 from kinetic_payload.stores.gcs.service import LOGIN
 
 _DENIED: Final = re.compile(r"(\S+) does not have (storage\.\S+) access")
@@ -43,53 +43,53 @@ _INTERCEPTED: Final = (
 
 
 @contextmanager
-def translated(bucket: str, doing: str, principal: str = "") -> Iterator[None]:
-    """Turn whatever goes wrong while *doing* something in *bucket* into an error of ours."""
+def translated(bucket: str, action: str, principal: str = "") -> Iterator[None]:
+    """Turn whatever goes wrong while *action* something in *bucket* into an error of ours."""
     try:
         yield
     except KineticError:
         raise
     except RetryError as error:
-        refused = _unavailable(error.__cause__, bucket, doing)
+        refused = _unavailable(error.__cause__, bucket, action)
         refused.sent = error.sent
         raise refused from error.__cause__
     except ResponseError as error:
-        raise refusal(error, bucket, doing, principal) from error
+        raise refusal(error, bucket, action, principal) from error
     except GoogleAuthError as error:
         raise CredentialsError(
-            f"Could not {doing} in gs://{bucket}: the Google credentials do not work: {_line(error)}",
+            f"Could not {action} in gs://{bucket}: the Google credentials do not work: {_line(error)}",
             hint=LOGIN,
         ) from error
     except requests.RequestException as error:
-        raise StoreError(f"Could not {doing} in gs://{bucket}: {_line(error)}") from error
+        raise StoreError(f"Could not {action} in gs://{bucket}: {_line(error)}") from error
 
 
-def refusal(error: ResponseError, bucket: str, doing: str, principal: str = "") -> KineticError:
+def refusal(error: ResponseError, bucket: str, action: str, principal: str = "") -> KineticError:
     """Return the error of ours for an answer that says no."""
-    said = error.message
-    failed = f"Could not {doing} in gs://{bucket}"
+    message = error.message
+    failed = f"Could not {action} in gs://{bucket}"
     if error.code == 401:
-        return CredentialsError(f"{failed}: Google does not accept who asks: {said}", hint=LOGIN)
+        return CredentialsError(f"{failed}: Google does not accept who asks: {message}", hint=LOGIN)
     if error.code == 412:
         return PreconditionFailedError(f"{failed}: it is not of the generation that was expected.")
     if error.code == 404:
         if is_no_bucket(error):
             return no_bucket(bucket)
         return ObjectNotFoundError(f"{failed}: it is not there.")
-    if "billing" in said.lower() or "accountDisabled" in said:
+    if "billing" in message.lower() or "accountDisabled" in message:
         return StoreError(
-            f"{failed}: billing is disabled for its project: {said}",
+            f"{failed}: billing is disabled for its project: {message}",
             hint="Link a billing account: https://console.cloud.google.com/billing/projects",
         )
     if error.code == 403:
-        return _denied(said, bucket, failed, principal)
-    if error.code == 400 and "bucket name" in said.lower():
+        return _denied(message, bucket, failed, principal)
+    if error.code == 400 and "bucket name" in message.lower():
         return _impossible(bucket)
-    if error.code == 400 and "match calculated" in said:
+    if error.code == 400 and "match calculated" in message:
         return IntegrityError(
-            f"{failed}: its bytes changed on their way: {said}", hint="Try it again."
+            f"{failed}: its bytes changed on their way: {message}", hint="Try it again."
         )
-    return StoreError(f"{failed}: {said} ({error.code})")
+    return StoreError(f"{failed}: {message} ({error.code})")
 
 
 def no_bucket(bucket: str) -> KineticError:
@@ -111,13 +111,13 @@ def _impossible(bucket: str) -> InvalidRequestError:
 
 def is_no_bucket(error: ResponseError) -> bool:
     """Tell whether a 404 is about the bucket, and not an object in it."""
-    said = error.message.lower()
-    return "bucket" in said and "no such object" not in said
+    message = error.message.lower()
+    return "bucket" in message and "no such object" not in message
 
 
-def _denied(said: str, bucket: str, failed: str, principal: str) -> KineticError:
-    match = _DENIED.search(said)
-    named = _PERMISSION.search(said)
+def _denied(message: str, bucket: str, failed: str, principal: str) -> KineticError:
+    match = _DENIED.search(message)
+    named = _PERMISSION.search(message)
     permission = named[0] if named else ""
     who = match[1] if match and "@" in match[1] else principal
     role = "objectViewer" if permission in _READING else "objectUser"
@@ -127,7 +127,7 @@ def _denied(said: str, bucket: str, failed: str, principal: str) -> KineticError
     )
     if not permission:
         # Not for want of a role: an organisation's policy, a retention, a service perimeter.
-        return StorePermissionError(f"{failed}: {said}", hint=None if said else grant)
+        return StorePermissionError(f"{failed}: {message}", hint=None if message else grant)
     return StorePermissionError(
         f"{failed}: {who or 'you'} may not: {permission} on gs://{bucket} is missing.", hint=grant
     )
@@ -141,20 +141,20 @@ def _member(who: str) -> str:
     return f"{'serviceAccount' if who.endswith('gserviceaccount.com') else 'user'}:{who}"
 
 
-def _unavailable(last: BaseException | None, bucket: str, doing: str) -> StoreUnavailableError:
-    if last is not None and is_untrusted(last):
+def _unavailable(last: BaseException | None, bucket: str, action: str) -> StoreUnavailableError:
+    if last is not None and is_certificate_error(last):
         return StoreUnavailableError(
-            f"Could not {doing} in gs://{bucket}: the server's certificate is not trusted: {_line(last)}",
+            f"Could not {action} in gs://{bucket}: the server's certificate is not trusted: {_line(last)}",
             hint=_INTERCEPTED,
         )
-    what = "no answer" if last is None else in_words(last)
+    what = "no answer" if last is None else described_error(last)
     return StoreUnavailableError(
-        f"Could not {doing} in gs://{bucket}, again and again; at last: {what}",
+        f"Could not {action} in gs://{bucket}, again and again; at last: {what}",
         hint=_NEVER_MIND if _foreign_in(last) is None else _IN_THE_WAY,
     )
 
 
-def in_words(error: BaseException) -> str:
+def described_error(error: BaseException) -> str:
     """Return what passes by itself as one line."""
     if isinstance(error, ResponseError):
         return f"{error.message} ({error.code})"
@@ -178,5 +178,5 @@ def _line(error: BaseException) -> str:
         if isinstance(inner, BaseException):
             return _line(inner)
     # Google's credentials say it in words, and again as data.
-    said = error.args[0] if error.args and isinstance(error.args[0], str) else error
-    return " ".join(str(said).split())[:500] or type(error).__name__
+    message = error.args[0] if error.args and isinstance(error.args[0], str) else error
+    return " ".join(str(message).split())[:500] or type(error).__name__

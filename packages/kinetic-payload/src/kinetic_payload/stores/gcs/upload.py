@@ -13,14 +13,14 @@ from kinetic_payload.stores.gcs.bucket import (
     NONCE,
     Bucket,
     BucketObject,
-    answer,
+    json_object,
     new_nonce,
 )
-from kinetic_payload.stores.gcs.checksums import spelled
+from kinetic_payload.stores.gcs.checksums import encoded
 from kinetic_payload.stores.gcs.connection import Body
 from kinetic_payload.stores.gcs.errors import NotFoundError, PreconditionError
 from kinetic_payload.stores.gcs.translation import is_no_bucket, no_bucket
-from kinetic_payload.stores.gcs.upload_content import Source, Sums
+from kinetic_payload.stores.gcs.upload_content import Content, ContentChecksum
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
@@ -35,23 +35,26 @@ _ONE_PIECE: Final = 64 << 10
 def upload_small(
     bucket: Bucket,
     name: str,
-    source: Source,
+    content: Content,
     *,
     if_generation: int | None = None,
     metadata: Mapping[str, str] | None = None,
     progress: Advance | None = None,
     check: Check | None = None,
 ) -> BucketObject:
-    """Write *source* as *name* in one request."""
+    """Write *content* as *name* in one request."""
     nonce = new_nonce() if if_generation is not None else ""
     described = {**(metadata or {}), **({NONCE: nonce} if nonce else {})}
     # The service takes only what has the checksum of the bytes that were checked.
-    resource: dict[str, Any] = {"name": name, "crc32c": spelled(Sums(source, check).whole())}
+    resource: dict[str, Any] = {
+        "name": name,
+        "crc32c": encoded(ContentChecksum(content, check).whole()),
+    }
     if described:
         resource["metadata"] = described
     boundary = secrets.token_hex(16)
     head, tail = _frame(resource, boundary.encode())
-    length = len(head) + source.size + len(tail)
+    length = len(head) + content.size + len(tail)
     headers = {
         "Content-Type": f"multipart/related; boundary={boundary}",
         "Content-Length": str(length),
@@ -62,7 +65,7 @@ def upload_small(
     def parts() -> Iterator[bytes]:
         nonlocal furthest
         sent = 0
-        for part in chain((head,), Sums(source).blocks(0, source.size), (tail,)):
+        for part in chain((head,), ContentChecksum(content).blocks(0, content.size), (tail,)):
             yield part
             sent += len(part)
             furthest = max(furthest, sent)
@@ -79,7 +82,9 @@ def upload_small(
             fields=FIELDS,
         )
         try:
-            return BucketObject.of(answer(bucket.send("POST", url, headers=headers, body=body)))
+            return BucketObject.of(
+                json_object(bucket.send("POST", url, headers=headers, body=body))
+            )
         except PreconditionError:
             if failed and (written := bucket.own_write(name, nonce)):
                 return written  # By an attempt whose answer was lost.
@@ -89,7 +94,7 @@ def upload_small(
 
     written = bucket.run(f"write {name!r}", act, progress=lambda: furthest)
     if progress is not None:
-        progress(source.size)
+        progress(content.size)
     return written
 
 

@@ -16,7 +16,7 @@ BLOCK: Final = 1 << 20
 _STEP: Final = 8 * BLOCK
 
 
-class Source(Protocol):
+class Content(Protocol):
     """Bytes that can be read again."""
 
     size: int
@@ -30,7 +30,7 @@ class Source(Protocol):
         ...
 
 
-class BytesSource:
+class BytesContent:
     """Bytes in memory."""
 
     def __init__(self, data: bytes) -> None:
@@ -46,7 +46,7 @@ class BytesSource:
         return False
 
 
-class FileSource:
+class FileContent:
     """An open file of the file system."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -65,7 +65,7 @@ class FileSource:
         return (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns)
 
 
-class SpoolSource:
+class SpooledContent:
     """A stream that is at its end, in memory or on disk; for one thread."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -82,14 +82,14 @@ class SpoolSource:
         return False
 
 
-class Sums:
-    """The checksum of a source up to any place, without reading what was read already.
+class ContentChecksum:
+    """The checksum of a content up to any place, without reading what was read already.
 
     A *check* is fed the same bytes that the checksum is of.
     """
 
-    def __init__(self, source: Source, check: Check | None = None) -> None:
-        self._source = source
+    def __init__(self, content: Content, check: Check | None = None) -> None:
+        self._content = content
         self._known = [(0, check.copy() if check else None)]
         """Of each beginning that is a multiple of the step."""
         self._at = 0
@@ -109,7 +109,7 @@ class Sums:
 
     def whole(self) -> int:
         """Return the checksum of everything, if the check agrees to it."""
-        whole = self.up_to(self._source.size)
+        whole = self.up_to(self._content.size)
         if self._check is not None:
             self._check.finish()
         return whole
@@ -124,7 +124,7 @@ class Sums:
             self.up_to(start)
         while start < end:
             check_wanted()
-            data = self._source.read_at(start, min(BLOCK - start % BLOCK, end - start))
+            data = self._content.read_at(start, min(BLOCK - start % BLOCK, end - start))
             if not data:
                 raise StoreError("A file became shorter while it was uploaded.")
             start += len(data)

@@ -20,10 +20,10 @@ from typing import Any, Final
 from kinetic_payload.files.locks import try_lock
 from kinetic_payload.files.private import make_folder, open_private, others_may_write
 
-KEPT: Final = 7 * 24 * 3600.0
+MAX_AGE: Final = 7 * 24 * 3600.0
 """Seconds; after a week the service forgets them, too."""
 
-_mine: set[str] = set()
+_open_names: set[str] = set()
 """Names of files: a folder's path may be spelled in several ways."""
 _guard = threading.Lock()
 
@@ -32,7 +32,7 @@ def _after_fork() -> None:
     # Locks stay with the parent.
     global _guard
     _guard = threading.Lock()
-    _mine.clear()
+    _open_names.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -47,7 +47,7 @@ class Session:
     """In the metadata of what it will write."""
 
 
-class Entry:
+class SessionFile:
     """The place of one upload's session; ours until the end of the block."""
 
     def __init__(self, fd: int, path: Path) -> None:
@@ -62,69 +62,69 @@ class Entry:
         except (ValueError, TypeError):
             return None
 
-    def remember(self, session: Session | None) -> None:
+    def save(self, session: Session | None) -> None:
         """Note what was begun; None: what was begun is over."""
         with suppress(OSError):  # A full disk: the upload itself may still do.
             os.ftruncate(self._fd, 0)
             if session is not None:
                 os.pwrite(self._fd, json.dumps(asdict(session)).encode(), 0)
 
-    def forget(self) -> None:
+    def close(self) -> None:
+        """Close it, and remove it if nothing was begun."""
+        if not os.fstat(self._fd).st_size:
+            self.remove()
+        os.close(self._fd)
+        _open_names.discard(self._path.name)
+
+    def remove(self) -> None:
         """It is done, or will never be."""
         self._path.unlink(missing_ok=True)
 
 
 @contextmanager
-def remembered(folder: Path | None, *key: Any) -> Iterator[Entry | None]:
+def session_file(folder: Path | None, *key: Any) -> Iterator[SessionFile | None]:
     """Hold the place of the upload that *key* tells from all others.
 
     None where nothing is to be remembered, or somebody else works on the same upload.
     """
-    entry = None if folder is None else _open(folder, json.dumps(key))
+    file = None if folder is None else _open(folder, json.dumps(key))
     try:
-        yield entry
+        yield file
     finally:
-        if entry is not None:
-            _close(entry)
+        if file is not None:
+            file.close()
 
 
-def _open(folder: Path, key: str) -> Entry | None:
+def _open(folder: Path, key: str) -> SessionFile | None:
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
     with _guard:
-        if path.name in _mine:
+        if path.name in _open_names:
             return None
-        _mine.add(path.name)
+        _open_names.add(path.name)
     try:
         make_folder(folder)
         _collect(folder)
         fd = open_private(path, os.O_RDWR | os.O_CREAT)
     except OSError:
         # Nothing can be remembered here; the upload itself may still do.
-        _mine.discard(path.name)
+        _open_names.discard(path.name)
         return None
     # One that was forgotten between these calls has no name any more. Where another user may have written
     # it, it may say to upload elsewhere.
     if try_lock(fd) and os.fstat(fd).st_nlink and not others_may_write(os.fstat(fd)):
-        return Entry(fd, path)
+        return SessionFile(fd, path)
     os.close(fd)
-    _mine.discard(path.name)
+    _open_names.discard(path.name)
     return None
-
-
-def _close(entry: Entry) -> None:
-    if not os.fstat(entry._fd).st_size:
-        entry.forget()  # Nothing was begun.
-    os.close(entry._fd)
-    _mine.discard(entry._path.name)
 
 
 def _collect(folder: Path) -> None:
     """Remove what is too old to be gone on with."""
     for path in folder.glob("*.json"):
-        if path.name in _mine:
+        if path.name in _open_names:
             continue
         with suppress(OSError):
-            if time.time() - path.stat().st_mtime < KEPT:
+            if time.time() - path.stat().st_mtime < MAX_AGE:
                 continue
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
