@@ -50,13 +50,14 @@ class ApiServer:
         page: int = PAGE,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], object] | None = None,
+        connection: Connection | None = None,
     ) -> None:
         self._access = access
         self._limit = limit
         self._page = page
         self._clock = clock
         self._pause = pause or threading.Event().wait
-        self._connection = Connection(access)
+        self._connection = connection or Connection(access)
 
     @property
     def identity(self) -> Identity:
@@ -73,15 +74,14 @@ class ApiServer:
         return self._but(access=replace(self._access, namespace=namespace))
 
     def _but(self, *, limit: float | None = None, access: Access | None = None) -> Self:
-        other = type(self)(
+        return type(self)(
             access or self._access,
             limit=self._limit if limit is None else limit,
             page=self._page,
             clock=self._clock,
             pause=self._pause,
+            connection=self._connection,
         )
-        other._connection = self._connection
-        return other
 
     def create(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
         """Create an object; see `Cluster.create`."""
