@@ -77,7 +77,7 @@ class FileCheck:
     def copy(self) -> FileCheck:
         """Return a check that has seen the same bytes."""
         other = copy(self)
-        other._sha = self._sha.copy()
+        other._sha = self._sha.copy()  # noqa: SLF001 - another of this class
         return other
 
     def finish(self) -> None:

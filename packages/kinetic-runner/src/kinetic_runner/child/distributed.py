@@ -224,7 +224,8 @@ def _is_joined(jax: Any) -> bool:
     is_initialized = getattr(jax.distributed, "is_initialized", None)
     if is_initialized is not None:
         return bool(is_initialized())
-    return jax._src.distributed.global_state.client is not None
+    # Earlier versions of JAX have no public way.
+    return jax._src.distributed.global_state.client is not None  # noqa: SLF001
 
 
 def after_import(name: str, then: Callable[[ModuleType], None]) -> None:

@@ -35,7 +35,7 @@ def shut_down(seconds: float) -> None:
     _join_threads(handlers_at)
     import atexit
 
-    atexit._run_exitfuncs()
+    atexit._run_exitfuncs()  # noqa: SLF001 - there is no public way to run them now
     left = _join_threads(began + seconds * (1 - _CLOSING_SHARE))
     if left:
         _log(f"The function has ended, but not all of its threads; cut off: {_named(left)}.")
@@ -128,8 +128,8 @@ def _open_files() -> list[Any]:
 
     ranks: dict[int, int] = {}  # By identity: not every class can be hashed.
     for rank, kinds in (
-        (1, _family(_io._IOBase)),
-        (0, _family(_io._TextIOBase)),
+        (1, _family(_io._IOBase)),  # noqa: SLF001 - `io.IOBase` is not the base of all
+        (0, _family(_io._TextIOBase)),  # noqa: SLF001
         (2, _family(_class_of("zipfile", "ZipFile"))),
         (3, _family(_class_of("tempfile", "_TemporaryFileWrapper"))),
         (4, [_io.BufferedWriter, _io.BufferedRandom, _io.BufferedRWPair]),

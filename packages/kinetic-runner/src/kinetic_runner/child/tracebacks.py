@@ -140,7 +140,8 @@ def _shorten(whole: traceback.TracebackException, seen: set[int]) -> None:
     seen.add(id(whole))
     text = getattr(whole, "_str", None)
     if isinstance(text, str):
-        whole._str = bounded(text, MESSAGE_LIMIT)  # type: ignore[attr-defined]
+        # The only place of the message from which it is formatted.
+        whole._str = bounded(text, MESSAGE_LIMIT)  # type: ignore[attr-defined]  # noqa: SLF001
     notes = getattr(whole, "__notes__", None)
     if isinstance(notes, list):
         whole.__notes__ = [bounded(_safe_text(note), MESSAGE_LIMIT) for note in notes[:NOTES_LIMIT]]
