@@ -15,7 +15,6 @@ import pytest
 from kinetic.backends.local.backend import LocalBackend
 from kinetic.backends.local.buckets import bucket_environment, client_folders
 from kinetic.backends.local.supervisor.report import Gone, settle
-from kinetic.backends.local.supervisor.runners import marked
 from kinetic.errors import JobError, ResultTimeoutError, StoreUnavailableError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.collect import wait_for_outcome
@@ -23,6 +22,7 @@ from kinetic.jobs.services import Services
 from kinetic.testing import a_launch, await_outcome, eventually, job_ids_of, kill_hard, outcome_of
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import Env, JobObjects
+from kinetic_payload.processes import marked
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome

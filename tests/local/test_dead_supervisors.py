@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 import kinetic
-from kinetic.backends.local.supervisor.runners import marked
 from kinetic.job_status import JobStatus
 from kinetic.testing import eventually, kill_hard
 from kinetic_payload.layout import Env, JobObjects
+from kinetic_payload.processes import marked
 from kinetic_payload.testing.gcs import Fault, GcsServer
 
 SCRIPT = """

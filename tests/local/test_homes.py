@@ -16,9 +16,9 @@ import pytest
 
 from kinetic.backends.local.keepers import Unreachable, home_of, keeper_of
 from kinetic.backends.local.paths import Home
-from kinetic.backends.local.supervisor.runners import marked
 from kinetic.testing import eventually
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.processes import marked
 from kinetic_payload.records.decode import decode
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord, Keeper

@@ -9,8 +9,8 @@ import threading
 import psutil
 import pytest
 
-from kinetic.backends.local.supervisor.runners import marked
 from kinetic.interrupts import Uninterrupted
+from kinetic_payload.processes import marked
 
 
 @pytest.mark.parametrize(

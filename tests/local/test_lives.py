@@ -18,7 +18,6 @@ from kinetic.backends.local.backend import LocalBackend
 from kinetic.backends.local.launch import ensure_bundle, spec_of
 from kinetic.backends.local.liveness import Pipes
 from kinetic.backends.local.paths import Home
-from kinetic.backends.local.supervisor.runners import marked
 from kinetic.job_status import JobStatus
 from kinetic.testing import (
     a_launch,
@@ -30,6 +29,7 @@ from kinetic.testing import (
 )
 from kinetic.testing.fakes import a_record
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.processes import marked
 from kinetic_payload.records.decode import decode
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome

@@ -22,7 +22,6 @@ from kinetic.backends.local.supervisor.attempt import Attempt
 from kinetic.backends.local.supervisor.descendants import Descendants
 from kinetic.backends.local.supervisor.main import _Job
 from kinetic.backends.local.supervisor.power import CAFFEINATE, awake_command
-from kinetic.backends.local.supervisor.runners import marked
 from kinetic.backends.local.supervisor.spec import SupervisorSpec
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
@@ -36,6 +35,7 @@ from kinetic.testing import (
     outcome_of,
 )
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.processes import marked
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.folder.store import FolderStore
@@ -399,7 +399,7 @@ def test_who_left_its_session_and_environment_goes_where_nobody_adopts_orphans(
         def wait(self, _timeout: float | None, _readable: Sequence[int] = ()) -> None:
             threading.Event().wait(0.01)
             text = note.read_text() if note.exists() else ""
-            if text.endswith(".") and int(text[:-1]) in (job.descendants or Descendants()).pids:
+            if text.endswith(".") and int(text[:-1]) in (job.descendants or Descendants()).recorded:
                 gate.touch()
 
     job = _Job(spec, folder, UntilRecorded(), adopting=False)  # type: ignore[arg-type]
@@ -408,7 +408,7 @@ def test_who_left_its_session_and_environment_goes_where_nobody_adopts_orphans(
     left = psutil.Process(int(note.read_text()[:-1]))
     assert not left.environ()
 
-    job.sweep(attempt)
+    job.kill_remains(attempt)
     eventually(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE)
 
 

@@ -40,9 +40,9 @@ def test_retries_and_the_outcome_survive_the_removal_of_the_packages(
         copy = installed / source.name
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for module in (
-        "kinetic/local/reporting",
-        "kinetic_payload/sweeping",
-        "kinetic_payload/stores/folder",
+        "kinetic/backends/local/supervisor/report",
+        "kinetic_payload/records/unsaved",
+        "kinetic_payload/stores/folder/store",
     ):
         with (installed / f"{module}.py").open("a") as stream:
             note = f"{{__import__('os').getpid()}} {module}\\n"

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from kinetic_runner.parent import child_process as child_module
-from kinetic_runner.parent.child_process import spawn
+from kinetic_payload.processes import marked
+from kinetic_runner.parent.child_process import MARK, spawn
 
 
 def test_a_grandchild_that_holds_the_output_is_not_waited_for_and_goes_too(runner, is_alive):
@@ -72,7 +72,7 @@ def test_where_orphans_are_not_kept_they_are_found_by_their_mark(tmp_path, is_al
     child.supervised = True
     assert child.kill_descendants()
     assert is_alive(daemon)  # A supervisor finds it, and no report waits for that.
-    found = child_module._marked(child.mark)
+    found = marked(f"{MARK}={child.mark}")
     for pid in found:
         os.kill(pid, signal.SIGKILL)
 

@@ -1,24 +1,158 @@
-"""Kill again and again what killed processes leave behind, until nothing is left."""
+"""Process trees: start, find, kill and reap them.
+
+Linux shows all that is needed in `/proc`. On macOS `ps` prints it, which takes longer.
+"""
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # What `signal` wraps; here without its 4 ms.
+import os
+import sys
 from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Supervisors import this, and `typing` takes longer than all the rest of it.
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
 
-SECONDS = 5.0
+KILL_SECONDS = 5.0
 _ROUNDS = 50
 """At least so many, however long one takes: what is killed in one hands its children to the next."""
+_SIGKILL = 9
+_DEFAULT_SIGNALS = _signal.valid_signals() - {_SIGKILL, _signal.SIGSTOP}
+"""What a parent ignores or blocks, a process that is started here does not, nor do its own children."""
+_LINUX = sys.platform == "linux"
 
 
-def sweep(
-    kill: Callable[[], bool], *, pause: Callable[[], object], seconds: float = SECONDS
+class Process:
+    """A process that has not ended. Its id and its start time together are never used again."""
+
+    __slots__ = ("parent", "started")
+
+    def __init__(self, parent: int, started: bytes) -> None:
+        self.parent = parent
+        self.started = started
+        """As the system writes it."""
+
+
+# Start.
+
+
+def spawn(
+    command: list[str],
+    environment: Mapping[str, str],
+    files: Iterable[int],
+    *,
+    makes_session: bool = False,
+) -> int:
+    """Start *command* in a session of its own, with *files* as its first descriptors; return its id.
+
+    *makes_session*: where the system cannot start it in one, it makes its session itself. Other programs
+    get a process group of their own there.
+    """
+    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(files)]
+
+    def start(**group: Any) -> int:
+        return os.posix_spawn(
+            command[0], command, environment, file_actions=actions,
+            setsigdef=_DEFAULT_SIGNALS, setsigmask=(), **group,
+        )  # fmt: skip
+
+    try:
+        return start(setsid=True)
+    except NotImplementedError:  # macOS before 10.15.
+        return start() if makes_session else start(setpgroup=0)
+
+
+def adopt_orphans() -> bool:
+    """Become the parent of descendants whose own parent ends; return whether this process is it."""
+    if os.getpid() == 1:
+        return True
+    if not _LINUX:
+        return False
+    try:
+        import ctypes
+
+        set_child_subreaper = 36
+        return bool(ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+# Find.
+
+
+def living_processes() -> dict[int, Process]:
+    """Return all processes of this machine that have not ended, by their ids. Zombies have ended."""
+    if not _LINUX:
+        return _listed(_ps("-axww", "-o", "pid=,ppid=,state=,lstart="))
+    found = ((pid, _process(pid)) for pid in _pids())
+    return {pid: process for pid, process in found if process is not None}
+
+
+def descendants_of(roots: Iterable[int], processes: Mapping[int, Process]) -> list[int]:
+    """Return those of *processes* that descend from *roots*."""
+    children: dict[int, list[int]] = {}
+    for pid, process in processes.items():
+        children.setdefault(process.parent, []).append(pid)
+    found: list[int] = []
+    todo = list(roots)
+    while todo:
+        below = children.pop(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def still_living(
+    recorded: Mapping[int, Process], processes: Mapping[int, Process]
+) -> dict[int, Process]:
+    """Return those *recorded* earlier that are among *processes* now; others may have their ids by now."""
+    return {
+        pid: processes[pid]
+        for pid, process in recorded.items()
+        if pid in processes and processes[pid].started == process.started
+    }
+
+
+def has_children(pid: int) -> bool:
+    """Return whether process *pid*, which is not reaped yet, has a child that has not ended."""
+    processes = living_processes()
+    # Where the system lists none, nothing is known.
+    return not processes or any(process.parent == pid for process in processes.values())
+
+
+def marked(mark: str) -> list[int]:
+    """Return living processes, but for this one, with *mark* (`NAME=value`) in their environment."""
+    wanted = os.fsencode(mark)
+    if _LINUX:
+        found = [pid for pid in _pids() if wanted in _environment(pid)]
+    else:
+        commands = _ps("-axww", "-o", "pid=,command=")
+        found = _marked(commands, _ps("-axwwE", "-o", "pid=,command="), wanted)
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def command_lines(pids: Sequence[int]) -> dict[int, bytes]:
+    """Return how processes were started; an empty text for one that is just being started."""
+    if not pids:
+        return {}
+    if _LINUX:
+        return {pid: _proc(pid, "cmdline") for pid in pids}
+    listed = _ps("-ww", "-o", "pid=,command=", "-p", ",".join(map(str, pids)))
+    return {pid: command for pid, (command,) in _fields(listed, 2)}
+
+
+# Kill.
+
+
+def kill_tree(
+    kill: Callable[[], bool], *, pause: Callable[[], object], seconds: float = KILL_SECONDS
 ) -> None:
-    """Call *kill*, which tells whether nothing was left, until it does; *pause* in between.
+    """Call *kill*, which returns whether nothing was left, until it does; *pause* in between.
 
-    What is there after *seconds*, and fifty rounds, is given up.
+    What a killed process leaves behind is found by the next call. What is there after *seconds*, and
+    fifty calls, is given up.
     """
     until = monotonic() + seconds
     rounds = 1
@@ -27,3 +161,167 @@ def sweep(
             return
         rounds += 1
         pause()
+
+
+def kill_children() -> bool:
+    """Kill the children of this process; return whether none lived."""
+    me = os.getpid()
+    found = [pid for pid, process in living_processes().items() if process.parent == me]
+    for pid in found:
+        kill(pid)  # Their ids are theirs until this process reaps them.
+    return not found
+
+
+def kill_marked(mark: str) -> bool:
+    """Kill what `marked` finds; return whether that was nothing."""
+    found = marked(mark)
+    wanted = os.fsencode(mark)
+
+    def is_marked(pid: int) -> bool:
+        return wanted in _environment(pid)
+
+    for pid in found:
+        kill(pid, is_marked)
+    return not found
+
+
+def kill_recorded(recorded: Mapping[int, Process]) -> bool:
+    """Kill those processes of an earlier `living_processes` that still live; return whether none did."""
+    living = still_living(recorded, living_processes())
+
+    def is_recorded(pid: int) -> bool:
+        process = _process(pid)
+        return process is not None and process.started == living[pid].started
+
+    for pid in living:
+        kill(pid, is_recorded)
+    return not living
+
+
+def kill(pid: int, is_meant: Callable[[int], bool] = lambda _: True) -> None:
+    """Kill process *pid*, if *is_meant* returns that it is still the same one: ids are used again.
+
+    This is checked on Linux only. Elsewhere ids are taken from a list that was made a moment ago.
+    """
+    try:
+        if hasattr(os, "pidfd_open"):
+            fd = os.pidfd_open(pid)
+            try:
+                if is_meant(pid):
+                    _signal.pidfd_send_signal(fd, _SIGKILL)
+            finally:
+                os.close(fd)
+            return
+    except ProcessLookupError:
+        return
+    except OSError:
+        pass  # The kernel is old, or a sandbox forbids it.
+    try:
+        if not _LINUX or is_meant(pid):
+            os.kill(pid, _SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def signal_group(group: int, number: int = _SIGKILL) -> bool:
+    """Send a signal to a process group; return whether there is one of that number."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # macOS says this of a group of zombies.
+    return True
+
+
+# Reap.
+
+
+def reap(before: Callable[[int], object] | None = None) -> tuple[dict[int, int], bool]:
+    """Reap all children that have ended; return their wait statuses by id, and whether any child is left.
+
+    *before* is called with the id of each that has ended, while the id is still its own. macOS before
+    Python 3.13 does not allow that.
+    """
+    statuses: dict[int, int] = {}
+    while True:
+        try:
+            ended = _first_ended() if before is not None else -1
+            if ended == 0:
+                return statuses, True
+            if before is not None and ended > 0:
+                before(ended)
+            pid, status = os.waitpid(ended, os.WNOHANG)
+        except ChildProcessError:
+            return statuses, False
+        if pid == 0:
+            return statuses, True
+        statuses[pid] = status
+
+
+def _first_ended() -> int:
+    """Return the id of a child that has ended and is not reaped yet, 0 if there is none; -1: not known."""
+    if not hasattr(os, "waitid"):
+        return -1
+    found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return found.si_pid if found is not None else 0
+
+
+# Linux.
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - light
+
+
+def _process(pid: int) -> Process | None:
+    # The command's name may hold anything, also parentheses: fields begin after the last.
+    fields = _proc(pid, "stat").rpartition(b")")[2].split()
+    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
+        return None
+    return Process(int(fields[1]), fields[19])
+
+
+def _environment(pid: int) -> list[bytes]:
+    return _proc(pid, "environ").split(b"\0")
+
+
+def _proc(pid: int, name: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as stream:  # noqa: PTH123 - light
+            return stream.read()
+    except OSError:
+        return b""  # The process has ended, or belongs to another user.
+
+
+# macOS.
+
+
+def _ps(*options: str) -> bytes:
+    import subprocess
+
+    return subprocess.run(["/bin/ps", *options], capture_output=True, check=False).stdout
+
+
+def _fields(listed: bytes, count: int) -> list[tuple[int, list[bytes]]]:
+    """Split each line of what `ps` prints into a process id and *count* - 1 more fields."""
+    lines = (line.strip().split(None, count - 1) for line in listed.splitlines())
+    return [(int(pid), fields) for pid, *fields in lines if len(fields) == count - 1]
+
+
+def _listed(listed: bytes) -> dict[int, Process]:
+    return {
+        pid: Process(int(parent), started)
+        for pid, (parent, state, started) in _fields(listed, 4)
+        if not state.startswith(b"Z")
+    }
+
+
+def _marked(commands: bytes, with_environments: bytes, mark: bytes) -> list[int]:
+    """Find *mark* in what `ps -E` prints: environments stand behind commands, which may mention it."""
+    bare = {pid: command for pid, (command,) in _fields(commands, 2)}
+    return [
+        pid
+        for pid, (text,) in _fields(with_environments, 2)
+        if mark in text.removeprefix(bare.get(pid, b"")).split()
+    ]

@@ -21,7 +21,7 @@ from kinetic_payload.layout import (
     JobObjects,
     end_marker,
 )
-from kinetic_payload.processes import sweep
+from kinetic_payload.processes import kill_tree
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.retry import is_loss_of_peer
@@ -99,7 +99,7 @@ def attend(
     if _is_refused(finish, attempt, arguments.preemptions, marker):
         return EXIT_NOT_PREPARED
     _outlive_supervisor(arguments, store, child, signer)
-    child.keep_orphans()  # Before there can be any: nobody would find them.
+    child.adopt_orphans()  # Before there can be any: nobody would find them.
     task = _task(
         arguments, attempt, host, child, linger=linger or _LINGER, signed=signer.key is not None
     )
@@ -228,7 +228,7 @@ def _outlive_supervisor(arguments: Arguments, store: Store, child: Child, signer
 def _give_up(child: Child) -> None:
     """End this process and all that it started: nobody waits for its report."""
     try:
-        sweep(child.kill_descendants, pause=partial(WAIT, 0.02))
+        kill_tree(child.kill_descendants, pause=partial(WAIT, 0.02))
     finally:
         os._exit(EXIT_TERMINATED)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kinetic_payload.files.private import make_folder, open_private
 from kinetic_payload.lifeline import FAILED, OTHERS_GONE, STOP
-from kinetic_payload.processes import SECONDS, sweep
+from kinetic_payload.processes import KILL_SECONDS, kill_tree
 from kinetic_payload.records.host_outcome import HostOutcome, Phase
 from kinetic_runner.parent.child_process import Child, pipe_capacity, read_available
 from kinetic_runner.parent.exit_code import Cause, Seen, outcome_from
@@ -47,7 +47,7 @@ class Limits:
     """The same after a failure, for whose news others wait."""
     trackers: float = 2.0
     """For resource trackers of `multiprocessing` to remove what was left to them."""
-    remains: float = SECONDS
+    remains: float = KILL_SECONDS
     """For what is killed to be gone."""
 
 
@@ -325,9 +325,9 @@ class Watch:
             self._bell.listen()
             self._drain(self._child.output)  # Nobody must wait for us to read what it says.
 
-        sweep(self._child.kill_all_but_trackers, pause=pause, seconds=self._limits.trackers)
+        kill_tree(self._child.kill_all_but_trackers, pause=pause, seconds=self._limits.trackers)
         self._child.supervised = self._lifeline is not None
-        sweep(self._child.kill_descendants, pause=pause, seconds=self._limits.remains)
+        kill_tree(self._child.kill_descendants, pause=pause, seconds=self._limits.remains)
 
     # Reports.
 

@@ -545,12 +545,11 @@ class LocalBackend:
 
     def _kill_orphans(self, record: JobRecord) -> None:
         """Kill what a supervisor that was killed could not; its runners die by themselves."""
-        from kinetic.backends.local.supervisor.runners import kill_remains
         from kinetic_payload.layout import Env
-        from kinetic_payload.processes import sweep
+        from kinetic_payload.processes import kill_marked, kill_tree
 
-        marker = f"{Env.JOB_ID}={record.job_id}"
-        sweep(lambda: kill_remains(marker, adopting=False), pause=lambda: sleep(0.02))
+        mark = f"{Env.JOB_ID}={record.job_id}"
+        kill_tree(lambda: kill_marked(mark), pause=lambda: sleep(0.02))
 
 
 def _is_there(folder: JobFolder) -> bool:

@@ -7,10 +7,11 @@ import os
 import time
 
 from kinetic.backends.local.paths import Home, JobFolder
-from kinetic.backends.local.supervisor.runners import Runner, has_children, reap, start_runner
+from kinetic.backends.local.supervisor.runners import Runner, reap, start_runner
 from kinetic.backends.local.supervisor.spec import SupervisorSpec
 from kinetic_payload.files.private import make_fifo, make_new_folder
 from kinetic_payload.lifeline import OTHERS_GONE, STOP
+from kinetic_payload.processes import has_children
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from kinetic.backends.local.paths import Home, JobFolder
 from kinetic.backends.local.supervisor.attempt import Attempt, Verdict
 from kinetic.backends.local.supervisor.spec import SupervisorSpec
 from kinetic_payload.files.private import open_private
+from kinetic_payload.processes import adopt_orphans, kill_children, kill_marked, kill_tree, reap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +73,6 @@ def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
     # The runners are on their way: now there is time for the rest.
     from kinetic.backends.local.supervisor.events import Events
     from kinetic.backends.local.supervisor.power import keep_awake
-    from kinetic.backends.local.supervisor.runners import adopt_orphans
 
     keep_awake(spec.keep_awake, os.getpid())
     job = _Job(spec, folder, Events(control), adopting=adopt_orphans())
@@ -81,11 +81,11 @@ def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
         verdict = job.see_through(attempt, started_at)
         if not verdict.retry:
             break
-        job.sweep(attempt)
+        job.kill_remains(attempt)
         started_at = time.time()
         attempt = Attempt(spec, folder, attempt.number + 1)
-    # Swept first: who finds the supervisor dead, and no end in its state, sweeps in its place.
-    job.sweep(attempt)
+    # Before the end is written: who finds the supervisor dead, and no end in its state, does it instead.
+    job.kill_remains(attempt)
     job.end(verdict)
     if lease is not None and not job.unsaved.reports():
         lease.close()  # Otherwise it runs out: from elsewhere this looks like a machine that sleeps.
@@ -125,15 +125,12 @@ def _load(spec: SupervisorSpec) -> None:
     import hashlib  # noqa: F401
 
     import kinetic.backends.local.supervisor.report  # noqa: F401
-    import kinetic_payload.processes
     import kinetic_payload.records.unsaved  # noqa: F401
 
     if spec.lease_seconds is None:
         _open(spec)  # A bucket is opened, and written to, by who keeps the lease.
     if spec.signing_key:
         import hmac  # noqa: F401
-    if not os.path.isdir("/proc/self"):  # noqa: PTH112 - light
-        import psutil  # noqa: F401
 
 
 def _lock(path: str) -> None:
@@ -151,7 +148,6 @@ class _Job:
         self._spec = spec
         self._folder = folder
         self._events = events
-        self._adopting = adopting
         self.descendants: Descendants | None = None
         if not adopting:
             from kinetic.backends.local.supervisor.descendants import Descendants
@@ -330,15 +326,14 @@ class _Job:
         except OSError:
             return  # It is a file on the same disk.
 
-    def sweep(self, attempt: Attempt) -> None:
+    def kill_remains(self, attempt: Attempt) -> None:
         """Kill what the attempt left behind, wherever it went."""
-        from kinetic.backends.local.supervisor.runners import kill_remains
-        from kinetic_payload.processes import sweep
-
-        sweep(
-            lambda: kill_remains(
-                self._spec.marker, adopting=self._adopting, descendants=self.descendants
-            ),
-            pause=lambda: self._events.wait(0.01),
-        )
+        kill_tree(self._kill_once, pause=lambda: self._events.wait(0.01))
         attempt.release_limits()
+
+    def _kill_once(self) -> bool:
+        if self.descendants is None:
+            _, children_left = reap()
+            return not children_left or kill_children()
+        none_marked = kill_marked(self._spec.marker)
+        return self.descendants.kill() and none_marked

@@ -1,13 +1,12 @@
-"""The runners of one attempt: start, signal and reap them, and whatever they leave behind."""
+"""The runners of one attempt: start, signal and reap them."""
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # What `signal` wraps; here without its 4 ms.
 import os
-import sys
 
 from kinetic.backends.local.paths import JobFolder
 from kinetic.backends.local.supervisor.spec import SupervisorSpec
+from kinetic_payload import processes
 from kinetic_payload.files.private import open_private
 from kinetic_payload.lifeline import FAILED
 
@@ -16,11 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinetic.backends.local.limits import MemoryLimit
-    from kinetic.backends.local.supervisor.descendants import Descendants
 
 _SIGKILL = 9
-_FRESH = _signal.valid_signals() - {_SIGKILL, _signal.SIGSTOP}
-"""What the submitter or we ignore, a runner does not, nor do the user's processes."""
 
 
 class Runner:
@@ -92,10 +88,7 @@ class Runner:
     def kill_group(self) -> None:
         """Kill its process group. Once it was reaped, its number may be a stranger's: nothing happens."""
         if self.status is None:
-            try:
-                os.killpg(self.pid, _SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                return  # macOS says the latter of a group of zombies.
+            processes.signal_group(self.pid)
 
 
 def start_runner(
@@ -121,7 +114,7 @@ def start_runner(
     try:
 
         def spawn() -> int:
-            return _spawn(command, environment, (null, log, log))
+            return processes.spawn(command, environment, (null, log, log))
 
         pid = limit.start(spawn) if limit is not None else spawn()
         return Runner(host, pid, ours, listening=spec.hosts > 1)
@@ -146,167 +139,15 @@ def _lifeline(*, both_ways: bool) -> tuple[int, int]:
     return ours, theirs
 
 
-def _spawn(command: list[str], environment: dict[str, str], files: tuple[int, ...]) -> int:
-    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(files)]
-    try:
-        return os.posix_spawn(
-            command[0],
-            command,
-            environment,
-            file_actions=actions,
-            setsid=True,
-            setsigdef=_FRESH,
-            setsigmask=(),
-        )
-    except NotImplementedError:  # An old system: a group of its own is the next best.
-        return os.posix_spawn(
-            command[0],
-            command,
-            environment,
-            file_actions=actions,
-            setpgroup=0,
-            setsigdef=_FRESH,
-            setsigmask=(),
-        )
-
-
-def reap(runners: Sequence[Runner]) -> bool:
-    """Collect whatever ended, adopted orphans too; return whether any child is left."""
+def reap(runners: Sequence[Runner]) -> None:
+    """Collect whatever ended, adopted orphans too."""
     by_pid = {runner.pid: runner for runner in runners}
-    while True:
-        try:
-            ended = _first_ended()
-            if ended == 0:
-                return True
-            if ended in by_pid:
-                by_pid[ended].kill_group()  # As long as it is not reaped, its number is its own.
-            pid, status = os.waitpid(ended, os.WNOHANG)
-        except ChildProcessError:
-            return False
-        if pid == 0:
-            return True
+
+    def kill_group(pid: int) -> None:
+        if pid in by_pid:
+            by_pid[pid].kill_group()
+
+    statuses, _ = processes.reap(before=kill_group)
+    for pid, status in statuses.items():
         if pid in by_pid:
             by_pid[pid].status = status
-
-
-def _first_ended() -> int:
-    """Return the pid of a child that ended and is not reaped yet, 0 if there is none; -1: not known."""
-    if not hasattr(
-        os, "waitid"
-    ):  # macOS before Python 3.13; what a group leaves is swept a bit later.
-        return -1
-    found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    return found.si_pid if found is not None else 0
-
-
-def has_children(pid: int) -> bool:
-    """Return whether process *pid*, which is not reaped yet, has a child that lives."""
-    if os.path.isdir("/proc/self"):  # noqa: PTH112 - light
-        return any(_parent_of(child) == pid for child in _all_pids())
-    import psutil
-
-    try:
-        children = psutil.Process(pid).children()
-        return any(child.status() != psutil.STATUS_ZOMBIE for child in children)
-    except psutil.Error:
-        return True  # As far as is known.
-
-
-def adopt_orphans() -> bool:
-    """Become the parent of descendants whose own parent dies; return whether we are."""
-    if sys.platform != "linux":
-        return False
-    try:
-        import ctypes
-
-        set_child_subreaper = 36
-        return bool(ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0) == 0)
-    except (ImportError, OSError, AttributeError):
-        return False
-
-
-def kill_remains(marker: str, *, adopting: bool, descendants: Descendants | None = None) -> bool:
-    """Kill what is left of a job's processes, one round of `sweep`; return whether nothing was.
-
-    *marker* is the `NAME=value` in their environment; *descendants* may be without it.
-    """
-    if not adopting:
-        found = marked(marker)
-        for pid in found:
-            _kill_marked(pid, marker)
-        return (descendants is None or descendants.kill()) and not found
-    if not reap(()):
-        return True
-    found = [pid for pid in _all_pids() if _parent_of(pid) == os.getpid()]
-    for pid in found:
-        try:
-            os.kill(pid, _SIGKILL)  # Our children keep their numbers until we reap them.
-        except (ProcessLookupError, PermissionError):
-            continue
-    return not found
-
-
-def marked(marker: str) -> list[int]:
-    """Return the pids of living processes, other than ours, with *marker* in their environment."""
-    if os.path.isdir("/proc/self"):  # noqa: PTH112 - light
-        wanted = marker.encode()
-        return [
-            pid
-            for pid in _all_pids()
-            if pid != os.getpid() and wanted in _proc(pid, "environ").split(b"\0")
-        ]
-    import psutil
-
-    name, _, value = marker.partition("=")
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.pid != os.getpid() and process.environ().get(name) == value:
-                found.append(process.pid)
-        except (psutil.Error, OSError):
-            continue
-    return found
-
-
-def _kill_marked(pid: int, marker: str) -> None:
-    """Kill process *pid* if it still is the one with *marker* in its environment."""
-    import signal
-
-    try:
-        if hasattr(os, "pidfd_open"):
-            fd = os.pidfd_open(pid)
-            try:
-                if marker.encode() in _proc(pid, "environ").split(b"\0"):
-                    signal.pidfd_send_signal(fd, _SIGKILL)
-            finally:
-                os.close(fd)
-            return
-    except OSError:
-        pass  # It is gone, or the kernel is old.
-    import psutil
-
-    name, _, value = marker.partition("=")
-    try:
-        process = psutil.Process(pid)
-        if process.environ().get(name) == value:
-            process.kill()  # It looks at the start time.
-    except (psutil.Error, OSError):
-        return
-
-
-def _all_pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - light
-
-
-def _parent_of(pid: int) -> int | None:
-    # The command's name may hold anything, also parentheses: fields begin after the last.
-    fields = _proc(pid, "stat").rpartition(b")")[2].split()[:2]
-    return int(fields[1]) if len(fields) > 1 and fields[0] != b"Z" else None
-
-
-def _proc(pid: int, name: str) -> bytes:
-    try:
-        with open(f"/proc/{pid}/{name}", "rb") as stream:  # noqa: PTH123 - light
-            return stream.read()
-    except OSError:
-        return b""
