@@ -113,7 +113,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
     That is the runner's bundle: half a second of compiling for each of some hundred homes.
     """
     from kinetic.light import light_files
-    from kinetic_runner.bundle.build import bundle_for
+    from kinetic_runner.bundle import bundle_for
 
     made = bundle_for(tmp_path_factory.mktemp("cache"), light_files())
 

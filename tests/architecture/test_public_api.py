@@ -74,6 +74,7 @@ PUBLIC = (
     "kinetic_payload.testing.gcs.requests",
     "kinetic_payload.testing.gcs.server",
     "kinetic_payload.project.context",
+    "kinetic_runner.bundle",
     "kinetic_runner.bundle.build",
 )
 """What somebody who uses one package alone may import, besides `kinetic` itself."""

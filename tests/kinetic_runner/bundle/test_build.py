@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import random
@@ -16,7 +17,8 @@ import cloudpickle
 import pytest
 
 from kinetic_payload.calls.call import CallHeader
-from kinetic_runner.bundle.build import SIZE_LIMIT, build_bundle, bundle_for, slim
+from kinetic_runner.bundle import SIZE_LIMIT, build_bundle, bundle_for
+from kinetic_runner.bundle.build import _LEFT_OUT, slim
 
 LIGHT = {"light/kinetic/__init__.py": b"WHERE = __file__\n", "light/kinetic/py.typed": b""}
 
@@ -72,7 +74,7 @@ def test_the_bundle_is_the_same_in_every_process():
         "A = {1, 'b', None}; B = A in {2.5, 'b'}; C = 'xyz'[1:2] + 'a constant'; D = 1 << 70, ()"
     )
     code = (
-        f"import sys; from kinetic_runner.bundle.build import *; extra = {{'light/x.py': {source!r}.encode()}};"
+        f"import sys; from kinetic_runner.bundle import *; extra = {{'light/x.py': {source!r}.encode()}};"
         "print(*(bundle_digest(build_bundle(extra, bytecode=b)) for b in (True, False)))"
     )
     # What else a process has in memory, and its hash seed, must not show.
@@ -100,6 +102,14 @@ def test_the_bundle_holds_what_runs_and_bytecode_beside_it(bundle):
     assert all(f"{name}c" in names for name in names if name.endswith(".py"))
     assert names == sorted(names)
     assert not [n for n in names if "testing" in n or "bundle" in n]
+
+
+@pytest.mark.parametrize("name", _LEFT_OUT)
+def test_what_the_bundle_leaves_out_exists_and_is_not_in_it(bundle, name):
+    assert importlib.util.find_spec(name) is not None
+    path = name.replace(".", "/")
+    names = zipfile.ZipFile(bundle).namelist()
+    assert not [n for n in names if n.startswith((f"{path}/", f"{path}."))]
 
 
 def test_without_bytecode_the_bundle_fits_into_a_config_map_with_room_to_grow(bundle, for_clusters):
@@ -252,7 +262,7 @@ def test_the_cache_compiles_once_and_follows_its_ingredients(bundle, for_cluster
 
 def test_processes_that_ask_at_once_get_one_whole_file(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from kinetic_runner.bundle.build import *;"
+        "import sys; from pathlib import Path; from kinetic_runner.bundle import *;"
         "print(bundle_digest(bundle_for(Path(sys.argv[1])).read_bytes()))"
     )
     asking = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kinetic_payload.layout import WIRE_VERSION
-from kinetic_runner.bundle.build import build_bundle
+from kinetic_runner.bundle import build_bundle
 
 LIGHT = {"light/kinetic/__init__.py": b"WHOSE = 'light'\n"}
 ASK = """

@@ -25,36 +25,32 @@ SIZE_LIMIT: Final = 512 * 1024
 
 _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 _START: Final = "kinetic_runner/bundle/start.py"
-_CLIENTS: Final = (
-    "archives/write",
-    "calls/by_reference",
-    "calls/dump",
-    "calls/global_pickler",
-    "calls/initial_values",
-    "calls/pickler",
-    "data/upload",
-    "distributions",
-    "project/binaries",
-    "project/exclusion",
-    "project/file_times",
-    "project/hashing",
-    "project/ignore",
-    "project/ignore_files",
-    "project/membership",
-    "project/roots",
-    "project/snapshot",
-    "project/stat_cache",
-    "project/tree",
-    "project/wildmatch",
-    "records/decode",
-    "stores/folder/marking",
-)
-"""Modules of `kinetic_payload` that only whoever submits uses: a bundle has to stay small."""
 _LEFT_OUT: Final = (
-    "kinetic_runner/bundle/build.py",
-    *(f"kinetic_payload/{name}.py" for name in _CLIENTS),
-    _START,
+    "kinetic_payload.archives.write",
+    "kinetic_payload.calls.by_reference",
+    "kinetic_payload.calls.dump",
+    "kinetic_payload.calls.module_globals.dump",
+    "kinetic_payload.calls.module_globals.initial_values",
+    "kinetic_payload.calls.pickler",
+    "kinetic_payload.data.upload",
+    "kinetic_payload.project.binaries",
+    "kinetic_payload.project.exclusion",
+    "kinetic_payload.project.file_times",
+    "kinetic_payload.project.hashing",
+    "kinetic_payload.project.ignore",
+    "kinetic_payload.project.ignore_files",
+    "kinetic_payload.project.membership",
+    "kinetic_payload.project.roots",
+    "kinetic_payload.project.snapshot",
+    "kinetic_payload.project.stat_cache",
+    "kinetic_payload.project.tree",
+    "kinetic_payload.project.wildmatch",
+    "kinetic_payload.records.decode",
+    "kinetic_payload.stores.folder.marking",
+    "kinetic_payload.testing",
+    "kinetic_runner.bundle",
 )
+"""Modules and packages that only the client uses: a bundle has to stay small."""
 _OLDEST_TIME: Final = (1980, 1, 1, 0, 0, 0)
 _MARSHAL: Final = 2 if sys.version_info < (3, 14) else 5
 """The version of marshal's format. 2 knows no references and no interned strings.
@@ -80,7 +76,7 @@ def build_bundle(extra: Mapping[str, bytes] = _NOTHING, *, bytecode: bool = True
         SyntaxError: A module is not Python of this version.
         ValueError: A bundle without bytecode is larger than `SIZE_LIMIT`.
     """
-    sources = {name: path.read_bytes() for name, path in _sources() if not _left_out(name)}
+    sources = {name: path.read_bytes() for name, path in _sources() if not _is_left_out(name)}
     start = dict(_sources())[_START]
     files = {**sources, "__main__.py": start.read_bytes(), **extra}
     for name, source in list(files.items()):
@@ -139,8 +135,9 @@ def _sources() -> Iterator[tuple[str, Path]]:
             yield f"{package.__name__}/{path.relative_to(folder).as_posix()}", path
 
 
-def _left_out(name: str) -> bool:
-    return name in _LEFT_OUT or name.startswith("kinetic_payload/testing/")
+def _is_left_out(name: str) -> bool:
+    module = name.removesuffix(".py").replace("/", ".")
+    return any(f"{module}.".startswith(f"{one}.") for one in _LEFT_OUT)
 
 
 def slim(source: bytes) -> bytes:

@@ -23,7 +23,7 @@ def runner_bundle(home: Path, *, bytecode: bool = True) -> bytes:
     process has imported does not change.
     """
     from kinetic.light import light_files
-    from kinetic_runner.bundle.build import bundle_for
+    from kinetic_runner.bundle import bundle_for
 
     return bundle_for(home / "cache", light_files(), bytecode=bytecode).read_bytes()
 

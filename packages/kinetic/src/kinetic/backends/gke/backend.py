@@ -101,7 +101,7 @@ class GkeBackend:
     def environment(self, request: JobRequest, project: Packaging) -> ClusterEnvironment:  # noqa: ARG002
         """Return the image that was named, and the runner to mount into it."""
         from kinetic.jobs.runner import runner_bundle
-        from kinetic_runner.bundle.build import bundle_digest
+        from kinetic_runner.bundle import bundle_digest
 
         data = runner_bundle(self._home, bytecode=False)
         runner = Runner(digest=bundle_digest(data), name=RUNNER_NAME, content=data)
