@@ -19,13 +19,13 @@ class Told:
 
     mark = "mark"
     stop_fd = 0
-    reaper = False
+    adopting = False
 
-    def keep_orphans(self) -> None:
-        self.reaper = True
+    def adopt_orphans(self) -> None:
+        self.adopting = True
 
     def send_task(self, _text: str) -> None:
-        assert self.reaper, "what it orphans now is nobody's, and lives on"
+        assert self.adopting, "what it orphans now is nobody's, and lives on"
         raise BeginsError
 
 
