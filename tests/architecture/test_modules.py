@@ -188,7 +188,7 @@ TESTED_AS = {
     "kinetic_runner.child.raising": "kinetic_runner/child/test_call.py",
     "kinetic_runner.parent.oom": "kinetic_runner/parent/test_main.py",
     "kinetic_runner.parent.other_hosts": "kinetic_runner/parent/test_report.py",
-    "kinetic_runner.parent.self_pipe": "kinetic_runner/parent/test_main.py",
+    "kinetic_runner.parent.signals": "kinetic_runner/parent/test_main.py",
     "kinetic_runner.parent.tee": "kinetic_runner/parent/test_main.py",
     "kinetic_runner.persistence": "kinetic_runner/parent/test_main.py",
     "kinetic_runner.task": "kinetic_runner/child/test_pipeline.py",

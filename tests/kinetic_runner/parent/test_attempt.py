@@ -34,7 +34,7 @@ def test_orphans_are_kept_before_there_can_be_any(tmp_path: Path) -> None:
         store=str(tmp_path), job="job", payload_digest="0", workspace=str(tmp_path)
     )
     child: Any = Told()
-    bell: Any = SimpleNamespace(pause=lambda _: False)
+    signals: Any = SimpleNamespace(wait=lambda _: False)
 
     with pytest.raises(BeginsError):
-        attend(arguments, {}, child, bell)
+        attend(arguments, {}, child, signals)

@@ -15,7 +15,7 @@ from kinetic_runner.parent.watch import Limits, Watch
 
 
 class Beside:
-    """A child, a bell and a journal: nothing runs, and pipes are all that is there of them."""
+    """A child, a self-pipe and a log uploader: nothing runs, and there are only their pipes."""
 
     full = False
     due_in = None
@@ -23,14 +23,14 @@ class Beside:
     def __init__(self) -> None:
         self.output, self._written = os.pipe()
         self.report, self._said = os.pipe()
-        self.fd, self._bell = os.pipe()
-        self._open = [self.output, self._written, self.report, self._said, self.fd, self._bell]
+        self.fd, self._wake = os.pipe()
+        self._open = [self.output, self._written, self.report, self._said, self.fd, self._wake]
         for end in (self.output, self.report):
             os.set_blocking(end, False)
         self.status: int | None = None
         self.signals: list[int] = []
         self.requests = 0
-        self.stop_asked = False
+        self.stop_requested = False
         self.stops_when_told = False
         self.says_when_told = b""
         self.generations = 0
@@ -66,9 +66,9 @@ class Beside:
         self.generations -= 1
         return self.generations <= 0
 
-    # The bell.
+    # The self-pipe.
 
-    def listen(self) -> None:
+    def read(self) -> None:
         return
 
     # The journal.
@@ -84,8 +84,8 @@ class Beside:
                 exit_code=0,
             )  # fmt: skip
             self.says(b'{"outcome": ' + encode(outcome) + b"}")
-            self.stop_asked = self.stops_when_told
-            os.write(self._bell, b"!")
+            self.stop_requested = self.stops_when_told
+            os.write(self._wake, b"!")
 
     def close(self) -> None:
         for end in self._open:
@@ -135,7 +135,7 @@ def test_what_is_reported_after_a_stop_counts_if_the_function_had_ended_before(
     beside: Beside, phase: str, in_time: bool
 ) -> None:
     beside.says(b'{"phase": "%s"}' % phase.encode())
-    beside.stop_asked = True
+    beside.stop_requested = True
 
     seen = run(beside, Limits())
 
@@ -163,7 +163,7 @@ def test_a_child_that_knows_that_its_function_had_ended_before_the_stop_is_belie
     beside: Beside,
 ) -> None:
     beside.says(b'{"phase": "call"}')
-    beside.stop_asked = True
+    beside.stop_requested = True
     beside.says_when_told = b'{"undisturbed": true}'
 
     seen = run(beside, Limits())
@@ -174,7 +174,7 @@ def test_a_child_that_knows_that_its_function_had_ended_before_the_stop_is_belie
 def test_whether_a_preemption_came_before_the_end_is_not_for_python_to_say(beside: Beside) -> None:
     beside.says(b'{"sigterm": "native"}')
     beside.says(b'{"phase": "call"}')
-    beside.stop_asked = True
+    beside.stop_requested = True
     beside.says_when_told = b'{"undisturbed": true}'
 
     seen = run(beside, Limits())
@@ -203,7 +203,7 @@ def test_a_warning_that_is_heard_first_stands_behind_what_was_written_before_it(
 ) -> None:
     beside.writes(b"half")
     beside.says(b'{"warning": "mind"}')
-    beside.stop_asked = True  # What the child said is looked at before its output is.
+    beside.stop_requested = True  # What the child said is looked at before its output is.
 
     run(beside, Limits())
 

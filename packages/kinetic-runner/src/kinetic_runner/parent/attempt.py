@@ -37,7 +37,7 @@ from kinetic_runner.parent.exit_code import Seen, outcome_of
 from kinetic_runner.parent.log_upload import Journal
 from kinetic_runner.parent.oom import kills_for_memory
 from kinetic_runner.parent.report import OTHERS_SECONDS, Finish
-from kinetic_runner.parent.self_pipe import Bell
+from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Mirror
 from kinetic_runner.parent.watch import Limits, Watch
 from kinetic_runner.persistence import WAIT
@@ -62,7 +62,7 @@ def attend(
     arguments: Arguments,
     environment: Mapping[str, str],
     child: Child,
-    bell: Bell,
+    signals: SelfPipe,
     *,
     linger: float | None = None,
 ) -> int:
@@ -85,7 +85,7 @@ def attend(
             host,
             attempt=number,
             claim_of=partial(_claim, arguments.job, host, hostname, started),
-            pause=bell.pause,
+            pause=signals.wait,
             signer=signer,
         )
     except AlreadyFinishedError as error:
@@ -94,7 +94,7 @@ def attend(
     except AlreadyClaimedError as error:
         sys.stderr.write(f"[kinetic] {error}\n")
         return EXIT_NOT_PREPARED
-    finish = _finish(arguments, store, job, host, bell, signer)
+    finish = _finish(arguments, store, job, host, signals, signer)
     marker = end_marker(job.job_id, attempt, host.index) if arguments.end_marker else ""
     if _is_refused(finish, attempt, arguments.preemptions, marker):
         return EXIT_NOT_PREPARED
@@ -120,7 +120,7 @@ def attend(
     journal = Journal(store, partial(job.log_chunk, attempt, host.index))
     watch = Watch(
         child,
-        bell,
+        signals,
         mirror=Mirror(sys.stdout.fileno()),
         journal=journal,
         limits=_limits(arguments, host, linger),
@@ -137,14 +137,19 @@ def attend(
 
 
 def _finish(
-    arguments: Arguments, store: Store, job: JobObjects, host: Host, bell: Bell, signer: Signer
+    arguments: Arguments,
+    store: Store,
+    job: JobObjects,
+    host: Host,
+    signals: SelfPipe,
+    signer: Signer,
 ) -> Finish:
     alone = arguments.lifeline is None
     return Finish(
         store=store,
         job=job,
         host=host,
-        pause=bell.pause,
+        pause=signals.wait,
         retries=arguments.retries,
         others_seconds=inf if alone else OTHERS_SECONDS,
         linger=arguments.grace + _AFTER_GRACE if alone and host.count > 1 else 0.0,

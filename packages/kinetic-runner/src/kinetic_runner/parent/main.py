@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 # meanwhile.
 from kinetic_runner import WARM
 from kinetic_runner.parent.child_process import Child, spawn
-from kinetic_runner.parent.self_pipe import Bell
+from kinetic_runner.parent.signals import SelfPipe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def run_with(
 
     *linger* is how many seconds threads and exit handlers may take, once the outcome is known.
     """
-    bell = Bell()
+    signals = SelfPipe()
     _keep_descriptors_to_ourselves()
     environment = dict(os.environ)  # noqa: TID251  # the one place of the parent that reads it
     # User code must not be able to speak for its job: the key stays with us.
@@ -47,7 +47,7 @@ def run_with(
     child = spawn(command, theirs)
     code = 2
     try:
-        code = _guarded(lambda: _attend(argv, environment, child, bell, linger))
+        code = _guarded(lambda: _attend(argv, environment, child, signals, linger))
     finally:
         child.kill()
         sys.stdout.flush()
@@ -86,11 +86,11 @@ def _attend(
     argv: Sequence[str],
     environment: Mapping[str, str],
     child: Child,
-    bell: Bell,
+    signals: SelfPipe,
     linger: float | None,
 ) -> int:
     # The rest is imported while the child starts.
     from kinetic_runner.command_line import parse_arguments
     from kinetic_runner.parent.attempt import attend
 
-    return attend(parse_arguments(argv), environment, child, bell, linger=linger)
+    return attend(parse_arguments(argv), environment, child, signals, linger=linger)

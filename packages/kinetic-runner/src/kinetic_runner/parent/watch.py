@@ -19,11 +19,11 @@ from kinetic_payload.records.host_outcome import HostOutcome, Phase
 from kinetic_runner.parent.child_process import Child, pipe_capacity, read_available
 from kinetic_runner.parent.exit_code import Cause, Seen, outcome_from
 from kinetic_runner.parent.log_upload import Journal
-from kinetic_runner.parent.self_pipe import Bell
+from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Mirror
 
 _SAFETY: Final = 1.0
-"""Seconds after which to look around even if nothing rang."""
+"""Seconds after which to look around even without a signal."""
 _HELD_BACK: Final = 0.05
 _MOST_REPORT: Final = 16 * 1024 * 1024
 _REQUESTS_AFTER: Final = (0.1, 1.0)
@@ -57,7 +57,7 @@ class Watch:
     def __init__(
         self,
         child: Child,
-        bell: Bell,
+        signals: SelfPipe,
         *,
         mirror: Mirror,
         journal: Journal,
@@ -68,7 +68,7 @@ class Watch:
     ) -> None:
         self.mirror = mirror
         self._child = child
-        self._bell = bell
+        self._signals = signals
         self._journal = journal
         self._limits = limits
         self._lifeline = lifeline
@@ -145,7 +145,7 @@ class Watch:
     def _wait(self) -> None:
         held_back = self.mirror.full or self._journal.full
         readers = [fd for fd in self._open if not (held_back and fd == self._child.output)]
-        readers.append(self._bell.fd)
+        readers.append(self._signals.fd)
         if self._lifeline is not None:
             readers.append(self._lifeline)
         writers = [self.mirror.fd] if self.mirror.waiting else []
@@ -155,8 +155,8 @@ class Watch:
         for fd in ready:
             if fd in self._open:
                 self._open[fd]()
-        if self._bell.fd in ready:
-            self._bell.listen()
+        if self._signals.fd in ready:
+            self._signals.read()
         if self._lifeline in ready:
             self._take_word()
         self._journal.tick()
@@ -219,7 +219,7 @@ class Watch:
 
     @property
     def _stopping(self) -> bool:
-        return self._bell.stop_asked or self._stop_now
+        return self._signals.stop_requested or self._stop_now
 
     @property
     def _has_parted(self) -> bool:
@@ -320,9 +320,9 @@ class Watch:
 
     def _clear_remains(self) -> None:
         def pause() -> None:
-            # Rung by SIGCHLD; the time limit is for those that only the next round can see.
-            select.select([self._bell.fd], [], [], 0.02)
-            self._bell.listen()
+            # Woken by SIGCHLD; the time limit is for those that only the next round can see.
+            select.select([self._signals.fd], [], [], 0.02)
+            self._signals.read()
             self._drain(self._child.output)  # Nobody must wait for us to read what it says.
 
         kill_tree(self._child.kill_all_but_trackers, pause=pause, seconds=self._limits.trackers)

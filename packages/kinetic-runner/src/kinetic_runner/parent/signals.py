@@ -1,0 +1,48 @@
+"""Signals of this process, through a self-pipe: one `select` waits for them and for everything else."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+_STOP = (signal.SIGTERM, signal.SIGINT)
+
+
+class SelfPipe:
+    """A pipe that becomes readable when a child ends or this process is told to stop."""
+
+    def __init__(self) -> None:
+        self.fd, write_end = os.pipe()
+        self.stop_requested = False
+        for end in (self.fd, write_end):
+            os.set_blocking(end, False)
+        # A full pipe is readable as well.
+        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, *_STOP):
+            # The handler does nothing, but without one no byte is written.
+            signal.signal(number, _ignore)
+
+    def read(self) -> None:
+        """Empty the pipe; `stop_requested` is True once one of the signals meant to stop."""
+        while True:
+            try:
+                numbers = os.read(self.fd, 4096)
+            except BlockingIOError:
+                return
+            self.stop_requested = self.stop_requested or any(one in numbers for one in _STOP)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait that long, or until this process is told to stop; return whether it was."""
+        import time
+
+        until = time.monotonic() + seconds
+        self.read()
+        while not self.stop_requested and (left := until - time.monotonic()) > 0:
+            select.select([self.fd], [], [], left)
+            self.read()
+        return self.stop_requested
+
+
+def _ignore(_number: int, _frame: object) -> None:
+    return
