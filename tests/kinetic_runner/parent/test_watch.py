@@ -10,7 +10,7 @@ import pytest
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_runner.parent.exit_code import Seen
-from kinetic_runner.parent.tee import Mirror
+from kinetic_runner.parent.tee import Tee
 from kinetic_runner.parent.watch import Limits, Watch
 
 
@@ -103,11 +103,11 @@ def run(
     beside: Beside, limits: Limits, lifeline: int | None = None, report_file: str = os.devnull
 ) -> Seen:
     with open(os.devnull, "wb") as nowhere:
-        mirror = Mirror(nowhere.fileno())
+        tee = Tee(nowhere.fileno())
         watch = Watch(
             beside,  # type: ignore[arg-type]
             beside,  # type: ignore[arg-type]
-            mirror=mirror,
+            tee=tee,
             journal=beside,  # type: ignore[arg-type]
             limits=limits,
             lifeline=lifeline,

@@ -38,7 +38,7 @@ from kinetic_runner.parent.log_upload import Journal
 from kinetic_runner.parent.oom import kills_for_memory
 from kinetic_runner.parent.report import OTHERS_SECONDS, Finish
 from kinetic_runner.parent.signals import SelfPipe
-from kinetic_runner.parent.tee import Mirror
+from kinetic_runner.parent.tee import Tee
 from kinetic_runner.parent.watch import Limits, Watch
 from kinetic_runner.persistence import WAIT
 from kinetic_runner.task import Task
@@ -121,7 +121,7 @@ def attend(
     watch = Watch(
         child,
         signals,
-        mirror=Mirror(sys.stdout.fileno()),
+        tee=Tee(sys.stdout.fileno()),
         journal=journal,
         limits=_limits(arguments, host, linger),
         lifeline=arguments.lifeline,
@@ -132,7 +132,7 @@ def attend(
     code = _see_through(watch, journal, finish, blank, claimed=claimed)
     if marker and finish.reported:
         watch.mark_end(marker)
-        watch.mirror.finish(_READER_SECONDS)
+        watch.tee.finish(_READER_SECONDS)
     return code
 
 
@@ -176,9 +176,9 @@ def _is_refused(finish: Finish, attempt: int, preemptions: int | None, marker: s
     if refusal:
         finish.say(refusal)
         if marker:
-            mirror = Mirror(sys.stdout.fileno())  # It is no error if nobody reads it any more.
-            mirror.write(f"{marker}\n".encode())
-            mirror.finish(_READER_SECONDS)
+            tee = Tee(sys.stdout.fileno())  # It is no error if nobody reads it any more.
+            tee.write(f"{marker}\n".encode())
+            tee.finish(_READER_SECONDS)
     return bool(refusal)
 
 
@@ -307,7 +307,7 @@ def _close(watch: Watch, journal: Journal, *, patience: float, reader: float) ->
         text = f"{journal.lost} bytes of the log could not be stored: {why}"
         watch.say(text)
         warnings = (text,)
-    watch.mirror.finish(reader)
+    watch.tee.finish(reader)
     return warnings
 
 

@@ -1,4 +1,4 @@
-"""This process's own output: the live view of the log, whoever reads it and however slowly."""
+"""Copy the child's output to this process's own, which is the live view of the log, without blocking."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import stat
 from time import monotonic
 from typing import Final
 
-_MOST_WAITING: Final = 1024 * 1024
+_MAX_WAITING: Final = 1024 * 1024
 _ATOMIC: Final = 512
 """PIPE_BUF by POSIX: a pipe that is ready takes that much without blocking, everywhere."""
 
 
-class Mirror:
-    """Writes to *fd* without ever blocking on a reader that went for lunch."""
+class Tee:
+    """Writes to *fd*, and never blocks on a slow reader."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -33,19 +33,19 @@ class Mirror:
     @property
     def full(self) -> bool:
         """Whether so much is waiting that nothing more should be read."""
-        return len(self._waiting) >= _MOST_WAITING
+        return len(self._waiting) >= _MAX_WAITING
 
     def write(self, data: bytes) -> None:
-        """Write *data*, now or later. A reader that is gone is no error: the journal has it all."""
+        """Write *data*, now or later. A reader that is gone is no error: the stored log has it all."""
         if self._broken:
             return
         if self._direct:
             self._write(data)
             return
         self._waiting += data
-        self.pump()
+        self.write_waiting()
 
-    def pump(self) -> None:
+    def write_waiting(self) -> None:
         """Write as much as the reader takes now."""
         done = 0
         while done < len(self._waiting) and not self._broken:
@@ -55,12 +55,12 @@ class Mirror:
         del self._waiting[: len(self._waiting) if self._broken else done]
 
     def finish(self, seconds: float) -> None:
-        """Write what is waiting; give up after *seconds* without a taker."""
+        """Write what is waiting; give up once the reader takes nothing for *seconds*."""
         until = monotonic() + seconds
         while self._waiting and (left := until - monotonic()) > 0:
             select.select([], [self.fd], [], left)
             before = len(self._waiting)
-            self.pump()
+            self.write_waiting()
             if len(self._waiting) < before:
                 until = monotonic() + seconds
 

@@ -20,7 +20,7 @@ from kinetic_runner.parent.child_process import Child, pipe_capacity, read_avail
 from kinetic_runner.parent.exit_code import Cause, Seen, outcome_from
 from kinetic_runner.parent.log_upload import Journal
 from kinetic_runner.parent.signals import SelfPipe
-from kinetic_runner.parent.tee import Mirror
+from kinetic_runner.parent.tee import Tee
 
 _SAFETY: Final = 1.0
 """Seconds after which to look around even without a signal."""
@@ -59,14 +59,14 @@ class Watch:
         child: Child,
         signals: SelfPipe,
         *,
-        mirror: Mirror,
+        tee: Tee,
         journal: Journal,
         limits: Limits,
         lifeline: int | None = None,
         report_file: str = os.devnull,
         stop_file: str = os.devnull,
     ) -> None:
-        self.mirror = mirror
+        self.tee = tee
         self._child = child
         self._signals = signals
         self._journal = journal
@@ -138,20 +138,20 @@ class Watch:
 
     def mark_end(self, line: str) -> None:
         """Print *line* after all output, where it is followed live; it is no part of the log."""
-        self.mirror.write(f"{'' if self._at_line_start else chr(10)}{line}\n".encode())
+        self.tee.write(f"{'' if self._at_line_start else chr(10)}{line}\n".encode())
 
     # What may happen next.
 
     def _wait(self) -> None:
-        held_back = self.mirror.full or self._journal.full
+        held_back = self.tee.full or self._journal.full
         readers = [fd for fd in self._open if not (held_back and fd == self._child.output)]
         readers.append(self._signals.fd)
         if self._lifeline is not None:
             readers.append(self._lifeline)
-        writers = [self.mirror.fd] if self.mirror.waiting else []
+        writers = [self.tee.fd] if self.tee.waiting else []
         ready, writable, _ = select.select(readers, writers, [], self._patience(held_back))
         if writable:
-            self.mirror.pump()
+            self.tee.write_waiting()
         for fd in ready:
             if fd in self._open:
                 self._open[fd]()
@@ -300,7 +300,7 @@ class Watch:
 
     def _keep(self, data: bytes) -> None:
         self._journal.append(data)
-        self.mirror.write(data)
+        self.tee.write(data)
         self._at_line_start = data.endswith(b"\n")
 
     def _take_the_rest(self) -> None:
