@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from kinetic_payload.errors import BucketNotFoundError, StoreError, StorePermissionError
-from kinetic_runner.parent.log_upload import Journal
+from kinetic_runner.parent.log_upload import LogUploader
 
 
 class Pages:
-    """As much of a store as a journal uses, and as unreliable as wanted."""
+    """As much of a store as a log uses, and as unreliable as wanted."""
 
     def __init__(self, *errors: Exception) -> None:
         self.pages: dict[str, bytes] = {}
@@ -41,18 +41,18 @@ class Clock:
         return self.now
 
 
-def journal_to(store: Any, **options: Any) -> Journal:
-    return Journal(store, "{:08d}".format, **options)
+def upload_to(store: Any, **options: Any) -> LogUploader:
+    return LogUploader(store, "{:08d}".format, **options)
 
 
 def test_a_short_log_is_one_chunk_and_no_output_is_none():
     store = Pages()
-    journal = journal_to(store)
-    journal.append(b"a\n")
-    journal.append(b"b\n")
+    log = upload_to(store)
+    log.append(b"a\n")
+    log.append(b"b\n")
 
-    journal.close(10)
-    journal_to(store).close(10)
+    log.close(10)
+    upload_to(store).close(10)
 
     assert store.pages == {"00000000": b"a\nb\n"}
 
@@ -60,25 +60,25 @@ def test_a_short_log_is_one_chunk_and_no_output_is_none():
 @pytest.mark.parametrize("in_time", [True, False])
 def test_what_comes_after_the_end_is_stored_as_well(in_time):
     store, clock = Pages(), Clock()
-    journal = journal_to(store, clock=clock)
+    log = upload_to(store, clock=clock)
     for number in range(3):
-        journal.append(b"%d\n" % number)
+        log.append(b"%d\n" % number)
         if in_time:
             clock.now += 10
-            journal.tick()  # In a thread.
-        journal.close(10)
+            log.send_due()  # In a thread.
+        log.close(10)
 
-    assert (store.text, journal.lost) == (b"0\n1\n2\n", 0)
+    assert (store.text, log.lost) == (b"0\n1\n2\n", 0)
 
 
 def test_chunks_are_bounded_and_in_order():
     store = Pages()
-    journal = journal_to(store, chunk_size=10)
+    log = upload_to(store, chunk_size=10)
     text = b"".join(b"%04d\n" % n for n in range(100))
 
     for start in range(0, len(text), 7):
-        journal.append(text[start : start + 7])
-    journal.close(300)
+        log.append(text[start : start + 7])
+    log.close(300)
 
     assert store.text == text
     assert {len(page) for page in store.pages.values()} == {10}
@@ -86,60 +86,60 @@ def test_chunks_are_bounded_and_in_order():
 
 def test_what_waited_long_enough_is_sent_off(wait_until):
     store, clock = Pages(), Clock()
-    journal = journal_to(store, chunk_seconds=5, clock=clock)
-    assert journal.due_in is None
-    journal.append(b"slow\n")
+    log = upload_to(store, chunk_seconds=5, clock=clock)
+    assert log.due_in is None
+    log.append(b"slow\n")
     clock.now = 4
-    journal.append(b"er\n")
-    journal.tick()
-    assert journal.due_in == 1
+    log.append(b"er\n")
+    log.send_due()
+    assert log.due_in == 1
 
     clock.now = 5
-    journal.tick()
+    log.send_due()
 
     wait_until(lambda: store.pages)
-    assert (store.text, journal.due_in) == (b"slow\ner\n", None)
-    journal.close(10)
+    assert (store.text, log.due_in) == (b"slow\ner\n", None)
+    log.close(10)
 
 
 def test_a_store_that_fails_for_a_while_gets_everything_in_order():
     store = Pages(StoreError("away"), OSError("away"), StorePermissionError("not now"))
-    journal = journal_to(store, chunk_size=4)
+    log = upload_to(store, chunk_size=4)
 
-    journal.append(b"one-two-three-")
-    journal.close(300)
+    log.append(b"one-two-three-")
+    log.close(300)
 
     assert store.text == b"one-two-three-"
-    assert (journal.lost, journal.trouble) == (0, None)
+    assert (log.lost, log.error) == (0, None)
 
 
 def test_a_store_that_never_answers_is_given_up_and_said():
     store = Pages(*[StoreError("gone for good")] * 1000)
-    journal = journal_to(store)
-    journal.append(b"12345")
+    log = upload_to(store)
+    log.append(b"12345")
 
-    journal.close(0.3)
+    log.close(0.3)
 
-    assert journal.lost == 5
-    assert "gone for good" in journal.trouble
+    assert log.lost == 5
+    assert "gone for good" in log.error
 
 
 def test_a_store_that_hangs_is_given_up_and_its_answer_changes_nothing():
     store = Pages(StorePermissionError("no"))
     store.open.clear()
     others = set(threading.enumerate())
-    journal = journal_to(store, chunk_size=4)
-    journal.append(b"12345")
+    log = upload_to(store, chunk_size=4)
+    log.append(b"12345")
     [writer] = [
-        each for each in threading.enumerate() if each.name == "journal" and each not in others
+        each for each in threading.enumerate() if each.name == "log-upload" and each not in others
     ]
 
-    journal.close(0.2)
-    lost = journal.lost
+    log.close(0.2)
+    lost = log.lost
     store.open.set()
     writer.join(300)
 
-    assert (lost, journal.lost) == (5, 5)
+    assert (lost, log.lost) == (5, 5)
 
 
 class Slow(Clock, Pages):
@@ -163,36 +163,36 @@ class Slow(Clock, Pages):
 
 def test_a_store_that_makes_progress_is_not_given_up_however_slow_it_is():
     store = Slow()
-    journal = journal_to(store, chunk_size=4, clock=store)
-    journal.append(b"one-two-three-")
+    log = upload_to(store, chunk_size=4, clock=store)
+    log.append(b"one-two-three-")
 
-    journal.close(10)
+    log.close(10)
 
     assert store.text == b"one-two-three-"
-    assert (journal.lost, journal.trouble) == (0, None)
+    assert (log.lost, log.error) == (0, None)
 
 
 def test_a_bucket_that_is_not_there_is_not_waited_for():
     store = Pages(*[BucketNotFoundError("no")] * 1000)
-    journal = journal_to(store)
-    journal.append(b"12345")
+    log = upload_to(store)
+    log.append(b"12345")
 
-    journal.close(600)
+    log.close(600)
 
-    assert (journal.lost, journal.trouble) == (5, "no")
+    assert (log.lost, log.error) == (5, "no")
 
 
 def test_what_does_not_fit_into_memory_waits_on_disk(tmp_path: Path):
     store = Pages()
     store.open.clear()
-    journal = journal_to(store, spool=tmp_path, chunk_size=1000, in_memory=2000, on_disk=50_000)
+    log = upload_to(store, spool=tmp_path, chunk_size=1000, in_memory=2000, on_disk=50_000)
     text = b"".join(b"%09d\n" % n for n in range(4000))
 
     for start in range(0, 40_000, 100):
-        journal.append(text[start : start + 100])
-    assert not journal.full
+        log.append(text[start : start + 100])
+    assert not log.full
     store.open.set()
-    journal.close(300)
+    log.close(300)
 
     assert store.text == text
     assert list(tmp_path.iterdir()) == []
@@ -201,33 +201,33 @@ def test_what_does_not_fit_into_memory_waits_on_disk(tmp_path: Path):
 def test_output_is_held_back_while_there_is_hope_and_then_the_oldest_is_given_up():
     store, clock = Pages(), Clock()
     store.open.clear()
-    journal = journal_to(store, chunk_size=10, in_memory=20, on_disk=100, patience=10, clock=clock)
+    log = upload_to(store, chunk_size=10, in_memory=20, on_disk=100, stall_seconds=10, clock=clock)
     for n in range(10):
-        journal.append(b"%09d\n" % n)
+        log.append(b"%09d\n" % n)
     store.asked.wait()  # Its writer has the first: what is given up are those behind it.
     clock.now = 9.9
-    assert journal.full
+    assert log.full
 
     clock.now = 10
-    assert not journal.full
+    assert not log.full
     for n in range(10, 20):
-        journal.append(b"%09d\n" % n)
+        log.append(b"%09d\n" % n)
     store.open.set()
-    journal.close(300)
+    log.close(300)
 
-    assert journal.lost == 100
+    assert log.lost == 100
     assert store.text.endswith(b"%09d\n" % 19)
-    assert f"{journal.lost} bytes of the log are missing here".encode() in store.text
+    assert f"{log.lost} bytes of the log are missing here".encode() in store.text
     assert store.text.count(b"missing") == 1
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_bytes_are_kept_as_they_are(pieces: int):
     store = Pages()
-    journal = journal_to(store, chunk_size=300)
+    log = upload_to(store, chunk_size=300)
     everything = bytes(range(256)) * pieces
 
-    journal.append(everything)
-    journal.close(10)
+    log.append(everything)
+    log.close(10)
 
     assert store.text == everything

@@ -71,12 +71,12 @@ class Beside:
     def read(self) -> None:
         return
 
-    # The journal.
+    # The log.
 
     def append(self, data: bytes) -> None:
         self.log += data
 
-    def tick(self) -> None:
+    def send_due(self) -> None:
         """Let happen, while the parent is elsewhere, what the child has to say at the end."""
         if self._looks == 1:
             outcome = HostOutcome(
@@ -108,7 +108,7 @@ def run(
             beside,  # type: ignore[arg-type]
             beside,  # type: ignore[arg-type]
             tee=tee,
-            journal=beside,  # type: ignore[arg-type]
+            log=beside,  # type: ignore[arg-type]
             limits=limits,
             lifeline=lifeline,
             report_file=report_file,

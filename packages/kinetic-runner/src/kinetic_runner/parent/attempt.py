@@ -34,7 +34,7 @@ from kinetic_runner.hosts import Host, attempt_of, host_of
 from kinetic_runner.parent.child_process import Child
 from kinetic_runner.parent.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
 from kinetic_runner.parent.exit_code import Seen, outcome_of
-from kinetic_runner.parent.log_upload import Journal
+from kinetic_runner.parent.log_upload import LogUploader
 from kinetic_runner.parent.oom import kills_for_memory
 from kinetic_runner.parent.report import OTHERS_SECONDS, Finish
 from kinetic_runner.parent.signals import SelfPipe
@@ -46,9 +46,9 @@ from kinetic_runner.task import Task
 _LINGER: Final = 10.0
 _LINGER_TOGETHER: Final = 300.0
 """Several hosts leave `jax.distributed` together: whoever goes first would abort the others."""
-_JOURNAL_SECONDS: Final = 30.0
+_UPLOAD_SECONDS: Final = 30.0
 """Without a chunk of the log that the store takes, after which the rest of it is given up."""
-_JOURNAL_SECONDS_AFAR: Final = 180.0
+_UPLOAD_SECONDS_AFAR: Final = 180.0
 """The same where the store is a service, which may be away for a while."""
 _ORPHAN_SECONDS: Final = 2.0
 _READER_SECONDS: Final = 5.0
@@ -117,19 +117,19 @@ def attend(
         python=".".join(map(str, sys.version_info[:3])),
         hostname=hostname,
     )
-    journal = Journal(store, partial(job.log_chunk, attempt, host.index))
+    log = LogUploader(store, partial(job.log_chunk, attempt, host.index))
     watch = Watch(
         child,
         signals,
         tee=Tee(sys.stdout.fileno()),
-        journal=journal,
+        log=log,
         limits=_limits(arguments, host, linger),
         lifeline=arguments.lifeline,
         report_file=task.report_file,
         stop_file=task.stop_file,
     )
-    finish.log = partial(_log_late, watch, journal)
-    code = _see_through(watch, journal, finish, blank, claimed=claimed)
+    finish.log = partial(_log_late, watch, log)
+    code = _see_through(watch, log, finish, blank, claimed=claimed)
     if marker and finish.reported:
         watch.mark_end(marker)
         watch.tee.finish(_READER_SECONDS)
@@ -183,7 +183,7 @@ def _is_refused(finish: Finish, attempt: int, preemptions: int | None, marker: s
 
 
 def _see_through(
-    watch: Watch, journal: Journal, finish: Finish, blank: HostOutcome, *, claimed: float
+    watch: Watch, log: LogUploader, finish: Finish, blank: HostOutcome, *, claimed: float
 ) -> int:
     """Watch the child to its end, bring its log home, and report; return the exit code.
 
@@ -194,20 +194,20 @@ def _see_through(
     outcome = outcome_of(_with_claim(seen, claimed), replace(blank, finished_at=time()))
     if finish.linger and is_loss_of_peer(outcome):
         outcome = replace(outcome, lost_peer=True)
-    patience = _JOURNAL_SECONDS_AFAR if finish.store.concurrency > 1 else _JOURNAL_SECONDS
+    upload_seconds = _UPLOAD_SECONDS_AFAR if finish.store.concurrency > 1 else _UPLOAD_SECONDS
     reader = _READER_SECONDS
     if seen.cause == "orphaned":
         finish.seconds = _ORPHAN_SECONDS
         reader = 0.0
     finish.keep(outcome)  # Its log may take minutes.
-    warnings = _close(watch, journal, patience=min(patience, finish.seconds), reader=reader)
+    warnings = _close(watch, log, seconds=min(upload_seconds, finish.seconds), reader=reader)
     return _report(finish, replace(outcome, warnings=(*outcome.warnings, *warnings)))
 
 
-def _log_late(watch: Watch, journal: Journal, text: str) -> None:
+def _log_late(watch: Watch, log: LogUploader, text: str) -> None:
     """Put a line into a log that was closed."""
     watch.say(text)
-    journal.close(_LATE_SECONDS)
+    log.close(_LATE_SECONDS)
 
 
 def _outlive_supervisor(arguments: Arguments, store: Store, child: Child, signer: Signer) -> None:
@@ -298,13 +298,13 @@ def _task(
     )
 
 
-def _close(watch: Watch, journal: Journal, *, patience: float, reader: float) -> tuple[str, ...]:
+def _close(watch: Watch, log: LogUploader, *, seconds: float, reader: float) -> tuple[str, ...]:
     """Bring the log to its two places; return what to say about what did not get there."""
-    journal.close(patience)
+    log.close(seconds)
     warnings: tuple[str, ...] = ()
-    if journal.lost:
-        why = journal.trouble or "the store did not answer in time."
-        text = f"{journal.lost} bytes of the log could not be stored: {why}"
+    if log.lost:
+        why = log.error or "the store did not answer in time."
+        text = f"{log.lost} bytes of the log could not be stored: {why}"
         watch.say(text)
         warnings = (text,)
     watch.tee.finish(reader)

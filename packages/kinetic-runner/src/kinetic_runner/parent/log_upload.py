@@ -1,4 +1,4 @@
-"""The durable log: a host's output as chunks in the store, in order, whatever the store is doing."""
+"""Upload a host's log to the store as it is written, in numbered chunks."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ CHUNK_SIZE: Final = 4 * 1024 * 1024
 CHUNK_SECONDS: Final = 5.0
 _IN_MEMORY: Final = 16 * 1024 * 1024
 _ON_DISK: Final = 256 * 1024 * 1024
-_PATIENCE: Final = 10.0
+_STALL_SECONDS: Final = 10.0
 """Seconds without any progress of the store after which output is no longer held back."""
 
 
-class Journal:
-    """Takes output at the speed it comes; a thread carries it to the store.
+class LogUploader:
+    """Takes output at the speed it comes; a thread uploads it.
 
-    What the store does not take in time waits in memory, then on disk, then holds the output back
-    for as long as the store makes progress. If it makes none, the oldest waiting chunks are given
-    up, and the log says where: its end is worth most.
+    What the store does not take in time waits in memory, then on disk. If it is too much for both,
+    `full` asks to hold the output back for as long as the store makes progress. If it makes none, the
+    oldest waiting chunks are dropped, and a line in the log says where: its end is worth most.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Journal:
         chunk_seconds: float = CHUNK_SECONDS,
         in_memory: int = _IN_MEMORY,
         on_disk: int = _ON_DISK,
-        patience: float = _PATIENCE,
+        stall_seconds: float = _STALL_SECONDS,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._store = store
@@ -50,35 +50,35 @@ class Journal:
         self._chunk_seconds = chunk_seconds
         self._in_memory = in_memory
         self._on_disk = on_disk
-        self._patience = patience
+        self._stall_seconds = stall_seconds
         self._clock = clock
         self._buffer = bytearray()
         self._begun = 0.0
-        self._writer: _Writer | None = None
+        self._uploader: _Uploader | None = None
 
     @property
-    def trouble(self) -> str | None:
-        """What the store said when it last refused a chunk; None once it takes chunks again."""
-        return self._writer.trouble if self._writer is not None else None
+    def error(self) -> str | None:
+        """The error with which the store last refused a chunk; None once it takes chunks again."""
+        return self._uploader.error if self._uploader is not None else None
 
     @property
     def lost(self) -> int:
-        """Bytes that were given up."""
-        return self._writer.lost if self._writer is not None else 0
+        """Bytes that were dropped."""
+        return self._uploader.lost if self._uploader is not None else 0
 
     @property
     def full(self) -> bool:
         """Whether output should be held back for a moment."""
-        writer = self._writer
+        uploader = self._uploader
         return (
-            writer is not None
-            and writer.held + self._chunk_size > self._on_disk
-            and self._clock() - writer.progress < self._patience
+            uploader is not None
+            and uploader.held + self._chunk_size > self._on_disk
+            and self._clock() - uploader.progress < self._stall_seconds
         )
 
     @property
     def due_in(self) -> float | None:
-        """Seconds until `tick` has something to do."""
+        """Seconds until `send_due` has something to do."""
         if not self._buffer:
             return None
         return max(0.0, self._begun + self._chunk_seconds - self._clock())
@@ -89,43 +89,43 @@ class Journal:
             self._begun = self._clock()
         self._buffer += data
         while len(self._buffer) >= self._chunk_size:
-            self._seal(self._chunk_size)
+            self._send(self._chunk_size)
 
-    def tick(self) -> None:
-        """Send off what has waited long enough."""
+    def send_due(self) -> None:
+        """Upload what has waited long enough."""
         if self.due_in == 0.0:
-            self._seal(len(self._buffer))
+            self._send(len(self._buffer))
 
     def close(self, seconds: float) -> None:
-        """Store the rest; give up what the store takes nothing of for *seconds*.
+        """Upload the rest; drop it once the store takes nothing for *seconds*, as `lost` and `error` tell.
 
-        `lost` and `trouble` say so then. What is appended later needs another `close`.
+        What is appended later needs another `close`.
         """
         if self._buffer:
-            self._seal(len(self._buffer), in_thread=self._writer is not None)
-        if self._writer is not None:
-            self._writer.close(seconds)
+            self._send(len(self._buffer), in_thread=self._uploader is not None)
+        if self._uploader is not None:
+            self._uploader.close(seconds)
 
-    def _seal(self, size: int, *, in_thread: bool = True) -> None:
-        writer = self._writer
-        if writer is None:
-            writer = self._writer = _Writer(
+    def _send(self, size: int, *, in_thread: bool = True) -> None:
+        uploader = self._uploader
+        if uploader is None:
+            uploader = self._uploader = _Uploader(
                 self._store, self._name_of, self._clock, start=in_thread
             )
-        spill = writer.held + size > self._in_memory
-        stuck = self._clock() - writer.progress >= self._patience
-        while stuck and writer.held + size > self._on_disk and writer.give_up_oldest():
+        spill = uploader.held + size > self._in_memory
+        stuck = self._clock() - uploader.progress >= self._stall_seconds
+        while stuck and uploader.held + size > self._on_disk and uploader.drop_oldest():
             continue
         chunk = bytes(self._buffer[:size])
         del self._buffer[:size]
-        writer.put(self._spilled(chunk) if spill else chunk, size)
+        uploader.put(self._spilled(chunk) if spill else chunk, size)
         self._begun = self._clock()
 
     def _spilled(self, chunk: bytes) -> bytes | IO[bytes]:
         import tempfile
 
         try:
-            # One file a chunk, without a name: the system gives the room back by itself.
+            # One file a chunk, without a name: the system frees its space by itself.
             file = tempfile.TemporaryFile(dir=self._spool)  # noqa: SIM115
         except OSError:
             return chunk
@@ -138,8 +138,8 @@ class Journal:
         return file
 
 
-class _Writer:
-    """The thread between memory and store; without one, `close` does its work."""
+class _Uploader:
+    """The thread that uploads; without one, `close` does its work."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class _Writer:
     ) -> None:
         self.held = 0
         self.lost = 0
-        self.trouble: str | None = None
+        self.error: str | None = None
         self.progress = clock()
         self._store = store
         self._name_of = name_of
@@ -162,7 +162,7 @@ class _Writer:
         self._changed = threading.Condition()
         self._seconds: float | None = None
         self._over = False
-        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="log-upload", daemon=True)
         if start:
             self._thread.start()
 
@@ -174,7 +174,7 @@ class _Writer:
             self.held += size
             self._changed.notify()
 
-    def give_up_oldest(self) -> bool:
+    def drop_oldest(self) -> bool:
         """Drop the chunk that waits longest; return whether there was one."""
         with self._changed:
             if not self._waiting:
@@ -195,14 +195,14 @@ class _Writer:
         if not self._thread.is_alive():
             self._over = False
             self._work()
-        while self._thread.is_alive() and (left := self._hope()) > 0:
+        while self._thread.is_alive() and (left := self._seconds_left()) > 0:
             self._thread.join(left)
         with self._changed:
             self._over = True
             self.lost += self.held
             self.held = 0
 
-    def _hope(self) -> float:
+    def _seconds_left(self) -> float:
         """Return for how many seconds more the store may take nothing."""
         if self._seconds is None:
             return inf
@@ -211,10 +211,10 @@ class _Writer:
     def _work(self) -> None:
         while (taken := self._take()) is not None:
             chunk, size = taken
-            stored = self._deliver(chunk)
+            stored = self._upload(chunk)
             with self._changed:
                 if self._over:
-                    return  # `close` gave it up, and counted it.
+                    return  # `close` dropped and counted it.
                 self.held -= size
                 if stored:
                     self.progress = self._clock()
@@ -238,20 +238,20 @@ class _Writer:
             chunk = note + chunk
         return chunk, size
 
-    def _deliver(self, chunk: bytes) -> bool:
-        """Write the next object; try for as long as there is hope. Return whether it was written."""
+    def _upload(self, chunk: bytes) -> bool:
+        """Write the next object, with retries; return whether it was written."""
         pause = 0.1
         while True:
             try:
                 # Not create-only: the attempt is ours alone, and this may be a second try.
                 self._store.write(self._name_of(self._sequence), chunk)
             except (KineticError, OSError) as error:
-                self.trouble = str(error)
+                self.error = str(error)
                 if isinstance(error, GONE) or not self._rest(pause):
                     return False
                 pause = min(pause * 2, 5.0)
             else:
-                self.trouble = None
+                self.error = None
                 self._sequence += 1
                 return True
 
@@ -261,7 +261,7 @@ class _Writer:
         with self._changed:
             # Notified by every chunk that comes, so it may return early: hence the loop.
             while (left := until - self._clock()) > 0:
-                if left > self._hope():
+                if left > self._seconds_left():
                     return False
                 self._changed.wait(left)
         return True

@@ -18,7 +18,7 @@ from kinetic_payload.processes import KILL_SECONDS, kill_tree
 from kinetic_payload.records.host_outcome import HostOutcome, Phase
 from kinetic_runner.parent.child_process import Child, pipe_capacity, read_available
 from kinetic_runner.parent.exit_code import Cause, Seen, outcome_from
-from kinetic_runner.parent.log_upload import Journal
+from kinetic_runner.parent.log_upload import LogUploader
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
 
@@ -60,7 +60,7 @@ class Watch:
         signals: SelfPipe,
         *,
         tee: Tee,
-        journal: Journal,
+        log: LogUploader,
         limits: Limits,
         lifeline: int | None = None,
         report_file: str = os.devnull,
@@ -69,7 +69,7 @@ class Watch:
         self.tee = tee
         self._child = child
         self._signals = signals
-        self._journal = journal
+        self._log = log
         self._limits = limits
         self._lifeline = lifeline
         self._report_file = report_file
@@ -143,7 +143,7 @@ class Watch:
     # What may happen next.
 
     def _wait(self) -> None:
-        held_back = self.tee.full or self._journal.full
+        held_back = self.tee.full or self._log.full
         readers = [fd for fd in self._open if not (held_back and fd == self._child.output)]
         readers.append(self._signals.fd)
         if self._lifeline is not None:
@@ -159,7 +159,7 @@ class Watch:
             self._signals.read()
         if self._lifeline in ready:
             self._take_word()
-        self._journal.tick()
+        self._log.send_due()
 
     def _take_word(self) -> None:
         """Take what the supervisor says; the end of the lifeline is its own."""
@@ -185,7 +185,7 @@ class Watch:
         now = monotonic()
         alarms = [self._call_until, self._kill_at, *self._requests_at[:1]]
         waits = [max(0.0, alarm - now) for alarm in alarms if alarm is not None]
-        due = self._journal.due_in
+        due = self._log.due_in
         return min(
             _HELD_BACK if held_back else _SAFETY, *waits, due if due is not None else _SAFETY
         )
@@ -299,7 +299,7 @@ class Watch:
         return len(data)
 
     def _keep(self, data: bytes) -> None:
-        self._journal.append(data)
+        self._log.append(data)
         self.tee.write(data)
         self._at_line_start = data.endswith(b"\n")
 
