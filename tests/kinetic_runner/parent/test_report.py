@@ -25,7 +25,7 @@ from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Location
 from kinetic_runner.hosts import Host
-from kinetic_runner.parent.report import Finish
+from kinetic_runner.parent.report import Reporter
 
 JOB = JobObjects("job")
 
@@ -45,9 +45,9 @@ def failed(host: int = 0, **changes: Any) -> HostOutcome:
     return ended(host, **{"succeeded": False, "reason": "exception", "exit_code": 1, **changes})
 
 
-def finish(store: Any, host: int = 0, hosts: int = 1, **options: Any) -> Finish:
+def reporter(store: Any, host: int = 0, hosts: int = 1, **options: Any) -> Reporter:
     options.setdefault("pause", lambda seconds: threading.Event().wait(seconds))
-    return Finish(store=store, job=JOB, host=Host(host, hosts), **options)
+    return Reporter(store=store, job=JOB, host=Host(host, hosts), **options)
 
 
 def final(store: Any) -> dict[str, Any] | None:
@@ -55,45 +55,45 @@ def final(store: Any) -> dict[str, Any] | None:
 
 
 def test_only_the_leader_speaks_for_the_job(store):
-    assert finish(store, 1, 2).report(ended(1)) == 0
+    assert reporter(store, 1, 2).report(ended(1)) == 0
 
     assert final(store) is None
 
 
 def test_the_leader_waits_for_the_others(store):
     def others_report(_seconds: float) -> bool:
-        finish(store, 1, 2).report(ended(1))
+        reporter(store, 1, 2).report(ended(1))
         return False
 
-    assert finish(store, 0, 2, pause=others_report).report(ended()) == 0
+    assert reporter(store, 0, 2, pause=others_report).report(ended()) == 0
 
     assert final(store)["status"] == "succeeded"
 
 
 def test_a_leader_whose_sibling_failed_does_not_say_success(store):
-    finish(store, 2, 3).report(failed(2))
+    reporter(store, 2, 3).report(failed(2))
 
-    assert finish(store, 0, 3).report(ended()) == 1
+    assert reporter(store, 0, 3).report(ended()) == 1
 
     assert final(store) is None
 
 
 def test_a_sibling_that_the_system_stopped_leaves_the_job_open(store):
-    finish(store, 1, 2).report(failed(1, reason="terminated", exit_code=143))
+    reporter(store, 1, 2).report(failed(1, reason="terminated", exit_code=143))
 
-    assert finish(store, 0, 2, retries=0).report(ended()) == 143
+    assert reporter(store, 0, 2, retries=0).report(ended()) == 143
 
     assert final(store) is None
 
 
 def test_the_lowest_failing_host_counts_and_the_others_are_named(store):
     for host in (3, 1):
-        finish(store, host, 4).report(failed(host))
+        reporter(store, host, 4).report(failed(host))
 
     def stop_waiting(_seconds: float) -> bool:
         return True
 
-    finish(store, 2, 4, retries=0, pause=stop_waiting).report(failed(2))
+    reporter(store, 2, 4, retries=0, pause=stop_waiting).report(failed(2))
 
     outcome = final(store)
     assert (outcome["host"], outcome["other_failed_hosts"]) == (1, [2, 3])
@@ -101,13 +101,13 @@ def test_the_lowest_failing_host_counts_and_the_others_are_named(store):
 
 
 def test_a_leader_told_to_stop_while_it_waits_leaves_the_job_open(store):
-    code = finish(store, 0, 2, pause=lambda _: True, retries=0).report(ended())
+    code = reporter(store, 0, 2, pause=lambda _: True, retries=0).report(ended())
 
     assert (code, final(store)) == (143, None)
 
 
 def test_what_could_not_be_prepared_is_final_on_the_first_of_many_attempts(store):
-    finish(store, retries=5).report(failed(exit_code=2))
+    reporter(store, retries=5).report(failed(exit_code=2))
 
     assert final(store)["status"] == "failed"
 
@@ -116,7 +116,7 @@ def test_a_job_cancelled_a_moment_ago_stays_cancelled(store):
     cancelled = encode(Outcome(job_id="job", status="cancelled", written_by="client"))
     store.write(JOB.outcome, cancelled)
 
-    finish(store).report(ended())
+    reporter(store).report(ended())
 
     assert store.read(JOB.outcome) == cancelled
 
@@ -138,7 +138,7 @@ def test_a_store_that_loses_its_answer_is_asked_again(store):
         def __getattr__(self, name: str) -> Any:
             return getattr(store, name)
 
-    assert finish(Forgetful(), wait=lambda _: False).report(ended()) == 0
+    assert reporter(Forgetful(), wait=lambda _: False).report(ended()) == 0
 
     assert final(store)["status"] == "succeeded"
 
@@ -147,7 +147,7 @@ KEY = Signer(b"k" * 32)
 
 
 def test_where_there_is_a_key_outcomes_are_signed_as_the_objects_they_are(store):
-    finish(store, signer=KEY).report(ended())
+    reporter(store, signer=KEY).report(ended())
 
     for name in (JOB.outcome, JOB.host_outcome(1, 0)):
         KEY.verify(store.read(name), name)
@@ -160,7 +160,7 @@ def test_what_another_put_in_the_place_of_a_record_is_replaced(store, name):
     cancelled = Outcome(job_id="job", status="cancelled", written_by="client")
     store.write(name, encode(cancelled if name == JOB.outcome else failed()))
 
-    assert finish(store, signer=KEY, retries=0).report(ended()) == 0
+    assert reporter(store, signer=KEY, retries=0).report(ended()) == 0
 
     assert final(store)["status"] == "succeeded"
 
@@ -169,7 +169,7 @@ def test_a_cancellation_by_a_client_that_has_the_key_stays(store):
     cancelled = encode(Outcome(job_id="job", status="cancelled", written_by="client"))
     store.write(JOB.outcome, KEY.sign(cancelled, JOB.outcome))
 
-    finish(store, signer=KEY).report(ended())
+    reporter(store, signer=KEY).report(ended())
 
     assert final(store)["status"] == "cancelled"
 
@@ -178,11 +178,13 @@ def test_a_cancellation_by_a_client_that_has_the_key_stays(store):
 def test_what_another_put_in_the_place_of_a_sibling_is_waited_out(store, forged):
     store.write(JOB.host_outcome(1, 1), encode(forged))
 
-    def sibling_reports(_seconds: float) -> bool:
-        finish(store, 1, 2, signer=KEY).report(ended(1))
+    def other_host_reports(_seconds: float) -> bool:
+        reporter(store, 1, 2, signer=KEY).report(ended(1))
         return False
 
-    assert finish(store, 0, 2, signer=KEY, retries=0, pause=sibling_reports).report(ended()) == 0
+    assert (
+        reporter(store, 0, 2, signer=KEY, retries=0, pause=other_host_reports).report(ended()) == 0
+    )
 
     assert final(store)["status"] == "succeeded"
 
@@ -215,7 +217,7 @@ def test_failures_are_counted_and_not_attempts(store, earlier, retries, is_final
     attempts(store, *earlier)
     number = len(earlier) + 1
 
-    finish(store, signer=KEY, retries=retries).report(failed(attempt=number))
+    reporter(store, signer=KEY, retries=retries).report(failed(attempt=number))
 
     assert (final(store) is not None) == is_final
     if is_final:
@@ -225,14 +227,14 @@ def test_failures_are_counted_and_not_attempts(store, earlier, retries, is_final
 def test_failures_that_others_report_are_not_counted(store):
     attempts(store, "exception", "exception", signer=Signer(b"o" * 32))
 
-    finish(store, signer=KEY, retries=1).report(failed(attempt=3))
+    reporter(store, signer=KEY, retries=1).report(failed(attempt=3))
 
     assert final(store) is None
 
 
 def test_disruptions_beyond_those_that_are_allowed_end_the_job(store):
     attempts(store, "terminated", "exception", "terminated", "unknown")
-    here = finish(store, signer=KEY)
+    here = reporter(store, signer=KEY)
 
     assert here.refuse_if_preempted(5, 2) == ""
     assert final(store) is None
@@ -260,14 +262,14 @@ class Time:
         return self.now - 1000.0
 
 
-def waiting(store: Any, time: Time, host: int = 0, hosts: int = 2, **options: Any) -> Finish:
-    return finish(store, host, hosts, pause=time.pause, clock=lambda: time.now, **options)
+def waiting(store: Any, time: Time, host: int = 0, hosts: int = 2, **options: Any) -> Reporter:
+    return reporter(store, host, hosts, pause=time.pause, clock=lambda: time.now, **options)
 
 
 def test_a_leader_names_those_it_waits_for_seldom_and_until_it_is_stopped(store):
     time, said = Time(stop=4000), []
-    finish(store, 1, 4).report(ended(1))
-    alone = waiting(store, time, hosts=4, others_seconds=float("inf"), log=said.append)
+    reporter(store, 1, 4).report(ended(1))
+    alone = waiting(store, time, hosts=4, other_hosts_seconds=float("inf"), log=said.append)
 
     assert alone.report(ended()) == 143
 
@@ -289,7 +291,7 @@ def test_a_supervised_leader_gives_up_after_a_while(store):
 
 def test_a_leader_whose_sibling_was_preempted_leaves_the_end_of_the_slice_to_it(store):
     time = Time(stop=10)
-    finish(store, 1, 2).report(failed(1, reason="terminated", exit_code=143))
+    reporter(store, 1, 2).report(failed(1, reason="terminated", exit_code=143))
 
     assert waiting(store, time, hosts=3, retries=0, linger=40.0).report(ended()) == 143
 
@@ -325,7 +327,7 @@ def test_a_host_that_lost_a_peer_of_which_nothing_is_heard_exits_after_a_while(s
 
 
 @pytest.mark.parametrize(
-    ("sibling", "decides"),
+    ("other", "decides"),
     [
         ({"reason": "terminated", "exit_code": 143, "stopped_at": 490.0}, None),
         ({"reason": "exception"}, 1),
@@ -333,8 +335,8 @@ def test_a_host_that_lost_a_peer_of_which_nothing_is_heard_exits_after_a_while(s
         ({"reason": "terminated", "exit_code": 143, "stopped_at": 541.0}, 0),
     ],
 )
-def test_what_a_lost_peer_reports_decides_and_never_who_lost_it(store, sibling, decides):
-    finish(store, 1, 2).report(failed(1, **sibling))
+def test_what_a_lost_peer_reports_decides_and_never_who_lost_it(store, other, decides):
+    reporter(store, 1, 2).report(failed(1, **other))
     time = Time()
 
     assert waiting(store, time, retries=0, linger=40.0).report(lost()) == 134
@@ -345,7 +347,7 @@ def test_what_a_lost_peer_reports_decides_and_never_who_lost_it(store, sibling, 
 
 
 def test_hosts_that_all_lost_each_other_fail_at_once(store):
-    finish(store, 1, 2).report(lost(1, exit_code=1, reason="exception"))
+    reporter(store, 1, 2).report(lost(1, exit_code=1, reason="exception"))
     time = Time()
 
     assert waiting(store, time, retries=0, linger=40.0).report(lost()) == 134
@@ -374,7 +376,7 @@ class Away:
 @pytest.mark.parametrize("error", [BucketNotFoundError("no"), OSError(errno.EFBIG, "too large")])
 def test_what_a_store_will_never_take_is_not_tried_again(store, error):
     with pytest.raises(type(error)):
-        finish(Away(store, error), wait=lambda _: pytest.fail("waited")).report(ended())
+        reporter(Away(store, error), wait=lambda _: pytest.fail("waited")).report(ended())
 
 
 @pytest.mark.parametrize(
@@ -392,13 +394,13 @@ def test_whatever_may_pass_is_tried_again_at_the_end_and_reported_once(store, er
     said: list[str] = []
 
     away = Away(store, error)
-    assert finish(away, wait=lambda _: False, say=said.append).report(ended()) == 0
+    assert reporter(away, wait=lambda _: False, warn=said.append).report(ended()) == 0
 
     assert final(store)["status"] == "succeeded"
     assert len(said) == 1
     assert str(error) in said[0]
     with pytest.raises(type(error)):
-        finish(Away(store, error), seconds=0.0, wait=lambda _: False).report(ended())
+        reporter(Away(store, error), seconds=0.0, wait=lambda _: False).report(ended())
 
 
 def test_a_stop_does_not_turn_tries_into_a_busy_loop_or_silence(store):
@@ -409,7 +411,7 @@ def test_a_stop_does_not_turn_tries_into_a_busy_loop_or_silence(store):
         return False
 
     words = failed(reason="terminated", exit_code=143)
-    code = finish(Away(store, OSError("away"), 3), pause=lambda _: True, wait=wait).report(words)
+    code = reporter(Away(store, OSError("away"), 3), pause=lambda _: True, wait=wait).report(words)
 
     assert (code, waited) == (143, [0.1, 0.2, 0.4])
     assert store.stat(JOB.host_outcome(1, 0)) is not None

@@ -36,7 +36,7 @@ from kinetic_runner.parent.claims import AlreadyClaimedError, AlreadyFinishedErr
 from kinetic_runner.parent.exit_code import Seen, outcome_of
 from kinetic_runner.parent.log_upload import LogUploader
 from kinetic_runner.parent.oom import kills_for_memory
-from kinetic_runner.parent.report import OTHERS_SECONDS, Finish
+from kinetic_runner.parent.report import OTHER_HOSTS_SECONDS, Reporter
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
 from kinetic_runner.parent.watch import Limits, Watch
@@ -94,9 +94,9 @@ def attend(
     except AlreadyClaimedError as error:
         sys.stderr.write(f"[kinetic] {error}\n")
         return EXIT_NOT_PREPARED
-    finish = _finish(arguments, store, job, host, signals, signer)
+    reporter = _reporter(arguments, store, job, host, signals, signer)
     marker = end_marker(job.job_id, attempt, host.index) if arguments.end_marker else ""
-    if _is_refused(finish, attempt, arguments.preemptions, marker):
+    if _is_refused(reporter, attempt, arguments.preemptions, marker):
         return EXIT_NOT_PREPARED
     _outlive_supervisor(arguments, store, child, signer)
     child.adopt_orphans()  # Before there can be any: nobody would find them.
@@ -128,30 +128,30 @@ def attend(
         report_file=task.report_file,
         stop_file=task.stop_file,
     )
-    finish.log = partial(_log_late, watch, log)
-    code = _see_through(watch, log, finish, blank, claimed=claimed)
-    if marker and finish.reported:
+    reporter.log = partial(_log_late, watch, log)
+    code = _see_through(watch, log, reporter, blank, claimed=claimed)
+    if marker and reporter.reported:
         watch.mark_end(marker)
         watch.tee.finish(_READER_SECONDS)
     return code
 
 
-def _finish(
+def _reporter(
     arguments: Arguments,
     store: Store,
     job: JobObjects,
     host: Host,
     signals: SelfPipe,
     signer: Signer,
-) -> Finish:
+) -> Reporter:
     alone = arguments.lifeline is None
-    return Finish(
+    return Reporter(
         store=store,
         job=job,
         host=host,
         pause=signals.wait,
         retries=arguments.retries,
-        others_seconds=inf if alone else OTHERS_SECONDS,
+        other_hosts_seconds=inf if alone else OTHER_HOSTS_SECONDS,
         linger=arguments.grace + _AFTER_GRACE if alone and host.count > 1 else 0.0,
         signer=signer,
         unsaved=Unsaved(arguments.unsaved) if arguments.unsaved else None,
@@ -168,13 +168,13 @@ def _limits(arguments: Arguments, host: Host, linger: float | None) -> Limits:
     )
 
 
-def _is_refused(finish: Finish, attempt: int, preemptions: int | None, marker: str) -> bool:
+def _is_refused(reporter: Reporter, attempt: int, preemptions: int | None, marker: str) -> bool:
     """End the job instead of running *attempt* if too many before it were preempted; print why."""
     if preemptions is None:
         return False
-    refusal = finish.refuse_if_preempted(attempt, preemptions)
+    refusal = reporter.refuse_if_preempted(attempt, preemptions)
     if refusal:
-        finish.say(refusal)
+        reporter.warn(refusal)
         if marker:
             tee = Tee(sys.stdout.fileno())  # It is no error if nobody reads it any more.
             tee.write(f"{marker}\n".encode())
@@ -183,7 +183,7 @@ def _is_refused(finish: Finish, attempt: int, preemptions: int | None, marker: s
 
 
 def _see_through(
-    watch: Watch, log: LogUploader, finish: Finish, blank: HostOutcome, *, claimed: float
+    watch: Watch, log: LogUploader, reporter: Reporter, blank: HostOutcome, *, claimed: float
 ) -> int:
     """Watch the child to its end, bring its log home, and report; return the exit code.
 
@@ -192,16 +192,16 @@ def _see_through(
     kills = kills_for_memory()
     seen = watch.run(lambda: _more_kills(kills))
     outcome = outcome_of(_with_claim(seen, claimed), replace(blank, finished_at=time()))
-    if finish.linger and is_loss_of_peer(outcome):
+    if reporter.linger and is_loss_of_peer(outcome):
         outcome = replace(outcome, lost_peer=True)
-    upload_seconds = _UPLOAD_SECONDS_AFAR if finish.store.concurrency > 1 else _UPLOAD_SECONDS
+    upload_seconds = _UPLOAD_SECONDS_AFAR if reporter.store.concurrency > 1 else _UPLOAD_SECONDS
     reader = _READER_SECONDS
     if seen.cause == "orphaned":
-        finish.seconds = _ORPHAN_SECONDS
+        reporter.seconds = _ORPHAN_SECONDS
         reader = 0.0
-    finish.keep(outcome)  # Its log may take minutes.
-    warnings = _close(watch, log, seconds=min(upload_seconds, finish.seconds), reader=reader)
-    return _report(finish, replace(outcome, warnings=(*outcome.warnings, *warnings)))
+    reporter.keep(outcome)  # Its log may take minutes.
+    warnings = _close(watch, log, seconds=min(upload_seconds, reporter.seconds), reader=reader)
+    return _report(reporter, replace(outcome, warnings=(*outcome.warnings, *warnings)))
 
 
 def _log_late(watch: Watch, log: LogUploader, text: str) -> None:
@@ -249,13 +249,13 @@ def _signing_key(environment: Mapping[str, str]) -> bytes | None:
         ) from None
 
 
-def _report(finish: Finish, outcome: HostOutcome) -> int:
+def _report(reporter: Reporter, outcome: HostOutcome) -> int:
     try:
-        return finish.report(outcome)
+        return reporter.report(outcome)
     except (KineticError, OSError) as error:
         text = f"[kinetic] The outcome could not be stored: {error}\n"
-        if finish.unsaved is not None and finish.unsaved.reports():
-            text += f"[kinetic] It is kept in {finish.unsaved.folder}. Store it there with: "
+        if reporter.unsaved is not None and reporter.unsaved.reports():
+            text += f"[kinetic] It is kept in {reporter.unsaved.folder}. Store it there with: "
             text += f"kinetic jobs result {outcome.job_id}\n"
         sys.stderr.write(text)
         return outcome.exit_code or EXIT_FUNCTION_FAILED

@@ -1,4 +1,4 @@
-"""The other hosts of an attempt: waits for their reports."""
+"""Wait for the reports of the other hosts of an attempt."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 
-_FIRST_WORD: Final = 30.0
+_FIRST_NOTICE: Final = 30.0
 """Seconds of waiting after which the log names the hosts that have not reported; then after twice as many."""
 _NAMED: Final = 10
 
 
 @dataclass(kw_only=True)
-class Siblings:
-    """The ends of an attempt's hosts, as far as they have reported: *ends* begins with this host's own."""
+class HostEnds:
+    """How an attempt's hosts ended, as far as they have reported. *by_host* begins with this host's own end."""
 
     store: Store
     job: JobObjects
     host: Host
     attempt: int
     signer: Signer
-    ends: dict[int, HostEnd]
+    by_host: dict[int, HostEnd]
     pause: Callable[[float], bool]
     """Waits; True when this process was told to stop, which ends waiting."""
     clock: Callable[[], float] = monotonic
@@ -39,35 +39,35 @@ class Siblings:
     @property
     def missing(self) -> list[int]:
         """The hosts that have not reported."""
-        return [host for host in range(self.host.count) if host not in self.ends]
+        return [host for host in range(self.host.count) if host not in self.by_host]
 
     @property
     def result(self) -> Result:
         """What the attempt is, as far as hosts have reported."""
-        return result_of(list(self.ends.values()), self.host.count)
+        return result_of(list(self.by_host.values()), self.host.count)
 
     @property
     def chosen(self) -> HostEnd:
         """The end that decides, among those that were reported."""
-        return deciding(list(self.ends.values()))
+        return deciding(list(self.by_host.values()))
 
     def gather(
         self, seconds: float, *, until_failure: bool = False, first_pause: float = 0.01
     ) -> bool:
         """Collect reports for at most *seconds*; return whether this process was told to stop meanwhile.
 
-        *until_failure*: one that explains itself is enough. What the job's key does not verify is no
-        report: its host replaces it.
+        With *until_failure*, return as soon as a host reports a failure of its own. What the job's key
+        does not verify is no report: its host replaces it.
         """
         began = self.clock()
-        delay, next_word = first_pause, _FIRST_WORD
+        delay, next_notice = first_pause, _FIRST_NOTICE
         while self.missing and not (until_failure and self._failed()):
             self._look()
             waited = self.clock() - began
             if not self.missing or waited >= seconds:
                 break
-            if waited >= next_word:
-                next_word = 2 * waited
+            if waited >= next_notice:
+                next_notice = 2 * waited
                 self.log(
                     f"Waiting for the end of {_named(self.missing)}, for {waited:.0f} s by now."
                 )
@@ -77,20 +77,20 @@ class Siblings:
         return False
 
     def give_up(self, seconds: float) -> None:
-        """Take those that have not reported within *seconds* for failed."""
+        """Count hosts that have not reported within *seconds* as failed."""
         for host in self.missing:
             message = f"Host {host} did not report within {seconds:g} s."
-            self.ends[host] = unreported(host, message)
+            self.by_host[host] = unreported(host, message)
 
     def _failed(self) -> bool:
-        return any(not end.succeeded and not end.lost_peer for end in self.ends.values())
+        return any(not end.succeeded and not end.lost_peer for end in self.by_host.values())
 
     def _look(self) -> None:
         prefix = f"{self.job.attempts}{self.attempt}/"
         try:
             there = {info.name for info in self.store.list(prefix)}
         except KineticError:
-            return  # Away for a moment, or removed.
+            return  # Unreachable for a moment, or removed.
         for host in self.missing:
             name = self.job.host_outcome(self.attempt, host)
             if name in there:
@@ -100,9 +100,9 @@ class Siblings:
         try:
             data = read_verified(self.store, self.signer, name)
             if data is not None:
-                self.ends[host] = end_in(host, data)
+                self.by_host[host] = end_in(host, data)
         except RecordError:
-            self.ends[host] = unreadable(host)
+            self.by_host[host] = unreadable(host)
         except KineticError:
             return
 
@@ -113,7 +113,7 @@ def unreported(host: int, message: str) -> HostEnd:
 
 
 def unreadable(host: int) -> HostEnd:
-    """Return the end of a host in whose place something lies that is no report."""
+    """Return the end of a host whose report cannot be read."""
     return unreported(host, f"The job did not write what stands for the end of host {host}.")
 
 

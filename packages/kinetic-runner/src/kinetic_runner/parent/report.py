@@ -1,4 +1,4 @@
-"""The last words of a host, and of the job where this host may speak for it."""
+"""Write how a host's attempt ended, and the outcome of the job where this host decides it."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
-from kinetic_runner.parent.other_hosts import Siblings, unreadable
+from kinetic_runner.parent.other_hosts import HostEnds, unreadable
 from kinetic_runner.persistence import WAIT, persist, retrying
 
-OTHERS_SECONDS: Final = 330.0
+OTHER_HOSTS_SECONDS: Final = 330.0
 """How long the leader waits for the others' outcomes after its own success. Longer than a child may
 linger: the hosts leave `jax.distributed` together."""
 
-_SIBLINGS_SECONDS: Final = 2.0
-_LOOK_AGAIN: Final = 2.0
+_FAILURE_SECONDS: Final = 2.0
+_POLL_SECONDS: Final = 2.0
 """Seconds between looks of a host that lingers: all hosts but one may do so at once."""
 _EXIT_UNFINISHED: Final = 1
 
 
-def _say(text: str) -> None:
-    with suppress(OSError):  # A full disk may be what the text is about.
+def _print_line(text: str) -> None:
+    with suppress(OSError):  # A full disk may be the reason for the text.
         sys.stderr.write(f"[kinetic] {text}\n")
         sys.stderr.flush()
 
 
 @dataclass(kw_only=True)
-class Finish:
+class Reporter:
     """Writes outcomes of one attempt of one job on one host."""
 
     store: Store
@@ -54,31 +54,31 @@ class Finish:
     pause: Callable[[float], bool]
     """Waits; True when this process was told to stop, which ends waiting for other hosts."""
     wait: Callable[[float], bool] = WAIT
-    """Waits between tries to write; SIGTERM is no reason to leave without a word."""
+    """Waits between retries of a write; SIGTERM does not end this."""
     retries: int | None = None
-    """How many failures of the job another attempt follows; None leaves its end to somebody else."""
-    others_seconds: float = OTHERS_SECONDS
-    """How long the leader waits for the others. Without a supervisor it is the resource that ends this."""
+    """How many failures of the job are followed by another attempt; None: this host does not decide that."""
+    other_hosts_seconds: float = OTHER_HOSTS_SECONDS
+    """How long the leader waits for the others. Without a supervisor, the end of the resource ends the wait."""
     linger: float = 0.0
-    """How long a host that lost a peer, or whose peer was preempted, waits to be stopped."""
+    """How many seconds a host that lost a peer, or whose peer was preempted, waits to be stopped."""
     seconds: float = REPORT_SECONDS
-    """How long to try, for all that is written together, while the store fails."""
+    """How many seconds to retry, for all writes together, while the store fails."""
     signer: Signer = UNSIGNED
-    """Signs what is reported where the store is a bucket: who can only write there is not believed."""
+    """Signs reports where the store is a bucket: write access alone must not suffice to forge one."""
     unsaved: Unsaved | None = None
-    """Keeps what the store does not have yet, on a disk that outlives the job; None without one."""
-    say: Callable[[str], object] = _say
-    """Reports that the store fails, the first time."""
-    log: Callable[[str], object] = _say
+    """Keeps what is not stored yet on a disk that outlives the job; None if there is no such disk."""
+    warn: Callable[[str], object] = _print_line
+    """Prints that the store fails, the first time."""
+    log: Callable[[str], object] = _print_line
     """Puts a line of Kinetic's own into the log."""
     clock: Callable[[], float] = monotonic
     reported: bool = field(default=False, init=False)
-    """Whether all that there is to report is stored."""
+    """Whether everything to report is stored."""
     _until: float = field(default=0.0, init=False)
-    _troubled: bool = field(default=False, init=False)
+    _has_warned: bool = field(default=False, init=False)
 
     def keep(self, outcome: HostOutcome) -> None:
-        """Write *outcome* to the disk, where the store is a service: it may be away for long."""
+        """Write *outcome* to the disk, where the store is a service: it may be unreachable for long."""
         if self.store.concurrency > 1:
             self._keep(outcome)
 
@@ -116,78 +116,78 @@ class Finish:
                 self.unsaved.remove(name)
         if outcome.succeeded and not self.host.leader:
             return outcome.exit_code
-        siblings = self._siblings(outcome.attempt, written)
+        ends = self._host_ends(outcome.attempt, written)
         if outcome.succeeded:
-            return self._succeed(siblings)
-        if outcome.lost_peer and self._linger(siblings):
+            return self._succeed(ends)
+        if outcome.lost_peer and self._linger(ends):
             return EXIT_TERMINATED
         if outcome.reason != "terminated" and self.retries is not None:
             if not outcome.lost_peer:
-                siblings.gather(_SIBLINGS_SECONDS)
-            self._fail(siblings, prepared=outcome.exit_code != EXIT_NOT_PREPARED)
+                ends.gather(_FAILURE_SECONDS)
+            self._fail(ends, prepared=outcome.exit_code != EXIT_NOT_PREPARED)
         return outcome.exit_code
 
-    def _siblings(self, attempt: int, written: bytes | None) -> Siblings:
+    def _host_ends(self, attempt: int, written: bytes | None) -> HostEnds:
         index = self.host.index
         try:
             own = end_in(index, written) if written is not None else unreadable(index)
         except RecordError:
             own = unreadable(index)
-        return Siblings(
+        return HostEnds(
             store=self.store,
             job=self.job,
             host=self.host,
             attempt=attempt,
             signer=self.signer,
-            ends={index: own},
+            by_host={index: own},
             pause=self.pause,
             clock=self.clock,
             log=self.log,
         )
 
-    def _succeed(self, siblings: Siblings) -> int:
-        if siblings.gather(self.others_seconds, until_failure=True):
+    def _succeed(self, ends: HostEnds) -> int:
+        if ends.gather(self.other_hosts_seconds, until_failure=True):
             return EXIT_TERMINATED
-        if siblings.missing and siblings.chosen.succeeded:
-            siblings.give_up(self.others_seconds)
-        if siblings.result == "succeeded":
-            self._write_final("succeeded", siblings.attempt, siblings.chosen)
+        if ends.missing and ends.chosen.succeeded:
+            ends.give_up(self.other_hosts_seconds)
+        if ends.result == "succeeded":
+            self._write_final("succeeded", ends.attempt, ends.chosen)
             return 0
-        if siblings.chosen.reason == "terminated":
-            # A host that the system stopped leaves the outcome open, and its end decides about the slice.
+        if ends.chosen.reason == "terminated":
+            # If the system stopped a host, this host leaves the outcome open: that one's exit decides for the slice.
             self.pause(self.linger)
             return EXIT_TERMINATED
         if self.retries is not None:
-            self._fail(siblings)
+            self._fail(ends)
         return _EXIT_UNFINISHED
 
-    def _linger(self, siblings: Siblings) -> bool:
-        """Leave the end of the slice to the host at fault; return whether this one was told to stop.
+    def _linger(self, ends: HostEnds) -> bool:
+        """Wait to be stopped, so that the host at fault ends the slice; return whether that happened.
 
-        It exits while that one may still be in its grace, and would count as the failure. Where all
-        hosts say that they lost each other, none is at fault but them.
+        If this host exited during the grace of that one, its own exit would count as the failure. Where
+        all hosts report that they lost each other, there is no other host at fault.
         """
         self.log(
             f"Another host may have ended: waiting to be stopped, for up to {self.linger:g} s."
         )
         until = self.clock() + self.linger
-        if siblings.gather(self.linger, first_pause=_LOOK_AGAIN):
+        if ends.gather(self.linger, first_pause=_POLL_SECONDS):
             return True
-        if siblings.result == "failed" and siblings.chosen.lost_peer:
+        if ends.result == "failed" and ends.chosen.lost_peer:
             return False
         return self.pause(max(0.0, until - self.clock()))
 
-    def _fail(self, siblings: Siblings, *, prepared: bool = True) -> None:
-        """Write that the job has failed, if the attempt has and no other one can follow."""
-        chosen, attempt = siblings.chosen, siblings.attempt
-        if siblings.result != "failed" or (prepared and self._another_follows(attempt, chosen)):
+    def _fail(self, ends: HostEnds, *, prepared: bool = True) -> None:
+        """Write that the job has failed, if the attempt has and no other attempt can follow."""
+        chosen, attempt = ends.chosen, ends.attempt
+        if ends.result != "failed" or (prepared and self._another_follows(attempt, chosen)):
             return
         self._write_final(
             "failed",
             attempt,
             chosen,
             message=chosen.message,
-            others=other_failures(list(siblings.ends.values()), chosen),
+            others=other_failures(list(ends.by_host.values()), chosen),
         )
 
     def _another_follows(self, attempt: int, chosen: HostEnd) -> bool:
@@ -195,7 +195,7 @@ class Finish:
             return another_attempt(chosen, earlier, retries=self.retries, preemptions=None)
 
         if not follows(Tally()) or follows(Tally(failures=attempt - 1)):
-            return follows(Tally())  # Whatever earlier attempts were.
+            return follows(Tally())  # Earlier attempts make no difference.
         return follows(self._before(attempt))
 
     def _before(self, attempt: int) -> Tally:
@@ -205,7 +205,7 @@ class Finish:
             lambda: tally_before(self.store, self.signer, self.job, attempt, self.host.count),
             seconds=self._left,
             pause=self.wait,
-            failing=self._failing,
+            failing=self._warn_once,
         )
 
     def _write_final(
@@ -228,13 +228,13 @@ class Finish:
             written_by="runner",
             written_at=time(),
         )
-        # Who was first, was first: a job cancelled a moment ago stays cancelled.
+        # The first outcome counts: a job cancelled a moment ago stays cancelled.
         self._create(self.job.outcome, encode(outcome))
 
     def _keep(self, outcome: HostOutcome) -> None:
-        if self.unsaved is not None and _is_its_own(outcome):
+        if self.unsaved is not None and _ended_by_itself(outcome):
             name = self.job.host_outcome(outcome.attempt, self.host.index)
-            with suppress(OSError):  # Then the store alone can take it.
+            with suppress(OSError):  # Then only the store is left.
                 self.unsaved.write(name, self.signer.sign(encode(outcome), name))
 
     def _store_value(self, outcome: HostOutcome) -> None:
@@ -252,7 +252,7 @@ class Finish:
                 ),
                 seconds=self._left,
                 pause=self.wait,
-                failing=self._failing,
+                failing=self._warn_once,
             )
 
     def _create(
@@ -260,17 +260,17 @@ class Finish:
     ) -> bytes | None:
         """Write the record *name* once; return the one that counts, None if there can be none."""
 
-        def failed(error: Exception) -> None:
-            if not self._troubled:
+        def on_failure(error: Exception) -> None:
+            if not self._has_warned:
                 failing()
-            self._failing(error)
+            self._warn_once(error)
 
         try:
             return persist(
                 lambda: write_once(self.store, self.signer, name, data),
                 seconds=self._left,
                 pause=self.wait,
-                failing=failed,
+                failing=on_failure,
             )
         except RecordError:
             return None
@@ -279,16 +279,16 @@ class Finish:
     def _left(self) -> float:
         return max(0.0, self._until - monotonic())
 
-    def _failing(self, error: Exception) -> None:
-        if not self._troubled:
-            self._troubled = True
+    def _warn_once(self, error: Exception) -> None:
+        if not self._has_warned:
+            self._has_warned = True
             why = " ".join(str(error).split())
             text = f"The end of the job cannot be stored yet: {why} {retrying(self._left)}"
-            self.say(text)
+            self.warn(text)
             if self.unsaved is not None:
                 self.unsaved.say(text)
 
 
-def _is_its_own(outcome: HostOutcome) -> bool:
+def _ended_by_itself(outcome: HostOutcome) -> bool:
     """Return whether the function ended by itself; that it was stopped is not worth keeping."""
     return outcome.reason != "terminated"
