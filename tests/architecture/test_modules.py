@@ -185,7 +185,6 @@ TESTED_AS = {
     "kinetic_payload.testing.store_contract": "contract/test_stores.py",
     "kinetic_runner.bundle.start": "kinetic_runner/bundle/test_build.py",
     "kinetic_runner.child.main": "kinetic_runner/parent/test_main.py",
-    "kinetic_runner.child.raising": "kinetic_runner/child/test_call.py",
     "kinetic_runner.parent.oom": "kinetic_runner/parent/test_main.py",
     "kinetic_runner.parent.other_hosts": "kinetic_runner/parent/test_report.py",
     "kinetic_runner.parent.signals": "kinetic_runner/parent/test_main.py",
@@ -209,7 +208,7 @@ NOT_OURS_TO_CATCH = {
     "kinetic_payload.stores.gcs.errors.RetryError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.errors.UnreachableError": "goes from one part of the bucket store to another",
     "kinetic_payload.testing.gcs.answers.ApiError": "goes from one part of the fake bucket server to another",
-    "kinetic_runner.child.call.Terminated": "SIGTERM, which user code must not catch as an Exception",
+    "kinetic_runner.child.stop_requests.Terminated": "SIGTERM, which user code must not catch as an Exception",
 }
 """Exceptions that no user ever sees, and why they are not errors."""
 

@@ -14,30 +14,28 @@ import pytest
 
 from kinetic_runner.child.call import (
     AwaitableResultError,
-    Ending,
+    CallEnd,
     Exited,
     Raised,
     Returned,
     Stopped,
-    Stopping,
-    Terminated,
     invoke,
 )
 
 pytestmark = pytest.mark.usefixtures("own_signals")
 
 
-def ending_of(function: Any, *args: Any, **kwargs: Any) -> Ending:
+def end_of(function: Any, *args: Any, **kwargs: Any) -> CallEnd:
     return invoke(function, args, kwargs, Stopping())
 
 
 def test_a_value_is_returned() -> None:
-    assert ending_of(lambda a, b: a + b, 1, b=2) == Returned(3)
+    assert end_of(lambda a, b: a + b, 1, b=2) == Returned(3)
 
 
 @pytest.mark.parametrize("code", [None, 0, False])
 def test_leaving_with_success_returns_none(code: Any) -> None:
-    assert ending_of(sys.exit, code) == Returned(None)
+    assert end_of(sys.exit, code) == Returned(None)
 
 
 @pytest.mark.parametrize(
@@ -45,10 +43,10 @@ def test_leaving_with_success_returns_none(code: Any) -> None:
     [(3, "The function called sys.exit(3)."), ("no data", "The function called sys.exit: no data")],
 )
 def test_leaving_with_another_code_says_which(code: Any, message: str) -> None:
-    ending = ending_of(sys.exit, code)
+    end = end_of(sys.exit, code)
 
-    assert isinstance(ending, Exited)
-    assert ending.message == message
+    assert isinstance(end, Exited)
+    assert end.message == message
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, GeneratorExit, MemoryError])
@@ -56,22 +54,22 @@ def test_whatever_is_raised_is_the_answer(kind: type[BaseException]) -> None:
     def fail() -> None:
         raise kind
 
-    ending = ending_of(fail)
+    end = end_of(fail)
 
-    assert isinstance(ending, Raised)
-    assert type(ending.error) is kind
+    assert isinstance(end, Raised)
+    assert type(end.error) is kind
 
 
 def test_a_coroutine_is_refused_with_advice(recwarn: pytest.WarningsRecorder) -> None:
     async def main() -> int:
         return 1
 
-    ending = ending_of(lambda: main())
+    end = end_of(lambda: main())
 
-    assert isinstance(ending, Raised)
-    assert isinstance(ending.error, AwaitableResultError)
-    assert "asyncio.run" in str(ending.error)
-    assert ending_of(lambda: asyncio.run(main())) == Returned(1)
+    assert isinstance(end, Raised)
+    assert isinstance(end.error, AwaitableResultError)
+    assert "asyncio.run" in str(end.error)
+    assert end_of(lambda: asyncio.run(main())) == Returned(1)
     # Only of this coroutine: others' garbage may be collected, and warn, at any time.
     assert not [each for each in recwarn if "advice.<locals>.main" in str(each.message)]
 
@@ -100,11 +98,11 @@ def test_sigterm_lets_finally_blocks_run_and_does_not_interrupt_them(stopping: S
             stop()
             done.append("saved")
 
-    ending = invoke(train, (), {}, stopping)
+    end = invoke(train, (), {}, stopping)
 
-    assert isinstance(ending, Stopped)
-    assert isinstance(ending.error, Terminated)
-    assert ending.error.code == 143
+    assert isinstance(end, Stopped)
+    assert isinstance(end.error, Terminated)
+    assert end.error.code == 143
     assert done == ["saved"]
 
 
@@ -217,8 +215,8 @@ def test_what_a_function_held_when_it_failed_goes_with_its_end(stopping: Stoppin
         held.append(weakref.ref(mine))
         raise ValueError
 
-    ending = invoke(train, (), {}, stopping)
-    del ending
+    end = invoke(train, (), {}, stopping)
+    del end
 
     assert held[0]() is None
 
@@ -242,7 +240,7 @@ def test_a_swallowed_stop_is_raised_again_until_the_call_is_over(stopping: Stopp
 
 POOLS = """
 import multiprocessing, os, time
-from kinetic_runner.child.call import Stopping
+from kinetic_runner.child.stop_requests import Stopping
 
 os.register_at_fork(after_in_child=lambda: time.sleep(60))  # Python swallows what is raised there.
 Stopping.install()
@@ -253,7 +251,7 @@ pool.join()
 
 FORKED = """
 import os, signal, sys
-from kinetic_runner.child.call import Stopping
+from kinetic_runner.child.stop_requests import Stopping
 
 stopping = Stopping.install()
 child = os.fork()

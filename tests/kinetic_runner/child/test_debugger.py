@@ -58,7 +58,7 @@ needs_debugpy = pytest.mark.skipif(
 @needs_debugpy
 def test_it_listens_on_loopback_only_and_sigterm_ends_the_wait() -> None:
     code = (
-        f"{START}from kinetic_runner.child.call import Stopping\nstopping = Stopping.install()\n"
+        f"{START}from kinetic_runner.child.stop_requests import Stopping\nstopping = Stopping.install()\n"
         "try:\n"
         "    debugger.listen(0, '/x')\n"
         "    debugger.wait_for_client(lambda: stopping.asked)\n"

@@ -9,7 +9,7 @@ from kinetic_payload.lifeline import STOP
 
 TAKEN = """
 import ctypes
-from kinetic_runner.child.call import Stopping
+from kinetic_runner.child.stop_requests import Stopping
 
 libc = ctypes.CDLL(None)
 nothing = ctypes.cast(libc.abs, ctypes.c_void_p)
@@ -97,7 +97,7 @@ def test_a_handler_of_the_users_is_called_in_place_of_ours(runner):
 def test_where_sigterm_is_as_usual_the_users_handler_is_called_once(runner):
     done = runner.run(
         """
-        from kinetic_runner.child.call import Stopping
+        from kinetic_runner.child.stop_requests import Stopping
         stopping = Stopping.install(task.stop_fd, task.stop_file)
         signal.signal(signal.SIGTERM, lambda *_: print("saving", flush=True))
         tell({"phase": "call"})
@@ -114,7 +114,7 @@ def test_where_sigterm_is_as_usual_the_users_handler_is_called_once(runner):
 def test_a_forked_process_is_stopped_by_nothing_that_its_parent_is_asked(runner):
     done = runner.run(
         """
-        from kinetic_runner.child.call import Stopping
+        from kinetic_runner.child.stop_requests import Stopping
         stopping = Stopping.install(task.stop_fd, task.stop_file)
         child = os.fork()
         if not child:

@@ -3,16 +3,17 @@ from typing import Any
 import pytest
 
 from kinetic_payload.errors import IntegrityError
-from kinetic_runner.child.call import Raised, Stopping, invoke
+from kinetic_runner.child.call import Raised, invoke
+from kinetic_runner.child.stop_requests import Stopping
 from kinetic_runner.child.tracebacks import TEXT_LIMIT, message_of, notes_of, text_of, type_name
 
 pytestmark = pytest.mark.usefixtures("own_signals")
 
 
 def error_of(function: Any) -> BaseException:
-    ending = invoke(function, (), {}, Stopping())
-    assert isinstance(ending, Raised)
-    return ending.error
+    end = invoke(function, (), {}, Stopping())
+    assert isinstance(end, Raised)
+    return end.error
 
 
 def test_the_text_begins_with_the_users_own_frame() -> None:

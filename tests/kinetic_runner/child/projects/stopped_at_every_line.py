@@ -2,7 +2,7 @@ import os
 import signal
 import sys
 
-from kinetic_runner.child import call
+from kinetic_runner.child import call, stop_requests
 
 over = []
 
@@ -20,12 +20,16 @@ line, came = 0, True
 while came:
     line, came, passed = line + 1, False, 0
     over.clear()
-    stopping = call.Stopping.install()
+    stopping = stop_requests.Stopping.install()
 
     def trace(frame, event, _):
         global came, passed
         # What a line of the function's itself is interrupted by has come before its end.
-        if over and event == "line" and frame.f_code.co_filename == call.__file__:
+        if (
+            over
+            and event == "line"
+            and frame.f_code.co_filename in (call.__file__, stop_requests.__file__)
+        ):
             passed += 1
             if passed == line:
                 came = True
@@ -33,7 +37,7 @@ while came:
         return trace
 
     sys.settrace(trace)
-    ending = call.invoke(function, (), {}, stopping)
+    end = call.invoke(function, (), {}, stopping)
     sys.settrace(None)
     assert (stopping.came_late, stopping.asked) == (True, came), line
-    print(type(ending).__name__, str(ending[0]))
+    print(type(end).__name__, str(end[0]))

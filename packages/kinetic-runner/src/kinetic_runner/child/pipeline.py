@@ -25,25 +25,24 @@ from kinetic_payload.data import references
 from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import Env, JobObjects
-from kinetic_payload.project import context as transfer
+from kinetic_payload.project import context as contexts
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, Pickled, Reason
 from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
-from kinetic_runner.child import result as report
+from kinetic_runner.child import result
 from kinetic_runner.child.call import (
+    CallEnd,
     Exited,
     Raised,
     Returned,
     Stopped,
-    Stopping,
-    Terminated,
     invoke,
 )
 from kinetic_runner.child.facade import with_facade
 from kinetic_runner.child.forks import leave_if_forked
 from kinetic_runner.child.skew import Fingerprint, Skew, import_note, leading, skews_of
-from kinetic_runner.child.stop_requests import sigterm_is_native
+from kinetic_runner.child.stop_requests import Stopping, Terminated, sigterm_is_native
 from kinetic_runner.child.tracebacks import MESSAGE_LIMIT, bounded, message_of, type_name
 from kinetic_runner.data import inputs
 from kinetic_runner.data.earlier import Earlier
@@ -182,9 +181,9 @@ class _Host:
 
                 debugger.wait_for_client(lambda: self.stopping.asked)
         with self.during("call"):
-            ending = invoke(call.function, call.args, call.kwargs, self.stopping)
-            leave_if_forked(self.pid, None if isinstance(ending, Returned) else ending.error)
-        return self.ended(ending, store)
+            end = invoke(call.function, call.args, call.kwargs, self.stopping)
+            leave_if_forked(self.pid, None if isinstance(end, Returned) else end.error)
+        return self.ended(end, store)
 
     def extract(self, store: Store, digest: str, *, reused: bool) -> None:
         """Extract the project; an archive of an earlier attempt may have been changed since."""
@@ -201,7 +200,7 @@ class _Host:
                 self.tools.fetch_context(store, digest, space.context)
                 reused = False
         if not reused:
-            with transfer.discarded_if_damaged(store, layout.context_object(digest)):
+            with contexts.discarded_if_damaged(store, layout.context_object(digest)):
                 self.tools.extract(space.context, space.project, digest)
         if not self.task.keep_inputs:
             space.context.unlink(missing_ok=True)
@@ -246,11 +245,11 @@ class _Host:
         self.warnings.append(text)
         self.tell({"warning": text})
 
-    def ended(self, ending: Returned | Raised | Exited | Stopped, store: Store) -> HostOutcome:
+    def ended(self, end: CallEnd, store: Store) -> HostOutcome:
         """Report how the function ended."""
         if self.stopping.came_late:
             self.tell({"undisturbed": True})
-        match ending:
+        match end:
             case Returned(value):
                 with self.during("report"):
                     return self.returned(value, store)
@@ -259,7 +258,7 @@ class _Host:
             case Exited(error):
                 self.tell({"phase": "report"})  # From now on a stop takes nothing away from it.
                 return self.outcome(
-                    "exited", layout.EXIT_FUNCTION_FAILED, ending.message, self.info(error)
+                    "exited", layout.EXIT_FUNCTION_FAILED, end.message, self.info(error)
                 )
             case Raised(error):
                 self.tell({"phase": "report"})
@@ -276,7 +275,7 @@ class _Host:
         if self.task.host != 0:
             return self.outcome("returned", layout.EXIT_SUCCESS)
         try:
-            kept = report.keep(
+            kept = result.keep(
                 value,
                 store,
                 self.value_name,
@@ -285,14 +284,14 @@ class _Host:
                 seconds=self.task.report_seconds,
                 failing=self.report_fails,
             )
-        except report.UnpicklableValueError as error:
-            info = report.error_info(error, None, self.value_name)
+        except result.UnpicklableValueError as error:
+            info = result.error_info(error, None, self.value_name)
             return self.outcome(
                 "exception",
                 layout.EXIT_FUNCTION_FAILED,
                 error.message,
                 info,
-                value_repr=report.short_repr(value),
+                value_repr=result.short_repr(value),
             )
         return self.outcome("returned", layout.EXIT_SUCCESS, value=kept)
 
@@ -311,7 +310,7 @@ class _Host:
         return self.outcome("exception", code, message, info)
 
     def info(self, error: BaseException) -> ErrorInfo:
-        return report.error_info(
+        return result.error_info(
             error,
             self.store,
             self.value_name,
@@ -428,7 +427,7 @@ def _download_data(store: Store, ref: DataRef, dest: Path, /, *, track: TrackPro
 def _tools() -> Tools:
     return Tools(
         open_store=lambda location: open_store(parse_location(location)),
-        fetch_context=transfer.fetch_context,
+        fetch_context=contexts.fetch_context,
         extract=lambda source, dest, digest: extract_archive(source, dest, expected_digest=digest),
         read_header=calls.read_header,
         rebuild_main=main_module.rebuild,

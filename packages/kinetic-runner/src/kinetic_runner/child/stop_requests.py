@@ -1,28 +1,191 @@
-"""(child) Requests to stop from the parent, which arrive also where native code has taken SIGTERM.
+"""(child) A stop reaches the user's function: by SIGTERM, or by a request of the parent where that is taken.
 
-XLA takes it once `jax.distributed` has joined, to report preemptions to checkpoint libraries; Python's
+XLA takes SIGTERM once `jax.distributed` has joined, to report preemptions to checkpoint libraries; Python's
 handler is not called any more. So the parent writes a request into a pipe, and what finds it here calls
 Python's handler of SIGTERM in the main thread: ours, or one of the user's. The parent also sends SIGURG,
 whose handler looks into the pipe. Native code may take that signal as well, but not the pipe: where
 SIGTERM is known to be taken, a thread waits for the request. Where user code had closed the pipe before that,
 the handler looks for a file, which the parent makes as well.
+
+The handler raises in the main thread only where that is safe, and again where the exception was lost. Native
+modules that are being loaded often crash, or end the process, when what they import raises. And Python drops
+what is raised in callbacks of the garbage collector (JAX has one) and in `__del__`.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
+from contextlib import suppress
+from importlib.machinery import ExtensionFileLoader
+from time import monotonic
 from typing import Final
 
+from kinetic_payload.layout import EXIT_TERMINATED
 from kinetic_runner.child.streams import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
+    from typing import Any
 
+_LOADING: Final = (
+    ExtensionFileLoader.create_module.__code__,
+    ExtensionFileLoader.exec_module.__code__,
+)
+_LOADING_SECONDS: Final = 2.0
+"""Seconds for which to wait for native modules: a compiled program is one that never ends to load."""
+_RAISE_EVERY: Final = 0.01
 _WAKE_EVERY: Final = 0.1
 _WAKE_AT_MOST: Final = 50
+
+
+class Terminated(SystemExit):
+    """Raised in the main thread by SIGTERM, so that `finally` blocks run during the grace."""
+
+    def __init__(self) -> None:
+        super().__init__(EXIT_TERMINATED)
+
+    def __str__(self) -> str:
+        return "Stopped by SIGTERM."
+
+
+class Stopping:
+    """Whether this process was told to stop, and what the first SIGTERM does.
+
+    Processes that user code forks die of it, as everywhere: pools end their workers so, and an exception
+    would be lost in one that is just being made.
+    """
+
+    def __init__(self, requests: int = -1, file: str = "") -> None:
+        self.asked = False
+        self.came_late = False
+        """Whether it is certain that the function had ended before it could be told to stop."""
+        self._raises = True
+        self._process = os.getpid()
+        self._raise = Raising(
+            Terminated, lambda: self._raises and signal.getsignal(signal.SIGTERM) is self
+        )
+        self.requests = StopRequests(requests, file, lambda: self.asked)
+
+    @classmethod
+    def install(cls, requests: int | None = None, file: str = "") -> Stopping:
+        """Handle SIGTERM from now on, until user code sets a handler of its own.
+
+        *requests* is the pipe from the parent that stands in for it where native code takes it, *file*
+        what the parent makes in case user code has closed that.
+        """
+        stopping = cls(requests if requests is not None else -1, file)
+        signal.signal(signal.SIGTERM, stopping)
+        stopping.requests.install()
+        os.register_at_fork(after_in_child=stopping._forked)
+        return stopping
+
+    def _forked(self) -> None:
+        if signal.getsignal(signal.SIGTERM) is self:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def __call__(self, _signum: int, frame: FrameType | None) -> None:
+        """Handle the signal. Only the first raises: clean-up must not be interrupted again."""
+        if os.getpid() != self._process:  # It came before `_forked` did, or our end was handed on.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+        self.asked = True
+        if self._raises:
+            self._raise(frame)
+
+    def check(self) -> None:
+        """Raise `Terminated` if that was due and somebody swallowed it.
+
+        Imports and debuggers run code that does.
+        """
+        if self.asked and self._raises:
+            raise Terminated
+
+    def only_note(self) -> None:
+        """From now on a signal is remembered and interrupts nothing: what ended gets reported.
+
+        A handler of the user's for SIGTERM is replaced: it has had its time. Others go on, and what
+        they raise is dropped: a watchdog that nobody switched off must not cost the value.
+        """
+        heard = self.asked or signal.getsignal(signal.SIGTERM) is not self  # Then nobody knows.
+        self.came_late |= not heard and signal.SIGTERM not in signal.sigpending()
+        self._raises = False
+        signal.signal(signal.SIGTERM, self)
+        for number in signal.valid_signals() - {signal.SIGTERM}:
+            handler = signal.getsignal(number)
+            if callable(handler) and not isinstance(handler, _Quiet):
+                signal.signal(number, _Quiet(handler))
+
+
+class _Quiet:
+    """A handler of the user's that cannot interrupt what it comes into."""
+
+    def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
+        self._handler = handler
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        with suppress(BaseException):
+            self._handler(number, frame)
+
+
+class Raising:
+    """Raises *kind* in the main thread once; *wanted* returns whether to go on trying."""
+
+    def __init__(self, kind: type[BaseException], wanted: Callable[[], bool]) -> None:
+        self._kind = kind
+        self._wanted = wanted
+        self._raised = False
+        self._until: float | None = None
+        self._before = sys.unraisablehook
+
+    def __call__(self, frame: FrameType | None) -> None:
+        """Raise, now or soon; for a handler of SIGTERM that is in *frame*."""
+        if self._raised:
+            return
+        first = self._until is None
+        if self._until is None:
+            self._until = monotonic() + _LOADING_SECONDS
+            self._before, sys.unraisablehook = sys.unraisablehook, self._dropped
+        if _loads_native_code(frame) and monotonic() < self._until:
+            if first:  # Otherwise a thread is at it, which calls this.
+                self._try_again()
+            return
+        self._raised = True
+        raise self._kind
+
+    def _dropped(self, unraisable: Any) -> None:
+        if unraisable.exc_type is self._kind and self._wanted():
+            self._raised = False
+            self._try_again()
+        else:
+            self._before(unraisable)
+
+    def _try_again(self) -> None:
+        import _thread
+
+        _thread.start_new_thread(self._call_again, ())
+
+    def _call_again(self) -> None:
+        import _thread
+        import threading
+
+        main, pause = threading.main_thread().ident, threading.Event()
+        pause.wait(_RAISE_EVERY)
+        while not self._raised and self._wanted() and main is not None:
+            _thread.interrupt_main(signal.SIGTERM)
+            signal.pthread_kill(main, signal.SIGURG)  # For a system call that it is in.
+            pause.wait(_RAISE_EVERY)
+
+
+def _loads_native_code(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code in _LOADING:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class StopRequests:
