@@ -189,7 +189,7 @@ TESTED_AS = {
     "kinetic_runner.parent.other_hosts": "kinetic_runner/parent/test_report.py",
     "kinetic_runner.parent.signals": "kinetic_runner/parent/test_main.py",
     "kinetic_runner.parent.tee": "kinetic_runner/parent/test_main.py",
-    "kinetic_runner.persistence": "kinetic_runner/parent/test_main.py",
+    "kinetic_runner.store_retries": "kinetic_runner/parent/test_main.py",
     "kinetic_runner.task": "kinetic_runner/child/test_pipeline.py",
 }
 """Modules whose tests have another name, and where they are: parts of one thing that is tested whole."""

@@ -46,7 +46,7 @@ from kinetic_runner.child.stop_requests import Stopping, Terminated, sigterm_is_
 from kinetic_runner.child.tracebacks import MESSAGE_LIMIT, bounded, message_of, type_name
 from kinetic_runner.data import inputs
 from kinetic_runner.data.earlier import Earlier
-from kinetic_runner.persistence import retrying
+from kinetic_runner.store_retries import retry_notice
 from kinetic_runner.task import Task
 from kinetic_runner.workspace import Workspace, disk_words, import_path
 
@@ -116,7 +116,7 @@ class _Host:
     warnings: list[str] = field(default_factory=list)
     skews: tuple[Skew, ...] = ()
     store: Store | None = None
-    failing: bool = False
+    has_warned: bool = False
 
     def __post_init__(self) -> None:
         self.pid = os.getpid()
@@ -282,7 +282,7 @@ class _Host:
                 unsaved=self.unsaved,
                 replace=self.task.signed,
                 seconds=self.task.report_seconds,
-                failing=self.report_fails,
+                on_failure=self.on_report_failure,
             )
         except result.UnpicklableValueError as error:
             info = result.error_info(error, None, self.value_name)
@@ -317,15 +317,15 @@ class _Host:
             unsaved=self.unsaved,
             replace=self.task.signed,
             seconds=self.task.report_seconds,
-            failing=self.report_fails,
+            on_failure=self.on_report_failure,
         )
 
-    def report_fails(self, error: Exception) -> None:
+    def on_report_failure(self, error: Exception) -> None:
         """Log, once, why the value cannot be stored; not in the outcome, as it may be stored yet."""
-        if not self.failing:
-            self.failing = True
+        if not self.has_warned:
+            self.has_warned = True
             words = disk_words(error, self.space.root) or message_of(error)
-            again = retrying(self.task.report_seconds)
+            again = retry_notice(self.task.report_seconds)
             text = f"The value cannot be stored yet: {words.rstrip('.')}. {again}"
             self.tell({"warning": text})
             if self.unsaved is not None:

@@ -21,7 +21,7 @@ from kinetic_payload.records.unsaved import Unsaved, digest_of, overwritten
 from kinetic_payload.stores.store import ABSENT, Store
 from kinetic_runner.child.forks import leave_if_forked
 from kinetic_runner.child.tracebacks import bounded, message_of, notes_of, text_of, type_name
-from kinetic_runner.persistence import WAIT, Failing, persist, quietly
+from kinetic_runner.store_retries import WAIT, OnFailure, ignore_failure, retry
 
 REPR_LIMIT: Final = 2000
 
@@ -39,7 +39,7 @@ def keep(
     replace: bool = False,
     seconds: float = REPORT_SECONDS,
     pause: Callable[[float], bool] = WAIT,
-    failing: Failing = quietly,
+    on_failure: OnFailure = ignore_failure,
 ) -> Pickled:
     """Pickle *value*: small ones into the result, larger ones streamed into the object *name*.
 
@@ -55,11 +55,11 @@ def keep(
         OSError: Neither would the disk.
     """
     ways = _ways(store, name, unsaved, replace)
-    return persist(
+    return retry(
         lambda: _first_of(lambda way: _pickled(value, store, name, way, replace=replace), ways),
         seconds=seconds,
         pause=pause,
-        failing=failing,
+        on_failure=on_failure,
     )
 
 
@@ -122,7 +122,7 @@ def error_info(
     unsaved: Unsaved | None = None,
     replace: bool = False,
     seconds: float = REPORT_SECONDS,
-    failing: Failing = quietly,
+    on_failure: OnFailure = ignore_failure,
 ) -> ErrorInfo:
     """Describe *error* as text, and add the object itself if it pickles and unpickles again.
 
@@ -140,7 +140,7 @@ def error_info(
             data = dump_error(error)
             leave_if_forked(pid)
             ways = _ways(store, name, unsaved, replace) if store is not None else []
-            pickled = _keep_bytes(data, store, name, ways, seconds, failing, replace=replace)
+            pickled = _keep_bytes(data, store, name, ways, seconds, on_failure, replace=replace)
         except BaseException as failure:  # noqa: BLE001 - the text is what must get home
             leave_if_forked(pid, failure)
             why = f"{type_name(failure)}: {bounded(message_of(failure), REPR_LIMIT)}"
@@ -300,7 +300,7 @@ def _keep_bytes(
     name: str,
     ways: Sequence[Way],
     seconds: float,
-    failing: Failing,
+    on_failure: OnFailure,
     *,
     replace: bool,
 ) -> Pickled:
@@ -320,7 +320,7 @@ def _keep_bytes(
                 raise overwritten(store, name) if replace else error
         return kept
 
-    return persist(lambda: _first_of(write, ways), seconds=seconds, pause=WAIT, failing=failing)
+    return retry(lambda: _first_of(write, ways), seconds=seconds, pause=WAIT, on_failure=on_failure)
 
 
 def _base64(data: bytes) -> str:

@@ -40,7 +40,7 @@ from kinetic_runner.parent.report import OTHER_HOSTS_SECONDS, Reporter
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
 from kinetic_runner.parent.watch import Limits, Watch
-from kinetic_runner.persistence import WAIT
+from kinetic_runner.store_retries import WAIT
 from kinetic_runner.task import Task
 
 _LINGER: Final = 10.0

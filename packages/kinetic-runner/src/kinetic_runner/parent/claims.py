@@ -14,7 +14,7 @@ from kinetic_payload.records.signed import read_verified, write_once
 from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
-from kinetic_runner.persistence import REFUSED, persist
+from kinetic_runner.store_retries import REFUSED, retry
 
 
 class AlreadyClaimedError(KineticError):
@@ -63,7 +63,7 @@ def claim_attempt(
 def _claimed(
     store: Store, signer: Signer, name: str, claim: bytes, pause: Callable[[float], bool]
 ) -> bool:
-    written = persist(
+    written = retry(
         lambda: write_once(store, signer, name, claim),
         seconds=20,
         pause=pause,

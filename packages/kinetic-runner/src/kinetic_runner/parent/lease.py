@@ -12,7 +12,7 @@ from kinetic_payload.records.lease import Lease
 from kinetic_payload.records.signed import read_verified
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores.store import Store
-from kinetic_runner.persistence import WAIT
+from kinetic_runner.store_retries import WAIT
 
 
 def renew_without_supervisor(

@@ -12,7 +12,7 @@ from typing import IO, Final
 
 from kinetic_payload.errors import KineticError
 from kinetic_payload.stores.store import Store
-from kinetic_runner.persistence import GONE
+from kinetic_runner.store_retries import GONE
 
 CHUNK_SIZE: Final = 4 * 1024 * 1024
 CHUNK_SECONDS: Final = 5.0

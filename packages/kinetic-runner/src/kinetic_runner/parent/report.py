@@ -26,7 +26,7 @@ from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 from kinetic_runner.parent.other_hosts import HostEnds, unreadable
-from kinetic_runner.persistence import WAIT, persist, retrying
+from kinetic_runner.store_retries import WAIT, retry, retry_notice
 
 OTHER_HOSTS_SECONDS: Final = 330.0
 """How long the leader waits for the others' outcomes after its own success. Longer than a child may
@@ -110,7 +110,7 @@ class Reporter:
 
     def _report(self, outcome: HostOutcome) -> int:
         name = self.job.host_outcome(outcome.attempt, self.host.index)
-        written = self._create(name, encode(outcome), failing=lambda: self._keep(outcome))
+        written = self._create(name, encode(outcome), on_first_failure=lambda: self._keep(outcome))
         if self.unsaved is not None:
             with suppress(OSError):
                 self.unsaved.remove(name)
@@ -201,11 +201,11 @@ class Reporter:
     def _before(self, attempt: int) -> Tally:
         from kinetic_payload.records.attempt_outcomes import tally_before
 
-        return persist(
+        return retry(
             lambda: tally_before(self.store, self.signer, self.job, attempt, self.host.count),
             seconds=self._left,
             pause=self.wait,
-            failing=self._warn_once,
+            on_failure=self._warn_once,
         )
 
     def _write_final(
@@ -246,31 +246,31 @@ class Reporter:
         name, digest = pickled.name, pickled.digest
         if unsaved.has(name):
             self._keep(outcome)
-            persist(
+            retry(
                 lambda: unsaved.store_value(
                     self.store, name, digest, replace=self.signer.key is not None
                 ),
                 seconds=self._left,
                 pause=self.wait,
-                failing=self._warn_once,
+                on_failure=self._warn_once,
             )
 
     def _create(
-        self, name: str, data: bytes, *, failing: Callable[[], object] = lambda: None
+        self, name: str, data: bytes, *, on_first_failure: Callable[[], object] = lambda: None
     ) -> bytes | None:
         """Write the record *name* once; return the one that counts, None if there can be none."""
 
-        def on_failure(error: Exception) -> None:
+        def warn(error: Exception) -> None:
             if not self._has_warned:
-                failing()
+                on_first_failure()
             self._warn_once(error)
 
         try:
-            return persist(
+            return retry(
                 lambda: write_once(self.store, self.signer, name, data),
                 seconds=self._left,
                 pause=self.wait,
-                failing=on_failure,
+                on_failure=warn,
             )
         except RecordError:
             return None
@@ -283,7 +283,7 @@ class Reporter:
         if not self._has_warned:
             self._has_warned = True
             why = " ".join(str(error).split())
-            text = f"The end of the job cannot be stored yet: {why} {retrying(self._left)}"
+            text = f"The end of the job cannot be stored yet: {why} {retry_notice(self._left)}"
             self.warn(text)
             if self.unsaved is not None:
                 self.unsaved.say(text)
