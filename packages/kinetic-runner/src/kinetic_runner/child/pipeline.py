@@ -39,8 +39,8 @@ from kinetic_runner.child.call import (
     Stopped,
     invoke,
 )
-from kinetic_runner.child.facade import with_facade
 from kinetic_runner.child.forks import leave_if_forked
+from kinetic_runner.child.light_kinetic import with_kinetic
 from kinetic_runner.child.skew import Fingerprint, Skew, import_note, leading, skews_of
 from kinetic_runner.child.stop_requests import Stopping, Terminated, sigterm_is_native
 from kinetic_runner.child.tracebacks import MESSAGE_LIMIT, bounded, message_of, type_name
@@ -229,7 +229,7 @@ class _Host:
             # A namespace belongs to a thread, and user code may start some when it is imported.
             mounts.enter(decided.binds, read_only=decided.read_only)
         os.chdir(cwd)
-        sys.path[:] = import_path(with_facade(sys.path), map(space.within_project, header.paths))
+        sys.path[:] = import_path(with_kinetic(sys.path), map(space.within_project, header.paths))
         sys.argv = [str(space.within_project(header.main)) if header.main else ""]
         tools.rebuild_main(header, space.project)
         _prepare_environment(task, tools.environment, space, header.cwd, self.joined)

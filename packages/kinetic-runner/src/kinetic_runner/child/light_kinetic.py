@@ -1,4 +1,4 @@
-"""Which `kinetic` user code imports in a job: the installed one, or the light one of the bundle."""
+"""(child) Decide which `kinetic` user code imports in a job: the installed one, or the light one of the bundle."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kinetic_payload.layout import WIRE_VERSION
 _NAME = "kinetic"
 
 
-def with_facade(path: Sequence[str]) -> list[str]:
+def with_kinetic(path: Sequence[str]) -> list[str]:
     """Return the import *path*, the bundle's own `kinetic` first unless the installed one is usable.
 
-    The name belongs to a stranger's package as well, and one of ours may speak another format.
+    An unrelated package has the same name, and another version of ours may use another wire format.
     """
     light = f"{os.path.dirname(os.path.dirname(str(kinetic_runner.__file__)))}/light"  # noqa: PTH120
     if light not in path or _usable(light):
@@ -28,7 +28,7 @@ def _usable(light: str) -> bool:
         origin = getattr(find_spec(_NAME), "origin", None) or ""
         if origin.startswith(light):
             return True
-        # Read as text: whose it is must be known before it is imported.
+        # Read as text, because it must not be imported before it is known to be ours.
         wire = os.path.join(os.path.dirname(origin), "_wire.py")  # noqa: PTH118, PTH120
         with open(wire, encoding="utf-8") as lines:  # noqa: PTH123 - pathlib takes time
             return f"WIRE_VERSION = {WIRE_VERSION}" in map(str.rstrip, lines)

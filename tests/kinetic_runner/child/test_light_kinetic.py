@@ -17,8 +17,8 @@ sys.path[:0] = [bundle]
 import kinetic_payload, kinetic_runner
 sys.path[:1] = [installed]
 sys.path += [bundle, bundle + "/light"]
-from kinetic_runner.child.facade import with_facade
-sys.path[:] = with_facade(sys.path)
+from kinetic_runner.child.light_kinetic import with_kinetic
+sys.path[:] = with_kinetic(sys.path)
 import kinetic
 print(kinetic.WHOSE, len(sys.path) == len(set(sys.path)))
 """
@@ -62,6 +62,6 @@ def test_the_installed_kinetic_wins_only_if_it_is_ours_and_compatible(
 
 
 def test_without_a_bundle_the_path_stays_as_it_is() -> None:
-    from kinetic_runner.child.facade import with_facade
+    from kinetic_runner.child.light_kinetic import with_kinetic
 
-    assert with_facade(["a", "b/light"]) == ["a", "b/light"]
+    assert with_kinetic(["a", "b/light"]) == ["a", "b/light"]
