@@ -212,7 +212,7 @@ def test_a_set_arrives_as_the_folder_that_save_to_disk_wrote(
 ) -> None:
     said: list[str] = []
 
-    huggingface.load(uri, tmp_path / "in" / "set", say=said.append)
+    huggingface.load(uri, tmp_path / "in" / "set", print_line=said.append)
 
     assert read(tmp_path / "in" / "set") == expected
     assert os.listdir(tmp_path / "in") == ["set"]
@@ -235,7 +235,7 @@ def test_what_is_not_there_is_told_in_the_librarys_words(
     hub: Hub, tmp_path: Path, uri: str, words: str, advice: str
 ) -> None:
     with pytest.raises(DataError) as raised:
-        huggingface.load(uri, tmp_path / "in" / "set", say=lambda _: None)
+        huggingface.load(uri, tmp_path / "in" / "set", print_line=lambda _: None)
 
     assert words in raised.value.message
     assert advice in (raised.value.hint or "")
@@ -248,7 +248,7 @@ def test_a_token_that_was_captured_opens_a_gated_set(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
 
-    huggingface.load("hf://org/gated?split=train", tmp_path / "set", say=lambda _: None)
+    huggingface.load("hf://org/gated?split=train", tmp_path / "set", print_line=lambda _: None)
 
     assert read(tmp_path / "set") == {"": [7, 8]}
 
@@ -259,7 +259,7 @@ def test_a_token_without_access_is_told_from_none(
     monkeypatch.setenv("HF_TOKEN", "hf_stranger")
 
     with pytest.raises(DataError, match="ask for access"):
-        huggingface.load("hf://org/gated", tmp_path / "set", say=lambda _: None)
+        huggingface.load("hf://org/gated", tmp_path / "set", print_line=lambda _: None)
 
 
 def test_a_token_that_only_lies_on_the_machine_is_not_used(
@@ -273,7 +273,7 @@ def test_a_token_that_only_lies_on_the_machine_is_not_used(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
 
     with pytest.raises(DataError, match="gated"):
-        huggingface.load("hf://org/gated", tmp_path / "set", say=lambda _: None)
+        huggingface.load("hf://org/gated", tmp_path / "set", print_line=lambda _: None)
 
     assert set(hub.tokens) == {None}
 
@@ -281,7 +281,7 @@ def test_a_token_that_only_lies_on_the_machine_is_not_used(
 def test_a_hub_that_is_unwell_for_a_moment_is_asked_again(hub: Hub, tmp_path: Path) -> None:
     hub.unwell = 1
 
-    huggingface.load("hf://org/plain", tmp_path / "set", say=lambda _: None)
+    huggingface.load("hf://org/plain", tmp_path / "set", print_line=lambda _: None)
 
     assert read(tmp_path / "set") == {"train": [7, 8]}
 
@@ -300,22 +300,24 @@ def test_a_portal_in_the_way_is_told_and_its_page_is_never_a_row(
     hub.portal = portal
 
     with pytest.raises(DataError, match="an answer was not the Hub's") as raised:
-        huggingface.load("hf://org/plain", tmp_path / "in" / "set", say=lambda _: None)
+        huggingface.load("hf://org/plain", tmp_path / "in" / "set", print_line=lambda _: None)
 
     assert "captive portal" in (raised.value.hint or "")
     assert os.listdir(tmp_path / "in") == []
     hub.portal = None
-    huggingface.load("hf://org/plain", tmp_path / "in" / "set", say=lambda _: None)
+    huggingface.load("hf://org/plain", tmp_path / "in" / "set", print_line=lambda _: None)
     assert read(tmp_path / "in" / "set") == {"train": [7, 8]}
 
 
 def test_code_of_a_sets_own_is_refused_in_words(hub: Hub, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot run code of its own: datasets 5") as raised:
-        huggingface.load("hf://org/script", tmp_path / "set", trusts=True, say=lambda _: None)
+        huggingface.load(
+            "hf://org/script", tmp_path / "set", trusts=True, print_line=lambda _: None
+        )
     assert "datasets<4" in (raised.value.hint or "")
 
     with pytest.raises(DataError, match="Dataset scripts are no longer supported"):
-        huggingface.load("hf://org/script", tmp_path / "set", say=lambda _: None)
+        huggingface.load("hf://org/script", tmp_path / "set", print_line=lambda _: None)
 
 
 def test_a_project_with_a_folder_called_datasets_does_not_hide_the_library(
@@ -327,7 +329,7 @@ def test_a_project_with_a_folder_called_datasets_does_not_hide_the_library(
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.syspath_prepend(str(tmp_path / "project"))
 
-    huggingface.load("hf://org/plain", tmp_path / "set", say=lambda _: None)
+    huggingface.load("hf://org/plain", tmp_path / "set", print_line=lambda _: None)
 
     sys.path.remove(str(tmp_path / "project"))
     assert read(tmp_path / "set") == {"train": [7, 8]}

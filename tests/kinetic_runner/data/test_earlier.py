@@ -12,22 +12,22 @@ import pytest
 
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.project.snapshot import tree_of
-from kinetic_runner.data.earlier import Earlier
+from kinetic_runner.data.earlier import EarlierFiles
 
 
 @pytest.fixture
-def left(tmp_path: Path) -> Earlier:
+def left(tmp_path: Path) -> EarlierFiles:
     (tmp_path / "payload").write_bytes(b"call")
     (tmp_path / "data" / "d0").mkdir(parents=True)
     (tmp_path / "data" / "d0" / "one.csv").write_text("1,2")
-    earlier = Earlier(tmp_path)
+    earlier = EarlierFiles(tmp_path)
     earlier.put_aside()
     return earlier
 
 
 @pytest.mark.parametrize(("content", "taken"), [(b"call", True), (b"other", False)])
 def test_a_file_is_taken_over_if_it_has_its_digest(
-    left: Earlier, tmp_path: Path, content: bytes, taken: bool
+    left: EarlierFiles, tmp_path: Path, content: bytes, taken: bool
 ) -> None:
     path = tmp_path / "payload"
 
@@ -37,7 +37,7 @@ def test_a_file_is_taken_over_if_it_has_its_digest(
 
 
 def test_a_file_of_data_is_taken_over_from_where_it_was_mounted(
-    left: Earlier, tmp_path: Path
+    left: EarlierFiles, tmp_path: Path
 ) -> None:
     mounted = tmp_path / "data" / "d0" / "one.csv"
     source = tmp_path / "source"
@@ -55,7 +55,7 @@ def test_a_file_of_data_is_taken_over_from_where_it_was_mounted(
 
 
 def test_what_came_before_the_earlier_attempt_goes_when_that_is_put_aside(
-    left: Earlier, tmp_path: Path
+    left: EarlierFiles, tmp_path: Path
 ) -> None:
     (tmp_path / "new").touch()
     left.put_aside()
@@ -71,7 +71,7 @@ def test_folders_that_the_function_closed_are_moved_and_removed(tmp_path: Path) 
     (tmp_path / "project" / "closed" / "inner").mkdir(parents=True)
     for folder in ("project/closed/inner", "project/closed", "project"):
         (tmp_path / folder).chmod(0)
-    earlier = Earlier(tmp_path)
+    earlier = EarlierFiles(tmp_path)
 
     earlier.put_aside()
     earlier.remove()
@@ -82,10 +82,10 @@ def test_folders_that_the_function_closed_are_moved_and_removed(tmp_path: Path) 
 _THREE_ATTEMPTS = """
 import subprocess, sys
 from pathlib import Path
-from kinetic_runner.data.earlier import Earlier
+from kinetic_runner.data.earlier import EarlierFiles
 root = Path(sys.argv[1])
 for _ in range(3):
-    earlier = Earlier(root)
+    earlier = EarlierFiles(root)
     earlier.put_aside()
     busy = root / "project" / "busy"
     busy.mkdir(parents=True)
@@ -102,6 +102,6 @@ def test_what_cannot_be_removed_disturbs_no_later_attempt(tmp_path: Path) -> Non
 
     subprocess.run([*enter, sys.executable, "-c", _THREE_ATTEMPTS, tmp_path], check=True)
 
-    again = Earlier(tmp_path)
+    again = EarlierFiles(tmp_path)
     again.put_aside()
     assert again.take_file(tmp_path / "payload")

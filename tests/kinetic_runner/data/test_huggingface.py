@@ -46,9 +46,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def load(dest: Path, uri: str = "hf://org/set?split=train", **options) -> list[str]:
-    said: list[str] = []
-    huggingface.load(uri, dest, say=said.append, **options)
-    return said
+    lines: list[str] = []
+    huggingface.load(uri, dest, print_line=lines.append, **options)
+    return lines
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_code_of_a_sets_own_is_allowed_or_not_as_each_version_understands_it(
 ) -> None:
     install(version)
 
-    said = load(tmp_path / "in" / "set", trusts=trusts)
+    lines = load(tmp_path / "in" / "set", trusts=trusts)
 
     args, kwargs, cwd, _ = json.loads((tmp_path / "in" / "set" / "asked.json").read_text())
     assert args == ["org/set", None]
     assert kwargs == {"split": "train", "revision": None, "token": False, **asked}
     assert not Path(cwd).exists(), "it works in a folder of its own, that is gone"
-    assert said[0] == "loading hf://org/set?split=train"
-    assert said[1].startswith("loaded hf://org/set?split=train: 3 rows, ")
+    assert lines[0] == "loading hf://org/set?split=train"
+    assert lines[1].startswith("loaded hf://org/set?split=train: 3 rows, ")
 
 
 def test_a_version_without_scripts_is_not_even_asked_to_run_one(install, tmp_path: Path) -> None:

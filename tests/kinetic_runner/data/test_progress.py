@@ -1,4 +1,4 @@
-from kinetic_runner.data.progress import AGAIN, FIRST, Transfers
+from kinetic_runner.data.progress import AGAIN, FIRST, TransferProgress
 
 
 class Clock:
@@ -10,8 +10,8 @@ class Clock:
 
 
 def test_several_transfers_are_one_line_now_and_then_and_one_at_the_end() -> None:
-    clock, said = Clock(), []
-    transfers = Transfers("downloading data", say=said.append, clock=clock)
+    clock, lines = Clock(), []
+    transfers = TransferProgress("downloading data", print_line=lines.append, clock=clock)
 
     with transfers("one", 6_000_000) as first, transfers("other", 4_000_000) as second:
         first(1_000_000)
@@ -23,7 +23,7 @@ def test_several_transfers_are_one_line_now_and_then_and_one_at_the_end() -> Non
         first(4_000_000)
     transfers.finish()
 
-    assert said == [
+    assert lines == [
         "downloading data: 2.0 MB of 10.0 MB, 1.0 MB/s, 8s left",
         "downloading data: 6.0 MB of 10.0 MB, 272.7 kB/s, 15s left",
         "downloading data: 10.0 MB in 22s, 454.5 kB/s",
@@ -31,23 +31,23 @@ def test_several_transfers_are_one_line_now_and_then_and_one_at_the_end() -> Non
 
 
 def test_what_is_over_in_a_moment_is_not_mentioned() -> None:
-    clock, said = Clock(), []
-    transfers = Transfers("downloading data", say=said.append, clock=clock)
+    clock, lines = Clock(), []
+    transfers = TransferProgress("downloading data", print_line=lines.append, clock=clock)
 
     with transfers("one", 10) as advance:
         clock.now = FIRST / 2
         advance(10)
     transfers.finish()
 
-    assert said == []
+    assert lines == []
 
 
 def test_where_one_size_is_unknown_none_is_promised() -> None:
-    clock, said = Clock(), []
-    transfers = Transfers("downloading data", say=said.append, clock=clock)
+    clock, lines = Clock(), []
+    transfers = TransferProgress("downloading data", print_line=lines.append, clock=clock)
 
     with transfers("one", 10_000) as advance, transfers("other", None):
         clock.now = FIRST
         advance(2000)
 
-    assert said == ["downloading data: 2.0 kB, 1.0 kB/s"]
+    assert lines == ["downloading data: 2.0 kB, 1.0 kB/s"]

@@ -45,7 +45,7 @@ from kinetic_runner.child.skew import Fingerprint, Skew, import_note, leading, s
 from kinetic_runner.child.stop_requests import Stopping, Terminated, sigterm_is_native
 from kinetic_runner.child.tracebacks import MESSAGE_LIMIT, bounded, message_of, type_name
 from kinetic_runner.data import inputs
-from kinetic_runner.data.earlier import Earlier
+from kinetic_runner.data.earlier import EarlierFiles
 from kinetic_runner.store_retries import retry_notice
 from kinetic_runner.task import Task
 from kinetic_runner.workspace import Workspace, disk_words, import_path
@@ -123,7 +123,7 @@ class _Host:
         self.started_at = self.tools.now()
         self.names = JobObjects(self.task.job_id)
         self.space = Workspace(self.task.workspace)
-        self.earlier = Earlier(self.space.root)
+        self.earlier = EarlierFiles(self.space.root)
         self.unsaved = Unsaved(self.task.unsaved) if self.task.unsaved else None
 
     @property

@@ -1,4 +1,4 @@
-"""What an earlier attempt left in the workspace: taken over where it is still what it should be."""
+"""Files that an earlier attempt left in the workspace: reused where they are unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kinetic_payload.files.private import make_new_folder
 _NAME = ".earlier"
 
 
-class Earlier:
+class EarlierFiles:
     """The remains of earlier attempts, out of the way in a folder of the workspace *root*.
 
     Code of the user's could write to all of it, so nothing of it is believed: files and data are

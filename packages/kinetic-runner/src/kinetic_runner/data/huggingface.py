@@ -22,7 +22,7 @@ from kinetic_payload.data.sources import HuggingFaceSource, parse_hf
 from kinetic_payload.errors import DataError
 from kinetic_payload.files.atomic import appear, prepared_beside
 from kinetic_payload.progress import size_text
-from kinetic_runner.data.progress import log
+from kinetic_runner.data.progress import log_line
 
 LIBRARY: Final = "datasets"
 _WITHOUT_SCRIPTS: Final = 4
@@ -72,7 +72,7 @@ def load(
     dest: Path,
     *,
     trusts: bool = False,
-    say: Callable[[str], None] = log,
+    print_line: Callable[[str], None] = log_line,
     interpreter: str = sys.executable,
 ) -> None:
     """Load the data set that *uri* names and save it as the folder *dest*: whole, or not at all.
@@ -81,12 +81,12 @@ def load(
         DataError: The library is missing, or could not load it; its own words are in the message.
     """
     with prepared_beside(dest) as folder:
-        say(f"loading {uri}")
+        print_line(f"loading {uri}")
         told = _run(interpreter, uri, folder, trusts=trusts)
         if "error" in told:
             raise DataError(told["error"], hint=told.get("hint"))
         appear(folder / _SET, dest)
-        say(f"loaded {uri}: {told['words']}")
+        print_line(f"loaded {uri}: {told['words']}")
 
 
 def _run(interpreter: str, uri: str, folder: Path, *, trusts: bool) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from kinetic_payload.errors import DataError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.progress import TrackProgress
 from kinetic_payload.stores.store import Store
-from kinetic_runner.data.earlier import Earlier
-from kinetic_runner.data.progress import Transfers
+from kinetic_runner.data.earlier import EarlierFiles
+from kinetic_runner.data.progress import TransferProgress
 from kinetic_runner.workspace import Workspace, disk_words
 
 _AT_ONCE: Final = 4
@@ -164,7 +164,9 @@ def make_mount_points(decided: Plan) -> None:
             view.stage.touch()
 
 
-def bring(decided: Plan, store: Store, download: Download, earlier: Earlier | None = None) -> None:
+def bring(
+    decided: Plan, store: Store, download: Download, earlier: EarlierFiles | None = None
+) -> None:
     """Download everything of a plan, several items at a time, and look at what is mounted.
 
     *download* serves what was uploaded to *store*; what lies elsewhere is brought from there. What
@@ -175,7 +177,7 @@ def bring(decided: Plan, store: Store, download: Download, earlier: Earlier | No
     """
     for ref in decided.mounted:
         _check_mounted(ref, Path(decided.paths[ref.key]))
-    transfers = Transfers("downloading data")
+    transfers = TransferProgress("downloading data")
 
     def bring_one(one: Transfer) -> None:
         uploaded = one.ref.kind == "local"
@@ -229,7 +231,11 @@ def _at_once(work: Callable[[Transfer], None], items: Sequence[Transfer]) -> Non
 
 
 def _bring_one(
-    one: Transfer, store: Store, download: Download, track: TrackProgress, earlier: Earlier | None
+    one: Transfer,
+    store: Store,
+    download: Download,
+    track: TrackProgress,
+    earlier: EarlierFiles | None,
 ) -> None:
     seen_at = one.ref.mount or str(one.path)
     try:

@@ -1,4 +1,4 @@
-"""How far the job's transfers are, together, as plain lines in its log."""
+"""Log the progress of a job's transfers, all together, as plain lines."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import Final
 from kinetic_payload.progress import Advance, Progress
 
 FIRST: Final = 2.0
-"""Seconds after which something is said at all."""
+"""Seconds until the first line."""
 AGAIN: Final = 20.0
 """Seconds between lines."""
 
 
-class Transfers:
-    """`TrackProgress` for several downloads at once: one line reports on all of them.
+class TransferProgress:
+    """`TrackProgress` for several transfers at once, as one line for all of them.
 
-    What is over in a moment is not mentioned.
+    Nothing is printed about what is over in a moment.
     """
 
     def __init__(
-        self, doing: str, *, say: Callable[[str], None] = lambda text: log(text),
+        self, doing: str, *, print_line: Callable[[str], None] = lambda text: log_line(text),
         clock: Callable[[], float] = monotonic,
     ) -> None:  # fmt: skip
         self._doing = doing
-        self._say = say
+        self._print_line = print_line
         self._clock = clock
         self._lock = threading.Lock()
         self._progress = Progress(doing, 0, clock=clock)
@@ -54,15 +54,15 @@ class Transfers:
             if now < self._next:
                 return
             self._next = now + AGAIN
-        self._say(self._progress.text)
+        self._print_line(self._progress.text)
 
     def finish(self) -> None:
-        """Say what it took, if that was worth a line."""
+        """Print how long it took, unless it was over in a moment."""
         if self._begun and self._progress.seconds >= FIRST:
-            self._say(self._progress.summary)
+            self._print_line(self._progress.summary)
 
 
-def log(text: str) -> None:
-    """Write *text* as a line of ours into the job's log."""
+def log_line(text: str) -> None:
+    """Write *text* as a line of Kinetic's own into the job's log."""
     sys.stderr.write(f"[kinetic] {text}\n")
     sys.stderr.flush()
