@@ -21,6 +21,7 @@ from kinetic_runner.child.call import (
     Stopped,
     invoke,
 )
+from kinetic_runner.child.stop_requests import Stopping, Terminated
 
 pytestmark = pytest.mark.usefixtures("own_signals")
 
