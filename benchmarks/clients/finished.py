@@ -34,10 +34,8 @@ def fill(count: int) -> list[str]:
     job = nothing.run_async()
     job.result(cleanup=False)
     settings = Settings.from_environment()
-    home = Path(settings.home.value)
-    services = connect(
-        "local", Target.in_settings(settings), jobs_location(settings, "local"), home
-    )
+    target = Target.in_settings(settings)
+    services = connect("local", target, jobs_location(settings, "local"), settings)
     record = find_record(services.store, job.job_id)
     outcome = find_outcome(services.store, job.job_id)
     assert record is not None

@@ -78,7 +78,7 @@ TESTED_AS = {
     "kinetic_cli.commands.completion": "cli/test_process.py",
     "kinetic_cli.commands.config": "cli/test_process.py",
     "kinetic_cli.exit_code": "cli/test_process.py",
-    "kinetic_cli.groups": "cli/test_process.py",
+    "kinetic_cli.lazy_group": "cli/test_process.py",
     "kinetic_cli.main": "cli/test_process.py",
     "kinetic_cli.options": "cli/test_process.py",
     "kinetic_cli.testing": "kinetic_cli/commands/test_jobs.py",

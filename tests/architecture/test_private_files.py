@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 MAKING = {"mkdir", "makedirs", "mkfifo", "mkstemp", "mkdtemp", "touch", "write_text", "write_bytes"}
 
 NOT_OURS_TO_KEEP = {
-    "kinetic_cli/new_file.py": "the file that the user named",
+    "kinetic_payload/files/atomic.py": "`NewFile`, which the user named",
     "kinetic/backends/local/launch.py": "an output folder that the user named",
     "kinetic/backends/local/limits.py": "control groups, which the kernel keeps",
     "kinetic_payload/data/bucket.py": "`Data`, for the user's function",

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +129,9 @@ class Client:
         timeout: float | None = None,
         warn: Callable[[str], None] = lambda _: None,
     ) -> Any:
-        handle = self.services.store.read(JobObjects(record.job_id).handle)
-        return collect(record, self.services, read_from=handle, timeout=timeout, warn=warn).get()
+        name = JobObjects(record.job_id).handle
+        verify = partial(self.services.verify, self.services.store.read(name), name)
+        return collect(record, self.services, verify=verify, timeout=timeout, warn=warn).get()
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import connect
 from kinetic.settings.keys import KeyFile, Seal
-from kinetic.settings.settings import resolve
+from kinetic.settings.settings import Settings, resolve
 from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
 from kinetic.target import Target
@@ -91,7 +91,7 @@ def test_a_job_needs_a_bucket_and_data_that_can_be_downloaded(tmp_path: Path) ->
 
 def test_a_cluster_is_named_by_a_context(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="context") as caught:
-        connect("gke", Target(project="p"), BUCKET, tmp_path)
+        connect("gke", Target(project="p"), BUCKET, Settings.from_environment(home=str(tmp_path)))
 
     assert "KINETIC_KUBE_CONTEXT" in str(caught.value)
 
@@ -109,11 +109,11 @@ def test_another_machine_may_call_the_cluster_by_another_context(
     target = Target(namespace="team", kube_context="there")
 
     with pytest.raises(UnknownContextError, match="there") as caught:
-        connect("gke", target, BUCKET, tmp_path)
+        connect("gke", target, BUCKET, Settings.from_environment(home=str(tmp_path)))
     assert "KINETIC_KUBE_CONTEXT" in str(caught.value)
 
     monkeypatch.setenv("KINETIC_KUBE_CONTEXT", "here")
-    connect("gke", target, BUCKET, tmp_path)
+    connect("gke", target, BUCKET, Settings.from_environment(home=str(tmp_path)))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -65,7 +66,12 @@ def job(services: FakeServices) -> JobRecord:
     return services.job()
 
 
-def result(job: JobRecord, services: FakeServices, **more: Any) -> Any:
+def result(
+    job: JobRecord, services: FakeServices, *, stored: bytes | None = None, **more: Any
+) -> Any:
+    if stored is not None:
+        name = JobObjects(job.job_id).handle
+        more["verify"] = partial(services.verify, stored, name)
     return collect(job, services, **more).get()
 
 
@@ -583,7 +589,7 @@ def read(job: JobRecord, services: FakeServices) -> bytes:
 def test_what_was_signed_is_collected(bucket: FakeServices, value: object) -> None:
     job = finished(bucket, value)
 
-    assert result(job, bucket, read_from=read(job, bucket)) == value
+    assert result(job, bucket, stored=read(job, bucket)) == value
 
 
 def test_an_exception_that_was_signed_is_raised(bucket: FakeServices) -> None:
@@ -591,7 +597,7 @@ def test_an_exception_that_was_signed_is_raised(bucket: FakeServices) -> None:
     bucket.backend.raises(job.job_id, ValueError("no"))
 
     with pytest.raises(ValueError, match="no"):
-        result(job, bucket, read_from=read(job, bucket))
+        result(job, bucket, stored=read(job, bucket))
 
 
 def tamper(bucket: FakeServices, job: JobRecord, what: str, trap: Mark) -> None:
@@ -645,7 +651,7 @@ def test_who_can_only_write_to_the_bucket_gets_nothing_unpickled(
     tamper(bucket, job, what, trap)
 
     with pytest.raises(kind, match=job.job_id) as caught:
-        result(job, bucket, read_from=read(job, bucket))
+        result(job, bucket, stored=read(job, bucket))
 
     assert not trap.path.exists()
     assert caught.value.hint
@@ -676,14 +682,14 @@ def test_a_record_that_is_not_ours_is_refused_before_anybody_waits(
     stranger = replace(bucket, seal=Seal(KeyFile(tmp_path / "elsewhere")))
 
     with pytest.raises(SignatureError, match="no key"):
-        result(job, stranger, read_from=read(job, bucket))
+        result(job, stranger, stored=read(job, bucket))
 
 
 def test_whoever_trusts_the_bucket_needs_no_key(bucket: FakeServices, tmp_path: Path) -> None:
     job = finished(bucket, 42)
     trusting = replace(bucket, seal=Seal(KeyFile(tmp_path / "elsewhere"), trusting=lambda: True))
 
-    assert result(job, trusting, read_from=read(job, bucket)) == 42
+    assert result(job, trusting, stored=read(job, bucket)) == 42
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -699,12 +705,12 @@ def test_that_a_job_was_cancelled_is_believed_of_who_has_its_key_alone(
 
     for services in (bucket, stranger):
         with pytest.raises(SignatureError):
-            result(job, services, read_from=read(job, bucket))
+            result(job, services, stored=read(job, bucket))
     assert not trap.path.exists()
     bucket.store.delete(JobObjects(job.job_id).outcome)
     report(bucket.store, forged, status="cancelled", seal=bucket.seal)
     with pytest.raises(JobCancelledError):
-        result(job, bucket, read_from=read(job, bucket))
+        result(job, bucket, stored=read(job, bucket))
 
 
 def test_what_we_write_of_a_job_that_vanished_is_signed(bucket: FakeServices) -> None:

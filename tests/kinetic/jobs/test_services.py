@@ -7,10 +7,14 @@ import pytest
 from kinetic.backends.registry import BACKENDS
 from kinetic.errors import InvalidRequestError, SignatureError
 from kinetic.jobs.services import connect, jobs_location
-from kinetic.settings.settings import resolve
+from kinetic.settings.settings import Settings, resolve
 from kinetic.target import Target
 from kinetic.testing import job_ids_of
 from kinetic_payload.stores.store import Location
+
+
+def settings_of(home: Path) -> Settings:
+    return Settings.from_environment(home=str(home))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +45,7 @@ def test_every_backend_has_a_store_and_a_named_one_serves_all(
 def test_local_backends_work_over_the_store_they_are_given(tmp_path: Path, backend: str) -> None:
     location = Location("folder", str(tmp_path / "shared"))
 
-    services = connect(backend, Target(), location, tmp_path / "home")
+    services = connect(backend, Target(), location, settings_of(tmp_path / "home"))
 
     assert services.store.location == location
     assert job_ids_of(services.backend) == []
@@ -51,21 +55,22 @@ def test_local_backends_work_over_the_store_they_are_given(tmp_path: Path, backe
 @pytest.mark.parametrize("backend", ["gke", "pathways", "slurm", ""])
 def test_a_backend_that_this_version_has_not_is_refused(tmp_path: Path, backend: str) -> None:
     with pytest.raises(InvalidRequestError, match=repr(backend)) as caught:
-        connect(backend, Target(), Location("folder", str(tmp_path / "store")), tmp_path)
+        connect(
+            backend, Target(), Location("folder", str(tmp_path / "store")), settings_of(tmp_path)
+        )
 
     assert "KINETIC_BACKEND=local" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_records_are_signed_where_others_can_write_and_nowhere_else(tmp_path: Path) -> None:
-    folder = connect(
-        "local", Target(), Location("folder", str(tmp_path / "shared")), tmp_path / "home"
-    )
+    settings = settings_of(tmp_path / "home")
+    folder = connect("local", Target(), Location("folder", str(tmp_path / "shared")), settings)
     assert folder.seal is None
     assert folder.sealed(b"{}", "j/outcome.json") == b"{}"
     folder.verify(b"{}", "j/outcome.json")
 
-    bucket = connect("local", Target(), Location("gs", "team/jobs"), tmp_path / "home")
+    bucket = connect("local", Target(), Location("gs", "team/jobs"), settings)
     assert str(bucket.store.location) == "gs://team/jobs"
     assert not (tmp_path / "home").exists()
     bucket.verify(bucket.sealed(b"{}", "j/outcome.json"), "j/outcome.json")
@@ -76,7 +81,7 @@ def test_records_are_signed_where_others_can_write_and_nowhere_else(tmp_path: Pa
 def test_a_bucket_can_be_trusted_after_it_was_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = connect("local", Target(), Location("gs", "team"), tmp_path)
+    services = connect("local", Target(), Location("gs", "team"), settings_of(tmp_path))
     with pytest.raises(SignatureError):
         services.verify(b"{}", "j/outcome.json")
 

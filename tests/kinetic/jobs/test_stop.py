@@ -116,7 +116,7 @@ def test_who_lacks_the_key_of_a_job_learns_where_it_lies(
     ours = Services(services.store, services.backend, seal=Seal(Elsewhere(tmp_path)))
 
     with pytest.raises(SignatureError) as caught:
-        cancel(record, ours, timeout=1, poll_interval=0.01, read_from=data)
+        cancel(record, ours, timeout=1, poll_interval=0.01, stored=data)
 
     assert place in (caught.value.hint or "")
     assert ("Secret" in (caught.value.hint or "")) is (backend == "gke")

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from kinetic_payload.files.atomic import appear, prepared_beside
+from kinetic_payload.files.atomic import NewFile, appear, prepared_beside
 
 
 @pytest.mark.parametrize("waiting", [True, False])
@@ -57,3 +58,31 @@ def test_a_folder_with_something_in_it_is_not_replaced(tmp_path: Path) -> None:
 
     assert [path.name for path in dest.iterdir()] == ["old"]
     assert list(tmp_path.iterdir()) == [dest]
+
+
+def test_a_file_appears_at_the_end_with_what_was_written_last(tmp_path: Path) -> None:
+    path = tmp_path / "value"
+    with NewFile(path) as file:
+        file.begin().write(b"first and long")
+        file.begin().write(b"second")
+        assert not path.exists()
+        file.finish()
+
+    assert path.read_bytes() == b"second"
+    assert os.listdir(tmp_path) == ["value"]
+
+
+def test_nothing_appears_of_what_was_not_finished_or_has_no_place(tmp_path: Path) -> None:
+    path = tmp_path / "value"
+    with NewFile(path) as file:
+        file.begin().write(b"some")
+    assert os.listdir(tmp_path) == []
+
+    with NewFile(path) as file:
+        file.begin().write(b"ours")
+        path.write_bytes(b"theirs")
+        with pytest.raises(FileExistsError):
+            file.finish()
+
+    assert os.listdir(tmp_path) == ["value"]
+    assert path.read_bytes() == b"theirs"

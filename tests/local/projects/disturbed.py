@@ -28,7 +28,7 @@ def work():
 
 class Disturbed(LocalBackend):
     def start(self, launch):
-        other = connect("local", Target(), location, home)
+        other = connect("local", Target(), location, settings)
         ACTS[sys.argv[1]](launch.record, other, timeout=60, poll_interval=0.05)
         super().start(launch)
 

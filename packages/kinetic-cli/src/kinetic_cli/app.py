@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from kinetic_cli.options import Target
+import click
+
 from kinetic_cli.output import Output
 
 if TYPE_CHECKING:
@@ -22,6 +24,24 @@ if TYPE_CHECKING:
 Where = Literal["local", "cluster"]
 
 
+@dataclass
+class TargetOptions:
+    """The settings that a command line gives as options: profile, project, cluster and so on."""
+
+    given: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, ctx: click.Context) -> TargetOptions:
+        """Return those of this command line; options at any level add to them."""
+        target = ctx.meta.setdefault(__name__, cls())
+        assert isinstance(target, cls)
+        return target
+
+    def get(self, name: str) -> str | None:
+        """Return what was given as `--name`; an empty text counts as nothing."""
+        return self.given.get(name)
+
+
 class App:
     """The facade as one command line sees it. The facade is imported when a command first asks."""
 
@@ -30,24 +50,26 @@ class App:
     ) -> None:
         self.output = output or Output()
         self.clock = clock
-        self.target = Target()
+        self.target = TargetOptions()
         self.debug = False
+        self._resources = ExitStack()
 
-    def settings(self) -> Settings:
-        """Return the settings that this command line resolves to, with their sources."""
+    def close(self) -> None:
+        """Release what the command used."""
+        self._resources.close()
+
+    def settings(self, **more: str) -> Settings:
+        """Return the settings that this command line, and *more*, resolve to, with their sources."""
         from kinetic.settings.settings import Settings
 
-        return Settings.from_environment(**self.target.given)
+        return Settings.from_environment(**self.target.given, **more)
 
     def attach(self, job_id: str) -> JobHandle:
         """Return the handle of a job."""
-        from kinetic.jobs.discover import attach
+        from kinetic.jobs.discover import find_job
 
-        self._choose_profile()
-        self._hear_warnings()
-        return attach(
-            job_id, project=self.target.get("project"), cluster=self.target.get("cluster")
-        )
+        self._print_warnings()
+        return find_job(job_id, self.settings())
 
     def kept_log(self, job_id: str, tail: int | None) -> Iterator[LogLine] | None:
         """Return what is kept of the log of a job that was cleaned up; None where nothing is."""
@@ -57,20 +79,13 @@ class App:
 
     def list_jobs(self, where: Where | None = None) -> list[JobHandle]:
         """Return the jobs there are; *where* overrides what the settings say."""
-        from kinetic.jobs.discover import list_jobs
+        from kinetic.backends.registry import CLUSTER, LOCAL
+        from kinetic.jobs.discover import find_jobs
 
-        self._choose_profile()
-        self._hear_warnings()
-        if where is not None:
-            from kinetic.backends.registry import CLUSTER, LOCAL
-
-            _set("KINETIC_BACKEND", LOCAL if where == "local" else CLUSTER)
-        return list_jobs(
-            project=self.target.get("project"),
-            zone=self.target.get("zone"),
-            cluster=self.target.get("cluster"),
-            namespace=self.target.get("namespace"),
-        )
+        self._print_warnings()
+        if where is None:
+            return find_jobs(self.settings())
+        return find_jobs(self.settings(backend=LOCAL if where == "local" else CLUSTER))
 
     def statuses_of(self, jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
         """Return the status of each of *jobs*, or why it is not known."""
@@ -82,7 +97,7 @@ class App:
         """Return what to say of a full disk that some of *jobs* need; nothing if none is."""
         from kinetic.jobs.discover import full_disk_of
 
-        return full_disk_of(jobs)
+        return full_disk_of(jobs, self.settings().home.value)
 
     def profiles_path(self) -> Path:
         """Return where the profiles file is, or will be."""
@@ -98,32 +113,29 @@ class App:
 
         return read_profiles(self.profiles_path())
 
-    def _choose_profile(self) -> None:
-        if profile := self.target.get("profile"):
-            _set("KINETIC_PROFILE", profile)
+    def _print_warnings(self) -> None:
+        """From now on, print what the facade warns of, such as a job whose record cannot be read."""
+        from kinetic.notices import reported_to
 
-    def _hear_warnings(self) -> None:
-        """Say what the facade warns of, such as a job whose record cannot be read."""
-        import logging
-        import warnings
-
-        say = self.output.note
-
-        def show(message: Warning | str, *_: object) -> None:
-            say(f"Warning: {message}")
-
-        warnings.showwarning = show  # type: ignore[assignment]
-
-        class Notes(logging.Handler):
-            def emit(self, record: logging.LogRecord) -> None:
-                say(f"{record.levelname.capitalize()}: {record.getMessage()}")
-
-        logger = logging.getLogger("kinetic")
-        if not any(type(handler).__name__ == "Notes" for handler in logger.handlers):
-            logger.addHandler(Notes(logging.WARNING))
+        self.close()
+        self._resources.enter_context(
+            reported_to(lambda text: self.output.note(f"Warning: {text}"))
+        )
+        self._resources.enter_context(_logged_to(self.output.note))
 
 
-def _set(name: str, value: str) -> None:
-    # This process is the command's own. Whatever reads the settings later, also deep inside a handle,
-    # must see what the command line said.
-    os.environ[name] = value  # noqa: TID251
+@contextmanager
+def _logged_to(note: Callable[[str], None]) -> Iterator[None]:
+    """Within the block, pass the warnings and errors that the facade logs to *note*."""
+    import logging
+
+    class Notes(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            note(f"{record.levelname.capitalize()}: {record.getMessage()}")
+
+    logger, handler = logging.getLogger("kinetic"), Notes(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

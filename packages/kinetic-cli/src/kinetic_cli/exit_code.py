@@ -1,4 +1,4 @@
-"""How a command ends: exceptions → a message, a hint and an exit code."""
+"""Exit codes of commands: an exception → its message, its hint and the code."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ INTERRUPTED = 130
 
 
 @contextmanager
-def ended_well(ctx: click.Context) -> Iterator[None]:
-    """Let nothing out but click's own exceptions; errors are said, and tracebacks of ours kept in."""
+def errors_as_exit_codes(ctx: click.Context) -> Iterator[None]:
+    """Print errors and exit with their codes; only click's own exceptions leave the block."""
     try:
         yield
         _output(ctx).flush()

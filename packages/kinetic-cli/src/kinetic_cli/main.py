@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from kinetic_cli.app import App
-from kinetic_cli.exit_code import discard_what_cannot_be_printed, ended_well
-from kinetic_cli.groups import LazyGroup
-from kinetic_cli.options import Target, target_options
+from kinetic_cli.app import App, TargetOptions
+from kinetic_cli.exit_code import discard_what_cannot_be_printed, errors_as_exit_codes
+from kinetic_cli.lazy_group import LazyGroup
+from kinetic_cli.options import target_options
 from kinetic_cli.output import Output
 
 
@@ -19,7 +19,7 @@ class Root(LazyGroup):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command and translate whatever ends it."""
-        with ended_well(ctx):
+        with errors_as_exit_codes(ctx):
             return super().invoke(ctx)
 
 
@@ -57,8 +57,9 @@ def cli(ctx: click.Context, debug: bool) -> None:
     """Run Python functions on accelerators: look after jobs, profiles and settings."""
     if ctx.obj is None:
         ctx.obj = App(Output())
-    ctx.obj.target = Target.of(ctx)
+    ctx.obj.target = TargetOptions.of(ctx)
     ctx.obj.debug = debug
+    ctx.call_on_close(ctx.obj.close)
 
 
 def main() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+
+from kinetic_cli.app import App, TargetOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,22 +47,23 @@ class Count(click.IntRange):
         return super().convert(value, param, ctx)
 
 
-@dataclass
-class Target:
-    """Where a command looks, as far as its options say."""
+class NewFilePath(click.Path):
+    """A path at which a file can be made: nothing is there, and its folder may be written to."""
 
-    given: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, ctx: click.Context) -> Target:
-        """Return the one target of this command line; options at any level add to it."""
-        target = ctx.meta.setdefault(__name__, cls())
-        assert isinstance(target, cls)
-        return target
-
-    def get(self, name: str) -> str | None:
-        """Return what was given as `--name`; an empty text counts as nothing."""
-        return self.given.get(name)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return *value* as a path, or refuse it."""
+        path = Path(value)
+        if value == "-":
+            self.fail("'-' is not a file. For one of that name write ./-", param, ctx)
+        if path.is_dir():
+            self.fail(f"'{value}' is a folder. Name a file in it.", param, ctx)
+        if os.path.lexists(path):
+            self.fail(f"'{value}' exists already. Name another file, or remove it.", param, ctx)
+        if not path.parent.is_dir():
+            self.fail(f"There is no folder '{path.parent}'.", param, ctx)
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            self.fail(f"You may not write to the folder '{path.parent}'.", param, ctx)
+        return path
 
 
 def target_options(*, hidden: bool = False, without: str = "") -> Callable[[F], F]:
@@ -71,7 +75,7 @@ def target_options(*, hidden: bool = False, without: str = "") -> Callable[[F], 
 
     def remember(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
         if value and param.name:
-            Target.of(ctx).given[param.name] = value
+            TargetOptions.of(ctx).given[param.name] = value
 
     def add(function: F) -> F:
         for name, text in reversed(_TARGET.items()):
@@ -129,8 +133,6 @@ def deletion_options(function: F) -> F:
 
 
 def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from kinetic_cli.app import App
-
     try:
         jobs = App().list_jobs("local")
     except Exception:  # noqa: BLE001 - a shell that completes is no place for our errors
@@ -139,8 +141,6 @@ def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 def _complete_profiles(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from kinetic_cli.app import App
-
     try:
         profiles = App().profiles().profiles
     except Exception:  # noqa: BLE001 - as above

@@ -27,7 +27,6 @@ def run(
     *args: str, home: Path, app: App | None = None, environment: Mapping[str, str] | None = None
 ) -> Result:
     """Run `kinetic *args*` in this process, with *home* as KINETIC_HOME and nothing else set."""
-    # What a command sets in its own process is taken back afterwards, because that process is ours.
     unset = dict.fromkeys((*(f"KINETIC_{name}" for name in _CLEAN), "GOOGLE_CLOUD_PROJECT"))
     return CliRunner().invoke(
         cli,

@@ -1,16 +1,41 @@
-"""What should be read by whoever called us: a warning about the line of theirs."""
+"""What the user should read: a warning about the line that called us, or what a program shows instead."""
 
 from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 from kinetic_payload.printable import printable
 
+_report: Callable[[str], None] | None = None
+
+
+@contextmanager
+def reported_to(report: Callable[[str], None]) -> Iterator[None]:
+    """Within the block, in all threads, pass each text to *report*, once, instead of warning."""
+    global _report
+    reported: set[str] = set()
+
+    def report_once(text: str) -> None:
+        if text not in reported:
+            reported.add(text)
+            report(text)
+
+    before, _report = _report, report_once
+    try:
+        yield
+    finally:
+        _report = before
+
 
 def warn_caller(text: str) -> None:
-    """Warn about the line of the user's from which we were called; control characters are escaped."""
+    """Warn about the user's line from which we were called; control characters are escaped."""
+    if _report is not None:
+        _report(printable(text))
+        return
     frame: FrameType | None = sys._getframe()
     level = depth = 1
     while frame is not None:

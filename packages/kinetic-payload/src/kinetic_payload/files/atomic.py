@@ -6,7 +6,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
 
+from kinetic_payload.files.durability import flush_to_disk
 from kinetic_payload.files.private import make_folder
 
 
@@ -31,3 +34,65 @@ def appear(source: Path, dest: Path) -> None:
     with suppress(OSError):
         dest.rmdir()
     source.rename(dest)
+
+
+class NewFile:
+    """A file at *path*, where nothing is: complete after `finish`, and before that not there.
+
+    Its mode is the one that the user's umask gives to new files.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._part = path.with_name(f".{path.name[:50]}.{os.urandom(6).hex()}.part")
+        self._stream: BinaryIO | None = None
+
+    def begin(self) -> BinaryIO:
+        """Return an empty stream for the contents; what was written before is discarded."""
+        if self._stream is None:
+            fd = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            self._stream = os.fdopen(fd, "w+b")
+        self._stream.seek(0)
+        self._stream.truncate()
+        return self._stream
+
+    def finish(self) -> None:
+        """Put the file at its path, once all of it is on the disk.
+
+        Raises:
+            FileExistsError: Something has appeared at the path meanwhile; it is left alone.
+        """
+        assert self._stream is not None
+        self._stream.flush()
+        flush_to_disk(self._stream.fileno())
+        try:
+            os.link(self._part, self.path)
+        except FileExistsError:
+            raise
+        except OSError:
+            # This file system has no links. An empty file holds the place for an instant.
+            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+            self._part.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._stream is not None:
+            self._part.unlink(missing_ok=True)
+            try:
+                self._stream.close()
+            except OSError:
+                # What could not be flushed is not wanted any more.
+                if error is None:
+                    raise

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from kinetic.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kinetic.jobs.services import Services
+    from kinetic.settings.settings import Settings
     from kinetic.target import Target
     from kinetic_k8s.accelerators import Accelerator
     from kinetic_payload.stores.store import Location
@@ -25,7 +24,7 @@ Semantics = Literal["gke", "pathways"]
 class Connect(Protocol):
     """The function `connect` of a backend's module."""
 
-    def __call__(self, target: Target, location: Location, home: Path) -> Services:
+    def __call__(self, target: Target, location: Location, settings: Settings) -> Services:
         """Return the services of jobs in *target* with their objects at *location*."""
         ...
 

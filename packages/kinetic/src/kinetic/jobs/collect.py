@@ -83,7 +83,7 @@ def collect(
     record: JobRecord,
     services: Services,
     *,
-    read_from: bytes | None = None,
+    verify: Callable[[], None] = nothing_to_verify,
     timeout: float | None = None,
     on_line: Callable[[LogLine], None] | None = None,
     on_status_change: StatusCallback | None = None,
@@ -96,9 +96,9 @@ def collect(
     """Wait for the job's end, handing its log to *on_line*, and bring what it left.
 
     *keep* gets the pickle of a value before it is unpickled, whether that works or not.
-    A log that breaks off costs no result; *warn* is told. Where the record came from the store,
-    *read_from* is what it was read from, to be verified. A store that does not answer once the job has
-    ended is waited for until the *timeout*.
+    A log that breaks off costs no result; *warn* is told. *verify* is called before anything is unpickled:
+    it makes sure that a record that was read from the store is signed with our key. A store that does not
+    answer once the job has ended is waited for until the *timeout*.
 
     Raises:
         ResultTimeoutError: *timeout* seconds passed; the job runs on, or what it left is kept.
@@ -109,15 +109,6 @@ def collect(
         ResultUnreadableError: The value is there and cannot be unpickled here.
     """
     deadline = Deadline(parse_wait(timeout))
-    names = JobObjects(record.job_id)
-
-    unverified = [] if read_from is None else [read_from]
-
-    def verify() -> None:
-        for data in unverified:
-            services.verify(data, names.handle)
-        unverified.clear()
-
     with _told_how_to_come_back(record):
         with LogPump(record, services, on_line, warn) if on_line else nullcontext():
             view = wait_for_outcome(

@@ -60,8 +60,9 @@ def announcement_in(line: LogLine, handle: JobHandle, working_dir: str | None = 
         return None
     if working_dir and not working_dir.startswith("${"):  # VS Code knows what that means.
         working_dir = str(expanded(working_dir, "working_dir").absolute())
-    root = working_dir or handle.__dict__.get("_project") or _project_here(listening.folder)
-    return _announcement(listening.port, root, listening.project)
+    project = handle._session.project
+    root = working_dir or (project and project.root) or _project_here(listening.folder)
+    return _announcement(listening.port, str(root), listening.project)
 
 
 def _project_here(folder: str) -> str:

@@ -25,7 +25,7 @@ from kinetic.errors import (
     StoreUnavailableError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.jobs.handle import JobHandle, connected, handle_of, known
+from kinetic.jobs.handle import JobHandle, connected, handle_of, with_record
 from kinetic.jobs.services import (
     cluster_location,
     connect,
@@ -78,16 +78,26 @@ def attach(job_id: str, project: str | None = None, cluster: str | None = None) 
     """
     from kinetic.settings.settings import Settings
 
-    settings = Settings.from_environment(project=project, cluster=cluster)
+    return _find_job(job_id, Settings.from_environment(project=project, cluster=cluster))
+
+
+def find_job(job_id: str, settings: Settings) -> JobHandle:
+    """Return the handle of a job, as `attach` does; the handle goes on with *settings*."""
+    handle = _find_job(job_id, settings)
+    handle._session.settings = settings
+    return handle
+
+
+def _find_job(job_id: str, settings: Settings) -> JobHandle:
     if not is_job_id(job_id):
         raise InvalidRequestError(
             f"{job_id!r} is not a job id.", hint="List the jobs there are with: kinetic jobs list"
         )
     with looking():
-        return _attached(job_id, settings)
+        return _look_for(job_id, settings)
 
 
-def _attached(job_id: str, settings: Settings) -> JobHandle:
+def _look_for(job_id: str, settings: Settings) -> JobHandle:
     looked = []
     answered = []
     hint = None
@@ -185,9 +195,20 @@ def list_jobs(
     """
     from kinetic.settings.settings import Settings
 
-    settings = Settings.from_environment(
-        project=project, zone=zone, cluster=cluster, namespace=namespace
+    return _find_jobs(
+        Settings.from_environment(project=project, zone=zone, cluster=cluster, namespace=namespace)
     )
+
+
+def find_jobs(settings: Settings) -> list[JobHandle]:
+    """Return the jobs there are, as `list_jobs` does; the handles go on with *settings*."""
+    handles = _find_jobs(settings)
+    for handle in handles:
+        handle._session.settings = settings
+    return handles
+
+
+def _find_jobs(settings: Settings) -> list[JobHandle]:
     backend = settings.backend.value
     if backend is not None:
         return _jobs_of(asked_for(backend, settings.backend.source).name, settings)
@@ -203,8 +224,8 @@ def list_jobs(
         log.log(level, "The jobs of the cluster are left out: %s", error.message)
         return here
     # A named store may hold the jobs of both: each list knows the services of its own.
-    known = {job.job_id for job in here if "_reached" in job.__dict__}
-    both = {job.job_id: job for job in [*here, *(one for one in found if one.job_id not in known)]}
+    ours = {job.job_id for job in here if job._session.services}
+    both = {job.job_id: job for job in [*here, *(one for one in found if one.job_id not in ours)]}
     return sorted(both.values(), key=lambda job: job.created_at, reverse=True)
 
 
@@ -216,7 +237,7 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
     recorded: set[str] = set()
     # One for all of them, which each would make for itself.
     target = Target.in_settings(settings)
-    services = connect(backend, target, location, Path(settings.home.value))
+    services = connect(backend, target, location, settings)
     with looking():
         jobs = jobs_in(services.store, recorded=recorded.add, verify=services.verify)
     for job in jobs:
@@ -281,8 +302,8 @@ def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
     those without one that go on are listed by their backend. The rest is asked for one by one, in a
     bucket several at a time.
     """
-    undecided = [job for job in jobs if job.__dict__.get(_LISTED, job) is None]
-    listed = [job.__dict__.pop(_LISTED, None) for job in jobs]
+    undecided = [job for job in jobs if job._session.listed == "no outcome"]
+    listed = [_take_listed(job) for job in jobs]
     asked = [job for job, seen in zip(jobs, listed, strict=True) if seen is None]
     with looking():
         going_on = _going_on(undecided)
@@ -301,11 +322,16 @@ def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
         return [next(found) if seen is None else seen for seen in listed]
 
 
+def _take_listed(job: JobHandle) -> JobStatus | KineticError | None:
+    seen, job._session.listed = job._session.listed, None
+    return None if seen == "no outcome" else seen
+
+
 def _going_on(jobs: Sequence[JobHandle]) -> dict[str, JobStatus]:
     """Return, by id, the status of those of *jobs* that go on, as their backends list them."""
     wanted: dict[int, tuple[Services, set[str]]] = {}
     for job in jobs:
-        services: Services | None = job.__dict__.get("_reached")
+        services = job._session.services
         if services is not None:
             wanted.setdefault(id(services), (services, set()))[1].add(job.job_id)
     found: dict[str, JobStatus] = {}
@@ -324,18 +350,21 @@ def _going_on(jobs: Sequence[JobHandle]) -> dict[str, JobStatus]:
 _ASKED_AT_ONCE = 16
 
 
-def full_disk_of(jobs: Sequence[JobHandle]) -> str:
-    """Return what to say of a full disk of this machine that some of *jobs* need; nothing if none is."""
+def full_disk_of(jobs: Sequence[JobHandle], home: str) -> str:
+    """Return what to say of a full disk of this machine that some of *jobs* need; nothing if none is.
+
+    *home* is `KINETIC_HOME`.
+    """
     local = [job for job in jobs if entry_of(job.backend).on_this_machine]
     if not local:
         return ""
     from kinetic.backends.local.disks import full_disk, needed_by
     from kinetic.backends.local.paths import Home
-    from kinetic.settings.settings import Settings
 
-    home = Home(Settings.from_environment().home.value)
     places = dict.fromkeys(job.bucket_name for job in local)
-    return full_disk(one for place in places for one in needed_by(home, parse_location(place)))
+    return full_disk(
+        one for place in places for one in needed_by(Home(home), parse_location(place))
+    )
 
 
 def _listed(store: Store) -> Iterator[tuple[str, bytes | None, _Outcome | None]]:
@@ -399,16 +428,12 @@ def _readable(
         log.warning("The job %s is left out: %s", job_id, error)
         return None
     if outcome is None:
-        handle.__dict__[_LISTED] = None
+        handle._session.listed = "no outcome"
     elif outcome.data is not None:
         # What is not the job's says nothing of it.
         with suppress(SignatureError):
-            handle.__dict__[_LISTED] = _listed_status(store, job_id, outcome.data, verify)
+            handle._session.listed = _listed_status(store, job_id, outcome.data, verify)
     return handle
-
-
-_LISTED: Final = "_listed"
-"""Where a handle keeps what a list showed: its status, why that cannot be read, or None without an outcome."""
 
 
 def _listed_status(
@@ -428,7 +453,7 @@ def _read_handle(store: Store, job_id: str) -> JobHandle | None:
 def _handle_known(store: Store, found: Found[JobRecord]) -> JobHandle:
     # The store may have moved since, with everything in it.
     handle = replace(handle_of(found.record), bucket_name=str(store.location))
-    return known(handle, found.record, read_from=found.data)
+    return with_record(handle, found.record, stored=found.data)
 
 
 def _is_there(location: Location) -> bool:

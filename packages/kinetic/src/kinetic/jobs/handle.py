@@ -5,20 +5,45 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import subprocess
 
     from kinetic.backends.backend import LogLine, Watch
+    from kinetic.errors import RecordError
     from kinetic.job_status import JobStatus
-    from kinetic.jobs.collect import Keep
+    from kinetic.jobs.collect import Collected, Keep
     from kinetic.jobs.missing_modules import Project
     from kinetic.jobs.results import JobOutcome
     from kinetic.jobs.services import Services
+    from kinetic.settings.settings import Settings
     from kinetic_payload.progress import TrackProgress
     from kinetic_payload.records.job import JobRecord
+
+
+@dataclass
+class Session:
+    """What this process has of a job besides the fields of its handle."""
+
+    settings: Settings | None = None
+    """None means those of this process when they are needed."""
+    services: Services | None = None
+    record: JobRecord | None = None
+    stored: bytes | None = None
+    """What the record was read from; None for a record that was not read from a store."""
+    verified: bool = False
+    """Whether `stored` is signed with our key."""
+    listed: JobStatus | RecordError | Literal["no outcome"] | None = None
+    """What a list of the store showed of the outcome, until it is used; None if nothing did."""
+    collected: Collected | None = None
+    """Kept, so that a second call gives the same again, whatever a clean-up removed."""
+    cleaned_up: bool = False
+    project: Project | None = None
+    """What the submit shipped, where that was in this process."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass
@@ -183,7 +208,7 @@ class JobHandle:
             self._services,
             timeout=cleanup_timeout,
             poll_interval=cleanup_poll_interval,
-            read_from=self.__dict__.get("_read_from"),
+            stored=self._session.stored,
         )
 
     def cleanup(
@@ -210,7 +235,7 @@ class JobHandle:
             artifacts=gcs,
             timeout=cleanup_timeout,
             poll_interval=cleanup_poll_interval,
-            read_from=self.__dict__.get("_read_from"),
+            stored=self._session.stored,
         )
 
     def debug_attach(
@@ -249,18 +274,19 @@ class JobHandle:
         keep: Keep | None = None,
     ) -> Any:
         from kinetic.errors import KineticError
-        from kinetic.jobs.collect import Collected, WaitStopped, collect
+        from kinetic.jobs.collect import WaitStopped, collect
         from kinetic.notices import warn_caller
 
         warn = warn or warn_caller
+        session = self._session
         # What was collected before has no pickle any more.
-        collected: Collected | None = None if keep else self.__dict__.get("_collected")
+        collected = None if keep else session.collected
         if collected is None:
             try:
                 brought = collect(
                     self._record,
                     self._services,
-                    read_from=self.__dict__.get("_read_from"),
+                    verify=self._verify,
                     track=track or _progress(),
                     timeout=timeout,
                     on_line=on_line,
@@ -272,13 +298,13 @@ class JobHandle:
                 )
             except KineticError:
                 # Another thread may have had the result of this handle, and cleaned up, meanwhile.
-                collected = self.__dict__.get("_collected")
+                collected = session.collected
                 if collected is None:
                     raise
             else:
-                _explain_missing_module(brought.error, self.__dict__.get("_shipped"))
-                # Kept, so that a second call gives the same again, whatever clean-up took away.
-                collected = self.__dict__.setdefault("_collected", brought)
+                _explain_missing_module(brought.error, session.project)
+                with session.lock:
+                    collected = session.collected = session.collected or brought
         if stop is not None and stop.is_set():
             # Whoever gave up gets no value, so what it was brought from stays.
             raise WaitStopped
@@ -292,7 +318,7 @@ class JobHandle:
         from kinetic.job_status import JobStatus
         from kinetic.jobs.stop import clean_up
 
-        if self.__dict__.get("_cleaned"):
+        if self._session.cleaned_up:
             return
         forgotten = threading.Event()
         try:
@@ -306,7 +332,7 @@ class JobHandle:
                 status=JobStatus.SUCCEEDED,
                 forgetting=forgotten.set,
             )
-            self.__dict__["_cleaned"] = True
+            self._session.cleaned_up = True
         except Exception as error:  # noqa: BLE001 - whatever it is, the value is here
             _say_for_sure(
                 f"The result of {self.job_id} is here, but cleaning up failed: {error}", warn
@@ -321,53 +347,60 @@ class JobHandle:
                 warn,
             )
 
+    @property
+    def _session(self) -> Session:
+        """What this process has of the job; a copy of the handle begins without it."""
+        session: Session = self.__dict__.setdefault("_session", Session())
+        return session
+
     def _verify(self) -> None:
-        """Make sure, once, that a record out of a bucket is signed with our key."""
-        read_from = self.__dict__.get("_read_from")
-        if read_from is None or self.__dict__.get("_verified"):
+        """Make sure, once, that a record from a bucket is signed with our key."""
+        session = self._session
+        if session.stored is None or session.verified:
             return
         from kinetic_payload.layout import JobObjects
 
-        self._services.verify(read_from, JobObjects(self.job_id).handle)
-        self.__dict__["_verified"] = True
+        self._services.verify(session.stored, JobObjects(self.job_id).handle)
+        session.verified = True
+
+    @property
+    def _settings(self) -> Settings:
+        from kinetic.settings.settings import Settings
+
+        return self._session.settings or Settings.from_environment()
 
     @property
     def _record(self) -> JobRecord:
         """The persisted record, which knows more than the handle; without one, the fields alone."""
-        record: JobRecord | None = self.__dict__.get("_read")
-        if record is None:
-            from pathlib import Path
-
+        session = self._session
+        if session.record is None:
             from kinetic.jobs.services import open_at
             from kinetic.jobs.status import find_record
-            from kinetic.settings.settings import Settings
             from kinetic_payload.records.job import JobRecord
             from kinetic_payload.stores.store import parse_location
 
-            services: Services | None = self.__dict__.get("_reached")
-            home = Path(Settings.from_environment().home.value)
-            store = services.store if services else open_at(parse_location(self.bucket_name), home)
+            location = parse_location(self.bucket_name)
+            store = (
+                session.services.store
+                if session.services
+                else open_at(location, Path(self._settings.home.value))
+            )
             found = find_record(store, self.job_id)
-            record = found.record if found else JobRecord(**self.to_dict())
-            known(self, record, read_from=found.data if found else None)
-        return record
+            session.stored = found.data if found else None
+            session.record = found.record if found else JobRecord(**self.to_dict())
+        return session.record
 
     @property
     def _services(self) -> Services:
-        services: Services | None = self.__dict__.get("_reached")
-        if services is None:
-            from pathlib import Path
-
+        session = self._session
+        if session.services is None:
             from kinetic.jobs.services import connect
-            from kinetic.settings.settings import Settings
             from kinetic.target import Target
             from kinetic_payload.stores.store import parse_location
 
-            home = Path(Settings.from_environment().home.value)
-            target = Target.of(self._record)
-            services = connect(self.backend, target, parse_location(self.bucket_name), home)
-            self.__dict__["_reached"] = services
-        return services
+            target, location = Target.of(self._record), parse_location(self.bucket_name)
+            session.services = connect(self.backend, target, location, self._settings)
+        return session.services
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the fields alone: connections and collected values stay here."""
@@ -382,20 +415,19 @@ def handle_of(record: JobRecord) -> JobHandle:
 def connected(
     handle: JobHandle, services: Services, *, record: JobRecord | None = None
 ) -> JobHandle:
-    """Let *handle* ask *services*, instead of those that it would make from its fields; return it."""
-    handle.__dict__["_reached"] = services
-    if record is not None:
-        handle.__dict__["_read"] = record
+    """Let *handle* use *services*, instead of those that it would make from its fields; return it."""
+    session = handle._session
+    session.services = services
+    session.record = record or session.record
     return handle
 
 
-def known(handle: JobHandle, record: JobRecord, *, read_from: bytes | None) -> JobHandle:
-    """Let *handle* know its *record*, and the bytes in the store that it was read from; return it.
+def with_record(handle: JobHandle, record: JobRecord, *, stored: bytes) -> JobHandle:
+    """Give *handle* its *record*, and the bytes in the store that it was read from; return it.
 
-    Before anything is unpickled these are verified; what never left this process need not be.
+    These are verified before anything is unpickled. A record that never left this process need not be.
     """
-    handle.__dict__["_read"] = record
-    handle.__dict__["_read_from"] = read_from
+    handle._session.record, handle._session.stored = record, stored
     return handle
 
 

@@ -85,14 +85,14 @@ def local_store_location(home: Path) -> Location:
     return Location("folder", str(home / "store"))
 
 
-def connect(backend: str, target: Target, location: Location, home: Path) -> Services:
+def connect(backend: str, target: Target, location: Location, settings: Settings) -> Services:
     """Return the services of jobs that *backend* runs in *target* with their objects at *location*.
 
     Raises:
         InvalidRequestError: This version has no such backend.
         StoreError: The store cannot be opened, for want of credentials for instance.
     """
-    return entry_of(backend).connect()(target, location, home)
+    return entry_of(backend).connect()(target, location, settings)
 
 
 def open_at(location: Location, home: Path) -> Store:
@@ -108,12 +108,7 @@ def seal_of(location: Location, keys: KeySource) -> Seal | None:
     if location.kind != "gs":
         return None
     from kinetic.settings.keys import Seal
+    from kinetic.settings.settings import trusts_bucket
 
-    return Seal(keys, trusting=_trusts_bucket)
-
-
-def _trusts_bucket() -> bool:
     # Asked when a signature does not hold, and not before: it may be set after a first refusal.
-    from kinetic.settings.settings import Settings
-
-    return Settings.from_environment().trust_bucket.value
+    return Seal(keys, trusting=trusts_bucket)

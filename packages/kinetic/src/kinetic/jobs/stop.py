@@ -25,12 +25,11 @@ def cancel(
     *,
     timeout: float,
     poll_interval: float,
-    read_from: bytes | None = None,
+    stored: bytes | None = None,
 ) -> Outcome:
     """Write `cancelled`, then stop what runs. A job that finished first keeps its outcome.
 
-    Where the record came from the store, *read_from* is what it was read from: only who has the key
-    of the job can cancel it.
+    *stored* is what the record was read from, if it was: only who has the key of the job can cancel it.
 
     Raises:
         JobNotFoundError: There is no such job.
@@ -39,8 +38,8 @@ def cancel(
         JobError: Something of it still runs after *timeout* seconds, or what keeps it cannot be asked
             from here; nothing was written then.
     """
-    if read_from is not None:
-        _refuse_without_key(record, services, read_from)
+    if stored is not None:
+        _refuse_without_key(record, services, stored)
     view = look(record, services)
     if view.status is JobStatus.NOT_FOUND:
         raise JobNotFoundError(
@@ -87,9 +86,9 @@ def _observed(record: JobRecord, services: Services) -> JobStatus:
         return services.backend.observe(record).status
 
 
-def _refuse_without_key(record: JobRecord, services: Services, read_from: bytes) -> None:
+def _refuse_without_key(record: JobRecord, services: Services, stored: bytes) -> None:
     try:
-        services.refuse_without_key(read_from, JobObjects(record.job_id).handle)
+        services.refuse_without_key(stored, JobObjects(record.job_id).handle)
     except SignatureError as error:
         refused = f"Job {record.job_id} cannot be cancelled from here: {error.message}"
         if not entry_of(record.backend).on_this_machine:
@@ -110,12 +109,12 @@ def clean_up(
     timeout: float,
     poll_interval: float,
     status: JobStatus | None = None,
-    read_from: bytes | None = None,
+    stored: bytes | None = None,
     forgetting: Callable[[], object] = lambda: None,
 ) -> None:
     """Remove the job's resource and its objects. Logs, outputs and what jobs share stay.
 
-    *status* spares a look at a job that is known to have ended, *read_from* is as for `cancel`.
+    *status* spares a look at a job that is known to have ended, *stored* is as for `cancel`.
     A job of this machine is stopped and removed whatever lies in the bucket. *forgetting* is called before the
     first object goes: until then any process can collect the job.
 
@@ -137,7 +136,7 @@ def clean_up(
                     services,
                     timeout=timeout,
                     poll_interval=poll_interval,
-                    read_from=read_from,
+                    stored=stored,
                 )
             except RecordError:
                 pass

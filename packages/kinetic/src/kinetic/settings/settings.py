@@ -97,6 +97,11 @@ def working_folder() -> Path:
         ) from None
 
 
+def trusts_bucket() -> bool:
+    """Return what KINETIC_TRUST_BUCKET says now, whichever profile there is."""
+    return _Sources({}, os.environ, None).flag("KINETIC_TRUST_BUCKET").value  # noqa: TID251 - this is the place
+
+
 def user_home() -> Path:
     """Return the home folder of this process's user; `/`, as in containers, for one who has none."""
     try:

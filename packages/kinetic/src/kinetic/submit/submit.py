@@ -109,7 +109,7 @@ def _submit(
         warn(note)
     home = Path(request.settings.home.value)
     location = jobs_location(request.settings, request.backend)
-    services = services or connect(request.backend, request.target, location, home)
+    services = services or connect(request.backend, request.target, location, request.settings)
     refuse_foreign_folder(services.store.location)
     warn_once(warn, shared_store_warning(services.store.location))
     services.backend.check(request)
@@ -298,7 +298,5 @@ def _packing_options(request: JobRequest, home: Path, store: Location) -> Packin
 
 def _handle(record: JobRecord, services: Services, project: Project) -> JobHandle:
     handle = connected(handle_of(record), services, record=record)
-    if project.root is not None:
-        handle.__dict__["_project"] = str(project.root)  # For the path mappings of a debugger.
-    handle.__dict__["_shipped"] = project
+    handle._session.project = project
     return handle

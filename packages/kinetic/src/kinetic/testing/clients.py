@@ -19,7 +19,7 @@ import kinetic
 from kinetic.errors import JobNotFoundError, KineticError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import jobs_in
-from kinetic.jobs.handle import JobHandle, connected, handle_of, known
+from kinetic.jobs.handle import JobHandle, connected, handle_of, with_record
 from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.jobs.status import find_record
 from kinetic.settings.settings import Settings, environment
@@ -167,7 +167,7 @@ class RegisteredClient(Client):
         backend = str(self._options["backend"])
         settings = Settings.from_environment(**check_options(**self._options).settings)
         location = jobs_location(settings, backend)
-        return connect(backend, Target.in_settings(settings), location, Path(settings.home.value))
+        return connect(backend, Target.in_settings(settings), location, settings)
 
     def _start(
         self,
@@ -239,7 +239,7 @@ class ServicesClient(Client):
         found = find_record(self._services.store, job_id)
         if found is None:
             raise JobNotFoundError(f"There is no job {job_id}.")
-        handle = known(handle_of(found.record), found.record, read_from=found.data)
+        handle = with_record(handle_of(found.record), found.record, stored=found.data)
         return connected(handle, self._services)
 
     def list(self) -> list[JobHandle]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kinetic_cli.app import App
+from kinetic_cli.exit_code import INTERRUPTED
 from kinetic_cli.options import Count, job_id_argument, json_option, target_options
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def command(app: App, job_id: str, follow: bool, tail: int | None, as_json: bool
                 app.output.line(line.shown, flush=follow)
     except KeyboardInterrupt:
         app.output.note(f"Stopped following; {job_id} is left alone.")
-        raise click.exceptions.Exit(130) from None
+        raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 def _lines(app: App, job_id: str, *, follow: bool, tail: int | None) -> Iterator[LogLine]:

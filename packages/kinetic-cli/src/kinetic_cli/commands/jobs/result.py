@@ -12,8 +12,9 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.new_file import NewFile, NewFilePath
+from kinetic_cli.exit_code import INTERRUPTED
 from kinetic_cli.options import (
+    NewFilePath,
     Seconds,
     deletion_options,
     job_id_argument,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from kinetic.errors import ResultUnreadableError
     from kinetic.job_status import JobStatus
     from kinetic.jobs.handle import JobHandle
+    from kinetic_payload.files.atomic import NewFile
 
 
 @click.command("result")
@@ -69,6 +71,8 @@ def command(
     The job is kept where what was printed does not hold the whole value. An exception of its function
     is printed with its remote traceback, and exit code 1.
     """
+    from kinetic_payload.files.atomic import NewFile
+
     job = app.attach(job_id)
     with nullcontext() if output is None else NewFile(output) as file:
         brought = _bring(app, job, timeout, file, as_json=as_json)
@@ -121,7 +125,7 @@ def _bring(
         app.output.note(
             f"Stopped waiting; the job is left alone. Come back with: kinetic jobs result {job.job_id}"
         )
-        raise click.exceptions.Exit(130) from None
+        raise click.exceptions.Exit(INTERRUPTED) from None
     except Exception as error:
         if isinstance(error, ResultUnreadableError) and file is not None:
             return _Unread(error)
@@ -195,7 +199,7 @@ def _clean_up(output: Output, job: JobHandle, timeout: float, poll_interval: flo
         job.cleanup(cleanup_timeout=timeout, cleanup_poll_interval=poll_interval)
     except KeyboardInterrupt:
         output.note(f"Stopped removing {job.job_id}; its value was written. {again}")
-        raise click.exceptions.Exit(130) from None
+        raise click.exceptions.Exit(INTERRUPTED) from None
     except Exception as error:  # noqa: BLE001 - whatever it is, the value is written
         output.note(
             f"Warning: The value was written, but {job.job_id} could not be removed: {error}"

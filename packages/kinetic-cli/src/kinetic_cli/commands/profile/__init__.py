@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kinetic_cli.groups import LazyGroup
+from kinetic_cli.lazy_group import LazyGroup
 
 
 @click.group(

@@ -9,12 +9,13 @@ from kinetic.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from kinetic.jobs.services import Services
+    from kinetic.settings.settings import Settings
     from kinetic.target import Target
     from kinetic_k8s.cluster.cluster import Cluster
     from kinetic_payload.stores.store import Location
 
 
-def connect(target: Target, location: Location, home: Path) -> Services:
+def connect(target: Target, location: Location, settings: Settings) -> Services:
     """Return the services of the jobs in *target*, signed with the key of its namespace.
 
     No request is sent yet.
@@ -36,23 +37,23 @@ def connect(target: Target, location: Location, home: Path) -> Services:
     from kinetic.settings.settings import environment
 
     variables = environment()
-    cluster = _cluster(target.kube_context, target.namespace, variables.get("KUBECONFIG"))
+    cluster = _cluster(target.kube_context, target.namespace, variables.get("KUBECONFIG"), settings)
+    home = Path(settings.home.value)
     store = open_at(location, home)
     seal = seal_of(location, ClusterKey(cluster))
     backend = GkeBackend(cluster, store, home, seal, variables)
     return Services(store, backend, seal=seal)
 
 
-def _cluster(context: str, namespace: str, kubeconfig: str | None) -> Cluster:
+def _cluster(context: str, namespace: str, kubeconfig: str | None, settings: Settings) -> Cluster:
     """Return the cluster of *context*, a name that the machine may have given it that submitted the job."""
-    from kinetic.settings.settings import Settings
     from kinetic_k8s.cluster.connect import connect as connect_cluster
     from kinetic_k8s.errors import UnknownContextError
 
     try:
         return connect_cluster(context, namespace=namespace or None, kubeconfig=kubeconfig)
     except UnknownContextError as error:
-        here = Settings.from_environment().kube_context.value
+        here = settings.kube_context.value
         if here in (None, context):
             hint = "Set KINETIC_KUBE_CONTEXT to the context that leads to that cluster here."
             raise UnknownContextError(error.message, hint=f"{error.hint} {hint}".strip()) from error

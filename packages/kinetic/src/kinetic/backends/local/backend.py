@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kinetic.backends.local.other_homes import Afar
     from kinetic.backends.local.other_machines import Elsewhere
     from kinetic.backends.local.watch import Events
+    from kinetic.settings.settings import Settings
     from kinetic.submit.request import JobRequest
     from kinetic.target import Target
     from kinetic_payload.stores.store import Location
@@ -55,10 +56,11 @@ _WHEN: Final = len("20260101-000000-0000000")
 """Characters at the end of a job's id, which begin with the time of its submit."""
 
 
-def connect(target: Target, location: Location, home: Path) -> Services:  # noqa: ARG001
-    """Return the services of this machine's jobs, signed with the key in *home* over a bucket."""
+def connect(target: Target, location: Location, settings: Settings) -> Services:  # noqa: ARG001
+    """Return the services of this machine's jobs, signed with the key in KINETIC_HOME over a bucket."""
     from kinetic.settings.keys import KeyFile
 
+    home = Path(settings.home.value)
     store = open_at(location, home)
     seal = seal_of(location, KeyFile(home))
     backend = LocalBackend(home, store, verify=(seal or UNSIGNED).verify)
