@@ -20,8 +20,8 @@ RECORDS = ("handle.json", "outcome.json")
 def fill(count: int) -> list[str]:
     """Run one job, and write *count* copies of its record and its outcome, signed as they must be."""
     import kinetic
+    from kinetic.jobs.records import find_outcome, find_record
     from kinetic.jobs.services import connect, jobs_location
-    from kinetic.jobs.status import find_outcome, find_record
     from kinetic.settings.settings import Settings
     from kinetic.target import Target
     from kinetic_payload.layout import JobObjects

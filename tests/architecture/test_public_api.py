@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).with_name("public_api.txt")
 AGAIN = "python tests/architecture/test_public_api.py"
 
-GIVEN_OUT = (("decorator", "RemoteCallable"), ("jobs.results", "JobOutcome"))
+GIVEN_OUT = (("decorator", "RemoteCallable"), ("jobs.outcome", "JobOutcome"))
 """What users get from the facade without naming it."""
 
 PUBLIC = (

@@ -11,8 +11,8 @@ from kinetic.backends.local.other_machines import Elsewhere, observation_of
 from kinetic.backends.local.watch import LocalWatch
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.lease import LeaseKeeper
-from kinetic.jobs.presence import STARTING, Signs, Standing, standing_of
+from kinetic.jobs.lease import LeaseRenewal
+from kinetic.jobs.presence import STARTING, Heartbeat, Presence, presence_of
 from kinetic.testing import a_launch, eventually
 from kinetic_payload.errors import StoreUnavailableError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
@@ -66,7 +66,7 @@ def kept(
 ) -> Iterator[threading.Event]:
     """Keep a lease; the event is set when the job is to stop."""
     stopped = threading.Event()
-    keeper = LeaseKeeper(
+    keeper = LeaseRenewal(
         lambda: store,
         record.job_id,
         holder=HOLDER,
@@ -114,29 +114,29 @@ def outcome(record: JobRecord, status: str, by: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("signs", "expected"),
+    ("heartbeat", "expected"),
     [
-        (Signs(now=1000.0, holder="x", renewed=1000.0), Standing.KEPT),
-        (Signs(now=1000.0, holder="x", renewed=1000.0 - LEASE_SECONDS), Standing.KEPT),
-        (Signs(now=1000.0, holder="x", renewed=1000.0 - LEASE_SECONDS - 6), Standing.LOST),
-        (Signs(now=1000.0, holder="x", renewed=994.0, seconds=0.5), Standing.LOST),
-        (Signs(now=1000.0, holder="x", renewed=1001.0), Standing.KEPT),
-        (Signs(now=1000.0, recorded=1000.0 - STARTING + 1), Standing.STARTING),
-        (Signs(now=1000.0, recorded=1000.5), Standing.STARTING),
-        (Signs(now=1000.0, recorded=1000.0 - STARTING), Standing.NONE),
-        (Signs(now=1000.0), Standing.NONE),
+        (Heartbeat(now=1000.0, holder="x", renewed=1000.0), Presence.ALIVE),
+        (Heartbeat(now=1000.0, holder="x", renewed=1000.0 - LEASE_SECONDS), Presence.ALIVE),
+        (Heartbeat(now=1000.0, holder="x", renewed=1000.0 - LEASE_SECONDS - 6), Presence.LOST),
+        (Heartbeat(now=1000.0, holder="x", renewed=994.0, seconds=0.5), Presence.LOST),
+        (Heartbeat(now=1000.0, holder="x", renewed=1001.0), Presence.ALIVE),
+        (Heartbeat(now=1000.0, recorded=1000.0 - STARTING + 1), Presence.STARTING),
+        (Heartbeat(now=1000.0, recorded=1000.5), Presence.STARTING),
+        (Heartbeat(now=1000.0, recorded=1000.0 - STARTING), Presence.ABSENT),
+        (Heartbeat(now=1000.0), Presence.ABSENT),
     ],
 )
 def test_what_became_of_a_supervisor_follows_its_lease_and_then_the_record(
-    signs: Signs, expected: Standing
+    heartbeat: Heartbeat, expected: Presence
 ) -> None:
-    assert standing_of(signs) is expected
+    assert presence_of(heartbeat) is expected
 
 
 def test_a_lost_supervisor_is_a_failure_that_names_it_and_is_not_final() -> None:
-    signs = Signs(now=1e9, holder=HOLDER, renewed=1e9 - 3600)
+    heartbeat = Heartbeat(now=1e9, holder=HOLDER, renewed=1e9 - 3600)
 
-    seen = observation_of(signs, standing_of(signs))
+    seen = observation_of(heartbeat, presence_of(heartbeat))
 
     assert (seen.status, seen.lost, seen.vanished) == (JobStatus.FAILED, True, False)
     assert HOLDER in seen.reason
@@ -144,9 +144,9 @@ def test_a_lost_supervisor_is_a_failure_that_names_it_and_is_not_final() -> None
 
 
 def test_a_supervisor_that_was_never_heard_of_may_come_yet() -> None:
-    signs = Signs(now=1e9, recorded=1e9 - 3600)
+    heartbeat = Heartbeat(now=1e9, recorded=1e9 - 3600)
 
-    seen = observation_of(signs, standing_of(signs))
+    seen = observation_of(heartbeat, presence_of(heartbeat))
 
     # Were it final, whoever looks would write an outcome, signed with a key that is not the job's.
     assert (seen.status, seen.lost, seen.vanished) == (JobStatus.NOT_FOUND, True, False)

@@ -17,8 +17,8 @@ from kinetic.backends.local.buckets import bucket_environment, client_folders
 from kinetic.backends.local.supervisor.report import Gone, settle
 from kinetic.errors import JobError, ResultTimeoutError, StoreUnavailableError, SubmitError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.collect import wait_for_outcome
 from kinetic.jobs.services import Services
+from kinetic.jobs.wait import wait_for_outcome
 from kinetic.testing import a_launch, await_outcome, eventually, job_ids_of, kill_hard, outcome_of
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import Env, JobObjects

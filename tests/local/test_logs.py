@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from kinetic.backends.backend import LogLine
-from kinetic.backends.local.logs import follow_lines, latest_attempt, read_lines
+from kinetic.backends.local.log_files import follow_lines, latest_attempt, read_lines
 from kinetic.backends.local.paths import JobFolder
 from kinetic.jobs.log_lines import LONGEST_LINE, tail_size
-from kinetic.jobs.logs import follow_stored, stored_lines
+from kinetic.jobs.stored_logs import follow_stored, stored_lines
 from kinetic.testing import a_launch
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode

@@ -40,8 +40,8 @@ from kinetic.errors import IntegrityError, KineticError, SignatureError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import MOST_UNVERIFIED, statuses_of
 from kinetic.jobs.handle import JobHandle
-from kinetic.jobs.logs import stored_lines
 from kinetic.jobs.services import open_at
+from kinetic.jobs.stored_logs import stored_lines
 from kinetic.settings.keys import key_path
 from kinetic.settings.settings import Settings
 from kinetic.testing import eventually

@@ -25,8 +25,8 @@ from kinetic.errors import (
 from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import statuses_of
 from kinetic.jobs.handle import JobHandle
+from kinetic.jobs.records import write_outcome
 from kinetic.jobs.services import Services, open_at, seal_of
-from kinetic.jobs.status import write_outcome
 from kinetic.settings.keys import KeyFile, key_path
 from kinetic.settings.settings import Settings
 from kinetic.submit.options import check_options

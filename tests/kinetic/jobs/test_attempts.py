@@ -9,9 +9,9 @@ import pytest
 from kinetic.backends.backend import Observation
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import attempts_of, logged_attempts
-from kinetic.jobs.logs import follow_stored, latest_lines
 from kinetic.jobs.outcome import outcome_of_vanished
 from kinetic.jobs.presence import STARTING, starting_or_gone
+from kinetic.jobs.stored_logs import follow_stored, latest_lines
 from kinetic.testing.fakes import a_record, a_report
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.claim import Claim

@@ -34,9 +34,12 @@ from kinetic.errors import (
     UnavailableError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.jobs.collect import LogPump, WaitStopped, collect, ends
-from kinetic.jobs.status import find_outcome, look
+from kinetic.jobs.collect import collect
+from kinetic.jobs.logs import LiveLog, ends
+from kinetic.jobs.records import find_outcome
+from kinetic.jobs.status import look
 from kinetic.jobs.stop import cancel
+from kinetic.jobs.wait import WaitStopped
 from kinetic.settings.keys import KeyFile, Seal
 from kinetic.testing.fakes import (
     FakeBackend,
@@ -178,7 +181,7 @@ def test_a_log_that_does_not_come_to_its_end_is_given_up_in_words(
     services.backend.says(job.job_id, "hello")
     services.backend.returns(job.job_id, 42)
 
-    with LogPump(job, services, lambda line: shown.wait(60), told.append, patience=0.01):
+    with LiveLog(job, services, lambda line: shown.wait(60), told.append, idle_seconds=0.01):
         pass
     shown.set()
 
@@ -201,7 +204,7 @@ def test_what_gets_something_done_is_waited_for_however_long_it_takes(
 
     slow = Slow()
 
-    assert ends(cast("Any", slow), lambda: done[slow.rounds], patience=10) is ended
+    assert ends(cast("Any", slow), lambda: done[slow.rounds], idle_seconds=10) is ended
 
 
 @pytest.mark.parametrize("broken", ["the log", "who is told"])

@@ -20,7 +20,7 @@ from kinetic.errors import (
 from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import jobs_in, statuses_of
 from kinetic.jobs.handle import JobHandle, connected, handle_of
-from kinetic.jobs.status import write_outcome
+from kinetic.jobs.records import write_outcome
 from kinetic.testing.fakes import FakeServices, FakeStore, a_record, report_value
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode

@@ -18,10 +18,11 @@ from kinetic.errors import (
     RecordError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.jobs.collect import WaitStopped, collect
+from kinetic.jobs.collect import collect
 from kinetic.jobs.handle import JobHandle, connected, handle_of
+from kinetic.jobs.records import find_record
 from kinetic.jobs.services import LOOK
-from kinetic.jobs.status import find_record
+from kinetic.jobs.wait import WaitStopped
 from kinetic.testing import job_ids_of
 from kinetic.testing.fakes import FakeServices, a_record, raising, report_value
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects

@@ -7,16 +7,10 @@ import pytest
 
 from kinetic.errors import FutureRecordError, RecordError, StoreError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.results import failure_without_exception
-from kinetic.jobs.status import (
-    find_outcome,
-    find_record,
-    job_outcome,
-    log_lines,
-    look,
-    read_reports,
-    write_outcome,
-)
+from kinetic.jobs.failures import failure_without_exception
+from kinetic.jobs.logs import log_lines
+from kinetic.jobs.records import find_outcome, find_record, read_reports, write_outcome
+from kinetic.jobs.status import job_outcome, look
 from kinetic.testing.fakes import FakeServices, a_report, report, report_value
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
@@ -98,7 +92,7 @@ def test_only_a_job_with_neither_outcome_nor_resource_nor_record_is_not_found(
     view = look(job, services)
 
     assert view.status is JobStatus.NOT_FOUND
-    assert view.forgotten
+    assert view.removed
     assert find_outcome(services.store, job.job_id) is None
 
 
@@ -111,7 +105,7 @@ def test_a_dead_job_whose_objects_were_removed_gets_no_outcome_any_more(
 
     view = look(job, services)
 
-    assert (view.status, view.forgotten) == (JobStatus.FAILED, True)
+    assert (view.status, view.removed) == (JobStatus.FAILED, True)
     assert services.journal.of("write *") == []
 
 

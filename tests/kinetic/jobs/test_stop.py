@@ -18,8 +18,9 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.collect import collect
+from kinetic.jobs.records import find_outcome
 from kinetic.jobs.services import Services
-from kinetic.jobs.status import find_outcome, look
+from kinetic.jobs.status import look
 from kinetic.jobs.stop import cancel, clean_up
 from kinetic.settings.keys import KeyFile, Seal, signing_key
 from kinetic.testing import job_ids_of

@@ -24,7 +24,8 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
-from kinetic.jobs.status import find_outcome, find_record, look
+from kinetic.jobs.records import find_outcome, find_record
+from kinetic.jobs.status import look
 from kinetic.jobs.stop import clean_up
 from kinetic.settings.keys import signing_key
 from kinetic.settings.settings import resolve

@@ -18,7 +18,7 @@ from kinetic.errors import (
     StoreError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.jobs.results import JobOutcome
+from kinetic.jobs.outcome import JobOutcome
 from kinetic_cli.testing import StubApp, StubJob, a_job, run
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
 from kinetic_payload.records.outcome import FinalStatus, Outcome

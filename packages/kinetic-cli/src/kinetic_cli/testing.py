@@ -13,7 +13,7 @@ from kinetic.backends.backend import LogLine
 from kinetic.errors import JobNotFoundError, ResultUnreadableError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
-from kinetic.jobs.results import JobOutcome
+from kinetic.jobs.outcome import JobOutcome
 from kinetic_cli.app import App, Where
 from kinetic_cli.main import cli
 

@@ -13,19 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.registry import CLUSTER, LOCAL, asked_for, entry_of
-from kinetic.errors import (
-    BucketNotFoundError,
-    ConfigurationError,
-    InvalidRequestError,
-    JobNotFoundError,
-    KineticError,
-    RecordError,
-    SignatureError,
-    StoreError,
-    StoreUnavailableError,
-)
+from kinetic.errors import ConfigurationError, JobNotFoundError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, connected, handle_of, with_record
+from kinetic.jobs.records import StoredRecord, find_record, listed_status
 from kinetic.jobs.services import (
     cluster_location,
     connect,
@@ -34,8 +25,16 @@ from kinetic.jobs.services import (
     looking,
     open_at,
 )
-from kinetic.jobs.status import Found, find_record, listed_status
 from kinetic.target import Target
+from kinetic_payload.errors import (
+    BucketNotFoundError,
+    InvalidRequestError,
+    KineticError,
+    RecordError,
+    SignatureError,
+    StoreError,
+    StoreUnavailableError,
+)
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_id
 from kinetic_payload.records.job import JobRecord
@@ -138,7 +137,7 @@ def kept_log(
 def _kept_log(
     job_id: str, places: Iterable[Place], settings: Settings, *, tail: int | None = None
 ) -> Iterator[LogLine] | None:
-    from kinetic.jobs.logs import stored_lines
+    from kinetic.jobs.stored_logs import stored_lines
 
     for place in places:
         with suppress(StoreError):  # Where nobody answers, there is no log for us.
@@ -450,7 +449,7 @@ def _read_handle(store: Store, job_id: str) -> JobHandle | None:
     return None if found is None else _handle_known(store, found)
 
 
-def _handle_known(store: Store, found: Found[JobRecord]) -> JobHandle:
+def _handle_known(store: Store, found: StoredRecord[JobRecord]) -> JobHandle:
     # The store may have moved since, with everything in it.
     handle = replace(handle_of(found.record), bucket_name=str(store.location))
     return with_record(handle, found.record, stored=found.data)

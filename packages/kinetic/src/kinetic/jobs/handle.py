@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     import subprocess
 
     from kinetic.backends.backend import LogLine, Watch
-    from kinetic.errors import RecordError
     from kinetic.job_status import JobStatus
-    from kinetic.jobs.collect import Collected, Keep
+    from kinetic.jobs.fetch import Collected, Keep
     from kinetic.jobs.missing_modules import Project
-    from kinetic.jobs.results import JobOutcome
+    from kinetic.jobs.outcome import JobOutcome
     from kinetic.jobs.services import Services
     from kinetic.settings.settings import Settings
+    from kinetic_payload.errors import RecordError
     from kinetic_payload.progress import TrackProgress
     from kinetic_payload.records.job import JobRecord
 
@@ -128,7 +128,7 @@ class JobHandle:
 
     def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
         """Iterate over log lines; with *follow*, until the job ends, its last line included."""
-        from kinetic.jobs.status import log_lines
+        from kinetic.jobs.logs import log_lines
 
         return log_lines(self._record, self._services, follow=follow, tail=tail)
 
@@ -273,9 +273,10 @@ class JobHandle:
         warn: Callable[[str], None] | None = None,
         keep: Keep | None = None,
     ) -> Any:
-        from kinetic.errors import KineticError
-        from kinetic.jobs.collect import WaitStopped, collect
+        from kinetic.jobs.collect import collect
+        from kinetic.jobs.wait import WaitStopped
         from kinetic.notices import warn_caller
+        from kinetic_payload.errors import KineticError
 
         warn = warn or warn_caller
         session = self._session
@@ -320,7 +321,7 @@ class JobHandle:
 
         if self._session.cleaned_up:
             return
-        forgotten = threading.Event()
+        removal_began = threading.Event()
         try:
             clean_up(
                 self._record,
@@ -330,18 +331,18 @@ class JobHandle:
                 timeout=timeout,
                 poll_interval=poll_interval,
                 status=JobStatus.SUCCEEDED,
-                forgetting=forgotten.set,
+                before_removal=removal_began.set,
             )
             self._session.cleaned_up = True
         except Exception as error:  # noqa: BLE001 - whatever it is, the value is here
-            _say_for_sure(
+            _warn_surely(
                 f"The result of {self.job_id} is here, but cleaning up failed: {error}", warn
             )
         except KeyboardInterrupt:
-            if not forgotten.is_set():
+            if not removal_began.is_set():
                 raise
             # Nobody could collect the job any more: the value would be lost.
-            _say_for_sure(
+            _warn_surely(
                 f"Interrupted while cleaning up {self.job_id}, which has finished: its result is "
                 "returned, and what is left of it is removed another day.",
                 warn,
@@ -374,8 +375,8 @@ class JobHandle:
         """The persisted record, which knows more than the handle; without one, the fields alone."""
         session = self._session
         if session.record is None:
+            from kinetic.jobs.records import find_record
             from kinetic.jobs.services import open_at
-            from kinetic.jobs.status import find_record
             from kinetic_payload.records.job import JobRecord
             from kinetic_payload.stores.store import parse_location
 
@@ -458,7 +459,7 @@ def _explain_missing_module(error: BaseException | None, shipped: Project | None
         error.add_note(note)
 
 
-def _say_for_sure(text: str, warn: Callable[[str], None]) -> None:
+def _warn_surely(text: str, warn: Callable[[str], None]) -> None:
     """Warn, also where warnings are errors: this one comes with a value that must not be lost."""
     try:
         warn(text)

@@ -1,6 +1,6 @@
-"""The lease of a job over a bucket: a sign of life that its supervisor gives from a thread of its own.
+"""The lease of a job over a bucket, renewed by its supervisor in a thread.
 
-Pids and locks say nothing on another machine; an object that is written again and again does.
+Other machines cannot see pids and locks; they see how old the lease is.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _FIRST: Final = 1.0
 _REMOVAL: Final = 10.0
 
 
-class LeaseKeeper:
-    """Renews the lease of a job until it is closed, however the store does meanwhile.
+class LeaseRenewal:
+    """Renews the lease of a job until it is closed, through failures of the store.
 
     *stop* is called, from the thread, when somebody elsewhere ended the job: its outcome is there,
     signed with the key of *signer*, and says so, or the job was removed altogether.

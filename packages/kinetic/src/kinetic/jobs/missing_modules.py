@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kinetic.errors import KineticError
 from kinetic.settings.settings import user_home
+from kinetic_payload.errors import KineticError
 
 _LONGEST_CHAIN: Final = 20
 _MISSING: Final = re.compile(r"No module named '([\w.]+)'")

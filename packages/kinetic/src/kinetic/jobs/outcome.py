@@ -1,30 +1,40 @@
-"""How a job ended: what its hosts reported, and the outcome that follows from it."""
+"""The outcome of a job, as it follows from what its hosts reported."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal
 
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import Verify, attempts_of
 from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureError
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, JobObjects
 from kinetic_payload.limits import read_record
+from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import FinalStatus, Outcome
-from kinetic_payload.records.retry import HostEnd, deciding, end_in, other_failures
+from kinetic_payload.records.retry import (
+    HostEnd,
+    Result,
+    deciding,
+    end_in,
+    other_failures,
+    result_of,
+)
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import Observation
 
-Stop = Literal["cancelled", "terminated"]
+StopReason = Literal["cancelled", "terminated"]
 
 
-def outcome_of(job_id: str, attempt: int, ends: Sequence[HostEnd], *, stop: Stop | None) -> Outcome:
+def outcome_of(
+    job_id: str, attempt: int, ends: Sequence[HostEnd], *, stop: StopReason | None
+) -> Outcome:
     """Return the job's outcome, decided by how the hosts of its last attempt ended."""
     chosen = deciding(ends)
     status: FinalStatus = "succeeded" if chosen.succeeded else "failed"
@@ -138,4 +148,81 @@ def outcome_of_vanished(
         message=message,
         written_by="client",
         written_at=now,
+    )
+
+
+@dataclass(frozen=True)
+class JobOutcome:
+    """What happened to a job, per attempt and host, readable without unpickling anything."""
+
+    job_id: str
+    status: JobStatus
+    message: str
+    """What happened, for people: how each attempt ended, where there were several; empty while the first runs."""
+    final: Outcome | None
+    """The durable outcome, None while there is none."""
+    hosts: tuple[HostOutcome, ...]
+    """Every report, in order of attempt and host."""
+
+    @property
+    def attempts(self) -> dict[int, tuple[HostOutcome, ...]]:
+        """The reports by attempt."""
+        numbers = sorted({host.attempt for host in self.hosts})
+        return {n: tuple(h for h in self.hosts if h.attempt == n) for n in numbers}
+
+
+def status_of(outcome: Outcome) -> JobStatus:
+    """Return the status of a job that has *outcome*: cancelled jobs are FAILED until cleaned up."""
+    return JobStatus.SUCCEEDED if outcome.status == "succeeded" else JobStatus.FAILED
+
+
+def deciding_host(outcome: Outcome, hosts: Sequence[HostOutcome]) -> HostOutcome | None:
+    """Return the report that *outcome* names."""
+    for host in hosts:
+        if host.attempt == outcome.attempt and host.host == outcome.host:
+            return host
+    return None
+
+
+def with_earlier_attempts(
+    message: str, attempts: Mapping[int, Sequence[HostOutcome]], hosts: int, last: int | None
+) -> str:
+    """Return *message*, which is of the attempt *last*, after how each attempt before that ended.
+
+    *attempts* are the reports by attempt of a job with so many *hosts*. Without *last* the job is in an
+    attempt that has not ended.
+    """
+    sentences = []
+    for number, reports in sorted(attempts.items()):
+        if last is not None and number >= last:
+            break
+        ends = [_end_of(report) for report in reports]
+        verb = _VERBS[result_of(ends, hosts)]
+        why = deciding(ends).message.rstrip(".")
+        if last is not None or verb != "succeeded":
+            sentences.append(f"Attempt {number} {verb}{f': {why}' if why else ''}.")
+    if sentences and message and last is not None:
+        message = f"Attempt {last}: {message}"
+    return " ".join(filter(None, [*sentences, message]))
+
+
+_VERBS: Final[dict[Result, str]] = {
+    "succeeded": "succeeded",
+    "failed": "failed",
+    "disrupted": "was preempted or stopped",
+    "unknown": "ended without a word of all hosts",
+}
+
+
+def _end_of(report: HostOutcome) -> HostEnd:
+    return HostEnd(
+        report.host,
+        report.succeeded,
+        report.reason,
+        report.exit_code,
+        message=report.message,
+        error=report.error.type if report.error else "",
+        finished_at=report.finished_at,
+        lost_peer=bool(report.lost_peer),
+        stopped_at=report.stopped_at or 0.0,
     )

@@ -1,4 +1,4 @@
-"""Whether what keeps a job is still there, as the store shows it: its lease, its record's age, its attempts."""
+"""Whether a job's supervisor or resource is still there, judged by its lease, record and attempts."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _SLACK: Final = 5.0
 """Seconds by which a lease may be late: the store's clock is known to about one."""
 
 
-class Standing(Enum):
-    """What can be told of a job's supervisor from afar."""
+class Presence(Enum):
+    """Whether a job's supervisor is there, as seen in the store."""
 
-    KEPT = "it was heard of lately"
-    STARTING = "it may be about to start"
-    LOST = "it was not heard of for longer than it should have been"
-    NONE = "there is no trace of it: it never started, or all is over"
+    ALIVE = "its lease is fresh"
+    STARTING = "the job was recorded a moment ago, and has no lease yet"
+    LOST = "its lease has expired"
+    ABSENT = "there is no lease: it never started, or it has ended"
 
 
 @dataclass(frozen=True)
-class Signs:
-    """What the store knows of a job's supervisor. Times are by the store's clock."""
+class Heartbeat:
+    """The lease of a job's supervisor, as seen in the store. Times are by the store's clock."""
 
     now: float
     holder: str = ""
@@ -44,14 +44,14 @@ class Signs:
     """When the job's record was written, where there is no lease; None if it is gone, too."""
 
 
-def standing_of(signs: Signs, *, starting: float = STARTING) -> Standing:
-    """Decide what became of the supervisor."""
-    if signs.renewed is not None:
-        fresh = signs.now - signs.renewed <= signs.seconds + _SLACK
-        return Standing.KEPT if fresh else Standing.LOST
-    if is_starting(signs.recorded, signs.now, begun=False, starting=starting):
-        return Standing.STARTING
-    return Standing.NONE
+def presence_of(heartbeat: Heartbeat, *, starting: float = STARTING) -> Presence:
+    """Decide whether the supervisor is there."""
+    if heartbeat.renewed is not None:
+        fresh = heartbeat.now - heartbeat.renewed <= heartbeat.seconds + _SLACK
+        return Presence.ALIVE if fresh else Presence.LOST
+    if is_starting(heartbeat.recorded, heartbeat.now, begun=False, starting=starting):
+        return Presence.STARTING
+    return Presence.ABSENT
 
 
 def is_starting(

@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable
 
 from kinetic.backends.registry import entry_of
-from kinetic.errors import JobError, JobNotFoundError, RecordError, SignatureError
+from kinetic.errors import JobError, JobNotFoundError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.records import write_outcome
 from kinetic.jobs.services import Services
-from kinetic.jobs.status import View, asking, explained, look, write_outcome
+from kinetic.jobs.status import View, asking, explained, look
 from kinetic.waiting import Deadline, poll_interval, sleep
+from kinetic_payload.errors import RecordError, SignatureError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_object
 from kinetic_payload.records.job import JobRecord
@@ -110,12 +112,12 @@ def clean_up(
     poll_interval: float,
     status: JobStatus | None = None,
     stored: bytes | None = None,
-    forgetting: Callable[[], object] = lambda: None,
+    before_removal: Callable[[], object] = lambda: None,
 ) -> None:
     """Remove the job's resource and its objects. Logs, outputs and what jobs share stay.
 
     *status* spares a look at a job that is known to have ended, *stored* is as for `cancel`.
-    A job of this machine is stopped and removed whatever lies in the bucket. *forgetting* is called before the
+    A job of this machine is stopped and removed whatever lies in the bucket. *before_removal* is called before the
     first object goes: until then any process can collect the job.
 
     Raises:
@@ -145,7 +147,7 @@ def clean_up(
                     raise  # Another machine's would not hear of it.
         _remove(record, services, timeout, poll_interval)
     if artifacts:
-        remove_objects(record.job_id, services.store, forgetting=forgetting)
+        remove_objects(record.job_id, services.store, before_removal=before_removal)
     if resource and artifacts and not status.terminal:
         # Whoever submits it may have started it meanwhile, and seen the record before it went.
         _remove(record, services, timeout, poll_interval)
@@ -193,18 +195,18 @@ def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
 
 
 def remove_objects(
-    job_id: str, store: Store, *, forgetting: Callable[[], object] = lambda: None
+    job_id: str, store: Store, *, before_removal: Callable[[], object] = lambda: None
 ) -> None:
     """Remove the job's own objects, and nothing that somebody put beside them.
 
     The record goes first: whoever misses a part beside it takes the rest for damaged. The outcome goes
     last: a clean-up that is interrupted must not make a job that succeeded look like one that vanished.
-    *forgetting* is called before the record goes: afterwards no other process finds the value.
+    *before_removal* is called before the record goes: afterwards no other process finds the value.
     """
     names = JobObjects(job_id)
     listed = [info.name for info in store.list(names.prefix)]
     found = [name for name in listed if is_job_object(name, job_id)]
-    forgetting()
+    before_removal()
     if names.handle in found:
         store.delete(names.handle)
     rest = [name for name in found if name not in (names.handle, names.outcome)]

@@ -20,8 +20,8 @@ from kinetic.errors import JobNotFoundError, KineticError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import jobs_in
 from kinetic.jobs.handle import JobHandle, connected, handle_of, with_record
+from kinetic.jobs.records import find_record
 from kinetic.jobs.services import Services, connect, jobs_location
-from kinetic.jobs.status import find_record
 from kinetic.settings.settings import Settings, environment
 from kinetic.submit.options import check_options
 from kinetic.submit.request import request_of

@@ -17,9 +17,9 @@ from kinetic.backends.backend import Environment, Launch, LogLine, Packaging
 from kinetic.backends.local.launch import base_environment
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.logs import stored_lines
 from kinetic.jobs.outcome import outcome_of, read_end
 from kinetic.jobs.runner import runner_bundle, runner_environment, runner_flags
+from kinetic.jobs.stored_logs import stored_lines
 from kinetic.settings.settings import environment
 from kinetic.submit.request import JobRequest
 from kinetic.testing.fakes import FakeBackend, create_outcome

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.backend import LogLine
-from kinetic.jobs.logs import latest_lines, stored_lines, turn
+from kinetic.jobs.stored_logs import latest_lines, stored_lines, turn
 from kinetic_k8s.cluster.logs import PodLog
 from kinetic_k8s.errors import ClusterUnreachableError
 from kinetic_k8s.reading.attempts import PodView, views

@@ -371,9 +371,9 @@ class LocalBackend:
         A job whose folder is gone is read from the durable log in the store.
         """
         from kinetic.backends.local.liveness import is_alive, is_reporting, wait_for_end
-        from kinetic.backends.local.logs import follow_lines, read_lines
+        from kinetic.backends.local.log_files import follow_lines, read_lines
         from kinetic.backends.local.supervisor.state import read_state
-        from kinetic.jobs.logs import latest_lines
+        from kinetic.jobs.stored_logs import latest_lines
 
         folder = self._folder(record)
         if not isinstance(folder, JobFolder):

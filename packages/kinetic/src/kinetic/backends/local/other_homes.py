@@ -14,7 +14,7 @@ from kinetic.backends.local.keepers import Unreachable
 from kinetic.backends.local.watch import StoreEvents
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.logs import follow_stored, latest_lines
+from kinetic.jobs.stored_logs import follow_stored, latest_lines
 from kinetic.waiting import poll_interval, sleep
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.job import JobRecord, Keeper

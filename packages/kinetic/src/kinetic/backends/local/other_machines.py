@@ -12,9 +12,9 @@ from kinetic.backends.local.watch import StoreEvents
 from kinetic.errors import JobError, RecordError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import Verify, attempts_of
-from kinetic.jobs.logs import follow_stored, latest_lines
 from kinetic.jobs.outcome import stored_outcome
-from kinetic.jobs.presence import STARTING, Signs, Standing, standing_of
+from kinetic.jobs.presence import STARTING, Heartbeat, Presence, presence_of
+from kinetic.jobs.stored_logs import follow_stored, latest_lines
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
@@ -31,30 +31,30 @@ _POLL_LEAST: Final = 0.25
 _POLL_MOST: Final = 2.0
 
 
-def observation_of(signs: Signs, standing: Standing) -> Observation:
+def observation_of(heartbeat: Heartbeat, presence: Presence) -> Observation:
     """Say it as the state of a resource.
 
     A lost one has not vanished: it may sit in a laptop that sleeps, and go on tomorrow; so may one that
     fell asleep before its first lease. Nobody writes an outcome in the place of theirs, who might not
     even have the job's key.
     """
-    match standing:
-        case Standing.KEPT:
-            return Observation(JobStatus.RUNNING, f"It runs on {signs.holder}.")
-        case Standing.STARTING:
+    match presence:
+        case Presence.ALIVE:
+            return Observation(JobStatus.RUNNING, f"It runs on {heartbeat.holder}.")
+        case Presence.STARTING:
             return Observation(JobStatus.PENDING, "Its supervisor was not heard of yet.")
-        case Standing.LOST:
-            since = datetime.fromtimestamp(signs.renewed or 0.0, UTC)
+        case Presence.LOST:
+            since = datetime.fromtimestamp(heartbeat.renewed or 0.0, UTC)
             return Observation(
                 JobStatus.FAILED,
-                f"Its supervisor on {signs.holder} has not been heard of since "
+                f"Its supervisor on {heartbeat.holder} has not been heard of since "
                 f"{since:%Y-%m-%d %H:%M:%S} UTC: it was killed, {_AWAY}",
                 lost=True,
             )
-        case Standing.NONE if signs.recorded is not None:
+        case Presence.ABSENT if heartbeat.recorded is not None:
             reason = f"Its supervisor was never heard of: its submit was interrupted, {_AWAY}"
             return Observation(JobStatus.NOT_FOUND, reason, lost=True)
-        case Standing.NONE:
+        case Presence.ABSENT:
             return Observation(JobStatus.NOT_FOUND)
 
 
@@ -74,8 +74,8 @@ class Elsewhere:
 
     def observe(self, record: JobRecord) -> Observation:
         """Look once at the job's lease."""
-        signs = self._signs(record)
-        return observation_of(signs, standing_of(signs, starting=self._starting))
+        heartbeat = self._heartbeat(record)
+        return observation_of(heartbeat, presence_of(heartbeat, starting=self._starting))
 
     def events(self, record: JobRecord) -> StoreEvents:
         """Return what notices that the job has an outcome, or what is to be told of its supervisor."""
@@ -84,7 +84,7 @@ class Elsewhere:
         def look() -> object:
             found = self._store.stat(outcome)
             # Who looks decides whether it is the job's: it may be replaced by that.
-            return found.generation if found is not None else None, self._standing(record)
+            return found.generation if found is not None else None, self._presence(record)
 
         return StoreEvents(look, _pause_after)
 
@@ -112,15 +112,15 @@ class Elsewhere:
         """
         deadline = Deadline(timeout)
         while True:
-            signs = self._signs(record)
-            standing = standing_of(signs, starting=self._starting)
-            if self._has_gone(record, standing):
+            heartbeat = self._heartbeat(record)
+            presence = presence_of(heartbeat, starting=self._starting)
+            if self._has_gone(record, presence):
                 return
             if deadline.passed:
-                if standing is Standing.STARTING:
+                if presence is Presence.STARTING:
                     return  # One that is yet to start finds the outcome, and ends at once.
                 error = JobError(
-                    f"Job {record.job_id} still runs on {signs.holder}, {timeout:g} s after it was to "
+                    f"Job {record.job_id} still runs on {heartbeat.holder}, {timeout:g} s after it was to "
                     "stop.",
                     hint="Its supervisor looks every few seconds, and its function has a grace to end; "
                     "try again.",
@@ -133,31 +133,31 @@ class Elsewhere:
         """Return whether nothing is written to the log any more."""
         outcome = stored_outcome(self._store, record.job_id, self._verify)
         if outcome is None:
-            return self._standing(record) in (Standing.LOST, Standing.NONE)
+            return self._presence(record) in (Presence.LOST, Presence.ABSENT)
         # A runner or a supervisor writes the outcome after the logs; a client, while the job runs.
         by_client = fields_of(outcome).get("written_by") == "client"
-        return not by_client or self._has_gone(record, self._standing(record))
+        return not by_client or self._has_gone(record, self._presence(record))
 
-    def _has_gone(self, record: JobRecord, standing: Standing) -> bool:
-        if standing is Standing.STARTING:
+    def _has_gone(self, record: JobRecord, presence: Presence) -> bool:
+        if presence is Presence.STARTING:
             # It may have ended before its first lease; then every host of it has reported.
             if stored_outcome(self._store, record.job_id, self._verify) is None:
                 return False
             attempts = attempts_of(self._store, record, self._verify)
             return len(attempts.ends.get(attempts.latest, ())) == record.hosts
-        return standing is not Standing.KEPT
+        return presence is not Presence.ALIVE
 
-    def _standing(self, record: JobRecord) -> Standing:
-        return standing_of(self._signs(record), starting=self._starting)
+    def _presence(self, record: JobRecord) -> Presence:
+        return presence_of(self._heartbeat(record), starting=self._starting)
 
-    def _signs(self, record: JobRecord) -> Signs:
+    def _heartbeat(self, record: JobRecord) -> Heartbeat:
         names = JobObjects(record.job_id)
         found = self._store.stat(names.lease)
         lease = self._lease(record.job_id) if found is not None else None
         if found is not None and lease is not None:
-            return Signs(self._store.now(), lease.holder, found.updated, lease.seconds)
+            return Heartbeat(self._store.now(), lease.holder, found.updated, lease.seconds)
         handle = self._store.stat(names.handle)
-        return Signs(self._store.now(), recorded=handle.updated if handle is not None else None)
+        return Heartbeat(self._store.now(), recorded=handle.updated if handle is not None else None)
 
     def _lease(self, job_id: str) -> Lease | None:
         """Return what the lease says, which is the same as long as there is one."""

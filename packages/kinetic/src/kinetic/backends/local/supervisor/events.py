@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Literal
 
-    Stop = Literal["cancelled", "terminated"]
+    StopReason = Literal["cancelled", "terminated"]
 
 
 class Events:
     """Waits for all of it at once; remembers that the job is to stop, and why."""
 
-    stop: Stop | None = None
+    stop: StopReason | None = None
 
     def __init__(self, control: int) -> None:
         self._control = control

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kinetic.backends.local.supervisor.events import Events
     from kinetic.backends.local.supervisor.report import Gone
     from kinetic.backends.local.supervisor.state import AttemptState, State
-    from kinetic.jobs.lease import LeaseKeeper
+    from kinetic.jobs.lease import LeaseRenewal
     from kinetic_payload.records.signing import Signer
     from kinetic_payload.records.unsaved import Unsaved
     from kinetic_payload.stores.store import Store
@@ -91,13 +91,13 @@ def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
         lease.close()  # Otherwise it runs out: from elsewhere this looks like a machine that sleeps.
 
 
-def _keep_lease(spec: SupervisorSpec, cancel: int) -> LeaseKeeper | None:
+def _keep_lease(spec: SupervisorSpec, cancel: int) -> LeaseRenewal | None:
     if spec.lease_seconds is None:
         return None
     from kinetic.backends.local.liveness import CANCEL
-    from kinetic.jobs.lease import LeaseKeeper
+    from kinetic.jobs.lease import LeaseRenewal
 
-    return LeaseKeeper(
+    return LeaseRenewal(
         lambda: _open(spec),
         spec.job_id,
         holder=spec.holder,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kinetic.backends.local.supervisor.attempt import Verdict
-from kinetic.jobs.outcome import Stop, end_from, outcome_of, read_end, stored_outcome
+from kinetic.jobs.outcome import StopReason, end_from, outcome_of, read_end, stored_outcome
 from kinetic_payload.errors import RecordError
 from kinetic_payload.layout import (
     EXIT_FUNCTION_FAILED,
@@ -52,7 +52,7 @@ def settle(
     *,
     retries: int,
     started_at: float,
-    stop: Stop | None = None,
+    stop: StopReason | None = None,
     signer: Signer = UNSIGNED,
 ) -> Verdict:
     """Complete the reports of an ended *attempt*; write the job's outcome unless another follows."""

@@ -2,103 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from kinetic.errors import (
     JobCancelledError,
     JobError,
     JobFailedError,
-    KineticError,
     RemoteError,
     ResultUnreadableError,
 )
-from kinetic.job_status import JobStatus
 from kinetic_payload.calls.unpickle import difference, minor
+from kinetic_payload.errors import KineticError
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.outcome import Outcome
-from kinetic_payload.records.retry import HostEnd, Result, deciding, result_of
 
 E = TypeVar("E", bound=BaseException)
 J = TypeVar("J", bound=JobError)
-
-
-@dataclass(frozen=True)
-class JobOutcome:
-    """What happened to a job, per attempt and host, readable without unpickling anything."""
-
-    job_id: str
-    status: JobStatus
-    message: str
-    """What happened, for people: how each attempt ended, where there were several; empty while the first runs."""
-    final: Outcome | None
-    """The durable outcome, None while there is none."""
-    hosts: tuple[HostOutcome, ...]
-    """Every report, in order of attempt and host."""
-
-    @property
-    def attempts(self) -> dict[int, tuple[HostOutcome, ...]]:
-        """The reports by attempt."""
-        numbers = sorted({host.attempt for host in self.hosts})
-        return {n: tuple(h for h in self.hosts if h.attempt == n) for n in numbers}
-
-
-def status_of(outcome: Outcome) -> JobStatus:
-    """Return the status of a job that has *outcome*: cancelled jobs are FAILED until cleaned up."""
-    return JobStatus.SUCCEEDED if outcome.status == "succeeded" else JobStatus.FAILED
-
-
-def deciding_host(outcome: Outcome, hosts: Sequence[HostOutcome]) -> HostOutcome | None:
-    """Return the report that *outcome* names."""
-    for host in hosts:
-        if host.attempt == outcome.attempt and host.host == outcome.host:
-            return host
-    return None
-
-
-def told(
-    message: str, attempts: Mapping[int, Sequence[HostOutcome]], hosts: int, last: int | None
-) -> str:
-    """Return *message*, which is of the attempt *last*, after how each attempt before that ended.
-
-    *attempts* are the reports by attempt of a job with so many *hosts*. Without *last* the job is in an
-    attempt that has not ended.
-    """
-    sentences = []
-    for number, reports in sorted(attempts.items()):
-        if last is not None and number >= last:
-            break
-        ends = [_end_of(report) for report in reports]
-        verb = _VERBS[result_of(ends, hosts)]
-        why = deciding(ends).message.rstrip(".")
-        if last is not None or verb != "succeeded":
-            sentences.append(f"Attempt {number} {verb}{f': {why}' if why else ''}.")
-    if sentences and message and last is not None:
-        message = f"Attempt {last}: {message}"
-    return " ".join(filter(None, [*sentences, message]))
-
-
-_VERBS: Final[dict[Result, str]] = {
-    "succeeded": "succeeded",
-    "failed": "failed",
-    "disrupted": "was preempted or stopped",
-    "unknown": "ended without a word of all hosts",
-}
-
-
-def _end_of(report: HostOutcome) -> HostEnd:
-    return HostEnd(
-        report.host,
-        report.succeeded,
-        report.reason,
-        report.exit_code,
-        message=report.message,
-        error=report.error.type if report.error else "",
-        finished_at=report.finished_at,
-        lost_peer=bool(report.lost_peer),
-        stopped_at=report.stopped_at or 0.0,
-    )
 
 
 def failure_without_exception(outcome: Outcome, host: HostOutcome | None) -> JobError:

@@ -6,14 +6,8 @@ from dataclasses import replace
 
 from kinetic.errors import JobCancelledError, JobFailedError, RemoteError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.results import (
-    JobOutcome,
-    annotated,
-    deciding_host,
-    failure_without_exception,
-    remote_error,
-    status_of,
-)
+from kinetic.jobs.failures import annotated, failure_without_exception, remote_error
+from kinetic.jobs.outcome import JobOutcome, deciding_host, status_of
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
 from kinetic_payload.records.outcome import Outcome
 

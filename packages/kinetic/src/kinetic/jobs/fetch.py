@@ -1,0 +1,195 @@
+"""The value or the exception of a job that has ended: verified, then unpickled."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from kinetic.jobs.failures import (
+    annotated,
+    failure_without_exception,
+    remote_error,
+    unreadable,
+    why_unreadable,
+)
+from kinetic.jobs.services import Services
+from kinetic.jobs.status import View
+from kinetic_payload.calls.unpickle import load
+from kinetic_payload.errors import IntegrityError, ObjectNotFoundError
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import read_record
+from kinetic_payload.progress import TrackProgress, silent
+from kinetic_payload.records.host_outcome import HostOutcome, Pickled
+from kinetic_payload.records.outcome import Outcome
+from kinetic_payload.stores.store import Store
+
+if TYPE_CHECKING:
+    pass
+
+
+Keep = Callable[[IO[bytes]], object]
+"""Reads a verified pickle, from its beginning."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The value or the exception of a job; `get` can be called again and again."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether there is a value."""
+        return self.error is None
+
+    def get(self) -> Any:
+        """Return the value, or raise the exception."""
+        if self.error is not None:
+            # Without this each call would add its frames to the traceback of the one before.
+            raise self.error.with_traceback(None)
+        return self.value
+
+
+def fetch(
+    job_id: str,
+    view: View,
+    services: Services,
+    *,
+    track: TrackProgress = silent,
+    keep: Keep | None = None,
+) -> Collected:
+    """Return the value, or the very exception, of a job that ended as the verified *view* says.
+
+    *keep* gets the pickle of a value.
+    """
+    outcome, store = view.outcome, services.store
+    assert outcome is not None
+    if outcome.status == "cancelled":
+        return Collected(error=failure_without_exception(outcome, None))
+    host = _verified_report(job_id, outcome, store)
+    if outcome.status == "succeeded":
+        if host is None or host.value is None:
+            raise IntegrityError(f"The outcome of {job_id} says success and names no value.")
+        value = _unpickled_value(job_id, host, host.value, store, track, keep)
+        return Collected(value=value)
+    if host is None or host.error is None or host.reason != "exception" or host.phase != "call":
+        return Collected(error=failure_without_exception(outcome, host))
+    return Collected(error=_users_exception(outcome, host, store, track))
+
+
+def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome | None:
+    """Return the report that decides, if the outcome vouches for it by its digest."""
+    if outcome.attempt is None or outcome.host is None or outcome.digest is None:
+        return None
+    from kinetic_payload.records.decode import decode
+
+    name = JobObjects(job_id).host_outcome(outcome.attempt, outcome.host)
+    try:
+        data = read_record(store, name)
+    except ObjectNotFoundError:
+        if outcome.status == "succeeded":
+            raise
+        return None
+    if hashlib.sha256(data).hexdigest() != outcome.digest:
+        raise IntegrityError(
+            f"{name} is not what the outcome of {job_id} vouches for.",
+            hint="Somebody changed it after the job ended; nothing of it was unpickled.",
+        )
+    return decode(HostOutcome, data, name=name)
+
+
+@contextmanager
+def _verified(pickled: Pickled, store: Store, track: TrackProgress) -> Iterator[IO[bytes]]:
+    """Open a pickle whose bytes were compared with their digest. All of a large one is never in memory.
+
+    What is verified is what is read: a stream that cannot go back is copied first.
+    """
+    with ExitStack() as stack:
+        if pickled.name is None:
+            stream: IO[bytes] = io.BytesIO(base64.b64decode(pickled.inline or ""))
+        elif pickled.size > _AT_ONCE and store.concurrency > 1:
+            stream = stack.enter_context(_downloaded(pickled.name, pickled.size, store, track))
+        elif store.concurrency > 1:
+            # One byte more, so that a larger object does not match.
+            stream = io.BytesIO(store.read(pickled.name, end=pickled.size + 1))
+        else:
+            stream = stack.enter_context(store.reader(pickled.name))
+            if not stream.seekable():
+                stream = stack.enter_context(_copied(stream))
+        if hashlib.file_digest(cast("Any", stream), "sha256").hexdigest() != pickled.digest:
+            raise IntegrityError(
+                f"{pickled.name or 'A value inside an outcome'} does not match its digest.",
+                hint="It was damaged or changed after the job ended; nothing of it was unpickled.",
+            )
+        stream.seek(0)
+        yield stream
+
+
+_AT_ONCE = 8 * 1024 * 1024
+"""Bytes that are not worth showing on their way."""
+
+
+@contextmanager
+def _downloaded(name: str, size: int, store: Store, track: TrackProgress) -> Iterator[IO[bytes]]:
+    """Bring the object *name* over a network, to a file that goes with the block."""
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="kinetic-") as folder:
+        path = Path(folder) / "value"
+        with track("downloading the value", size) as advance:
+            store.download(name, path, progress=advance, most=size)
+        with path.open("rb") as stream:
+            yield stream
+
+
+def _copied(stream: IO[bytes]) -> IO[bytes]:
+    import shutil
+    import tempfile
+
+    copy = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked closes it
+    shutil.copyfileobj(stream, copy, 1 << 20)
+    copy.seek(0)
+    return copy
+
+
+def _unpickled_value(
+    job_id: str,
+    host: HostOutcome,
+    pickled: Pickled,
+    store: Store,
+    track: TrackProgress,
+    keep: Keep | None,
+) -> Any:
+    with _verified(pickled, store, track) as stream:
+        if keep is not None:
+            keep(stream)
+            stream.seek(0)
+        try:
+            return load(stream, host.python)
+        except Exception as error:
+            raise unreadable(job_id, host, error) from error
+
+
+def _users_exception(
+    outcome: Outcome, host: HostOutcome, store: Store, track: TrackProgress
+) -> BaseException:
+    info = host.error
+    assert info is not None
+    if info.pickled is None:
+        return remote_error(outcome, host, info.unpicklable or "it does not pickle.")
+    with _verified(info.pickled, store, track) as stream:
+        try:
+            error = load(stream, host.python)
+        except Exception as problem:  # noqa: BLE001 - unpickling runs code of anybody
+            return remote_error(outcome, host, why_unreadable(host, problem))
+    if not isinstance(error, Exception | BaseExceptionGroup):
+        # A KeyboardInterrupt of the job's must not look like one of whoever collects it.
+        return remote_error(outcome, host, f"a {type(error).__name__} is not raised here.")
+    return annotated(error, outcome, host)

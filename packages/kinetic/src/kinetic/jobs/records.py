@@ -1,0 +1,184 @@
+"""Records of a job in its store: read, checked, and its outcome written once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Generic, TypeVar
+
+from kinetic.job_status import JobStatus
+from kinetic.jobs.attempts import Verify
+from kinetic.jobs.outcome import status_of
+from kinetic.jobs.services import Services
+from kinetic.notices import warn_caller
+from kinetic_payload.errors import (
+    FutureRecordError,
+    KineticError,
+    ObjectNotFoundError,
+    RecordError,
+    SignatureError,
+)
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import read_record
+from kinetic_payload.ownership import report_of
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.host_outcome import HostOutcome
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
+from kinetic_payload.records.signed import write_once
+from kinetic_payload.records.signing import UNSIGNED
+from kinetic_payload.stores.store import Store
+from kinetic_payload.threads import parallel_map
+
+_MOST_REPORTS = 5000
+"""Of all hosts and attempts together. Whoever can write to a bucket can make any number of objects."""
+
+
+_MOST_REFUSED = 50
+"""Reports that somebody else wrote, or that are damaged: those are not ours to show."""
+
+
+R = TypeVar("R", JobRecord, Outcome, HostOutcome)
+
+
+@dataclass(frozen=True)
+class StoredRecord(Generic[R]):
+    """A record, and the very bytes that it was read from: what is verified is what was read."""
+
+    record: R
+    data: bytes
+
+
+def record_bytes(store: Store, job_id: str) -> bytes | None:
+    """Return the job's record as it is stored, empty if it is too large; None where there is none."""
+    try:
+        return read_record(store, JobObjects(job_id).handle)
+    except ObjectNotFoundError:
+        return None
+    except RecordError:
+        return b""
+
+
+def find_outcome(
+    store: Store, job_id: str, *, verify: Verify = UNSIGNED.verify
+) -> StoredRecord[Outcome] | None:
+    """Return the job's final outcome, or None while there is none.
+
+    Raises:
+        SignatureError: *verify* does not hold for what is there.
+    """
+    try:
+        return _read(Outcome, store, JobObjects(job_id).outcome, verify=verify)
+    except ObjectNotFoundError:
+        return None
+
+
+def listed_status(store: Store, job_id: str, outcome: bytes, verify: Verify) -> JobStatus:
+    """Return the status of a job by its *outcome*, whose bytes a list of *store* showed.
+
+    Raises:
+        RecordError: It is no outcome of this job.
+        SignatureError: As `look`.
+    """
+    name = JobObjects(job_id).outcome
+    return status_of(_read(Outcome, store, name, verify=verify, listed=outcome).record)
+
+
+def write_outcome(services: Services, outcome: Outcome) -> Outcome:
+    """Write *outcome* unless the job has one; return the one that counts."""
+    name = JobObjects(outcome.job_id).outcome
+    data = write_once(services.store, services.signer, name, encode(outcome))
+    return _parsed(Outcome, services.store, name, data).record
+
+
+def find_record(
+    store: Store, job_id: str, *, listed: bytes | None = None
+) -> StoredRecord[JobRecord] | None:
+    """Return the job's record, or None where there is none any more.
+
+    It is not read where its bytes are known, from a list of the store (*listed*).
+    """
+    try:
+        return _read(JobRecord, store, JobObjects(job_id).handle, listed=listed)
+    except ObjectNotFoundError:
+        return None
+
+
+def _read(
+    kind: type[R],
+    store: Store,
+    name: str,
+    *,
+    verify: Verify = UNSIGNED.verify,
+    listed: bytes | None = None,
+) -> StoredRecord[R]:
+    try:
+        data = read_record(store, name, listed=listed)
+    except RecordError as error:
+        verify(b"", name)  # Where records are signed, no record is so large.
+        raise _damaged(store, name, error) from error
+    verify(data, name)
+    return _parsed(kind, store, name, data)
+
+
+def _parsed(kind: type[R], store: Store, name: str, data: bytes) -> StoredRecord[R]:
+    from kinetic_payload.records.decode import decode
+
+    job_id, place = name.partition("/")[0], f"{store.location}/{name}"
+    try:
+        record = decode(kind, data, name=place)
+        if record.job_id != job_id:
+            # Believed, it would have a look at this job, or its clean-up, hit another one.
+            raise RecordError(f"{place} is the record of another job, {record.job_id[:100]!r}.")
+    except FutureRecordError:
+        raise
+    except RecordError as error:
+        raise _damaged(store, name, error) from error
+    return StoredRecord(record, data)
+
+
+def _damaged(store: Store, name: str, error: RecordError) -> RecordError:
+    folder = f"{store.location}/{name.partition('/')[0]}"
+    hint = f"It was damaged after it was written. To be rid of the job, remove {folder}."
+    return RecordError(error.message, hint=hint)
+
+
+def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
+    """Return what every host of every attempt reported, in that order.
+
+    A report that cannot be read or verified is skipped with a warning: the others still tell
+    something. After some dozens of those the rest is not read: each may be of many megabytes.
+    """
+    store = services.store
+    refused: list[str] = []
+
+    def read(name: str) -> HostOutcome | KineticError | None:
+        if len(refused) >= _MOST_REFUSED:
+            return None
+        try:
+            found = _read(HostOutcome, store, name, verify=services.verify)
+        except ObjectNotFoundError:
+            return None  # Cleaned up a moment ago.
+        except (RecordError, SignatureError) as error:
+            refused.append(name)
+            return error
+        return found.record
+
+    listed = (info.name for info in store.list(JobObjects(job_id).attempts))
+    ours = (name for name in listed if report_of(name, job_id) is not None)
+    names = list(islice(ours, _MOST_REPORTS + 1))
+    if len(names) > _MOST_REPORTS:
+        warn_caller(f"Skipped: all but {_MOST_REPORTS:,} reports of {job_id}.")
+    reports: list[HostOutcome] = []
+    for found in parallel_map(read, names[:_MOST_REPORTS], threads=store.concurrency):
+        if found is None:
+            continue
+        if isinstance(found, KineticError):
+            warn_caller(f"Skipped: {found.message}")
+        else:
+            reports.append(found)
+    if len(refused) >= _MOST_REFUSED:
+        warn_caller(
+            f"Skipped: all other reports of {job_id}, because so many are not to be trusted."
+        )
+    return tuple(sorted(reports, key=lambda report: (report.attempt, report.host)))

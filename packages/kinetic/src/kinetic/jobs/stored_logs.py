@@ -1,0 +1,293 @@
+"""The durable log in the store, for when a job's folder is gone or on another machine.
+
+Logs are not signed. What is read from a bucket is taken for text that anybody may have written: it
+keeps its colours, and nothing else that a terminal would obey; a chunk has a size limit.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
+
+from kinetic.backends.backend import LogLine
+from kinetic.jobs.attempts import Verify, attempts_of, logged_attempts
+from kinetic.jobs.log_lines import (
+    LineSplitter,
+    interleaved,
+    last_lines,
+    tail_size,
+    whole_lines,
+    with_note,
+)
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import MOST_CHUNK, MOST_HOSTS
+from kinetic_payload.ownership import number_in
+from kinetic_payload.printable import printable_log
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.retry import deciding
+from kinetic_payload.records.signing import UNSIGNED
+from kinetic_payload.stores.store import ObjectInfo, Store
+from kinetic_payload.threads import Executor, Future
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_AHEAD: Final = 8
+"""Reads at once over a network, of all hosts together."""
+_IN_MEMORY: Final = 64 << 20
+"""Bytes that these bring, but for the least size of a read."""
+_LEAST_READ: Final = 64 << 10
+_CHUNK: Final = re.compile(r"[0-9]{8}")
+
+
+def latest_lines(
+    store: Store, record: JobRecord, verify: Verify, *, tail: int | None = None
+) -> Iterator[LogLine]:
+    """Iterate over the stored log of the job's latest attempt, or over its last *tail* lines."""
+    attempts = logged_attempts(store, record, verify)
+    yield from stored_lines(store, record.job_id, tail=tail, attempts=attempts, most=record.hosts)
+
+
+def stored_lines(
+    store: Store,
+    job_id: str,
+    *,
+    tail: int | None = None,
+    attempts: Collection[int] | None = None,
+    most: int = MOST_HOSTS,
+) -> Iterator[LogLine]:
+    """Iterate over the stored log of the latest attempt, or over its last *tail* lines.
+
+    Whoever can write to a bucket can put logs of other attempts there: *attempts* are those that the
+    job made, as far as that is known, on *most* hosts.
+    """
+    names = JobObjects(job_id)
+    logged = _numbers(store, names.logs)
+    if attempts is not None:
+        logged = [number for number in logged if number in attempts]
+    if not logged:
+        return
+    attempt = max(logged)
+    found_hosts = _numbers(store, f"{names.logs}{attempt}/", "host-")
+    hosts = sorted(host for host in found_hosts if host < most)[:MOST_HOSTS]
+    prefixes = {host: names.log_chunks(attempt, host) for host in hosts}
+    if tail is None:
+        reading = _Reading.of(store, len(hosts))
+        parts = [(host, _lines(reading, prefix)) for host, prefix in prefixes.items()]
+        found = interleaved(parts, attempt)
+    else:
+        ends = [(host, _tail(store, prefix, tail)) for host, prefix in prefixes.items()]
+        found = last_lines(ends, attempt, tail)
+    shown = _shown_by(store)
+    yield from (replace(line, text=shown(line.text), hosts=len(hosts)) for line in found)
+
+
+def _shown_by(store: Store) -> Callable[[str], str]:
+    """Return what makes a line of a log out of *store* fit for a terminal."""
+    return printable_log if store.location.kind == "gs" else str
+
+
+def _numbers(store: Store, prefix: str, before: str = "") -> list[int]:
+    """Return the numbers by which folders below *prefix* are called, after the word *before*."""
+    names = (folder.removeprefix(prefix + before)[:-1] for folder in store.folders(prefix))
+    return [number for name in names if (number := number_in(name)) is not None]
+
+
+def _chunks(store: Store, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+    """Iterate over the chunks of a log, whatever else there is besides."""
+    for info in store.list(prefix, start_after=start_after):
+        if _CHUNK.fullmatch(info.name, len(prefix)):
+            yield info
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How the chunks of one of several logs are read: by *workers*, *size* bytes at a time."""
+
+    store: Store
+    workers: int
+    size: int
+
+    @classmethod
+    def of(cls, store: Store, logs: int) -> _Reading:
+        """Return how *logs* logs are read together: in memory that hardly depends on their number."""
+        workers = max(1, min(store.concurrency, _AHEAD // max(logs, 1)))
+        size = _IN_MEMORY // (max(logs, 1) * workers)
+        return cls(store, workers, max(_LEAST_READ, min(size, MOST_CHUNK)))
+
+    def contents(self, chunks: Iterable[ObjectInfo]) -> Iterator[bytes]:
+        """Iterate over the contents of *chunks*; over a network a few are on their way at any time."""
+        coming: deque[Future[bytes]] = deque()
+        with Executor(self.workers) as executor:
+            for read in self._reads(chunks):
+                coming.append(executor.submit(read))
+                if len(coming) >= self.workers:
+                    yield coming.popleft().result()
+            while coming:
+                yield coming.popleft().result()
+
+    def _reads(self, chunks: Iterable[ObjectInfo]) -> Iterator[Callable[[], bytes]]:
+        for info in chunks:
+            end = min(info.size, MOST_CHUNK)
+            for start in range(0, end, self.size):
+                part = {"start": start, "end": min(start + self.size, end)}
+                yield partial(self.store.read, info.name, **part)
+            if info.size > end:
+                note = (
+                    f"\n[kinetic] {info.size - end} bytes of the log are left out here.\n".encode()
+                )
+                yield partial(bytes, note)
+
+
+def _lines(reading: _Reading, prefix: str) -> Iterator[str]:
+    yield from whole_lines(cast("BinaryIO", io.BufferedReader(_Chunks(reading, prefix))))
+
+
+class _Chunks(io.RawIOBase):
+    """The chunks of a log as one stream."""
+
+    def __init__(self, reading: _Reading, prefix: str) -> None:
+        self._chunks = reading.contents(_chunks(reading.store, prefix))
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        while not self._left:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._left = memoryview(chunk)
+        target = memoryview(buffer).cast("B")
+        size = min(len(target), len(self._left))
+        target[:size] = self._left[:size]
+        self._left = self._left[size:]
+        return size
+
+
+def _tail(store: Store, prefix: str, count: int) -> list[str]:
+    data, cut = _end(store, list(_chunks(store, prefix)), count)
+    return with_note(list(whole_lines(io.BytesIO(data)))[-count:] if count > 0 else [], cut=cut)
+
+
+def _end(store: Store, found: list[ObjectInfo], count: int) -> tuple[bytes, bool]:
+    """Return the end of the log that holds *count* lines, and whether these lack a part."""
+    chunks: deque[bytes] = deque()
+
+    def backwards() -> Iterator[bytes]:
+        for info in reversed(found):
+            start = max(0, info.size - MOST_CHUNK)
+            chunks.appendleft(store.read(info.name, start=start, end=info.size))
+            yield chunks[0]
+
+    size, cut = tail_size(backwards(), count)
+    return (b"".join(chunks)[-size:] if size else b""), cut
+
+
+def follow_stored(
+    store: Store,
+    record: JobRecord,
+    *,
+    tail: int | None,
+    ended: Callable[[], bool],
+    pause: Callable[[], None],
+    verify: Verify = UNSIGNED.verify,
+) -> Iterator[LogLine]:
+    """Iterate over the stored log from the latest attempt on, until *ended* and all of it was read.
+
+    Another attempt has begun where a claim or a report of it is there that *verify* takes for the job's.
+    """
+    attempt = max(logged_attempts(store, record, verify) or (), default=1)
+    share = None if tail is None else -(-tail // record.hosts)
+    while True:
+        hosts = [_Host(store, record.job_id, attempt, host, share) for host in range(record.hosts)]
+        while True:
+            # Asked before reading: what was written before the end is read after it. And in this
+            # order: another attempt may begin and end between the two questions.
+            over = ended()
+            newer = _next_attempt(store, record, verify, attempt)
+            over = over or newer is not None
+            quiet = True
+            for host in hosts:
+                for line in host.read():
+                    quiet = False
+                    yield line
+            if over:
+                break
+            if quiet:
+                pause()
+        for host in hosts:
+            yield from host.close()
+        if newer is None:
+            return
+        yield turn(store, record, verify, attempt, newer)
+        attempt, share = newer, None
+
+
+class _Host:
+    """The stored log of one host of one attempt, read as it grows."""
+
+    def __init__(
+        self, store: Store, job_id: str, attempt: int, host: int, tail: int | None
+    ) -> None:
+        self._store = store
+        self._reading = _Reading.of(store, 1)
+        self._shown = _shown_by(store)
+        self._prefix = JobObjects(job_id).log_chunks(attempt, host)
+        self._attempt = attempt
+        self._host = host
+        self._tail = tail
+        self._last = ""
+        self._cut = False
+        self._lines = LineSplitter()
+
+    def read(self) -> Iterator[LogLine]:
+        """Iterate over the lines that were written since the last time."""
+        # Listed before any is read: whoever goes on writing chunks must not keep us here.
+        chunks = list(_chunks(self._store, self._prefix, self._last))
+        if not chunks:
+            yield from self._said(self._lines.bar())
+            return
+        self._last = chunks[-1].name
+        tail, self._tail = self._tail, None
+        if tail is None:
+            for data in self._reading.contents(chunks):
+                yield from self._said(self._lines.feed(data))
+            return
+        data, self._cut = _end(self._store, chunks, tail)
+        whole = self._lines.feed(data)
+        # A last line that is not at its end yet is one of them.
+        wanted = tail if data.endswith(b"\n") else tail - 1
+        yield from self._said(whole[-wanted:] if wanted > 0 else [])
+
+    def close(self) -> list[LogLine]:
+        """Return the last line if nothing ended it."""
+        return self._said(self._lines.close())
+
+    def _said(self, lines: list[str]) -> list[LogLine]:
+        noted = with_note(lines, cut=self._cut)
+        self._cut = self._cut and not lines
+        return [LogLine(self._shown(text), self._host, self._attempt) for text in noted]
+
+
+def _next_attempt(store: Store, record: JobRecord, verify: Verify, attempt: int) -> int | None:
+    """Return the number of the attempt that began after *attempt*, if one did."""
+    # One request, again and again; more only where there is something new.
+    if all(number <= attempt for number in _numbers(store, JobObjects(record.job_id).attempts)):
+        return None
+    later = (one for one in logged_attempts(store, record, verify) or () if one > attempt)
+    return min(later, default=None)
+
+
+def turn(store: Store, record: JobRecord, verify: Verify, attempt: int, newer: int) -> LogLine:
+    """Return the line between the logs of two attempts, which says why the first of them ended."""
+    ends = attempts_of(store, record, verify).ends.get(attempt)
+    said = deciding(ends).message.rstrip(".") if ends else ""
+    why = f": {said}" if said else ""
+    return LogLine(f"[kinetic] Attempt {attempt} ended{why}. Attempt {newer} begins.", 0, newer)

@@ -1,0 +1,290 @@
+"""Wait for the end of a job, through outages and refusals of its backend and its store."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from kinetic.errors import JobFailedError, JobNotFoundError, ResultTimeoutError
+from kinetic.job_status import JobStatus
+from kinetic.jobs.services import LOOK, Services
+from kinetic.jobs.status import View, asking, explained, look, nothing_to_verify
+from kinetic.waiting import Backoff, Deadline, sleep
+from kinetic_payload.errors import (
+    CredentialsError,
+    KineticError,
+    StoreError,
+    StorePermissionError,
+    UnavailableError,
+)
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.stores.outages import OutageLimit, limited
+
+if TYPE_CHECKING:
+    from kinetic.backends.backend import Observation, Watch
+
+log = logging.getLogger("kinetic")
+
+
+StatusCallback = Callable[[JobStatus], None]
+
+
+class WaitStopped(Exception):  # noqa: N818 - nothing went wrong: the waiting was called off
+    """Whoever waited does not want to know any more."""
+
+
+def wait_for_outcome(
+    record: JobRecord,
+    services: Services,
+    deadline: Deadline,
+    *,
+    on_status_change: StatusCallback | None = None,
+    stop: threading.Event | None = None,
+    verify: Callable[[], None] = nothing_to_verify,
+    warn: Callable[[str], None] = log.warning,
+    waiting: Callable[[Watch], object] | None = None,
+) -> View:
+    """Wait until the job has a durable outcome and return what was seen then.
+
+    *waiting* gets what is waited on, so that who sets *stop* can wake us. *verify* is called at each look:
+    nobody is to wait for hours for what will be refused. *warn* is told, once each, what keeps the job from
+    its end, or pretends to be its outcome while it runs. A store that does not answer, or refuses, ends no
+    wait for a job that lives on this machine; nor does a backend that is not reached.
+
+    Raises:
+        ResultTimeoutError: The deadline passed; the job runs on.
+        JobNotFoundError: There is neither an outcome nor a resource.
+        JobFailedError: What keeps the job was not heard of for too long; it may come back.
+        StoreError: It has ended, and its result cannot be stored yet; it is kept where it ran.
+        StoreUnavailableError: The store does not answer, and the job does not live on this machine.
+        StorePermissionError, CredentialsError: It refuses, likewise.
+        KineticError: The backend does not permit to look, or is another one than the job's.
+    """
+    with services.backend.watch([record]) as watch:
+        if waiting is not None:
+            waiting(watch)
+        return _wait_for_outcome(
+            record,
+            services,
+            deadline,
+            watch,
+            on_status_change=on_status_change,
+            stop=stop,
+            verify=verify,
+            warn=warn,
+        )
+
+
+def _wait_for_outcome(
+    record: JobRecord,
+    services: Services,
+    deadline: Deadline,
+    watch: Watch,
+    *,
+    on_status_change: StatusCallback | None,
+    stop: threading.Event | None,
+    verify: Callable[[], None],
+    warn: Callable[[str], None],
+) -> View:
+    last: JobStatus | None = None
+    troubles = _TroubleWarnings(record, services, warn)
+    lost: Deadline | None = None
+    outage, between = _Outage(record, services, warn), pauses()
+    while True:
+        with outage:
+            view = look(record, services, verify=verify)
+        if outage.error is not None:
+            if stop is not None and stop.is_set():
+                raise WaitStopped
+            if deadline.passed:
+                raise _timed_out(record, last, outage.error.message)
+            outage.pause(deadline)
+            continue
+        if view.status is not last:
+            last = view.status
+            _notify(on_status_change, view.status)
+        if view.outcome is not None:
+            return view
+        if view.unsaved and view.status.terminal:
+            services.backend.store_result(record)
+            continue
+        if view.status is JobStatus.NOT_FOUND or view.removed:
+            raise not_found(record, view.status)
+        if stop is not None and stop.is_set():
+            raise WaitStopped
+        with outage:
+            troubles.look(view)
+        lost = (lost or Deadline(_LOST)) if view.lost else None
+        if lost is not None and (lost.passed or deadline.passed):
+            raise _lost(record, view.reason)
+        if deadline.passed:
+            raise _timed_out(record, view.status, _why(record, view, services))
+        # Woken now and then all the same, so that a lost wake-up does no harm.
+        longest = _LONGEST_WAIT if lost is None else lost.at_most(_LONGEST_WAIT)
+        reached = False
+        with outage, asking(record):
+            watch.wait(deadline.at_most(longest))
+            reached = True
+        if reached:
+            between.reset()
+        else:  # The next look need not meet it.
+            sleep(deadline.at_most(between.next()))
+
+
+def _why(record: JobRecord, view: View, services: Services) -> str:
+    """Return why the job has not ended; that its backend is not reached any more is no other end."""
+    try:
+        return explained(record, view, services)
+    except UnavailableError:
+        return view.reason
+
+
+_LONGEST_WAIT = 30.0
+
+
+_LOST = 30.0
+"""Seconds that what was not heard of gets to be heard of: the network may have been away."""
+
+
+_PASSING: Final = (UnavailableError, CredentialsError, StorePermissionError)
+"""What may pass while the job goes on: tokens are renewed, and permissions come back."""
+
+
+def pauses() -> Backoff:
+    """Return the pauses between two tries: a refusal, or a certificate that fails, comes at once."""
+    return Backoff(0.25, 2.0)
+
+
+class _Outage:
+    """A block that catches that the backend is not reached, and also the store while the job runs here.
+
+    For a job that runs on this machine each block waits only briefly, so that the deadline, a stop and
+    the job's end are noticed.
+    """
+
+    def __init__(self, record: JobRecord, services: Services, warn: Callable[[str], None]) -> None:
+        self.error: KineticError | None = None
+        """What the latest block met."""
+        self._record = record
+        self._services = services
+        self._warn = warn
+        self._limit: ExitStack | None = None
+        self._pauses = pauses()
+        self._warned: set[str] = set()
+
+    def __enter__(self) -> None:
+        if self._services.backend.lives_here(self._record):
+            self._limit = ExitStack()
+            self._limit.enter_context(limited(OutageLimit(LOOK, quiet=inf)))
+
+    def __exit__(self, kind: object, error: BaseException | None, *rest: object) -> bool:
+        before, limit = self.error, self._limit
+        self.error = self._limit = None
+        if limit is not None:
+            limit.close()
+        if error is None:
+            self._pauses.reset()
+        if not isinstance(error, _PASSING) or (limit is None and isinstance(error, StoreError)):
+            return False
+        self.error = error
+        if before is None:
+            job = f"job {self._record.job_id}"
+            on = f"The wait for {job} goes on."
+            if limit is not None:
+                on = f"J{job[1:]} runs on this machine, so the wait for it goes on."
+            if error.message not in self._warned:
+                self._warned.add(error.message)
+                self._warn(f"{error.message} {on}")
+        return True
+
+    def pause(self, deadline: Deadline) -> None:
+        """Rest before the next look, not beyond *deadline*."""
+        sleep(deadline.at_most(self._pauses.next()))
+
+
+class _TroubleWarnings:
+    """Warns the user, once each, of what keeps an awaited job from its end."""
+
+    def __init__(self, record: JobRecord, services: Services, warn: Callable[[str], None]) -> None:
+        self._record = record
+        self._services = services
+        self._warn = warn
+        self._warned: set[str] = set()
+        self._seen: Observation | None = None
+        self._again = Deadline(0.0)
+
+    def look(self, view: View) -> None:
+        """Ask why the job is as it is, if that changed or was last asked a while ago."""
+        if view.forged is not None:
+            self._warn_once(
+                f"{view.forged.message} Job {self._record.job_id} runs on, and is waited for."
+            )
+        if view.seen is None or (view.seen == self._seen and not self._again.passed):
+            return
+        with asking(self._record):
+            found = self._services.backend.explain(self._record, view.seen)
+        self._seen, self._again = view.seen, Deadline(_EXPLAINED_EVERY)
+        if found.trouble:
+            self._warn_once(f"Job {self._record.job_id} is {view.status.value}: {found.text}")
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self._warn(text)
+
+
+_EXPLAINED_EVERY = 30.0
+"""Seconds after which it is asked again why a job waits: on a cluster that costs requests."""
+
+
+def _notify(callback: StatusCallback | None, status: JobStatus) -> None:
+    if callback is None:
+        return
+    try:
+        callback(status)
+    except Exception:
+        log.exception(
+            "on_status_change raised for %s; the result is collected all the same", status
+        )
+
+
+def not_found(record: JobRecord, status: JobStatus) -> JobNotFoundError:
+    """Return the error for a job of which nothing is left to collect."""
+    if status is JobStatus.NOT_FOUND:
+        error = JobNotFoundError(
+            f"Job {record.job_id} has neither an outcome nor anything that runs.",
+            hint="It was cleaned up, or never started.",
+        )
+    else:
+        error = JobNotFoundError(
+            f"Job {record.job_id} is {status.value}, and its artifacts were removed from the store: "
+            "there is nothing to collect any more.",
+            hint="It was cleaned up; run it again.",
+        )
+    error.job_id = record.job_id
+    return error
+
+
+def _lost(record: JobRecord, reason: str) -> JobFailedError:
+    error = JobFailedError(
+        f"Job {record.job_id} failed, as far as can be told from here: {reason}",
+        hint="If it comes back, so does its result: call result() again. To give the job up: "
+        f"kinetic jobs cancel {record.job_id}",
+    )
+    error.job_id = record.job_id
+    return error
+
+
+def _timed_out(record: JobRecord, status: JobStatus | None, reason: str) -> ResultTimeoutError:
+    because = f" ({reason})" if reason else ""
+    known = f"is still {status.value}" if status is not None else "was not seen to end"
+    error = ResultTimeoutError(
+        f"Job {record.job_id} {known}{because}; the wait was given up.",
+        hint=f"It runs on. Come back with kinetic.attach({record.job_id!r}).result().",
+    )
+    error.job_id = record.job_id
+    return error
