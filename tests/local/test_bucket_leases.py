@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from kinetic.backends.local.other_machines import Elsewhere, observation_of
+from kinetic.backends.local.other_machines import OtherMachines, observation_of
 from kinetic.backends.local.watch import LocalWatch
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
@@ -88,7 +88,7 @@ def awaited(store: Bucket, record: JobRecord) -> Iterator[Callable[[], None]]:
     What is yielded returns when they have looked and found it running.
     """
     waiting = threading.Thread(
-        target=Elsewhere(store).await_end,
+        target=OtherMachines(store).await_end,
         args=(record,),
         kwargs={"timeout": 100, "poll_interval": 0.01},
     )
@@ -156,7 +156,7 @@ def test_a_supervisor_that_was_never_heard_of_may_come_yet() -> None:
 def test_a_lease_is_renewed_again_and_again_and_removed_at_the_end(
     store: Bucket, record: JobRecord
 ) -> None:
-    seen = Elsewhere(store)
+    seen = OtherMachines(store)
     store.later = -3600.0  # However long a thread may rest, it sees no lease that ran out.
     assert seen.observe(record).status is JobStatus.PENDING
     with kept(store, record) as stopped:
@@ -213,7 +213,7 @@ def test_what_a_holder_calls_itself_cannot_steer_a_terminal(
     lease = Lease(job_id=record.job_id, holder="\x1b]0;owned\x07\x9b2J", seconds=30)
     store.write(lease_of(record), encode(lease))
 
-    reason = Elsewhere(store).observe(record).reason
+    reason = OtherMachines(store).observe(record).reason
 
     assert reason == "It runs on \\x1b]0;owned\\x07\\x9b2J."
 
@@ -259,7 +259,7 @@ def test_a_lease_that_makes_no_sense_is_one_of_the_usual_length(
     store: Bucket, record: JobRecord, lease: bytes
 ) -> None:
     store.write(lease_of(record), lease.replace(b"%s", record.job_id.encode()))
-    seen = Elsewhere(store)
+    seen = OtherMachines(store)
     assert seen.observe(record).status is JobStatus.RUNNING
     store.later = LEASE_SECONDS + 6
     assert seen.observe(record).lost
@@ -268,7 +268,7 @@ def test_a_lease_that_makes_no_sense_is_one_of_the_usual_length(
 def test_waiting_returns_at_each_change_and_otherwise_when_the_time_is_up(
     store: Bucket, record: JobRecord
 ) -> None:
-    events = Elsewhere(store).events(record)
+    events = OtherMachines(store).events(record)
     with LocalWatch([lambda: events]) as watch:
         watch.wait(None)  # The first look is news.
         watch.wait(0.01)
@@ -282,7 +282,7 @@ def test_waiting_returns_at_each_change_and_otherwise_when_the_time_is_up(
 def test_the_end_of_a_job_elsewhere_is_waited_for_until_its_lease_is_gone(
     store: Bucket, record: JobRecord
 ) -> None:
-    seen = Elsewhere(store)
+    seen = OtherMachines(store)
     store.write(lease_of(record), encode(Lease(job_id=record.job_id, holder=HOLDER, seconds=600)))
     with pytest.raises(JobError, match="laptop") as raised:
         seen.await_end(record, timeout=0.01, poll_interval=0.01)
@@ -296,7 +296,7 @@ def test_the_end_of_a_job_elsewhere_is_waited_for_until_its_lease_is_gone(
 def test_a_supervisor_that_is_lost_is_not_waited_for(store: Bucket, record: JobRecord) -> None:
     store.write(lease_of(record), encode(Lease(job_id=record.job_id, holder=HOLDER, seconds=1)))
     store.later = 7
-    Elsewhere(store).await_end(record, timeout=20, poll_interval=10)
+    OtherMachines(store).await_end(record, timeout=20, poll_interval=10)
 
 
 def test_a_job_that_ended_before_its_first_lease_is_over_when_all_its_hosts_reported(

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from kinetic.backends.local.backend import LocalBackend
-from kinetic.backends.local.buckets import bucket_environment, client_folders
+from kinetic.backends.local.bucket_access import bucket_environment, client_folders
 from kinetic.backends.local.supervisor.report import Gone, settle
 from kinetic.errors import JobError, ResultTimeoutError, StoreUnavailableError, SubmitError
 from kinetic.job_status import JobStatus

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 
 from kinetic.backends.backend import Environment, Launch, LogLine, Packaging
-from kinetic.backends.local.launch import base_environment
+from kinetic.backends.local.detached import base_environment
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.outcome import outcome_of, read_end

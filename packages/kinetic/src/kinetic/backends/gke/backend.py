@@ -236,7 +236,7 @@ class GkeBackend:
 
     def collect_left(self, recorded: Set[str]) -> None:
         """Have removed, at most once an hour, what killed submits left of other jobs."""
-        from kinetic.backends.local.launch import collect_left
+        from kinetic.backends.local.collection import collect_left
 
         collect_left(Home(str(self._home)), self._store, recorded, self._environment)
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.backend import (
-    AttemptView,
     Environment,
     Explanation,
     Launch,
@@ -23,12 +22,28 @@ from kinetic.backends.backend import (
     Packaging,
     Watch,
 )
+from kinetic.backends.local.keepers import Unreachable, home_of, is_near, keeper_of
+from kinetic.backends.local.liveness import (
+    is_alive,
+    is_announced,
+    is_reporting,
+    request_cancel,
+    wait_for_death,
+    wait_for_end,
+    was_announced,
+)
+from kinetic.backends.local.observation import NEVER_STARTED, has_begun, is_there, observe_folder
 from kinetic.backends.local.paths import Home, JobFolder
+from kinetic.backends.local.supervisor.state import read_state
+from kinetic.backends.local.unsaved import refuse_to_lose, store_result, trouble_of
+from kinetic.backends.local.watch import FolderEvents, JobEvents, LocalWatch, StoreEvents
 from kinetic.backends.registry import LOCAL
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.outcome import outcome_of_vanished, stored_outcome
 from kinetic.jobs.presence import STARTING
 from kinetic.jobs.services import Services, open_at, seal_of
+from kinetic.notices import warn_caller
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, JobObjects
@@ -39,9 +54,8 @@ from kinetic_payload.stores.store import Store
 
 if TYPE_CHECKING:
     from kinetic.backends.local.launch import Staged
-    from kinetic.backends.local.other_homes import Afar
-    from kinetic.backends.local.other_machines import Elsewhere
-    from kinetic.backends.local.watch import Events
+    from kinetic.backends.local.other_homes import OtherHome
+    from kinetic.backends.local.other_machines import OtherMachines
     from kinetic.settings.settings import Settings
     from kinetic.submit.request import JobRequest
     from kinetic.target import Target
@@ -50,7 +64,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kinetic")
 
 _NOTHING: Final[Mapping[str, str]] = {}
-_TIDYING: Final = 5.0
+_CLEANUP_SECONDS: Final = 5.0
 """Seconds a supervisor may take to end after it wrote the outcome."""
 _WHEN: Final = len("20260101-000000-0000000")
 """Characters at the end of a job's id, which begin with the time of its submit."""
@@ -108,11 +122,12 @@ class LocalBackend:
         self._verify = verify
         self._announced: dict[str, Staged] = {}
         """Until the job is started, or removed."""
-        self._elsewhere: Elsewhere | None = None
+        self._others: OtherMachines | None = None
+        """Where the store is a bucket."""
         if store.location.kind == "gs":
-            from kinetic.backends.local.other_machines import Elsewhere
+            from kinetic.backends.local.other_machines import OtherMachines
 
-            self._elsewhere = Elsewhere(store, starting=starting, verify=verify)
+            self._others = OtherMachines(store, starting=starting, verify=verify)
 
     def check(self, request: JobRequest) -> None:
         """Refuse what needs containers, more of a slice than fits, or what this Python does not have.
@@ -142,7 +157,7 @@ class LocalBackend:
             home=home,
             interpreter=sys.executable,
             say=project.report,
-            bucket=self._elsewhere is not None or project.reads_buckets(),
+            bucket=self._others is not None or project.reads_buckets(),
         )
         return LocalEnvironment(f"environment:{found.digest}", str(found.python), bundle, awake)
 
@@ -156,7 +171,6 @@ class LocalBackend:
         Raises:
             SubmitError: The home cannot be made.
         """
-        from kinetic.backends.local.keepers import keeper_of
         from kinetic.backends.local.launch import Staged
 
         place = self._announced[record.job_id] = Staged(self._home, record.job_id)
@@ -176,12 +190,8 @@ class LocalBackend:
         Raises:
             SubmitError: It could not be started; nothing of it stays behind.
         """
-        from kinetic.backends.local.launch import (
-            Staged,
-            base_environment,
-            local_environment,
-            start_supervisor,
-        )
+        from kinetic.backends.local.detached import base_environment
+        from kinetic.backends.local.launch import Staged, local_environment, start_supervisor
 
         interpreter = local_environment(launch).interpreter
         # By the rights with which it will be started, where the system can tell.
@@ -191,12 +201,12 @@ class LocalBackend:
         # What the machine's own programs need; no setting of ours is among it.
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
         environment = {**base_environment(inherited), **self._environment}
-        if self._elsewhere is not None:
-            from kinetic.backends.local.buckets import refuse_without_client
+        if self._others is not None:
+            from kinetic.backends.local.bucket_access import refuse_without_client
 
             refuse_without_client(interpreter, str(self._store.location))
-        if self._elsewhere is not None or any(ref.kind == "gcs" for ref in launch.data):
-            from kinetic.backends.local.buckets import bucket_environment
+        if self._others is not None or any(ref.kind == "gcs" for ref in launch.data):
+            from kinetic.backends.local.bucket_access import bucket_environment
 
             environment |= bucket_environment(inherited)
         with ExitStack() as stack, self._refused(launch.record):
@@ -228,8 +238,7 @@ class LocalBackend:
             ) from error
 
     def _collect_garbage(self, environment: Mapping[str, str]) -> None:
-        from kinetic.backends.local.collection import is_due
-        from kinetic.backends.local.launch import start_collection
+        from kinetic.backends.local.collection import is_due, start_collection
 
         try:
             if is_due(self._home, time.time()):
@@ -240,84 +249,33 @@ class LocalBackend:
 
     def observe(self, record: JobRecord) -> Observation:
         """Look once at the job's supervisor and what it wrote."""
-        from kinetic.backends.local.liveness import is_announced
-        from kinetic.backends.local.unreported import NEVER_STARTED
-
         home = self._home_of(record)
         if not isinstance(home, Home):
             return home.observe(record)
         folder = home.job(record.job_id)
-        seen = self._observe_folder(record.job_id, folder)
+        seen = observe_folder(record.job_id, folder)
         if seen is not None:
             return seen
         if is_announced(home, record.job_id):
             return Observation(JobStatus.PENDING, "It is about to start.")
-        if _is_there(folder):  # It started between the two looks.
+        if is_there(folder):  # It started between the two looks.
             return self.observe(record)
         if self._never_started(record, home):
             return Observation(JobStatus.NOT_FOUND, NEVER_STARTED)
-        elsewhere = self._elsewhere
-        return elsewhere.observe(record) if elsewhere else Observation(JobStatus.NOT_FOUND)
-
-    def _observe_folder(self, job_id: str, folder: JobFolder) -> Observation | None:
-        """Return what is seen of the job in *folder*, which is on this machine; None where there is none."""
-        from kinetic.backends.local.liveness import is_alive, is_reporting
-        from kinetic.backends.local.supervisor.state import read_state
-        from kinetic.backends.local.unsaved import observation_of, trouble_of
-
-        alive = is_alive(folder)  # Asked first: what it wrote before it died is read after.
-        state = read_state(folder.state)
-        if not alive and not _is_there(folder):
-            return None
-        reporting = not alive and is_reporting(folder)
-        attempts = tuple(
-            AttemptView(
-                one["number"],
-                one["hosts"],
-                one["state"] if alive or reporting or one["state"] != "running" else "unknown",
-                one["message"],
-            )
-            for one in (state["attempts"] if state else ())
-        )
-        reason = state["reason"] if state is not None else ""
-        running = alive or reporting
-        unsaved = observation_of(job_id, folder, attempts, running=running, reason=reason)
-        if unsaved is not None and not reporting:
-            return unsaved
-        if unsaved is None and state is not None and state["status"] != "running":
-            return Observation(JobStatus[state["status"].upper()], reason, attempts, not alive)
-        if alive:
-            if state is not None:
-                return Observation(JobStatus.RUNNING, reason, attempts)
-            if _has_begun(folder):
-                return Observation(JobStatus.RUNNING)
-            return Observation(JobStatus.PENDING, "Its supervisor starts.")
-        from kinetic.backends.local.unreported import REPORTING, last_words
-
-        if reporting:
-            seen = unsaved or Observation(JobStatus.RUNNING, "", attempts)
-            return replace(seen, reason=f"{REPORTING} {seen.reason}".rstrip())
-        before_start = state is None and not _has_begun(folder)
-        words = (trouble_of(folder), last_words(folder, before_start), reason)
-        why = " ".join(filter(None, words))
-        return Observation(JobStatus.FAILED, why, attempts, True)
+        return self._others.observe(record) if self._others else Observation(JobStatus.NOT_FOUND)
 
     def _never_started(self, record: JobRecord, home: Home) -> bool:
         """Return whether the process that was to start the job in *home*, which keeps it, was killed."""
-        from kinetic.backends.local.keepers import home_of
-        from kinetic.backends.local.liveness import was_announced
-
         if not was_announced(home, record.job_id):
             return False
         # A bucket's jobs may have the same path as their home on another machine.
-        return self._elsewhere is None or (
+        return self._others is None or (
             record.keeper is not None and home_of(record.keeper, record.job_id, home) is home
         )
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:
         """Return what was seen, a full disk of this machine first."""
         from kinetic.backends.local.disks import full_disk, needed_by
-        from kinetic.backends.local.unsaved import trouble_of
 
         undecided = seen.status in (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.FAILED)
         folder = self._folder(record)
@@ -331,26 +289,20 @@ class LocalBackend:
 
     def lives_here(self, record: JobRecord) -> bool:
         """Return whether the job's supervisor, or a runner that outlived it, runs on this machine."""
-        from kinetic.backends.local.liveness import is_alive, is_reporting
-
         folder = self._folder(record)
         return isinstance(folder, JobFolder) and (is_alive(folder) or is_reporting(folder))
 
     @contextmanager
     def watch(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
         """Watch the supervisors of the jobs, and the outcomes of those that others may write."""
-        from kinetic.backends.local.watch import LocalWatch
-
         with LocalWatch([self._events_of(record) for record in records]) as watch:
             yield watch
 
-    def _events_of(self, record: JobRecord) -> Callable[[], Events]:
+    def _events_of(self, record: JobRecord) -> Callable[[], JobEvents]:
         """Return what returns, at each wait, what tells of the job then: its folder may come to be."""
-        from kinetic.backends.local.watch import FolderEvents, StoreEvents
+        last: JobEvents | None = None
 
-        last: Events | None = None
-
-        def events() -> Events:
+        def events() -> JobEvents:
             nonlocal last
             home, place = self._home_of(record), self._folder(record)
             if isinstance(place, JobFolder):
@@ -370,15 +322,13 @@ class LocalBackend:
 
         A job whose folder is gone is read from the durable log in the store.
         """
-        from kinetic.backends.local.liveness import is_alive, is_reporting, wait_for_end
         from kinetic.backends.local.log_files import follow_lines, read_lines
-        from kinetic.backends.local.supervisor.state import read_state
         from kinetic.jobs.stored_logs import latest_lines
 
         folder = self._folder(record)
         if not isinstance(folder, JobFolder):
             yield from folder.log_lines(record, follow=follow, tail=tail)
-        elif not _is_there(folder):
+        elif not is_there(folder):
             yield from latest_lines(self._store, record, self._verify, tail=tail)
         elif not follow:
             yield from read_lines(folder, record.hosts, tail=tail)
@@ -416,11 +366,7 @@ class LocalBackend:
 
         Of another home's job there is nothing to remove here, but its end is waited for.
         """
-        from kinetic.backends.local.liveness import is_alive, wait_for_death
         from kinetic.backends.local.removal import put_aside, remove_tree
-        from kinetic.backends.local.unsaved import refuse_to_lose
-        from kinetic.jobs.outcome import stored_outcome
-        from kinetic.notices import warn_caller
 
         place = self._announced.pop(record.job_id, None)
         if place is not None:
@@ -434,7 +380,7 @@ class LocalBackend:
         decided = stored_outcome(self._store, record.job_id, self._verify) is not None
         if decided:
             # It is over, and its supervisor tidies up: that takes a moment, and no cancelling.
-            wait_for_death(folder, min(timeout, _TIDYING))
+            wait_for_death(folder, min(timeout, _CLEANUP_SECONDS))
         self._await_end(record, folder, timeout, poll_interval)
         refuse_to_lose(record, folder, decided=decided)
         for gone in put_aside(folder.path, in_use=lambda path: is_alive(JobFolder(path))):
@@ -447,7 +393,7 @@ class LocalBackend:
 
     def collect_left(self, recorded: Set[str]) -> None:
         """Start, at most once a day, a process that removes what killed submits left of other jobs."""
-        from kinetic.backends.local.launch import collect_left
+        from kinetic.backends.local.collection import collect_left
 
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
         collect_left(self._home, self._store, recorded, inherited)
@@ -458,8 +404,6 @@ class LocalBackend:
         Raises:
             StoreError: The store still does not take it; it stays where it is.
         """
-        from kinetic.backends.local.unsaved import store_result
-
         folder = self._folder(record)
         if isinstance(folder, JobFolder):
             store_result(record.job_id, folder, self._store, self._verify)
@@ -467,7 +411,7 @@ class LocalBackend:
     def list(self) -> Iterator[Listed]:
         """Iterate over the jobs that have a folder here, finished ones too, the newest first."""
         for job_id in self._job_ids():
-            seen = self._observe_folder(job_id, self._home.job(job_id))
+            seen = observe_folder(job_id, self._home.job(job_id))
             if seen is not None:  # Removed meanwhile.
                 yield Listed(job_id, seen)
 
@@ -486,44 +430,38 @@ class LocalBackend:
 
         What they left running is killed: none of it can report any more.
         """
-        from kinetic.jobs.outcome import outcome_of_vanished
-
         if observation.vanished:
             self._kill_orphans(record)
         return outcome_of_vanished(
             self._store, record, observation, now=time.time(), verify=self._verify
         )
 
-    def _home_of(self, record: JobRecord) -> Home | Elsewhere | Afar:
+    def _home_of(self, record: JobRecord) -> Home | OtherMachines | OtherHome:
         """Return the home in which to look for the job's folder, or what sees the job without it."""
-        from kinetic.backends.local.keepers import Unreachable, home_of, is_near
-
-        if self._elsewhere is not None:  # Of other homes the lease tells.
-            return self._home if is_near(record.keeper) else self._elsewhere
+        if self._others is not None:  # Of other homes the lease tells.
+            return self._home if is_near(record.keeper) else self._others
         found = home_of(record.keeper, record.job_id, self._home)
         if not isinstance(found, Unreachable):
             return found
-        from kinetic.backends.local.other_homes import Afar
+        from kinetic.backends.local.other_homes import OtherHome
 
         assert record.keeper is not None
-        return Afar(self._store, record.keeper, found, kill=self._kill_orphans)
+        return OtherHome(self._store, record.keeper, found, kill=self._kill_orphans)
 
-    def _folder(self, record: JobRecord) -> JobFolder | Elsewhere | Afar:
+    def _folder(self, record: JobRecord) -> JobFolder | OtherMachines | OtherHome:
         """Return the job's folder, which may not be there, or what sees the job without it."""
         home = self._home_of(record)
         if not isinstance(home, Home):
             return home
         folder = home.job(record.job_id)
-        if self._elsewhere is None or _is_there(folder) or self._never_started(record, home):
+        if self._others is None or is_there(folder) or self._never_started(record, home):
             return folder
-        return self._elsewhere
+        return self._others
 
     def _await_end(
         self, record: JobRecord, folder: JobFolder, timeout: float, poll_interval: float
     ) -> None:
-        from kinetic.backends.local.launch import reap_supervisors
-        from kinetic.backends.local.liveness import is_alive, request_cancel, wait_for_death
-        from kinetic.backends.local.supervisor.state import read_state
+        from kinetic.backends.local.detached import reap
 
         deadline = Deadline(timeout)
         while is_alive(folder):
@@ -536,12 +474,12 @@ class LocalBackend:
                 )
                 error.job_id = record.job_id
                 raise error
-        reap_supervisors()
+        reap()
         state = read_state(folder.state)
-        running = _has_begun(folder) if state is None else state["status"] == "running"
+        running = has_begun(folder) if state is None else state["status"] == "running"
         if running:
             self._kill_orphans(record)
-            if self._elsewhere is not None:
+            if self._others is not None:
                 # Nobody else will: with it the job would seem to live on for a while.
                 self._store.delete(JobObjects(record.job_id).lease)
 
@@ -552,12 +490,3 @@ class LocalBackend:
 
         mark = f"{Env.JOB_ID}={record.job_id}"
         kill_tree(lambda: kill_marked(mark), pause=lambda: sleep(0.02))
-
-
-def _is_there(folder: JobFolder) -> bool:
-    return os.path.isdir(folder.path)  # noqa: PTH112 - asked often
-
-
-def _has_begun(folder: JobFolder) -> bool:
-    """Return whether a runner may be at work, which is before its supervisor finds time to say so."""
-    return os.path.isdir(folder.attempt(1))  # noqa: PTH112 - asked often

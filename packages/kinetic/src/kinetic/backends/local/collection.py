@@ -15,17 +15,20 @@ lock, for contexts (`transfer.ensure_context`) a week lies between the two ages.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from math import inf
 from pathlib import Path
 from typing import Final
 
+from kinetic.backends.local.bucket_access import bucket_environment
+from kinetic.backends.local.detached import base_environment, start_detached
 from kinetic.backends.local.liveness import is_alive
 from kinetic.backends.local.paths import Home, JobFolder
 from kinetic.backends.local.removal import remove_tree
@@ -45,6 +48,8 @@ from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores.store import Store, parse_location
 from kinetic_payload.threads import parallel_map
+
+log = logging.getLogger("kinetic")
 
 MAX_AGE: Final = 14 * 86_400.0
 """Seconds that something unused is kept."""
@@ -244,13 +249,13 @@ def collect_unrecorded(store: Store, job_ids: Iterable[str], now: float) -> None
 
     def collect_one(job_id: str) -> None:
         try:
-            collect_left(JobObjects(job_id))
+            collect_folder(JobObjects(job_id))
         except StoreUnavailableError:
             raise  # The others would wait as long for nothing.
         except StoreError:
             return
 
-    def collect_left(names: JobObjects) -> None:
+    def collect_folder(names: JobObjects) -> None:
         if store.stat(names.handle) is not None:
             return
         # The list decides, not the look before: a record may have come in between.
@@ -284,3 +289,42 @@ def _children(folder: str) -> list[Path]:
         return sorted(Path(folder).iterdir())
     except FileNotFoundError:
         return []
+
+
+_COLLECT: Final = "import sys; sys.path += sys.argv[4:]; from kinetic.backends.local.collection import main; main()"
+
+
+def start_collection(
+    home: Home, store: Store, environment: Mapping[str, str], *, left: Sequence[str] = ()
+) -> None:
+    """Start a process of its own, with *environment*, that removes what is old and unused.
+
+    With *left*, only what killed submits of these jobs left in the store.
+    """
+    arguments = [home.path, str(store.location), ",".join(left)]
+    command = [sys.executable, "-I", "-c", _COLLECT, *arguments, *sys.path]
+    start_detached(command, environment=environment)
+
+
+def collect_left(
+    home: Home, store: Store, recorded: Set[str], environment: Mapping[str, str]
+) -> None:
+    """Start, at most once an hour, a process that removes what killed submits left in *store*.
+
+    The jobs that are *recorded* are no such leftovers. *environment* is this process's.
+    """
+    now = time.time()
+    try:
+        if not is_left_due(home, now):
+            return
+        folders = (folder.removesuffix("/") for folder in store.folders())
+        left = left_long_ago((job for job in folders if job not in recorded), now)
+        if left:
+            handed_on = base_environment(environment) | bucket_environment(environment)
+            start_collection(home, store, handed_on, left=left[:_LEFT_AT_ONCE])
+    except (OSError, StoreError) as error:
+        log.info("What killed submits left could not be collected: %s", error)
+
+
+_LEFT_AT_ONCE: Final = 1000
+"""Ids that fit on a command line."""

@@ -28,7 +28,7 @@ from typing import Final
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from kinetic.backends.local.buckets import CLIENT
+from kinetic.backends.local.bucket_access import CLIENT
 from kinetic.backends.local.removal import remove_tree
 from kinetic.errors import KineticError
 from kinetic_images.errors import InstallError

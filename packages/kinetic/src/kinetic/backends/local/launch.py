@@ -1,17 +1,14 @@
-"""Starts a job's supervisor: its folder, its FIFOs, the runner's bundle, the detached process."""
+"""Start a job: its folder, its FIFOs, the runner's file, the detached supervisor."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import json
-import logging
 import os
 import shutil
-import subprocess
 import sys
-import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -19,8 +16,8 @@ from typing import Final
 import kinetic
 import kinetic_payload
 from kinetic.backends.backend import Environment, Launch
-from kinetic.backends.local.buckets import bucket_environment
-from kinetic.backends.local.collection import is_left_due, keep, left_long_ago
+from kinetic.backends.local.collection import keep
+from kinetic.backends.local.detached import base_environment, start_detached
 from kinetic.backends.local.emulation import merge, shape_of
 from kinetic.backends.local.liveness import Pipes
 from kinetic.backends.local.paths import Home, JobFolder
@@ -33,7 +30,6 @@ from kinetic.backends.local.supervisor.spec import (
     WORKSPACE,
     SupervisorSpec,
 )
-from kinetic.errors import StoreError
 from kinetic.interrupts import Uninterrupted
 from kinetic.jobs.runner import runner_environment, runner_flags
 from kinetic_payload.files.private import (
@@ -49,19 +45,6 @@ from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.names import name_to_path
 from kinetic_payload.stores.store import Store
 
-_log = logging.getLogger("kinetic")
-
-_BASE: Final = frozenset(
-    {
-        "PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL",
-        "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
-        "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
-        "http_proxy", "https_proxy", "all_proxy", "no_proxy",
-        "LD_LIBRARY_PATH",
-    }
-)  # fmt: skip
-_BASE_PREFIXES: Final = ("LC_", "DYLD_")
-
 _START: Final = (
     "import sys; sys.path += sys.argv[5:]; package = type(sys)('kinetic'); "
     "package.__path__ = [sys.argv[5] + '/kinetic']; sys.modules['kinetic'] = package; "
@@ -71,20 +54,6 @@ _START: Final = (
 
 The package's own first module is left out: what it does for users takes longer than all the rest.
 """
-
-_COLLECT: Final = "import sys; sys.path += sys.argv[4:]; from kinetic.backends.local.collection import main; main()"
-
-
-def base_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of *environment* that every process on this machine needs.
-
-    Nothing else is passed on, so that a forgotten `capture_env_vars` shows on the laptop.
-    """
-    return {
-        name: value
-        for name, value in environment.items()
-        if name in _BASE or name.startswith(_BASE_PREFIXES)
-    }
 
 
 @dataclass(frozen=True)
@@ -103,21 +72,6 @@ def local_environment(launch: Launch) -> LocalEnvironment:
     """Return the environment of *launch*, which this backend has prepared."""
     assert isinstance(launch.environment, LocalEnvironment)
     return launch.environment
-
-
-class _Detached(subprocess.Popen[bytes]):
-    """A process that is meant to outlive us: leaving it alone is no mistake to warn about."""
-
-    def __del__(self) -> None:
-        pass
-
-
-_started: list[_Detached] = []
-
-
-def reap_supervisors() -> None:
-    """Collect supervisors that this process started and that ended, or they stay as zombies."""
-    _started[:] = [process for process in _started if process.poll() is None]
 
 
 class Staged:
@@ -316,82 +270,31 @@ def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
         Path(output_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
     fds = pipes.for_supervisor
     log = open_private(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    told = _nameless(folder, spec.encode())
+    spec_fd = _unnamed_file(folder, spec.encode())
     # Neither the user's site nor the environment or the working directory of whoever submits may
     # decide which modules a supervisor gets; and without `site` it starts 3 ms earlier.
     command = [sys.executable, "-I", "-S", "-c", _START, *map(str, fds), spec.job_id]
     paths = _import_paths()
     environment = base_environment(spec.environment)
     if spec.lease_seconds is not None:
-        from kinetic.backends.local.buckets import bucket_environment, client_folders
+        from kinetic.backends.local.bucket_access import bucket_environment, client_folders
 
         paths += [folder for folder in client_folders() if folder not in paths]
         environment |= bucket_environment(spec.environment)
     try:
-        process = _Detached(
+        start_detached(
             [*command, *paths],
-            stdin=told,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            env=environment,
+            environment=environment,
+            stdin=spec_fd,
+            output=log,
             pass_fds=fds,
-            start_new_session=True,
         )
     finally:
-        os.close(told)
+        os.close(spec_fd)
         os.close(log)
-    reap_supervisors()
-    _started.append(process)
 
 
-def start_collection(
-    home: Home, store: Store, environment: Mapping[str, str], *, left: Sequence[str] = ()
-) -> None:
-    """Start a process of its own, with *environment*, that removes what is old and unused.
-
-    With *left*, only what killed submits of these jobs left in the store.
-    """
-    reap_supervisors()
-    arguments = [home.path, str(store.location), ",".join(left)]
-    _started.append(
-        _Detached(
-            [sys.executable, "-I", "-c", _COLLECT, *arguments, *sys.path],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env=environment,
-            start_new_session=True,
-        )
-    )
-
-
-def collect_left(
-    home: Home, store: Store, recorded: Set[str], environment: Mapping[str, str]
-) -> None:
-    """Start, at most once an hour, a process that removes what killed submits left in *store*.
-
-    The jobs that are *recorded* are no such leftovers. *environment* is this process's.
-    """
-    now = time.time()
-    try:
-        if not is_left_due(home, now):
-            return
-        folders = (folder.removesuffix("/") for folder in store.folders())
-        left = left_long_ago((job for job in folders if job not in recorded), now)
-        if left:
-            handed_on = base_environment(environment) | bucket_environment(environment)
-            start_collection(home, store, handed_on, left=left[:_LEFT_AT_ONCE])
-    except (OSError, StoreError) as error:
-        _log.info("What killed submits left could not be collected: %s", error)
-
-
-_LEFT_AT_ONCE: Final = 1000
-"""Ids that fit on a command line."""
-
-
-def _nameless(folder: JobFolder, data: bytes) -> int:
+def _unnamed_file(folder: JobFolder, data: bytes) -> int:
     """Return a descriptor that reads *data*, which is in a file without a name."""
     path = f"{folder.path}/.spec"
     fd = open_private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)

@@ -24,7 +24,7 @@ from kinetic_payload.stores.store import Store
 _LEAST: Final = 0.05
 
 
-class Afar:
+class OtherHome:
     """Looks at a job of *keeper*, whose folder cannot be asked because of *why*.
 
     *kill* ends what can be found of a job on this machine.

@@ -58,7 +58,7 @@ def observation_of(heartbeat: Heartbeat, presence: Presence) -> Observation:
             return Observation(JobStatus.NOT_FOUND)
 
 
-class Elsewhere:
+class OtherMachines:
     """Looks at such jobs; *starting* is how long after its record one may be without a lease.
 
     Outcomes, claims and reports that *verify* refuses count for nothing.

@@ -24,7 +24,7 @@ _OUTCOME_EVERY: Final = 2.0
 """Seconds between two questions for an outcome in a bucket: the supervisor's state tells sooner."""
 
 
-class Events(Protocol):
+class JobEvents(Protocol):
     """What is noticed of one job."""
 
     def changed(self) -> bool:
@@ -42,7 +42,7 @@ class LocalWatch:
     It takes no file descriptor: a program may wait for more jobs than it may open files.
     """
 
-    def __init__(self, places: Sequence[Callable[[], Events]]) -> None:
+    def __init__(self, places: Sequence[Callable[[], JobEvents]]) -> None:
         self._places = places
         self._woken = threading.Event()
 

@@ -1,0 +1,88 @@
+"""What the folder of a job on this machine shows of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from kinetic.backends.backend import AttemptView, Observation
+from kinetic.backends.local.liveness import is_alive, is_reporting
+from kinetic.backends.local.paths import JobFolder
+from kinetic.backends.local.supervisor.state import read_state
+from kinetic.backends.local.unsaved import observation_of, trouble_of
+from kinetic.job_status import JobStatus
+
+REPORTING: Final = (
+    "The job's supervisor died. Its runner is alive and may still report the result: "
+    "that is waited for."
+)
+
+NEVER_STARTED: Final = "The submitting process was killed before it started the job: nothing of it ran. Submit it again."
+
+
+def observe_folder(job_id: str, folder: JobFolder) -> Observation | None:
+    """Return what is seen of the job in *folder*, which is on this machine; None where there is none."""
+
+    alive = is_alive(folder)  # Asked first: what it wrote before it died is read after.
+    state = read_state(folder.state)
+    if not alive and not is_there(folder):
+        return None
+    reporting = not alive and is_reporting(folder)
+    attempts = tuple(
+        AttemptView(
+            one["number"],
+            one["hosts"],
+            one["state"] if alive or reporting or one["state"] != "running" else "unknown",
+            one["message"],
+        )
+        for one in (state["attempts"] if state else ())
+    )
+    reason = state["reason"] if state is not None else ""
+    running = alive or reporting
+    unsaved = observation_of(job_id, folder, attempts, running=running, reason=reason)
+    if unsaved is not None and not reporting:
+        return unsaved
+    if unsaved is None and state is not None and state["status"] != "running":
+        return Observation(JobStatus[state["status"].upper()], reason, attempts, not alive)
+    if alive:
+        if state is not None:
+            return Observation(JobStatus.RUNNING, reason, attempts)
+        if has_begun(folder):
+            return Observation(JobStatus.RUNNING)
+        return Observation(JobStatus.PENDING, "Its supervisor starts.")
+
+    if reporting:
+        seen = unsaved or Observation(JobStatus.RUNNING, "", attempts)
+        return replace(seen, reason=f"{REPORTING} {seen.reason}".rstrip())
+    before_start = state is None and not has_begun(folder)
+    known = (trouble_of(folder), how_it_ended(folder, before_start), reason)
+    why = " ".join(filter(None, known))
+    return Observation(JobStatus.FAILED, why, attempts, True)
+
+
+def is_there(folder: JobFolder) -> bool:
+    """Return whether the job has a folder here."""
+    return os.path.isdir(folder.path)  # noqa: PTH112 - asked often
+
+
+def has_begun(folder: JobFolder) -> bool:
+    """Return whether a runner may be at work, which is before its supervisor finds time to say so."""
+    return os.path.isdir(folder.attempt(1))  # noqa: PTH112 - asked often
+
+
+def how_it_ended(folder: JobFolder, before_start: bool) -> str:
+    """Return how the supervisor of the job in *folder* ended, as far as is known.
+
+    *before_start*: no runner was started.
+    """
+    said = ""
+    try:
+        lines = Path(folder.supervisor_log).read_text(errors="replace").strip().splitlines()
+        said = f" Its last words: {lines[-1]}" if lines else ""
+    except FileNotFoundError:
+        pass
+    if before_start and not said:
+        return "The submitting process or the supervisor ended before the job was started."
+    return f"The job's supervisor died: it was killed, or the machine went down.{said}"
