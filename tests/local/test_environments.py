@@ -18,7 +18,7 @@ import pytest
 from kinetic.backends.local.environments import (
     COMPLETE,
     LAST_USED,
-    Environment,
+    VirtualEnvironment,
     ensure_environment,
     remove_environment,
 )
@@ -62,7 +62,9 @@ class Project:
         text = "\n".join(("--no-index", "--find-links wheels", *lines))
         (self.root / "requirements.txt").write_text(text)
 
-    def ensure(self, interpreter: str = sys.executable, *, bucket: bool = False) -> Environment:
+    def ensure(
+        self, interpreter: str = sys.executable, *, bucket: bool = False
+    ) -> VirtualEnvironment:
         return ensure_environment(
             self.root,
             home=self.home,
@@ -87,7 +89,7 @@ def project(tmp_path: Path) -> Project:
     return made
 
 
-def run(environment: Environment, code: str) -> str:
+def run(environment: VirtualEnvironment, code: str) -> str:
     command = [str(environment.python), "-I", "-c", code]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
@@ -291,7 +293,7 @@ def test_who_waits_for_an_attempt_that_fails_shares_its_failure_and_who_comes_la
                 ensure_environment(
                     Path(root), home=Path(home), interpreter=sys.executable,
                     environ={"PATH": path, "HOME": home, "UV_OFFLINE": "1"},
-                    say=say,
+                    report=say,
                 )
             except InstallError as error:
                 say("places", *error.places, "alpha>=99" in error.message)
@@ -355,14 +357,14 @@ def test_who_waits_for_an_attempt_that_somebody_stopped_makes_it(project: Projec
         if "waiting" in text:
             waiting.write_text("\n")
 
-    def ensure(_: int) -> Environment | InstallError:
+    def ensure(_: int) -> VirtualEnvironment | InstallError:
         try:
             return ensure_environment(
                 project.root,
                 home=project.home,
                 interpreter=sys.executable,
                 environ=project.environ,
-                say=say,
+                report=say,
             )
         except InstallError as error:
             return error
@@ -373,7 +375,7 @@ def test_who_waits_for_an_attempt_that_somebody_stopped_makes_it(project: Projec
     assert [type(end) for end in ends if isinstance(end, InstallError) and end.killed] == [
         InstallError
     ]
-    assert [run(end, "import alpha") for end in ends if isinstance(end, Environment)] == [""]
+    assert [run(end, "import alpha") for end in ends if isinstance(end, VirtualEnvironment)] == [""]
 
 
 def test_a_ruin_is_cleared_away(project: Project) -> None:
@@ -542,7 +544,7 @@ def test_what_happens_is_said_and_a_note_once_a_process(project: Project) -> Non
             home=project.home,
             interpreter=sys.executable,
             environ=project.environ,
-            say=said.append,
+            report=said.append,
         )
     assert (
         said[0] == f"Making an isolated environment from {project.root}/requirements.txt with uv."

@@ -4,7 +4,7 @@ import pytest
 
 from kinetic.backends.backend import Observation
 from kinetic.backends.local.supervisor.attempt import Verdict
-from kinetic.backends.local.supervisor.report import Gone, settle
+from kinetic.backends.local.supervisor.report import EndedRunner, settle
 from kinetic.job_status import JobStatus
 from kinetic.jobs.outcome import outcome_of_vanished
 from kinetic.testing import a_launch, outcome_of
@@ -28,7 +28,7 @@ def report(store: MemoryStore, host: int, reason: str, attempt: int = 1) -> None
     store.write(JobObjects(JOB).host_outcome(attempt, host), encode(outcome))
 
 
-def settled(store: MemoryStore, *gone: Gone, **options: object) -> Verdict:
+def settled(store: MemoryStore, *gone: EndedRunner, **options: object) -> Verdict:
     return settle(store, JOB, 1, gone, **{"retries": 0, "started_at": 0.0, **options})  # type: ignore[arg-type]
 
 
@@ -37,8 +37,8 @@ def test_a_host_that_our_own_signal_met_while_it_started_explains_nothing() -> N
     report(store, 0, "exception")
     settled(
         store,
-        Gone(host=0, status=256, first=True),
-        Gone(host=1, status=SIGTERM, ended_by_us=True),
+        EndedRunner(host=0, status=256, first=True),
+        EndedRunner(host=1, status=SIGTERM, ended_by_us=True),
     )
     outcome = outcome_of(store, JOB)
     assert outcome is not None
@@ -52,13 +52,13 @@ def test_an_outcome_that_is_none_is_no_success_and_stays_as_it_is() -> None:
         store = MemoryStore()
         report(store, 0, "returned")
         store.write(JobObjects(JOB).outcome, forged)
-        assert not settled(store, Gone(host=0, status=0)).succeeded
+        assert not settled(store, EndedRunner(host=0, status=0)).succeeded
         assert store.read(JobObjects(JOB).outcome) == forged
 
 
 def test_before_a_retry_no_outcome_is_written() -> None:
     store = MemoryStore()
-    assert settled(store, Gone(host=0, status=SIGKILL, first=True), retries=1).retry
+    assert settled(store, EndedRunner(host=0, status=SIGKILL, first=True), retries=1).retry
     assert outcome_of(store, JOB) is None
 
 
@@ -66,20 +66,20 @@ def test_the_outcome_that_was_there_first_stays() -> None:
     store = MemoryStore()
     store.write(JobObjects(JOB).outcome, b'{"job_id": "%s", "status": "cancelled"}' % JOB.encode())
     report(store, 0, "returned")
-    assert not settled(store, Gone(host=0, status=0)).succeeded
+    assert not settled(store, EndedRunner(host=0, status=0)).succeeded
     assert outcome_of(store, JOB).status == "cancelled"  # type: ignore[union-attr]
 
 
 def test_a_leader_that_died_after_its_report_succeeded() -> None:
     store = MemoryStore()
     report(store, 0, "returned")
-    assert settled(store, Gone(host=0, status=SIGKILL)).succeeded
+    assert settled(store, EndedRunner(host=0, status=SIGKILL)).succeeded
 
 
 def test_a_job_that_finished_while_it_was_cancelled_keeps_how_it_ended() -> None:
     store = MemoryStore()
     report(store, 0, "exception")
-    settled(store, Gone(host=0, status=256), stop="cancelled", retries=3)
+    settled(store, EndedRunner(host=0, status=256), stop="cancelled", retries=3)
     assert outcome_of(store, JOB).status == "failed"  # type: ignore[union-attr]
 
 
@@ -112,7 +112,7 @@ KEY = Signer(b"k" * 32)
 
 def test_where_there_is_a_key_what_a_supervisor_writes_is_signed() -> None:
     store = MemoryStore()
-    settled(store, Gone(host=0, status=SIGKILL), signer=KEY)
+    settled(store, EndedRunner(host=0, status=SIGKILL), signer=KEY)
     for name in (JobObjects(JOB).outcome, JobObjects(JOB).host_outcome(1, 0)):
         KEY.verify(store.read(name), name)
 
@@ -120,7 +120,7 @@ def test_where_there_is_a_key_what_a_supervisor_writes_is_signed() -> None:
 def test_no_supervisor_vouches_for_a_report_that_the_job_did_not_write() -> None:
     store = MemoryStore()
     report(store, 0, "returned")
-    settled(store, Gone(host=0, status=0), signer=KEY)
+    settled(store, EndedRunner(host=0, status=0), signer=KEY)
     outcome = outcome_of(store, JOB)
     assert outcome is not None
     assert outcome.status == "failed"
@@ -133,9 +133,11 @@ def test_no_supervisor_vouches_for_a_report_that_the_job_did_not_write() -> None
 def test_a_forged_outcome_stops_no_retry_and_takes_no_outcome_s_place(status: str) -> None:
     store, name = MemoryStore(), JobObjects(JOB).outcome
     store.write(name, b'{"job_id": "%s", "status": "%s"}' % (JOB.encode(), status.encode()))
-    assert settled(store, Gone(host=0, status=SIGKILL, first=True), signer=KEY, retries=1).retry
+    assert settled(
+        store, EndedRunner(host=0, status=SIGKILL, first=True), signer=KEY, retries=1
+    ).retry
 
-    verdict = settled(store, Gone(host=0, status=SIGKILL, first=True), signer=KEY)
+    verdict = settled(store, EndedRunner(host=0, status=SIGKILL, first=True), signer=KEY)
 
     assert "killed by SIGKILL" in verdict.message
     KEY.verify(store.read(name), name)

@@ -132,7 +132,7 @@ def test_local_and_cluster_exclude_each_other(tmp_path: Path) -> None:
 
 
 def test_status_says_why_and_what_each_host_reported(tmp_path: Path) -> None:
-    job = a_job(told=ended("failed", message="ValueError: nan"))
+    job = a_job(reported=ended("failed", message="ValueError: nan"))
 
     ran = run("jobs", "status", "j", home=tmp_path, app=StubApp(job))
 
@@ -145,7 +145,7 @@ def test_status_says_why_and_what_each_host_reported(tmp_path: Path) -> None:
 
 def test_status_as_json_needs_no_unpickling_to_name_the_exception(tmp_path: Path) -> None:
     error = ErrorInfo(type="builtins.ValueError", message="nan", traceback="Traceback …")
-    job = a_job(told=ended("failed", error=error))
+    job = a_job(reported=ended("failed", error=error))
 
     document = json.loads(
         run("jobs", "status", "j", "--json", home=tmp_path, app=StubApp(job)).stdout
@@ -486,9 +486,9 @@ def test_a_value_that_cannot_show_itself_is_no_failure(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("job", "said"),
     [
-        (a_job(told=ended("cancelled")), "Cancelled j."),
-        (a_job(told=ended("succeeded")), "j had finished already; its value is kept."),
-        (a_job(told=ended("failed")), "j had failed already."),
+        (a_job(reported=ended("cancelled")), "Cancelled j."),
+        (a_job(reported=ended("succeeded")), "j had finished already; its value is kept."),
+        (a_job(reported=ended("failed")), "j had failed already."),
     ],
 )
 def test_cancel_says_what_became_of_the_job(tmp_path: Path, job: StubJob, said: str) -> None:

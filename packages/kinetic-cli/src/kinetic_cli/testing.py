@@ -42,7 +42,7 @@ class StubJob(JobHandle):
     """A handle whose answers are given, and which remembers what it was asked."""
 
     state: JobStatus = JobStatus.RUNNING
-    told: JobOutcome | None = None
+    reported: JobOutcome | None = None
     lines: Sequence[LogLine] = ()
     value: Any = None
     raises: BaseException | None = None
@@ -56,7 +56,7 @@ class StubJob(JobHandle):
 
     def outcome(self) -> JobOutcome:
         """Return the given outcome."""
-        return self.told or JobOutcome(self.job_id, self.state, "", None, ())
+        return self.reported or JobOutcome(self.job_id, self.state, "", None, ())
 
     def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
         """Iterate over the given lines, then raise what was given."""

@@ -37,8 +37,8 @@ def attach(
             "Submit it again with @kinetic.run(..., debug=True).",
         )
     for line in handle.log_lines(follow=True):
-        said = announcement_in(line, handle, working_dir)
-        if said is not None and not handle.status().terminal:
+        announcement = announcement_in(line, handle, working_dir)
+        if announcement is not None and not handle.status().terminal:
             break
     else:
         raise _about(
@@ -46,7 +46,7 @@ def attach(
             f"Job {handle.job_id} ended before a debugger could be attached.",
             f"Its log: kinetic jobs logs {handle.job_id}",
         )
-    sys.stdout.write(f"{said}\n")
+    sys.stdout.write(f"{announcement}\n")
     sys.stdout.flush()
     return _session()
 

@@ -95,7 +95,7 @@ class LineSplitter:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._said_at = clock()
+        self._shown_at = clock()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._pieces: list[str] = []
         """Of the line that is not at its end yet; joined once, however many there come to be."""
@@ -111,7 +111,7 @@ class LineSplitter:
         if self._size > LONGEST_LINE:
             lines.append(self._taken())
         if lines:
-            self._said_at = self._clock()
+            self._shown_at = self._clock()
         return [_clean(line) for line in lines]
 
     def bar(self) -> list[str]:
@@ -120,7 +120,7 @@ class LineSplitter:
         The states before it are left out, as on a terminal; the log as it is read later has them all.
         """
         now = self._clock()
-        if now - self._said_at < BAR_SECONDS or not any("\r" in piece for piece in self._pieces):
+        if now - self._shown_at < BAR_SECONDS or not any("\r" in piece for piece in self._pieces):
             return []
         unfinished = self._taken()
         states, _, rest = unfinished.rpartition("\r")
@@ -129,7 +129,7 @@ class LineSplitter:
         self._size = len(self._pieces[0])
         if not state:
             return []
-        self._said_at = now
+        self._shown_at = now
         return [state]
 
     def close(self) -> list[str]:

@@ -226,7 +226,7 @@ def follow_stored(
             yield from host.close()
         if newer is None:
             return
-        yield turn(store, record, verify, attempt, newer)
+        yield attempt_separator(store, record, verify, attempt, newer)
         attempt, share = newer, None
 
 
@@ -252,25 +252,25 @@ class _Host:
         # Listed before any is read: whoever goes on writing chunks must not keep us here.
         chunks = list(_chunks(self._store, self._prefix, self._last))
         if not chunks:
-            yield from self._said(self._lines.bar())
+            yield from self._log_lines(self._lines.bar())
             return
         self._last = chunks[-1].name
         tail, self._tail = self._tail, None
         if tail is None:
             for data in self._reading.contents(chunks):
-                yield from self._said(self._lines.feed(data))
+                yield from self._log_lines(self._lines.feed(data))
             return
         data, self._cut = _end(self._store, chunks, tail)
         whole = self._lines.feed(data)
         # A last line that is not at its end yet is one of them.
         wanted = tail if data.endswith(b"\n") else tail - 1
-        yield from self._said(whole[-wanted:] if wanted > 0 else [])
+        yield from self._log_lines(whole[-wanted:] if wanted > 0 else [])
 
     def close(self) -> list[LogLine]:
         """Return the last line if nothing ended it."""
-        return self._said(self._lines.close())
+        return self._log_lines(self._lines.close())
 
-    def _said(self, lines: list[str]) -> list[LogLine]:
+    def _log_lines(self, lines: list[str]) -> list[LogLine]:
         noted = with_note(lines, cut=self._cut)
         self._cut = self._cut and not lines
         return [LogLine(self._shown(text), self._host, self._attempt) for text in noted]
@@ -285,9 +285,11 @@ def _next_attempt(store: Store, record: JobRecord, verify: Verify, attempt: int)
     return min(later, default=None)
 
 
-def turn(store: Store, record: JobRecord, verify: Verify, attempt: int, newer: int) -> LogLine:
+def attempt_separator(
+    store: Store, record: JobRecord, verify: Verify, attempt: int, newer: int
+) -> LogLine:
     """Return the line between the logs of two attempts, which says why the first of them ended."""
     ends = attempts_of(store, record, verify).ends.get(attempt)
-    said = deciding(ends).message.rstrip(".") if ends else ""
-    why = f": {said}" if said else ""
+    message = deciding(ends).message.rstrip(".") if ends else ""
+    why = f": {message}" if message else ""
     return LogLine(f"[kinetic] Attempt {attempt} ended{why}. Attempt {newer} begins.", 0, newer)

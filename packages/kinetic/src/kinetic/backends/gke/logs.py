@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.backend import LogLine
-from kinetic.jobs.stored_logs import latest_lines, stored_lines, turn
+from kinetic.jobs.stored_logs import attempt_separator, latest_lines, stored_lines
 from kinetic_k8s.cluster.logs import PodLog
 from kinetic_k8s.errors import ClusterUnreachableError
 from kinetic_k8s.reading.attempts import PodView, views
@@ -101,7 +101,7 @@ class JobLog:
                 for pod in new if attempt else new[-1:]:
                     for number, lines in self._attempts_to(pod, attempt, tail):
                         if attempt:
-                            yield turn(*self._kept, attempt, number)
+                            yield attempt_separator(*self._kept, attempt, number)
                         yield from lines
                         attempt, tail = number, None
                 if not new and not over:

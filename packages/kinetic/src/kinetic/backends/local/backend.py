@@ -22,7 +22,7 @@ from kinetic.backends.backend import (
     Packaging,
     Watch,
 )
-from kinetic.backends.local.keepers import Unreachable, home_of, is_near, keeper_of
+from kinetic.backends.local.keepers import Unreachable, home_of, is_on_this_machine, keeper_of
 from kinetic.backends.local.liveness import (
     is_alive,
     is_announced,
@@ -156,7 +156,7 @@ class LocalBackend:
             project.plan.root,
             home=home,
             interpreter=sys.executable,
-            say=project.report,
+            report=project.report,
             bucket=self._others is not None or project.reads_buckets(),
         )
         return LocalEnvironment(f"environment:{found.digest}", str(found.python), bundle, awake)
@@ -439,7 +439,7 @@ class LocalBackend:
     def _home_of(self, record: JobRecord) -> Home | OtherMachines | OtherHome:
         """Return the home in which to look for the job's folder, or what sees the job without it."""
         if self._others is not None:  # Of other homes the lease tells.
-            return self._home if is_near(record.keeper) else self._others
+            return self._home if is_on_this_machine(record.keeper) else self._others
         found = home_of(record.keeper, record.job_id, self._home)
         if not isinstance(found, Unreachable):
             return found

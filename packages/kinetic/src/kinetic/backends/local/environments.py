@@ -57,11 +57,11 @@ _LAYOUT: Final = 2
 _WHEELS: Final = ("cache", "wheels")
 _PICKLE: Final = "cloudpickle"
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Environment:
+class VirtualEnvironment:
     """A virtual environment that is ready."""
 
     python: Path
@@ -89,15 +89,15 @@ def ensure_environment(
     *,
     home: Path,
     interpreter: str,
-    say: Say | None = None,
+    report: Report | None = None,
     environ: Mapping[str, str] | None = None,
     bucket: bool = False,
-) -> Environment:
+) -> VirtualEnvironment:
     """Return the environment for the project at *root*, if there is one, made first if need be.
 
     Any number of processes and threads may ask for the same one at once: one makes it, the others
-    wait. *environ* is what uv inherits (the process's own environment). *say* hears what happens,
-    and each note once a process. For jobs whose store is a *bucket* it holds a client of those, too.
+    wait. *environ* is what uv inherits (the process's own environment). *report* is called with what happens,
+    and with each note once a process. For jobs whose store is a *bucket* it holds a client of those, too.
 
     Raises:
         DependencyError: A declared dependency cannot be read or used, by file and line.
@@ -106,26 +106,26 @@ def ensure_environment(
     """
     plan = _plan(root, home, interpreter, bucket=bucket, environ=environ)
     folder = home / ENVIRONMENTS / plan.digest
-    tell = say or (lambda _: None)
-    environment = _ready(folder, plan) or _made(folder, plan, home, environ, tell)
+    report_any = report or (lambda _: None)
+    environment = _ready(folder, plan) or _made(folder, plan, home, environ, report_any)
     for note in environment.notes:
-        if say and note not in _said:
-            _said.add(note)
-            say(note)
+        if report and note not in _reported:
+            _reported.add(note)
+            report(note)
     return environment
 
 
-_said: Final[set[str]] = set()
-"""Notes that this process has heard: once is enough."""
+_reported: Final[set[str]] = set()
+"""Notes that this process has reported: once is enough."""
 
 
 def _made(
-    folder: Path, plan: _Plan, home: Path, environ: Mapping[str, str] | None, tell: Say
-) -> Environment:
+    folder: Path, plan: _Plan, home: Path, environ: Mapping[str, str] | None, report: Report
+) -> VirtualEnvironment:
     """Make the environment, or wait for the one that somebody else makes."""
     make_folder(folder.parent)
     before = _last_failure(folder)
-    with _locked(folder, tell):
+    with _locked(folder, report):
         ready = _ready(folder, plan)
         if ready is not None:  # Somebody else made it while we waited.
             return ready
@@ -134,14 +134,14 @@ def _made(
             raise _error_of(failed, plan)
         failure_file(folder).unlink(missing_ok=True)
         source = plan.dependencies.source
-        tell(f"Making an isolated environment {f'from {source} ' if source else ''}with uv.")
+        report(f"Making an isolated environment {f'from {source} ' if source else ''}with uv.")
         try:
             _make(folder, plan, home, find_uv(environ))
         except InstallError as error:
             if not error.killed:  # Nobody else needs to fail where somebody stopped this one.
                 _keep_failure(folder, error)
             raise
-        tell("The environment is ready, and is reused from now on.")
+        report("The environment is ready, and is reused from now on.")
         ready = _ready(folder, plan)
     if ready is None:
         raise KineticError(
@@ -301,7 +301,7 @@ def _identity(interpreter: str) -> tuple[str, str]:
     return version, program
 
 
-def _ready(folder: Path, plan: _Plan) -> Environment | None:
+def _ready(folder: Path, plan: _Plan) -> VirtualEnvironment | None:
     """Return the environment if it is complete, and mark it as used."""
     try:
         _touch(folder / LAST_USED)  # Before looking: see `remove_environment`.
@@ -313,7 +313,7 @@ def _ready(folder: Path, plan: _Plan) -> Environment | None:
     python = folder / made["venv"] / "bin" / "python"
     if not python.exists():  # The interpreter that it links to was removed or upgraded.
         return None
-    return Environment(python, plan.digest, (*plan.notes, *made["notes"]))
+    return VirtualEnvironment(python, plan.digest, (*plan.notes, *made["notes"]))
 
 
 def _touch(path: Path) -> None:
@@ -419,11 +419,11 @@ def _clear(folder: Path) -> None:
 
 
 @contextmanager
-def _locked(folder: Path, say: Say) -> Iterator[None]:
+def _locked(folder: Path, report: Report) -> Iterator[None]:
     """Hold the environment's lock, against other processes and other threads of this one."""
 
     def waiting() -> None:
-        say("The same environment is being made already; waiting for it.")
+        report("The same environment is being made already; waiting for it.")
 
     with locked(f"{folder}.lock", waiting=waiting):
         yield

@@ -34,7 +34,7 @@ def keeper_of(home: Home) -> Keeper:
     )
 
 
-def is_near(keeper: Keeper | None, *, boot: Callable[[], str] | None = None) -> bool:
+def is_on_this_machine(keeper: Keeper | None, *, boot: Callable[[], str] | None = None) -> bool:
     """Return whether the kernel that *keeper*'s supervisors run on is ours, or was before a reboot.
 
     A record that names no keeper was written when nobody thought of others.
@@ -55,7 +55,7 @@ def home_of(
     """
     if keeper is None:
         return own
-    if not is_near(keeper, boot=boot):
+    if not is_on_this_machine(keeper, boot=boot):
         return Unreachable.AWAY
     here = (boot or boot_id)()
     homes = [own] if keeper.home == own.path else [own, Home(keeper.home)]

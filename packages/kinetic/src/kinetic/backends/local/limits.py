@@ -35,11 +35,11 @@ def limit_memory(name: str, limit: int) -> MemoryLimit:
     for version, parent in _own_groups():
         group = parent / f"kinetic-{name}"
         try:
-            return _Group(group, version, limit)
+            return _Cgroup(group, version, limit)
         except OSError:
             with suppress(OSError):
                 group.rmdir()
-    return _Watch(limit)
+    return _PolledLimit(limit)
 
 
 def _own_groups() -> list[tuple[int, Path]]:
@@ -61,7 +61,7 @@ def _own_groups() -> list[tuple[int, Path]]:
     return found
 
 
-class _Group:
+class _Cgroup:
     """A cgroup of our own below the one we live in."""
 
     interval = None
@@ -113,7 +113,7 @@ def _write(path: Path, text: str) -> None:
         os.close(fd)
 
 
-class _Watch:
+class _PolledLimit:
     """Looks at the processes now and then, and kills the runner's children if they are too large."""
 
     interval = 0.2

@@ -132,7 +132,7 @@ def follow_lines(
         yield from (LogLine(text, host, attempt) for host, texts in rest for text in texts)
         if not newer:
             return
-        yield LogLine(_turn(folder, attempt), 0, attempt + 1)
+        yield LogLine(_separator(folder, attempt), 0, attempt + 1)
         attempt, share = attempt + 1, None
 
 
@@ -164,10 +164,10 @@ def _follow_attempt(
             pause(poll_interval(time.monotonic() - quiet_since))
 
 
-def _turn(folder: JobFolder, attempt: int) -> str:
+def _separator(folder: JobFolder, attempt: int) -> str:
     state = read_state(folder.state)
-    said = (
+    messages = (
         [one["message"] for one in state["attempts"] if one["number"] == attempt] if state else []
     )
-    why = f": {said[0].rstrip('.')}" if said and said[0] else ""
+    why = f": {messages[0].rstrip('.')}" if messages and messages[0] else ""
     return f"[kinetic] Attempt {attempt} ended{why}. Attempt {attempt + 1} begins."

@@ -115,7 +115,7 @@ class Attempt:
         return ended == [0] * self._hosts
 
     @property
-    def patience(self) -> float | None:
+    def timeout(self) -> float | None:
         """Seconds until `advance` has something to do even if nothing happens; None for ever."""
         waits = [limit.interval for limit in self._limits.values() if limit.interval is not None]
         if self._deadline is not None:
@@ -140,7 +140,7 @@ class Attempt:
             self._given_up_at = self._deadline + _REPORTS_AT_MOST
             for runner in self.runners:
                 if now:
-                    runner.say(STOP)
+                    runner.send(STOP)
                 runner.signal(_SIGTERM)
         if not reports:
             self._given_up_at = time.monotonic()
@@ -149,7 +149,7 @@ class Attempt:
         """Look at what happened, and act: one failed host stops the others."""
         for runner in self.runners:
             if runner.listening:
-                runner.listen()
+                runner.receive()
         reap(self.runners)
         for host, limit in self._limits.items():
             if limit.exceeded():
@@ -157,7 +157,9 @@ class Attempt:
         if not self._stopping:
             if not self.first_failed:
                 self.first_failed = {
-                    runner.host for runner in self.runners if runner.failed or runner.said_failed
+                    runner.host
+                    for runner in self.runners
+                    if runner.failed or runner.reported_failure
                 }
                 if self.first_failed:
                     self._deadline = time.monotonic() + _SETTLING
@@ -179,7 +181,7 @@ class Attempt:
         if failing and not self._leader_knows and self.runners[1:]:
             self._leader_knows = all(runner.status is not None for runner in self.runners[1:])
             if self._leader_knows:
-                self.runners[0].say(OTHERS_GONE)
+                self.runners[0].send(OTHERS_GONE)
 
     def _overdue(self) -> None:
         if not self._stopping:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kinetic.backends.local.supervisor.descendants import Descendants
     from kinetic.backends.local.supervisor.events import Events
-    from kinetic.backends.local.supervisor.report import Gone
+    from kinetic.backends.local.supervisor.report import EndedRunner
     from kinetic.backends.local.supervisor.state import AttemptState, State
     from kinetic.jobs.lease import LeaseRenewal
     from kinetic_payload.records.signing import Signer
@@ -34,9 +34,9 @@ _PAUSE = 5.0
 _ALL_LOADED = 0.3
 """Seconds after the start by which a short job has ended, and the cores have time for imports."""
 _NOT_PREPARED = 2
-_SAYS = "[kinetic] "
-_WORDS = 2000
-"""How much of a log is looked at for them."""
+_PREFIX = "[kinetic] "
+_START_BYTES = 2000
+"""Bytes of a log that are searched for it."""
 
 
 def main() -> None:
@@ -78,7 +78,7 @@ def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
     job = _Job(spec, folder, Events(control), adopting=adopt_orphans())
     lease = _keep_lease(spec, cancel)
     while True:
-        verdict = job.see_through(attempt, started_at)
+        verdict = job.run(attempt, started_at)
         if not verdict.retry:
             break
         job.kill_remains(attempt)
@@ -163,8 +163,8 @@ class _Job:
 
         return Unsaved(self._folder.unsaved)
 
-    def see_through(self, attempt: Attempt, started_at: float) -> Verdict:
-        """Wait for the end of *attempt*, and say what follows."""
+    def run(self, attempt: Attempt, started_at: float) -> Verdict:
+        """Wait for the end of *attempt*; return what follows."""
         self._attempts.append(
             {
                 "number": attempt.number,
@@ -183,8 +183,8 @@ class _Job:
             attempt.advance()  # A runner may have ended before its signal could be heard.
             if not attempt.running:
                 break
-            patience = self._look_in_time(attempt, self._load_in_time(attempt.patience))
-            self._events.wait(patience, attempt.lifelines)
+            timeout = self._look_in_time(attempt, self._load_in_time(attempt.timeout))
+            self._events.wait(timeout, attempt.lifelines)
         attempt.close()
         verdict = self._settle(attempt, started_at)
         self._attempts[-1]["state"] = "succeeded" if verdict.succeeded else "failed"
@@ -193,27 +193,27 @@ class _Job:
             self._write("running", "")
         return verdict
 
-    def _load_in_time(self, patience: float | None) -> float | None:
-        """Import what will be needed, once it is time; return for how long to wait, at most *patience*."""
+    def _load_in_time(self, timeout: float | None) -> float | None:
+        """Import what will be needed, once it is time; return for how long to wait, at most *timeout*."""
         if self._load_at is None:
-            return patience
+            return timeout
         left = self._load_at - time.monotonic()
         if left > 0:
-            return left if patience is None else min(patience, left)
+            return left if timeout is None else min(timeout, left)
         self._load_at = None
         try:
             _load(self._spec)
         except ImportError as error:
-            self._say(f"Kinetic was removed or replaced while the job started: {error}")
+            self._print(f"Kinetic was removed or replaced while the job started: {error}")
         return 0.0
 
-    def _look_in_time(self, attempt: Attempt, patience: float | None) -> float | None:
+    def _look_in_time(self, attempt: Attempt, timeout: float | None) -> float | None:
         """Record who descends from the runners, if it is time; return for how long to wait."""
         if self.descendants is None or self._load_at is not None:
-            return patience
+            return timeout
         living = [runner.pid for runner in attempt.runners if runner.status is None]
         left = self.descendants.look(living)
-        return left if patience is None else min(patience, left)
+        return left if timeout is None else min(timeout, left)
 
     def _settle(self, attempt: Attempt, started_at: float) -> Verdict:
         spec = self._spec
@@ -221,25 +221,25 @@ class _Job:
         finished = spec.outcome_file is None or os.path.exists(spec.outcome_file)  # noqa: PTH110
         if finished and attempt.succeeded:
             return Verdict(succeeded=True)
-        from kinetic.backends.local.supervisor.report import Gone
+        from kinetic.backends.local.supervisor.report import EndedRunner
 
         by_host = {runner.host: runner for runner in attempt.runners}
         gone = []
         for host in range(spec.hosts):
             runner = by_host.get(host)
             gone.append(
-                Gone(
+                EndedRunner(
                     host=host,
                     status=runner.status if runner else None,
                     ended_by_us=runner.ended_by_us if runner else False,
                     first=host in attempt.first_failed,
                     note=self._note(attempt, host),
-                    said=self._last_words(attempt, host),
+                    output=self._error_output(attempt, host),
                 )
             )
         return self._report(gone, attempt.number, started_at)
 
-    def _report(self, gone: Sequence[Gone], number: int, started_at: float) -> Verdict:
+    def _report(self, gone: Sequence[EndedRunner], number: int, started_at: float) -> Verdict:
         """Write how the attempt ended, and before that what its runners could not store.
 
         While the store fails, try again, for as long in all as the runners did.
@@ -279,22 +279,22 @@ class _Job:
                 lasting = (BucketNotFoundError, IntegrityError, PreconditionFailedError)
                 final = isinstance(error, lasting)
                 if final or not wanted or time.monotonic() >= until:
-                    said = f"How it ended could not be stored: {why}"
-                    return Verdict(succeeded=False, message=said)
+                    message = f"How it ended could not be stored: {why}"
+                    return Verdict(succeeded=False, message=message)
                 self._write("running", f"It has ended, and that cannot be stored yet: {why}")
             self._events.wait(_PAUSE)
 
-    def _last_words(self, attempt: Attempt, host: int) -> str:
-        """Return what a runner said that could not even claim its attempt."""
+    def _error_output(self, attempt: Attempt, host: int) -> str:
+        """Return what a runner printed that could not claim its attempt."""
         status = next((one.status for one in attempt.runners if one.host == host), None)
         if status is None or os.waitstatus_to_exitcode(status) != _NOT_PREPARED:
             return ""
         try:
             with open(self._folder.log(attempt.number, host), "rb") as stream:  # noqa: PTH123
-                text = stream.read(_WORDS).decode(errors="replace")
+                text = stream.read(_START_BYTES).decode(errors="replace")
         except OSError:
             return ""
-        return " ".join(text.partition(_SAYS)[2].split())
+        return " ".join(text.partition(_PREFIX)[2].split())
 
     def _note(self, attempt: Attempt, host: int) -> str:
         if host in attempt.over_memory:
@@ -317,9 +317,9 @@ class _Job:
             write_state(self._folder.state, state)
         except OSError as error:
             # A full disk must not end a job that may do well: this is what people read meanwhile.
-            self._say(f"The state could not be written: {error}")
+            self._print(f"The state could not be written: {error}")
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         try:
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()

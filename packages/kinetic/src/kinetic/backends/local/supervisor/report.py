@@ -28,7 +28,7 @@ from kinetic_payload.stores.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gone:
+class EndedRunner:
     """A runner that ended."""
 
     host: int
@@ -40,15 +40,15 @@ class Gone:
     """Whether it failed before the others were told to stop."""
     note: str = ""
     """What else is known about its death, for instance that it was out of memory."""
-    said: str = ""
-    """The runner's own last words, where it could not prepare the call."""
+    output: str = ""
+    """What the runner printed, where it could not prepare the call."""
 
 
 def settle(
     store: Store,
     job_id: str,
     attempt: int,
-    gone: Sequence[Gone],
+    gone: Sequence[EndedRunner],
     *,
     retries: int,
     started_at: float,
@@ -78,7 +78,7 @@ def settle(
 
 
 def _end_of(
-    store: Store, job_id: str, attempt: int, gone: Gone, started_at: float, signer: Signer
+    store: Store, job_id: str, attempt: int, gone: EndedRunner, started_at: float, signer: Signer
 ) -> HostEnd:
     reported = read_end(store, job_id, attempt, gone.host, signer.verify)
     if reported is None:
@@ -92,25 +92,25 @@ def _end_of(
 
 
 def _silent_end(
-    store: Store, job_id: str, attempt: int, gone: Gone, started_at: float
+    store: Store, job_id: str, attempt: int, gone: EndedRunner, started_at: float
 ) -> HostOutcome:
     """Return the outcome of a runner that ended without writing one."""
     number = code = None
     if gone.status is None:
-        reason, said = "unreported", gone.note or "The runner was not started."
+        reason, message = "unreported", gone.note or "The runner was not started."
     elif os.WIFSIGNALED(gone.status):
         number = os.WTERMSIG(gone.status)
         if gone.ended_by_us:
-            reason, said = "terminated", f"The runner was stopped by {_name(number)}."
+            reason, message = "terminated", f"The runner was stopped by {_name(number)}."
         else:
-            reason, said = "killed", f"The runner was killed by {_name(number)}."
+            reason, message = "killed", f"The runner was killed by {_name(number)}."
     else:
         code = os.waitstatus_to_exitcode(gone.status)
         terminated = code == EXIT_TERMINATED
         reason = "terminated" if terminated else "unreported"
-        said = f"The runner ended with exit code {code} and left no word of why."
-        if gone.said:
-            said = f"The runner ended with exit code {code}: {gone.said}"
+        message = f"The runner ended with exit code {code} and left no word of why."
+        if gone.output:
+            message = f"The runner ended with exit code {code}: {gone.output}"
     claimed = store.stat(JobObjects(job_id).claim(attempt, gone.host)) is not None
     exit_code = code if code is not None else 128 + number if number is not None else None
     if exit_code is None:
@@ -123,7 +123,7 @@ def _silent_end(
         reason=reason,  # type: ignore[arg-type]
         phase="call" if claimed else "claim",
         exit_code=exit_code or EXIT_FUNCTION_FAILED,
-        message=said,
+        message=message,
         signal=number,
         started_at=started_at,
         finished_at=time.time(),

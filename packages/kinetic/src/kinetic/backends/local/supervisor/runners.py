@@ -29,10 +29,10 @@ class Runner:
         self.pid = pid
         self.lifeline = lifeline
         """Our end. If we die, the runner's ends, and so does the runner."""
-        self.said_failed = False
-        """Whether it said that its function has failed."""
+        self.reported_failure = False
+        """Whether it reported that its function has failed."""
         self.listening = listening
-        """Whether it may say something over the lifeline."""
+        """Whether it may send something over the lifeline."""
         self.status: int | None = None
         """As `waitpid` gives it; None while it lives."""
         self._sent: set[int] = set()
@@ -53,7 +53,7 @@ class Runner:
             self._sent.add(number)
             os.kill(self.pid, number)  # Not reaped, so the pid is its own.
 
-    def say(self, message: bytes) -> None:
+    def send(self, message: bytes) -> None:
         """Send a message over the lifeline."""
         if self.status is None and self.lifeline is not None:
             try:
@@ -61,8 +61,8 @@ class Runner:
             except OSError:
                 return  # It is ending, or never read any of them.
 
-    def listen(self) -> None:
-        """Take what the runner has said over the lifeline."""
+    def receive(self) -> None:
+        """Take the messages that the runner sent over the lifeline."""
         try:
             data = os.read(self.lifeline, 512) if self.lifeline is not None else b""
         except BlockingIOError:
@@ -70,7 +70,7 @@ class Runner:
         except ConnectionError:  # It ended, and left something unread.
             data = b""
         self.listening = bool(data)
-        self.said_failed = self.said_failed or FAILED in data
+        self.reported_failure = self.reported_failure or FAILED in data
 
     def close(self) -> None:
         """Kill it if it still runs, and let go of the lifeline."""
