@@ -189,6 +189,23 @@ def test_a_log_that_does_not_come_to_its_end_is_given_up_in_words(
     assert said.endswith(f"kinetic jobs logs {job.job_id}")
 
 
+def test_a_wait_that_times_out_leaves_no_thread_that_follows_the_log(
+    services: FakeServices, job: JobRecord
+) -> None:
+    services.backend.runs(job.job_id)
+    services.backend.says(job.job_id, "hello")
+    before = set(threading.enumerate())
+    shown = threading.Event()
+
+    with pytest.raises(ResultTimeoutError):
+        result(job, services, timeout=0.2, on_line=lambda _: shown.set())
+
+    assert shown.wait(10)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
 @pytest.mark.parametrize(("done", "ended"), [([1, 2, 3], True), ([1, 2, 2], False)])
 def test_what_gets_something_done_is_waited_for_however_long_it_takes(
     done: list[int], ended: bool

@@ -20,6 +20,11 @@ GRACE_SECONDS = 30.0
 """Between SIGTERM and SIGKILL, where nothing else is asked for: the default of Kubernetes."""
 
 
+def never() -> bool:
+    """Return False: nobody stops it."""
+    return False
+
+
 @dataclass(frozen=True)
 class Packaging:
     """The project of a call that is being packaged."""
@@ -217,11 +222,17 @@ class Backend(Protocol):
         ...
 
     def log_lines(
-        self, record: JobRecord, *, follow: bool = False, tail: int | None = None
+        self,
+        record: JobRecord,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        stopped: Callable[[], bool] = never,
     ) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt, hosts interleaved.
 
-        With *follow*, until the job ends, later attempts included, without losing the tail.
+        With *follow*, until the job ends, later attempts included, without losing the tail; or until
+        *stopped*, which is asked again and again, returns True.
         """
         ...
 

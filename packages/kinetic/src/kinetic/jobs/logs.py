@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kinetic.backends.backend import LogLine
+from kinetic.backends.backend import LogLine, never
 from kinetic.jobs.services import Services
 from kinetic_payload.records.job import JobRecord
 
@@ -60,7 +60,7 @@ class LiveLog:
 
     def _run(self, record: JobRecord, services: Services, emit: Callable[[LogLine], None]) -> None:
         try:
-            for line in log_lines(record, services, follow=True):
+            for line in log_lines(record, services, follow=True, stopped=self._stopped.is_set):
                 if self._stopped.is_set():
                     return
                 emit(line)
@@ -78,8 +78,13 @@ def ends(thread: threading.Thread, done: Callable[[], int], *, idle_seconds: flo
 
 
 def log_lines(
-    record: JobRecord, services: Services, *, follow: bool = False, tail: int | None = None
+    record: JobRecord,
+    services: Services,
+    *,
+    follow: bool = False,
+    tail: int | None = None,
+    stopped: Callable[[], bool] = never,
 ) -> Iterator[LogLine]:
     """Iterate over the job's log; each line knows how many hosts the job has."""
-    for line in services.backend.log_lines(record, follow=follow, tail=tail):
+    for line in services.backend.log_lines(record, follow=follow, tail=tail, stopped=stopped):
         yield replace(line, hosts=record.hosts) if record.hosts > 1 else line

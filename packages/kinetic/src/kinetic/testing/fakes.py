@@ -22,6 +22,7 @@ from kinetic.backends.backend import (
     Observation,
     Packaging,
     Watch,
+    never,
 )
 from kinetic.backends.registry import LOCAL
 from kinetic.errors import PreconditionFailedError, SubmitError
@@ -227,7 +228,12 @@ class FakeBackend:
         yield _FakeWatch(self, [record.job_id for record in records])
 
     def log_lines(
-        self, record: JobRecord, *, follow: bool = False, tail: int | None = None
+        self,
+        record: JobRecord,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        stopped: Callable[[], bool] = never,
     ) -> Iterator[LogLine]:
         """Iterate over what the job said; with *follow*, until it ends."""
         with self.journal.noting(f"log_lines {record.job_id}"):
@@ -235,7 +241,7 @@ class FakeBackend:
             seen = 0 if tail is None else max(0, len(lines) - tail)
         while True:
             with self.changed:
-                ended = not follow or self._ended(record.job_id)
+                ended = not follow or stopped() or self._ended(record.job_id)
                 more = self._logs.get(record.job_id, [])[seen:]
                 if not (ended or more):
                     self.changed.wait(1)

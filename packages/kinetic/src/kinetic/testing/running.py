@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from kinetic.backends.backend import Environment, Launch, LogLine, Packaging
+from kinetic.backends.backend import Environment, Launch, LogLine, Packaging, never
 from kinetic.backends.local.detached import base_environment
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
@@ -84,13 +84,18 @@ class RunningBackend(FakeBackend):
         job.keeper.start()
 
     def log_lines(
-        self, record: JobRecord, *, follow: bool = False, tail: int | None = None
+        self,
+        record: JobRecord,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        stopped: Callable[[], bool] = never,
     ) -> Iterator[LogLine]:
         """Iterate over what the latest attempt printed; with *follow*, until the job ends."""
         if record.job_id not in self._jobs:
             yield from stored_lines(self._store, record.job_id, tail=tail)
         elif follow:
-            yield from super().log_lines(record, follow=True, tail=tail)
+            yield from super().log_lines(record, follow=True, tail=tail, stopped=stopped)
         else:
             lines = list(self._logs.get(record.job_id, []))
             latest = [line for line in lines if line.attempt == lines[-1].attempt]

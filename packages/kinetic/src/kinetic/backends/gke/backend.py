@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,6 +20,7 @@ from kinetic.backends.backend import (
     Observation,
     Packaging,
     Watch,
+    never,
 )
 from kinetic.backends.gke.checks import check_data, check_request
 from kinetic.backends.gke.endpoint import storage_variables
@@ -181,13 +182,18 @@ class GkeBackend:
         return self._watches.open([record.job_id for record in records])
 
     def log_lines(
-        self, record: JobRecord, *, follow: bool = False, tail: int | None = None
+        self,
+        record: JobRecord,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        stopped: Callable[[], bool] = never,
     ) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt; with *follow*, until the job ends."""
         log = JobLog(
             record, self._cluster, self._store, self._signer, self._observer, self._watches
         )
-        return log.follow(tail) if follow else log.read(tail)
+        return log.follow(tail, stopped) if follow else log.read(tail)
 
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
         """Delete the Job, and return when none of its pods is left.

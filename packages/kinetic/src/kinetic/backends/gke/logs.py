@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from kinetic.backends.backend import LogLine
+from kinetic.backends.backend import LogLine, never
 from kinetic.jobs.stored_logs import attempt_separator, latest_lines, stored_lines
 from kinetic_k8s.cluster.logs import PodLog
 from kinetic_k8s.errors import ClusterUnreachableError
@@ -75,8 +75,10 @@ class JobLog:
             yield first
             yield from live
 
-    def follow(self, tail: int | None) -> Iterator[LogLine]:
+    def follow(self, tail: int | None, stopped: Callable[[], bool] = never) -> Iterator[LogLine]:
         """Iterate over the log from the latest attempt on, as it is written, until the job ends.
+
+        Or until *stopped*: between two pods, and at a pod's next line.
 
         Raises:
             ClusterUnreachableError: The cluster did not respond at the beginning; later it is waited for.
@@ -84,7 +86,7 @@ class JobLog:
         attempt, reached = 0, False
         known: set[str] = set()
         with self._watches.open([self._record.job_id]) as watch:
-            while True:
+            while not stopped():
                 try:
                     over = (
                         self._is_over()
@@ -102,7 +104,10 @@ class JobLog:
                     for number, lines in self._attempts_to(pod, attempt, tail):
                         if attempt:
                             yield attempt_separator(*self._kept, attempt, number)
-                        yield from lines
+                        for line in lines:
+                            yield line
+                            if stopped():
+                                return
                         attempt, tail = number, None
                 if not new and not over:
                     watch.wait(_LOOK_AGAIN)

@@ -21,6 +21,7 @@ from kinetic.backends.backend import (
     Observation,
     Packaging,
     Watch,
+    never,
 )
 from kinetic.backends.local.keepers import Unreachable, home_of, is_on_this_machine, keeper_of
 from kinetic.backends.local.liveness import (
@@ -316,9 +317,14 @@ class LocalBackend:
         return events
 
     def log_lines(
-        self, record: JobRecord, *, follow: bool = False, tail: int | None = None
+        self,
+        record: JobRecord,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        stopped: Callable[[], bool] = never,
     ) -> Iterator[LogLine]:
-        """Iterate over the log of the latest attempt; with *follow*, until the job ends.
+        """Iterate over the log of the latest attempt; with *follow*, until the job ends or *stopped*.
 
         A job whose folder is gone is read from the durable log in the store.
         """
@@ -327,7 +333,7 @@ class LocalBackend:
 
         folder = self._folder(record)
         if not isinstance(folder, JobFolder):
-            yield from folder.log_lines(record, follow=follow, tail=tail)
+            yield from folder.log_lines(record, follow=follow, tail=tail, stopped=stopped)
         elif not is_there(folder):
             yield from latest_lines(self._store, record, self._verify, tail=tail)
         elif not follow:
@@ -337,7 +343,9 @@ class LocalBackend:
             def ended() -> bool:
                 alive = is_alive(folder) or is_reporting(folder)
                 state = read_state(folder.state)
-                return not alive or (state is not None and state["status"] != "running")
+                return (
+                    stopped() or not alive or (state is not None and state["status"] != "running")
+                )
 
             yield from follow_lines(
                 folder,

@@ -74,7 +74,9 @@ class OtherHome:
 
         return StoreEvents(look, lambda elapsed: max(_LEAST, poll_interval(elapsed)))
 
-    def log_lines(self, record: JobRecord, *, follow: bool, tail: int | None) -> Iterator[LogLine]:
+    def log_lines(
+        self, record: JobRecord, *, follow: bool, tail: int | None, stopped: Callable[[], bool]
+    ) -> Iterator[LogLine]:
         """Iterate over the durable log; with *follow* as it is written, until there is an outcome."""
         if not follow or self._why is Unreachable.GONE:
             return latest_lines(self._store, record, UNSIGNED.verify, tail=tail)
@@ -84,7 +86,7 @@ class OtherHome:
             self._store,
             record,
             tail=tail,
-            ended=lambda: self._store.stat(outcome) is not None,
+            ended=lambda: stopped() or self._store.stat(outcome) is not None,
             pause=lambda: sleep(max(_LEAST, poll_interval(time.monotonic() - began))),
         )
 

@@ -88,7 +88,9 @@ class OtherMachines:
 
         return StoreEvents(look, _pause_after)
 
-    def log_lines(self, record: JobRecord, *, follow: bool, tail: int | None) -> Iterator[LogLine]:
+    def log_lines(
+        self, record: JobRecord, *, follow: bool, tail: int | None, stopped: Callable[[], bool]
+    ) -> Iterator[LogLine]:
         """Iterate over the durable log; with *follow* as it is written, until the job ends."""
         if not follow:
             return latest_lines(self._store, record, self._verify, tail=tail)
@@ -97,7 +99,7 @@ class OtherMachines:
             self._store,
             record,
             tail=tail,
-            ended=lambda: self._is_over(record),
+            ended=lambda: stopped() or self._is_over(record),
             pause=lambda: sleep(pauses.next()),
             verify=self._verify,
         )
