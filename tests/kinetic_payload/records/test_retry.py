@@ -1,192 +1,37 @@
-from typing import Any
-
 import pytest
 
-from kinetic_payload.errors import RecordError
-from kinetic_payload.records.encode import encode
-from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
-from kinetic_payload.records.retry import (
-    HostEnd,
-    Tally,
-    another_attempt,
-    deciding,
-    end_in,
-    ended_attempts,
-    is_loss_of_peer,
-    other_failures,
-    tally_of,
-)
+from kinetic_payload.records.attempt_result import HostEnd, Result
+from kinetic_payload.records.retry import Tally, another_attempt, tally_of
 
 
-def end(
-    host: int,
-    reason: str,
-    *,
-    code: int = 1,
-    first: bool = False,
-    error: str = "",
-    finished_at: float = 0.0,
-    **more: float,
-) -> HostEnd:
-    return HostEnd(
-        host,
-        reason == "returned",
-        reason,  # type: ignore[arg-type]
-        0 if reason == "returned" else code,
-        first=first,
-        error=error,
-        finished_at=finished_at,
-        **more,  # type: ignore[arg-type]
-    )
-
-
-def lost_peer(host: int, finished_at: float) -> HostEnd:
-    return end(host, "killed", code=134, finished_at=finished_at, lost_peer=True)
-
-
-LOST = "jax.errors.JaxRuntimeError"
-
-
-@pytest.mark.parametrize(
-    ("ends", "host", "others"),
-    [
-        ([end(0, "returned"), end(1, "returned")], 0, ()),
-        ([end(0, "returned"), end(1, "exception")], 1, ()),
-        ([end(0, "exception"), end(1, "exception"), end(2, "returned")], 0, (1,)),
-        ([end(0, "terminated"), end(1, "exception", first=True)], 1, ()),
-        # A host out of memory makes the others lose it: they abort, or raise that a peer died.
-        ([end(0, "killed"), end(1, "killed", first=True)], 1, (0,)),
-        ([end(0, "exception"), end(1, "killed", first=True)], 1, (0,)),
-        # An exception explains more than a survivor that aborted because of it.
-        ([end(0, "killed"), end(1, "exception", first=True)], 1, (0,)),
-        # The survivor may even be the first that is seen, but for one that only lost it, too.
-        ([end(0, "killed", code=134, first=True), end(1, "exception")], 1, (0,)),
-        ([end(0, "exception", error=LOST), end(1, "killed", code=134, first=True)], 1, (0,)),
-        ([end(0, "killed", code=134, first=True), end(1, "killed", code=137)], 1, (0,)),
-        ([end(0, "exception", error=LOST, first=True), end(1, "killed", code=137)], 1, (0,)),
-        # A host that the system preempts leaves the others without it.
-        ([end(0, "exception", error=LOST), end(1, "terminated", first=True)], 1, (0,)),
-        ([end(0, "killed", code=134), end(1, "terminated", first=True)], 1, (0,)),
-        ([end(0, "exception", error="KeyError"), end(1, "terminated", first=True)], 0, ()),
-        # What JAX raises may be no more than the end of another host.
-        ([end(0, "exception", error=LOST), end(1, "exception", error="ValueError")], 1, (0,)),
-        ([end(0, "exception", error=LOST), end(1, "killed")], 0, (1,)),
-        (
-            [
-                end(0, "exception", error=LOST, finished_at=9.0),
-                end(1, "exception", error=LOST, finished_at=8.0),
-            ],
-            1,
-            (0,),
-        ),
-        ([end(0, "terminated"), end(1, "unreported")], 1, ()),
-        ([end(0, "terminated"), end(1, "terminated")], 0, ()),
-    ],
-)
-def test_the_failure_that_explains_the_others_counts(
-    ends: list[HostEnd], host: int, others: tuple[int, ...]
-) -> None:
-    chosen = deciding(ends)
-    assert chosen.host == host
-    assert other_failures(ends, chosen) == others
-
-
-@pytest.mark.parametrize(
-    ("ends", "host"),
-    [
-        # SIGTERM came before the others lost the host, or a little later by another clock.
-        ([lost_peer(0, 50.0), end(1, "terminated", stopped_at=40.0)], 1),
-        ([lost_peer(0, 50.0), end(1, "terminated", stopped_at=53.0)], 1),
-        ([lost_peer(0, 50.0), end(1, "terminated")], 1),
-        # It came because the first host failed, lingered and ended.
-        ([lost_peer(0, 50.0), end(1, "terminated", stopped_at=91.0)], 0),
-        ([lost_peer(0, 52.0), lost_peer(1, 50.0), end(2, "terminated", stopped_at=91.0)], 1),
-        # Whatever else a host failed with explains more.
-        ([lost_peer(0, 50.0), end(1, "unreported")], 1),
-        ([lost_peer(0, 50.0), end(1, "killed", code=139, finished_at=51.0)], 1),
-        ([lost_peer(0, 50.0), end(1, "exception", finished_at=51.0), end(2, "returned")], 1),
-    ],
-)
-def test_a_host_that_lost_a_peer_explains_nothing_where_another_one_does(
-    ends: list[HostEnd], host: int
-) -> None:
-    assert deciding(ends).host == host
-
-
-def test_the_end_of_a_host_is_read_from_its_report() -> None:
-    report = HostOutcome(
-        job_id="job", attempt=1, host=1, succeeded=False, reason="exception", phase="call",
-        exit_code=1, message="a\x1bb", error=ErrorInfo(LOST, "m", "t"), finished_at=5.0,
-        lost_peer=True, stopped_at=4.0,
-    )  # fmt: skip
-
-    found = end_in(1, encode(report))
-
-    assert (found.host, found.reason, found.error) == (1, "exception", LOST)
-    assert (found.lost_peer, found.stopped_at, found.finished_at) == (True, 4.0, 5.0)
-    assert "\x1b" not in found.message
-    for broken in (b"", b"[]", b"{}", b'{"reason": ["exception"], "exit_code": 1}'):
-        with pytest.raises(RecordError):
-            end_in(1, broken)
-
-
-@pytest.mark.parametrize(
-    ("changes", "lost"),
-    [
-        ({"reason": "killed", "signal": 6}, True),
-        ({"reason": "killed", "signal": 9}, False),
-        ({"reason": "exception", "error": ErrorInfo(LOST, "m", "t")}, True),
-        ({"reason": "exception", "error": ErrorInfo("ValueError", "m", "t")}, False),
-        ({"reason": "timeout", "error": ErrorInfo(LOST, "m", "t")}, False),
-    ],
-)
-def test_a_peer_may_be_lost_where_jax_aborts_or_raises(changes: dict[str, Any], lost: bool) -> None:
-    outcome = HostOutcome(
-        job_id="job", attempt=1, host=1, succeeded=False, phase="call", exit_code=1, **changes
-    )
-
-    assert is_loss_of_peer(outcome) is lost
+def end(reason: str, *, code: int = 1) -> HostEnd:
+    succeeded = reason == "returned"
+    return HostEnd(0, succeeded, reason, 0 if succeeded else code)  # type: ignore[arg-type]
 
 
 def test_failures_and_disruptions_are_counted_apart_and_the_unknown_not_at_all() -> None:
-    ended = ended_attempts(
-        {
-            1: [end(0, "terminated"), end(1, "terminated")],
-            2: [end(0, "terminated"), end(1, "exception")],
-            3: [],
-            4: [end(0, "returned")],
-            5: [lost_peer(0, 50.0)],
-            6: [lost_peer(0, 50.0), lost_peer(1, 51.0)],
-            7: [lost_peer(0, 50.0), end(1, "terminated", stopped_at=40.0)],
-            8: [end(0, "killed", code=137)],
-            9: [end(0, "returned"), end(1, "returned")],
-            # The other was killed with its runner, as where a pod is out of memory, and this one restarted.
-            10: [end(0, "terminated")],
-        },
-        hosts=2,
-    )
-
-    assert list(ended.values()) == [
+    results: list[Result] = [
         *("disrupted", "failed", "unknown", "unknown", "unknown"),
         *("failed", "disrupted", "failed", "succeeded", "unknown"),
     ]
-    assert tally_of(ended.values()) == Tally(failures=3, disruptions=2)
+
+    assert tally_of(results) == Tally(failures=3, disruptions=2)
 
 
 @pytest.mark.parametrize(
     ("chosen", "failures", "disruptions", "follows"),
     [
-        (end(0, "exception"), 1, 9, True),
-        (end(0, "exception"), 2, 0, False),
-        (end(0, "killed", code=137), 0, 0, True),
-        (end(0, "timeout"), 0, 0, True),
-        (end(0, "exited"), 0, 0, True),
-        (end(0, "unreported", code=1), 0, 0, True),
-        (end(0, "exception", code=2), 0, 0, False),
-        (end(0, "unreported", code=2), 0, 0, False),
-        (end(0, "terminated", code=143), 9, 0, True),
-        (end(0, "terminated", code=143), 0, 1, False),
-        (end(0, "returned"), 0, 0, False),
+        (end("exception"), 1, 9, True),
+        (end("exception"), 2, 0, False),
+        (end("killed", code=137), 0, 0, True),
+        (end("timeout"), 0, 0, True),
+        (end("exited"), 0, 0, True),
+        (end("unreported", code=1), 0, 0, True),
+        (end("exception", code=2), 0, 0, False),
+        (end("unreported", code=2), 0, 0, False),
+        (end("terminated", code=143), 9, 0, True),
+        (end("terminated", code=143), 0, 1, False),
+        (end("returned"), 0, 0, False),
     ],
 )
 def test_two_retries_are_of_failures_and_one_preemption_of_disruptions(

@@ -22,9 +22,9 @@ from kinetic_payload.layout import (
     end_marker,
 )
 from kinetic_payload.processes import kill_tree
+from kinetic_payload.records.attempt_result import is_loss_of_peer
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.host_outcome import HostOutcome
-from kinetic_payload.records.retry import is_loss_of_peer
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores import open_store

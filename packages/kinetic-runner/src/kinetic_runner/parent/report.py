@@ -16,10 +16,11 @@ from kinetic_payload.layout import (
     REPORT_SECONDS,
     JobObjects,
 )
+from kinetic_payload.records.attempt_result import HostEnd, end_in, other_failures
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.outcome import FinalStatus, Outcome
-from kinetic_payload.records.retry import HostEnd, Tally, another_attempt, end_in, other_failures
+from kinetic_payload.records.retry import Tally, another_attempt
 from kinetic_payload.records.signed import write_once
 from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.records.unsaved import Unsaved
@@ -199,7 +200,7 @@ class Reporter:
         return follows(self._before(attempt))
 
     def _before(self, attempt: int) -> Tally:
-        from kinetic_payload.records.attempt_outcomes import tally_before
+        from kinetic_payload.records.stored_outcomes import tally_before
 
         return retry(
             lambda: tally_before(self.store, self.signer, self.job, attempt, self.host.count),

@@ -13,17 +13,9 @@ from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureEr
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.ownership import claim_of, report_of
+from kinetic_payload.records.attempt_result import HostEnd, Result, deciding, end_in, ended_attempts
 from kinetic_payload.records.job import JobRecord
-from kinetic_payload.records.retry import (
-    HostEnd,
-    Result,
-    Tally,
-    another_attempt,
-    deciding,
-    end_in,
-    ended_attempts,
-    tally_of,
-)
+from kinetic_payload.records.retry import Tally, another_attempt, tally_of
 from kinetic_payload.stores.store import Store
 
 Verify = Callable[[bytes, str], None]

@@ -28,8 +28,8 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import MOST_CHUNK, MOST_HOSTS
 from kinetic_payload.ownership import number_in
 from kinetic_payload.printable import printable_log
+from kinetic_payload.records.attempt_result import deciding
 from kinetic_payload.records.job import JobRecord
-from kinetic_payload.records.retry import deciding
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import ObjectInfo, Store
 from kinetic_payload.threads import Executor, Future

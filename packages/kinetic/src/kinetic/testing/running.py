@@ -24,16 +24,10 @@ from kinetic.settings.settings import environment
 from kinetic.submit.request import JobRequest
 from kinetic.testing.fakes import FakeBackend, create_outcome
 from kinetic_payload.layout import Env, Flag
+from kinetic_payload.records.attempt_result import HostEnd, Result, deciding, result_of
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
-from kinetic_payload.records.retry import (
-    HostEnd,
-    Result,
-    another_attempt,
-    deciding,
-    result_of,
-    tally_of,
-)
+from kinetic_payload.records.retry import another_attempt, tally_of
 from kinetic_payload.stores.store import Store
 
 

@@ -1,10 +1,11 @@
-"""Reports of a job's attempts in its store: those of its own hosts, whatever else lies there."""
+"""Read from a job's store how the hosts of its attempts ended, whatever else lies there."""
 
 from __future__ import annotations
 
 from kinetic_payload.errors import RecordError
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.retry import HostEnd, Tally, end_in, result_of, tally_of
+from kinetic_payload.records.attempt_result import HostEnd, end_in, result_of
+from kinetic_payload.records.retry import Tally, tally_of
 from kinetic_payload.records.signed import read_verified
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores.store import Store

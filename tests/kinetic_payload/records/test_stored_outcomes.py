@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.attempt_outcomes import ends_of, tally_before
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.retry import Tally
 from kinetic_payload.records.signing import UNSIGNED, Signer
+from kinetic_payload.records.stored_outcomes import ends_of, tally_before
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Location, Store
 
