@@ -50,7 +50,7 @@ def fill(count: int) -> list[str]:
             copy = replace(
                 one, job_id=job_id, **({"signature": None} if one is outcome.record else {})
             )
-            services.store.write(name, services.sealed(encode(copy), name))
+            services.store.write(name, services.sign(encode(copy), name))
 
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(write, names))

@@ -30,7 +30,7 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.collect import collect
 from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.services import Services
-from kinetic.settings.keys import KeyFile, Seal
+from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic.settings.settings import Settings
 from kinetic.submit.options import check_options
 from kinetic.submit.request import request_of
@@ -110,7 +110,7 @@ class Client:
         self.home = desk.folder / "here"
         self.lamp = Lamp()
         store = GcsStore(f"{bucket}/team", retry=retry)
-        self.services = Services(store, self.lamp, seal=Seal(KeyFile(self.home)))  # type: ignore[arg-type]
+        self.services = Services(store, self.lamp, key_signer=KeySigner(KeyFile(self.home)))  # type: ignore[arg-type]
 
     def submit(self, function: Any, *args: Any) -> JobHandle:
         request = request_of(
@@ -261,11 +261,11 @@ def finished(desk: Any, client: Client, value: object) -> JobRecord:
     services = client.services
     record = a_record(bucket_name=str(services.store.location))
     name = JobObjects(record.job_id).handle
-    services.store.write(name, services.sealed(encode(record), name))
+    services.store.write(name, services.sign(encode(record), name))
     if isinstance(value, Exception):
-        report_error(services.store, record.job_id, value, seal=services.seal)
+        report_error(services.store, record.job_id, value, key_signer=services.key_signer)
     else:
-        report_value(services.store, record.job_id, value, seal=services.seal)
+        report_value(services.store, record.job_id, value, key_signer=services.key_signer)
     desk.server.requests.clear()
     return record
 

@@ -23,7 +23,7 @@ from kinetic.errors import (
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.services import Services, open_at
-from kinetic.settings.keys import KeyFile, Seal
+from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic.settings.settings import Settings
 from kinetic.submit.options import check_options
 from kinetic.submit.request import request_of
@@ -68,11 +68,15 @@ class Desk:
     @property
     def services(self) -> Services:
         store = open_at(parse_location(self.desk.store), self.home)
-        seal = Seal(KeyFile(self.home))
+        key_signer = KeySigner(KeyFile(self.home))
         backend = LocalBackend(
-            self.home, store, verify=seal.verify, report_seconds=self.seconds, lease_seconds=3.0
+            self.home,
+            store,
+            verify=key_signer.verify,
+            report_seconds=self.seconds,
+            lease_seconds=3.0,
         )
-        return Services(store, backend, seal=seal)
+        return Services(store, backend, key_signer=key_signer)
 
     def submit(self, name: str, *args: object) -> JobHandle:
         function = getattr(self.module, name)

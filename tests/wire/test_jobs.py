@@ -26,7 +26,7 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import statuses_of
 from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.records import write_outcome
-from kinetic.jobs.services import Services, open_at, seal_of
+from kinetic.jobs.services import Services, key_signer_of, open_at
 from kinetic.settings.keys import KeyFile, key_path
 from kinetic.settings.settings import Settings
 from kinetic.submit.options import check_options
@@ -178,8 +178,10 @@ def test_jobs_of_several_homes_are_listed_newest_first_in_one_listing(desk, jobs
 def test_a_list_costs_its_pages_and_what_unfinished_and_earlier_jobs_need(desk, jobs) -> None:
     job_id = ended(jobs.double.run_async(21)).job_id
     store = the_store(desk)
-    seal = seal_of(store.location, KeyFile(Path(Settings.from_environment().home.value)))
-    assert seal is not None
+    key_signer = key_signer_of(
+        store.location, KeyFile(Path(Settings.from_environment().home.value))
+    )
+    assert key_signer is not None
     stem = job_id.rpartition("-")[0]
     ids = [f"{stem}-{number:07x}" for number in range(520)]
     early, unfinished = ids[0], ids[1]
@@ -189,7 +191,7 @@ def test_a_list_costs_its_pages_and_what_unfinished_and_earlier_jobs_need(desk, 
             if (one, name) == (unfinished, "outcome.json"):
                 continue
             record = json.loads(store.read(f"{job_id}/{name}")) | {"job_id": one}
-            data = seal.sign(json.dumps(record).encode(), f"{one}/{name}")
+            data = key_signer.sign(json.dumps(record).encode(), f"{one}/{name}")
             if one != early:
                 store.write(f"{one}/{name}", data)
                 continue
@@ -242,7 +244,9 @@ def submitted(desk, function: Any, *args: Any) -> list[Any]:
     home = Path(settings.home.value)
     location = parse_location(desk.store)
     services = Services(
-        open_at(location, home), cast("Any", NoBackend()), seal=seal_of(location, KeyFile(home))
+        open_at(location, home),
+        cast("Any", NoBackend()),
+        key_signer=key_signer_of(location, KeyFile(home)),
     )
     desk.server.requests.clear()
     submit(request, function, args, {}, services=services)

@@ -12,7 +12,7 @@ from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.watch import JobWatches
 from kinetic.errors import ConfigurationError, JobError
 from kinetic.job_status import JobStatus
-from kinetic.settings.keys import Seal
+from kinetic.settings.keys import KeySigner
 from kinetic.testing.fakes import FakeStore, a_record
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connect import connect
@@ -51,7 +51,7 @@ def test_only_a_job_of_this_namespace_that_is_not_about_to_start_is_gone(
     pauses: list[float] = []
 
     def look(store: FakeStore, *, starting: float = 60.0) -> JobStatus:
-        observer = Observer(cluster, store, Seal(keys), pause=pauses.append, starting=starting)
+        observer = Observer(cluster, store, KeySigner(keys), pause=pauses.append, starting=starting)
         return observer.observe(RECORD).status
 
     young = kept(key)

@@ -22,7 +22,7 @@ from kinetic.data import Data
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import connect
-from kinetic.settings.keys import KeyFile, Seal
+from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic.settings.settings import Settings, resolve
 from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
@@ -298,15 +298,17 @@ class LateKubelet(Kubelet):
 
 
 def test_an_outcome_that_the_job_did_not_sign_does_not_end_a_followed_log(tmp_path: Path) -> None:
-    record, store, seal = a_record(backend="gke"), FakeStore(), Seal(KeyFile(tmp_path))
+    record, store, key_signer = a_record(backend="gke"), FakeStore(), KeySigner(KeyFile(tmp_path))
     outcome = Outcome(job_id=record.job_id, status="succeeded")
     names = JobObjects(record.job_id)
     store.write(names.outcome, encode(outcome))
     lines = ["first", "last", end_marker(record.job_id, 1, 0)]
-    cluster: Any = LateKubelet(record.job_id, lines, lambda: create_outcome(store, outcome, seal))
-    observer = Observer(cluster, store, seal)
+    cluster: Any = LateKubelet(
+        record.job_id, lines, lambda: create_outcome(store, outcome, key_signer)
+    )
+    observer = Observer(cluster, store, key_signer)
 
-    log = JobLog(record, cluster, store, seal, observer, cluster)
+    log = JobLog(record, cluster, store, key_signer, observer, cluster)
 
     assert [line.text for line in log.follow(None)] == lines[:2]
 

@@ -40,7 +40,7 @@ from kinetic.jobs.records import find_outcome
 from kinetic.jobs.status import look
 from kinetic.jobs.stop import cancel
 from kinetic.jobs.wait import WaitStopped
-from kinetic.settings.keys import KeyFile, Seal
+from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic.testing.fakes import (
     FakeBackend,
     FakeServices,
@@ -634,11 +634,11 @@ def tamper(bucket: FakeServices, job: JobRecord, what: str, trap: Mark) -> None:
         store.write(names.handle, read(job, bucket).replace(b'"hosts": 1', b'"hosts": 2'))
     else:
         store.delete(names.outcome)
-        other = Seal(KeyFile(trap.path.parent / "theirs"))
+        other = KeySigner(KeyFile(trap.path.parent / "theirs"))
         if what == "the outcome, unsigned":
             report(store, forged)
         elif what == "the outcome, signed by themselves":
-            report(store, forged, seal=other)
+            report(store, forged, key_signer=other)
         elif what == "the outcome, with the old signature":
             report(store, forged)
             made = json.loads(store.read(names.outcome))
@@ -687,7 +687,7 @@ def test_a_report_that_an_outcome_names_without_its_digest_is_not_believed(
     forged = a_report(
         job.job_id, succeeded=False, reason="exception", phase="call", exit_code=1, error=error
     )
-    report(bucket.store, forged, seal=bucket.seal, status=status, digest=None)
+    report(bucket.store, forged, key_signer=bucket.key_signer, status=status, digest=None)
 
     with pytest.raises((JobFailedError, IntegrityError)):
         result(job, bucket)
@@ -699,7 +699,7 @@ def test_a_record_that_is_not_ours_is_refused_before_anybody_waits(
     bucket: FakeServices, tmp_path: Path
 ) -> None:
     job = bucket.job()
-    stranger = replace(bucket, seal=Seal(KeyFile(tmp_path / "elsewhere")))
+    stranger = replace(bucket, key_signer=KeySigner(KeyFile(tmp_path / "elsewhere")))
 
     with pytest.raises(SignatureError, match="no key"):
         result(job, stranger, stored=read(job, bucket))
@@ -707,7 +707,9 @@ def test_a_record_that_is_not_ours_is_refused_before_anybody_waits(
 
 def test_whoever_trusts_the_bucket_needs_no_key(bucket: FakeServices, tmp_path: Path) -> None:
     job = finished(bucket, 42)
-    trusting = replace(bucket, seal=Seal(KeyFile(tmp_path / "elsewhere"), trusting=lambda: True))
+    trusting = replace(
+        bucket, key_signer=KeySigner(KeyFile(tmp_path / "elsewhere"), trusting=lambda: True)
+    )
 
     assert result(job, trusting, stored=read(job, bucket)) == 42
     assert not (tmp_path / "elsewhere").exists()
@@ -721,14 +723,14 @@ def test_that_a_job_was_cancelled_is_believed_of_who_has_its_key_alone(
     error = ErrorInfo("ValueError", "no", "", pickled=inline(pickle.dumps(trap)))
     forged = a_report(job.job_id, succeeded=False, reason="exception", phase="call", error=error)
     report(bucket.store, forged, status="cancelled")
-    stranger = replace(bucket, seal=Seal(KeyFile(tmp_path / "elsewhere")))
+    stranger = replace(bucket, key_signer=KeySigner(KeyFile(tmp_path / "elsewhere")))
 
     for services in (bucket, stranger):
         with pytest.raises(SignatureError):
             result(job, services, stored=read(job, bucket))
     assert not trap.path.exists()
     bucket.store.delete(JobObjects(job.job_id).outcome)
-    report(bucket.store, forged, status="cancelled", seal=bucket.seal)
+    report(bucket.store, forged, status="cancelled", key_signer=bucket.key_signer)
     with pytest.raises(JobCancelledError):
         result(job, bucket, stored=read(job, bucket))
 
@@ -800,7 +802,9 @@ def test_what_reports_tell_is_written_over_a_forged_outcome_and_nothing_else(
         forge_outcome(bucket, job, "cancelled")
     outcome = Outcome(job_id="told", status="failed", attempt=1, host=0, digest="0" * 64)
     reported = replace(bucket, backend=Reported(bucket, outcome))
-    stranger = replace(reported, seal=Seal(KeyFile(tmp_path / "elsewhere"), trusting=lambda: False))
+    stranger = replace(
+        reported, key_signer=KeySigner(KeyFile(tmp_path / "elsewhere"), trusting=lambda: False)
+    )
 
     with pytest.raises(SignatureError, match=r"outcome\.json"):
         look(silent, bucket)

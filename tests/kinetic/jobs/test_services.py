@@ -66,14 +66,14 @@ def test_a_backend_that_this_version_has_not_is_refused(tmp_path: Path, backend:
 def test_records_are_signed_where_others_can_write_and_nowhere_else(tmp_path: Path) -> None:
     settings = settings_of(tmp_path / "home")
     folder = connect("local", Target(), Location("folder", str(tmp_path / "shared")), settings)
-    assert folder.seal is None
-    assert folder.sealed(b"{}", "j/outcome.json") == b"{}"
+    assert folder.key_signer is None
+    assert folder.sign(b"{}", "j/outcome.json") == b"{}"
     folder.verify(b"{}", "j/outcome.json")
 
     bucket = connect("local", Target(), Location("gs", "team/jobs"), settings)
     assert str(bucket.store.location) == "gs://team/jobs"
     assert not (tmp_path / "home").exists()
-    bucket.verify(bucket.sealed(b"{}", "j/outcome.json"), "j/outcome.json")
+    bucket.verify(bucket.sign(b"{}", "j/outcome.json"), "j/outcome.json")
     with pytest.raises(SignatureError):
         bucket.verify(b"{}", "j/outcome.json")
 

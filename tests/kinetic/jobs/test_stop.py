@@ -22,7 +22,7 @@ from kinetic.jobs.records import find_outcome
 from kinetic.jobs.services import Services
 from kinetic.jobs.status import look
 from kinetic.jobs.stop import cancel, clean_up
-from kinetic.settings.keys import KeyFile, Seal, signing_key
+from kinetic.settings.keys import KeyFile, KeySigner, signing_key
 from kinetic.testing import job_ids_of
 from kinetic.testing.fakes import FakeServices, a_record, report_value
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
@@ -114,7 +114,7 @@ def test_who_lacks_the_key_of_a_job_learns_where_it_lies(
     signing_key(tmp_path)
     record = a_record(backend=backend)
     data = signed(encode(record), b"o" * 32, name=JobObjects(record.job_id).handle)
-    ours = Services(services.store, services.backend, seal=Seal(Elsewhere(tmp_path)))
+    ours = Services(services.store, services.backend, key_signer=KeySigner(Elsewhere(tmp_path)))
 
     with pytest.raises(SignatureError) as caught:
         cancel(record, ours, timeout=1, poll_interval=0.01, stored=data)

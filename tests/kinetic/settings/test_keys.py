@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kinetic.errors import ConfigurationError, KineticError, SignatureError
-from kinetic.settings.keys import KeyFile, Seal, key_path, signing_key
+from kinetic.settings.keys import KeyFile, KeySigner, key_path, signing_key
 from kinetic.testing.fakes import a_record
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.signing import KEY_SIZE
@@ -134,9 +134,9 @@ def test_a_home_that_cannot_hold_a_key_is_told_in_words(tmp_path: Path) -> None:
 
 
 def test_what_we_sign_is_known_for_ours(tmp_path: Path) -> None:
-    data = Seal(KeyFile(tmp_path)).sign(encode(a_record()), NAME)
+    data = KeySigner(KeyFile(tmp_path)).sign(encode(a_record()), NAME)
 
-    Seal(KeyFile(tmp_path)).verify(data, NAME)
+    KeySigner(KeyFile(tmp_path)).verify(data, NAME)
 
 
 @pytest.mark.parametrize(
@@ -148,22 +148,22 @@ def test_what_we_did_not_sign_is_refused_with_what_to_do_and_accepted_if_asked(
     home, data = tmp_path / "home", encode(a_record())
     signing_key(home)
     if case == "another key":
-        data = Seal(KeyFile(tmp_path / "other")).sign(data, NAME)
+        data = KeySigner(KeyFile(tmp_path / "other")).sign(data, NAME)
     elif case == "changed":
-        data = Seal(KeyFile(home)).sign(data, NAME).replace(b'"cpu"', b'"tpu"')
+        data = KeySigner(KeyFile(home)).sign(data, NAME).replace(b'"cpu"', b'"tpu"')
     elif case == "another job's":
-        data = Seal(KeyFile(home)).sign(data, "another/handle.json")
+        data = KeySigner(KeyFile(home)).sign(data, "another/handle.json")
     elif case == "no key here":
-        data = Seal(KeyFile(home)).sign(data, NAME)
+        data = KeySigner(KeyFile(home)).sign(data, NAME)
         home = tmp_path / "fresh"
 
     with pytest.raises(SignatureError) as caught:
-        Seal(KeyFile(home)).verify(data, NAME)
+        KeySigner(KeyFile(home)).verify(data, NAME)
 
     assert NAME in caught.value.message
     elsewhere = case in ("another key", "no key here")
     todo = f"KINETIC_HOME/key to {home}{os.sep}key" if elsewhere else "run the job again"
     assert todo in str(caught.value.hint)
     assert "KINETIC_TRUST_BUCKET=1" in str(caught.value.hint)
-    Seal(KeyFile(home), trusting=lambda: True).verify(data, NAME)
+    KeySigner(KeyFile(home), trusting=lambda: True).verify(data, NAME)
     assert not (tmp_path / "fresh").exists()

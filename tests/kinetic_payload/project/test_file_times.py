@@ -134,7 +134,7 @@ _MOUNTS = rb"""
 32 27 0:42 / /tmp rw - tmpfs tmpfs rw
 33 32 0:43 / /tmp/live rw - overlay none rw,lowerdir=/l,upperdir=/tmp/upper,workdir=/tmp/work
 34 27 0:44 / /box rw - overlay none rw,lowerdir=/l,upperdir=/var/upper,workdir=/var/work
-35 27 0:45 / /sealed ro - overlay none ro,lowerdir=/l
+35 27 0:45 / /signed ro - overlay none ro,lowerdir=/l
 36 27 0:46 / /hidden rw - nfs4 host:/ rw
 37 36 254:1 /there /hidden rw - ext4 /dev/vda1 rw
 """.strip()
@@ -152,7 +152,7 @@ _INNER = rb"40 1 0:50 / / rw - overlay none rw,lowerdir=/l,upperdir=/var/lib/box
         ("/tmp/f", os.makedev(0, 42), "tmpfs"),
         ("/tmp/live/f", os.makedev(0, 43), "tmpfs"),
         ("/box/f", os.makedev(0, 99), "ext4"),
-        ("/sealed/f", os.makedev(0, 45), "ext4"),
+        ("/signed/f", os.makedev(0, 45), "ext4"),
         ("/hidden/f", os.makedev(0, 99), "ext4"),
     ],
 )

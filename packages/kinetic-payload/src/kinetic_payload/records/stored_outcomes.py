@@ -6,8 +6,8 @@ from kinetic_payload.errors import RecordError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.attempt_result import HostEnd, end_in, result_of
 from kinetic_payload.records.retry import Tally, tally_of
-from kinetic_payload.records.signed import read_verified
 from kinetic_payload.records.signing import Signer
+from kinetic_payload.records.storage import read_verified
 from kinetic_payload.stores.store import Store
 
 

@@ -10,8 +10,8 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode, fields_of
-from kinetic_payload.records.signed import read_verified, write_once
 from kinetic_payload.records.signing import UNSIGNED, Signer
+from kinetic_payload.records.storage import read_verified, write_once
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 from kinetic_runner.store_retries import REFUSED, retry

@@ -9,8 +9,8 @@ from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
 from kinetic_payload.records.encode import encode, fields_of
 from kinetic_payload.records.lease import Lease
-from kinetic_payload.records.signed import read_verified
 from kinetic_payload.records.signing import Signer
+from kinetic_payload.records.storage import read_verified
 from kinetic_payload.stores.store import Store
 from kinetic_runner.store_retries import WAIT
 

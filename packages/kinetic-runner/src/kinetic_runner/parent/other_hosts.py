@@ -10,8 +10,8 @@ from typing import Final
 from kinetic_payload.errors import KineticError, RecordError
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, JobObjects
 from kinetic_payload.records.attempt_result import HostEnd, Result, deciding, end_in, result_of
-from kinetic_payload.records.signed import read_verified
 from kinetic_payload.records.signing import Signer
+from kinetic_payload.records.storage import read_verified
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 

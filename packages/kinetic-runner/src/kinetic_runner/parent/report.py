@@ -21,8 +21,8 @@ from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.outcome import FinalStatus, Outcome
 from kinetic_payload.records.retry import Tally, another_attempt
-from kinetic_payload.records.signed import write_once
 from kinetic_payload.records.signing import UNSIGNED, Signer
+from kinetic_payload.records.storage import write_once
 from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host

@@ -17,8 +17,8 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.ownership import is_job_object
 from kinetic_payload.records.encode import encode, fields_of
 from kinetic_payload.records.lease import Lease
-from kinetic_payload.records.signed import read_verified
 from kinetic_payload.records.signing import UNSIGNED, Signer
+from kinetic_payload.records.storage import read_verified
 from kinetic_payload.stores.store import Store
 
 _FIRST: Final = 1.0

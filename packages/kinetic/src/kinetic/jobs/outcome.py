@@ -12,7 +12,14 @@ from kinetic.jobs.attempts import Verify, attempts_of
 from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureError
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, JobObjects
 from kinetic_payload.limits import read_record
-from kinetic_payload.records.attempt_result import HostEnd, deciding, end_in, other_failures
+from kinetic_payload.records.attempt_result import (
+    HostEnd,
+    Result,
+    deciding,
+    end_in,
+    other_failures,
+    result_of,
+)
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import FinalStatus, Outcome

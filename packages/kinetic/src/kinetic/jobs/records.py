@@ -25,8 +25,8 @@ from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
-from kinetic_payload.records.signed import write_once
 from kinetic_payload.records.signing import UNSIGNED
+from kinetic_payload.records.storage import write_once
 from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import parallel_map
 

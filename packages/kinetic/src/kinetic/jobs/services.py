@@ -13,7 +13,7 @@ from kinetic_payload.stores.store import Location, Store, parse_location
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import Backend
-    from kinetic.settings.keys import KeySource, Seal
+    from kinetic.settings.keys import KeySigner, KeySource
     from kinetic.settings.settings import Settings
     from kinetic.target import Target
 
@@ -27,16 +27,16 @@ class Services:
 
     store: Store
     backend: Backend
-    seal: Seal | None = field(default=None, kw_only=True)
+    key_signer: KeySigner | None = field(default=None, kw_only=True)
     """What signs records and verifies them; None where the store is the user's own folder."""
 
     @property
     def signer(self) -> Signing:
         """What signs records and verifies them."""
-        return self.seal or UNSIGNED
+        return self.key_signer or UNSIGNED
 
-    def sealed(self, data: bytes, name: str) -> bytes:
-        """Return the record *data* as it is written as the object *name*."""
+    def sign(self, data: bytes, name: str) -> bytes:
+        """Return the record *data*, signed as the object *name* where records are signed."""
         return self.signer.sign(data, name)
 
     def verify(self, data: bytes, name: str) -> None:
@@ -53,8 +53,8 @@ class Services:
         Raises:
             SignatureError: It was signed with another key; no setting changes that.
         """
-        if self.seal is not None:
-            self.seal.verify(data, name, strictly=True)
+        if self.key_signer is not None:
+            self.key_signer.verify(data, name, strictly=True)
 
 
 def looking() -> AbstractContextManager[None]:
@@ -103,12 +103,12 @@ def open_at(location: Location, home: Path) -> Store:
     return open_store(location, uploads=home / "cache" / "uploads", on_outage=warn_caller)
 
 
-def seal_of(location: Location, keys: KeySource) -> Seal | None:
+def key_signer_of(location: Location, keys: KeySource) -> KeySigner | None:
     """Return what signs the records of a store at *location* with a key of *keys*: nothing for a folder."""
     if location.kind != "gs":
         return None
-    from kinetic.settings.keys import Seal
+    from kinetic.settings.keys import KeySigner
     from kinetic.settings.settings import trusts_bucket
 
     # Asked when a signature does not hold, and not before: it may be set after a first refusal.
-    return Seal(keys, trusting=trusts_bucket)
+    return KeySigner(keys, trusting=trusts_bucket)

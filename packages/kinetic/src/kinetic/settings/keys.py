@@ -85,7 +85,7 @@ class KeyFile:
         )
 
 
-class Seal:
+class KeySigner:
     """Signs the records of jobs whose store is a bucket, and verifies them before they are relied on.
 
     *trusting* is asked when one does not hold: whether it is to be accepted all the same.

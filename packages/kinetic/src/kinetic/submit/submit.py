@@ -114,7 +114,7 @@ def _submit(
     warn_once(warn, shared_store_warning(services.store.location))
     services.backend.check(request)
     # Made, or refused, before there is anything that it would have to sign.
-    key = None if services.seal is None else services.seal.key
+    key = None if services.key_signer is None else services.key_signer.key
     options = _packing_options(request, home, services.store.location)
     call = Call(function=function, args=tuple(args), kwargs=kwargs, volumes=request.volumes)
 
@@ -202,7 +202,7 @@ def _start(
             made.record = record
             name = JobObjects(job_id).handle
             with made.writing(name):
-                store.write(name, services.sealed(encode(record), name), if_generation=ABSENT)
+                store.write(name, services.sign(encode(record), name), if_generation=ABSENT)
             made.recorded = True
             if abs(clock() - began) > _SLOW:
                 _renew_payload(job_id, store)

@@ -28,7 +28,7 @@ from kinetic.backends.registry import LOCAL
 from kinetic.errors import PreconditionFailedError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import Services
-from kinetic.settings.keys import KeyFile, Seal
+from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
@@ -38,8 +38,8 @@ from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome, Phase, Pickled
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
-from kinetic_payload.records.signed import write_once
 from kinetic_payload.records.signing import UNSIGNED
+from kinetic_payload.records.storage import write_once
 from kinetic_payload.stores.store import ABSENT, ObjectInfo, Store
 from kinetic_payload.testing import MemoryStore
 
@@ -144,11 +144,11 @@ class FakeBackend:
     name = "fake"
 
     def __init__(
-        self, store: Store, journal: Journal | None = None, *, seal: Seal | None = None
+        self, store: Store, journal: Journal | None = None, *, key_signer: KeySigner | None = None
     ) -> None:
         self.journal = journal or Journal()
         self._store = store
-        self._seal = seal
+        self._key_signer = key_signer
         self._announced: set[str] = set()
         self._resources: dict[str, _Resource] = {}
         self._logs: dict[str, list[LogLine]] = {}
@@ -256,7 +256,7 @@ class FakeBackend:
             found = self._resources.get(record.job_id)
             if found is not None and not found.status.terminal:
                 outcome = Outcome(job_id=record.job_id, status="cancelled", written_by="supervisor")
-                create_outcome(self._store, outcome, self._seal)
+                create_outcome(self._store, outcome, self._key_signer)
                 self._tell(found, JobStatus.FAILED, "It was stopped.")
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
@@ -303,13 +303,13 @@ class FakeBackend:
         """Let the function return *value*: the job succeeds, and its leader reports it."""
         # Looked up first: whoever waits sees the outcome, and may clean up before the rest is told.
         found = self._resources[job_id]
-        report_value(self._store, job_id, value, seal=self._seal)
+        report_value(self._store, job_id, value, key_signer=self._key_signer)
         self._tell(found, JobStatus.SUCCEEDED, "")
 
     def raises(self, job_id: str, error: BaseException) -> None:
         """Let the function raise *error*: the job fails, and its leader reports it."""
         found = self._resources[job_id]
-        report_error(self._store, job_id, error, seal=self._seal)
+        report_error(self._store, job_id, error, key_signer=self._key_signer)
         self._tell(found, JobStatus.FAILED, "")
 
     def dies(self, job_id: str, reason: str) -> None:
@@ -381,15 +381,20 @@ class FakeServices(Services):
         """Return services that know no job; with a *home* as of a bucket, signing with its key."""
         journal = Journal()
         store = FakeStore(journal, remote=home is not None)
-        seal = None if home is None else Seal(KeyFile(home), trusting=lambda: trusting)
-        return cls(store, FakeBackend(store, journal, seal=seal), journal, seal=seal)
+        key_signer = None if home is None else KeySigner(KeyFile(home), trusting=lambda: trusting)
+        return cls(
+            store,
+            FakeBackend(store, journal, key_signer=key_signer),
+            journal,
+            key_signer=key_signer,
+        )
 
     def job(self, **fields: Any) -> JobRecord:
         """Store and start a job, as submit would; it is pending. *fields* are some of its record's."""
         record = a_record(**fields)
         names = JobObjects(record.job_id)
         self.store.write(names.payload, b"")
-        self.store.write(names.handle, self.sealed(encode(record), names.handle))
+        self.store.write(names.handle, self.sign(encode(record), names.handle))
         launch = Launch(record=record, request=a_request(), environment=Environment("fake"))
         self.backend.start(launch)
         self.journal.entries.clear()
@@ -429,17 +434,19 @@ def create(store: Store, name: str, data: bytes) -> None:
         store.write(name, data, if_generation=ABSENT)
 
 
-def create_outcome(store: Store, outcome: Outcome, seal: Seal | None) -> None:
-    """Write *outcome* unless the job has one, signed by *seal* as that of a job over a bucket."""
-    write_once(store, seal or UNSIGNED, JobObjects(outcome.job_id).outcome, encode(outcome))
+def create_outcome(store: Store, outcome: Outcome, key_signer: KeySigner | None) -> None:
+    """Write *outcome* unless the job has one, signed by *key_signer* as that of a job over a bucket."""
+    write_once(store, key_signer or UNSIGNED, JobObjects(outcome.job_id).outcome, encode(outcome))
 
 
-def report_value(store: Store, job_id: str, value: object, *, seal: Seal | None = None) -> Outcome:
+def report_value(
+    store: Store, job_id: str, value: object, *, key_signer: KeySigner | None = None
+) -> Outcome:
     """Report as the runner does that the job's first attempt returned *value*."""
     from kinetic_runner.child.result import keep
 
     kept = keep(value, store, JobObjects(job_id).host_value(1, 0))
-    return report(store, a_report(job_id, value=kept), seal=seal)
+    return report(store, a_report(job_id, value=kept), key_signer=key_signer)
 
 
 def report_error(
@@ -448,7 +455,7 @@ def report_error(
     error: BaseException,
     *,
     phase: Phase = "call",
-    seal: Seal | None = None,
+    key_signer: KeySigner | None = None,
 ) -> Outcome:
     """Report as the runner does that the job's first attempt raised *error*."""
     from kinetic_runner.child.result import error_info
@@ -456,7 +463,7 @@ def report_error(
     info = error_info(error, store, JobObjects(job_id).host_value(1, 0))
     failed = a_report(job_id, succeeded=False, reason="exception", phase=phase, exit_code=1)
     failed = replace(failed, error=info, message=f"{info.type}: {info.message}")
-    return report(store, failed, seal=seal)
+    return report(store, failed, key_signer=key_signer)
 
 
 def a_report(job_id: str, *, value: Pickled | None = None, **more: Any) -> HostOutcome:
@@ -472,11 +479,13 @@ def a_report(job_id: str, *, value: Pickled | None = None, **more: Any) -> HostO
     return HostOutcome(**{**usual, "job_id": job_id, "value": value, **more})
 
 
-def report(store: Store, host: HostOutcome, *, seal: Seal | None = None, **more: Any) -> Outcome:
+def report(
+    store: Store, host: HostOutcome, *, key_signer: KeySigner | None = None, **more: Any
+) -> Outcome:
     """Write the report of the *host* that decides, and the outcome that vouches for it."""
     names = JobObjects(host.job_id)
     name = names.host_outcome(host.attempt, host.host)
-    data = (seal or UNSIGNED).sign(encode(host), name)
+    data = (key_signer or UNSIGNED).sign(encode(host), name)
     store.write(name, data)
     usual: dict[str, Any] = {
         "status": "succeeded" if host.succeeded else "failed",
@@ -486,5 +495,5 @@ def report(store: Store, host: HostOutcome, *, seal: Seal | None = None, **more:
         "message": host.message,
     }
     outcome = Outcome(**{**usual, "job_id": host.job_id, **more})
-    create_outcome(store, outcome, seal)
+    create_outcome(store, outcome, key_signer)
     return outcome

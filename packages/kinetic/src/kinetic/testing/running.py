@@ -124,7 +124,7 @@ class RunningBackend(FakeBackend):
         found = self._resources[job_id]
         try:
             outcome = self._outcome_of(job)
-            create_outcome(self._store, outcome, self._seal)
+            create_outcome(self._store, outcome, self._key_signer)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing of the job runs any more
             self.dies(job_id, f"It could not be run: {error}")
             return

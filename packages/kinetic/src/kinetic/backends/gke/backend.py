@@ -54,7 +54,7 @@ from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED
 
 if TYPE_CHECKING:
-    from kinetic.settings.keys import Seal
+    from kinetic.settings.keys import KeySigner
     from kinetic.submit.request import JobRequest
     from kinetic_payload.records.signing import Signing
     from kinetic_payload.stores.store import Location, Store
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 class GkeBackend:
     """Runs jobs in one namespace of *cluster*, with their objects in *store*.
 
-    *home* (`KINETIC_HOME`) keeps the runner, *environment* says where buckets are, and *seal* verifies
+    *home* (`KINETIC_HOME`) keeps the runner, *environment* says where buckets are, and *key_signer* verifies
     what lies in the store.
     """
 
@@ -74,15 +74,15 @@ class GkeBackend:
         cluster: Cluster,
         store: Store,
         home: Path,
-        seal: Seal | None,
+        key_signer: KeySigner | None,
         environment: Mapping[str, str],
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._home = home
-        self._signer: Signing = seal or UNSIGNED
+        self._signer: Signing = key_signer or UNSIGNED
         self._environment = environment
-        self._observer = Observer(cluster, store, seal)
+        self._observer = Observer(cluster, store, key_signer)
         self._watches = JobWatches(cluster)
 
     def check(self, request: JobRequest) -> None:

@@ -33,16 +33,16 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
         )
     from kinetic.backends.gke.backend import GkeBackend
     from kinetic.backends.gke.key import ClusterKey
-    from kinetic.jobs.services import Services, open_at, seal_of
+    from kinetic.jobs.services import Services, key_signer_of, open_at
     from kinetic.settings.settings import environment
 
     variables = environment()
     cluster = _cluster(target.kube_context, target.namespace, variables.get("KUBECONFIG"), settings)
     home = Path(settings.home.value)
     store = open_at(location, home)
-    seal = seal_of(location, ClusterKey(cluster))
-    backend = GkeBackend(cluster, store, home, seal, variables)
-    return Services(store, backend, seal=seal)
+    key_signer = key_signer_of(location, ClusterKey(cluster))
+    backend = GkeBackend(cluster, store, home, key_signer, variables)
+    return Services(store, backend, key_signer=key_signer)
 
 
 def _cluster(context: str, namespace: str, kubeconfig: str | None, settings: Settings) -> Cluster:

@@ -14,7 +14,7 @@ from kinetic_k8s.errors import ClusterUnreachableError
 from kinetic_k8s.reading.attempts import PodView, views
 from kinetic_payload.layout import JobObjects, is_end_marker
 from kinetic_payload.printable import printable_log
-from kinetic_payload.records.signed import read_verified
+from kinetic_payload.records.storage import read_verified
 
 if TYPE_CHECKING:
     from kinetic.backends.gke.observer import Observer

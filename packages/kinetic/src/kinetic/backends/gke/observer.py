@@ -22,11 +22,11 @@ from kinetic_k8s.manifests.labels import of_job
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.encode import fields_of
-from kinetic_payload.records.signed import read_verified
 from kinetic_payload.records.signing import UNSIGNED, Signing
+from kinetic_payload.records.storage import read_verified
 
 if TYPE_CHECKING:
-    from kinetic.settings.keys import Seal
+    from kinetic.settings.keys import KeySigner
     from kinetic_k8s.cluster.cluster import Cluster
     from kinetic_k8s.manifests import Manifest
     from kinetic_payload.records.job import JobRecord
@@ -43,15 +43,15 @@ class Observer:
         self,
         cluster: Cluster,
         store: Store,
-        seal: Seal | None,
+        key_signer: KeySigner | None,
         *,
         pause: Callable[[float], object] = sleep,
         starting: float = STARTING,
     ) -> None:
         self._cluster = cluster
         self._store = store
-        self._seal = seal
-        self._signer: Signing = seal or UNSIGNED
+        self._key_signer = key_signer
+        self._signer: Signing = key_signer or UNSIGNED
         self._pause = pause
         self._starting = starting
         self._begun: set[str] = set()
@@ -133,8 +133,8 @@ class Observer:
         name = JobObjects(record.job_id).handle
         try:
             data = read_record(self._store, name)
-            if self._seal is not None:  # Whatever else KINETIC_TRUST_BUCKET accepts.
-                self._seal.verify(data, name, strictly=True)
+            if self._key_signer is not None:  # Whatever else KINETIC_TRUST_BUCKET accepts.
+                self._key_signer.verify(data, name, strictly=True)
         except ObjectNotFoundError:
             return False
         except SignatureError as error:

@@ -43,7 +43,7 @@ from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.outcome import outcome_of_vanished, stored_outcome
 from kinetic.jobs.presence import STARTING
-from kinetic.jobs.services import Services, open_at, seal_of
+from kinetic.jobs.services import Services, key_signer_of, open_at
 from kinetic.notices import warn_caller
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.files.private import make_folder
@@ -77,9 +77,9 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
 
     home = Path(settings.home.value)
     store = open_at(location, home)
-    seal = seal_of(location, KeyFile(home))
-    backend = LocalBackend(home, store, verify=(seal or UNSIGNED).verify)
-    return Services(store, backend, seal=seal)
+    key_signer = key_signer_of(location, KeyFile(home))
+    backend = LocalBackend(home, store, verify=(key_signer or UNSIGNED).verify)
+    return Services(store, backend, key_signer=key_signer)
 
 
 class LocalBackend:

@@ -23,8 +23,8 @@ from kinetic_payload.records.attempt_result import HostEnd, deciding
 from kinetic_payload.records.encode import encode, fields_of
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.retry import Tally, another_attempt
-from kinetic_payload.records.signed import write_once
 from kinetic_payload.records.signing import UNSIGNED, Signer
+from kinetic_payload.records.storage import write_once
 from kinetic_payload.stores.store import Store
 
 

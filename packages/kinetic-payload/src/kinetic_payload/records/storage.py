@@ -1,7 +1,7 @@
-"""Records of a job in its store: written once by the job, whatever else lies in their place.
+"""Signed records in a store: the job writes each once, and only what the job wrote is read.
 
-Whoever can write to a bucket can put something where a record of a job will be. That is not the job's, so
-it is replaced. Among those who have the key the first record stays.
+Whoever can write to a bucket can put an object where a record of a job will be. It is not signed with the
+job's key, so it is replaced. Among writers that have the key, the first record stays.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def write_once(store: Store, signer: Signing, name: str, data: bytes) -> bytes:
         RecordError: There is no key, and what is there is too large to be a record.
         StoreError: The store would not take it, or another process overwrites it again and again.
     """
-    sealed = signer.sign(data, name)
+    signed = signer.sign(data, name)
     generation = ABSENT
     for _ in range(_TRIES):
         try:
-            store.write(name, sealed, if_generation=generation)
+            store.write(name, signed, if_generation=generation)
         except PreconditionFailedError:
             # Asked before it is read: if the object is another one by the time it is replaced, it stays.
             info = store.stat(name)
@@ -44,7 +44,7 @@ def write_once(store: Store, signer: Signing, name: str, data: bytes) -> bytes:
                 return written
             generation = info.generation if info is not None else ABSENT
         else:
-            return sealed
+            return signed
     raise StoreError(
         f"{store.location}/{name} is overwritten again and again by a process without the job's key.",
         hint="Find out who can write to the bucket.",

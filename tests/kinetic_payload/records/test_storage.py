@@ -10,8 +10,8 @@ import pytest
 from kinetic_payload.errors import RecordError, StoreError
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.outcome import Outcome
-from kinetic_payload.records.signed import read_verified, write_once
 from kinetic_payload.records.signing import UNSIGNED, Signer
+from kinetic_payload.records.storage import read_verified, write_once
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Location, Store
 
