@@ -25,7 +25,7 @@ from kinetic_payload.files.locks import locked
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
-from kinetic_payload.records.unsaved import Unsaved
+from kinetic_payload.records.pending_uploads import PendingUploads
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import Location, ObjectInfo
@@ -115,27 +115,27 @@ def test_of_a_bucket_no_context_is_collected_and_of_the_home_all_the_same(tmp_pa
 
 def test_what_is_left_of_a_job_that_was_cleaned_up_elsewhere_goes(tmp_path: Path) -> None:
     home, bucket = Home(str(tmp_path)), MemoryStore()
-    gone, young, kept, other, unsaved = map(a_job, ("gone", "young", "kept", "other", "unsaved"))
+    gone, young, kept, other, unstored = map(a_job, ("gone", "young", "kept", "other", "unsaved"))
     for job, place in (
         (gone, bucket.location),
         (young, bucket.location),
         (kept, bucket.location),
         (other, "gs://another"),
-        (unsaved, bucket.location),
+        (unstored, bucket.location),
     ):
         Path(home.job(job).path).mkdir(parents=True)
         Path(home.job(job).uses).write_text(json.dumps({"store": str(place)}))
         age(home.job(job).path, NOW if job == young else OLD)
     bucket.write(JobObjects(kept).handle, b"{}")
     # A result that could not be stored is as young as itself.
-    report = JobObjects(unsaved).host_outcome(1, 0)
-    Unsaved(home.job(unsaved).unsaved).write(report, b"{}")
-    age(Path(home.job(unsaved).unsaved, report), NOW)
-    age(home.job(unsaved).path, OLD)
+    report = JobObjects(unstored).host_outcome(1, 0)
+    PendingUploads(home.job(unstored).pending_uploads).write(report, b"{}")
+    age(Path(home.job(unstored).pending_uploads, report), NOW)
+    age(home.job(unstored).path, OLD)
 
     collect(home, bucket, NOW)
 
-    assert sorted(os.listdir(home.jobs)) == sorted((kept, other, young, unsaved))
+    assert sorted(os.listdir(home.jobs)) == sorted((kept, other, young, unstored))
 
     collect(home, bucket, NOW + 2 * MAX_AGE)
     assert sorted(os.listdir(home.jobs)) == sorted((kept, other))

@@ -148,7 +148,7 @@ class Flag:
     KEEP_INPUTS = "--keep-inputs"
     LIFELINE = "--lifeline"
     DEBUG_PORT = "--debug-port"
-    UNSAVED = "--unsaved"
+    PENDING_UPLOADS = "--pending-uploads"
     """A folder that outlives the job, for what its store does not have yet."""
     REPORT_SECONDS = "--report-seconds"
     """For how long the end of the job is stored again and again."""

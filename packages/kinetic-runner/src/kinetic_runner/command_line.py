@@ -31,7 +31,7 @@ class Arguments:
     lifeline: int | None = None
     debug_port: int | None = None
     end_marker: bool = False
-    unsaved: str | None = None
+    pending_uploads: str | None = None
     report_seconds: float = REPORT_SECONDS
 
 
@@ -41,7 +41,7 @@ _TEXTS: Final = {
     Flag.PAYLOAD_DIGEST: "payload_digest",
     Flag.CONTEXT_DIGEST: "context_digest",
     Flag.WORKSPACE: "workspace",
-    Flag.UNSAVED: "unsaved",
+    Flag.PENDING_UPLOADS: "pending_uploads",
 }
 _NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NUMBERS: Final = {

@@ -36,7 +36,7 @@ class Task:
     hold: bool = False
     """Let the host that coordinates a slice end last: the parent says when the others are gone."""
     debug_port: int | None = None
-    unsaved: str | None = None
+    pending_uploads: str | None = None
     """A folder that outlives the job, where the value may be left for the parent to store."""
     report_seconds: float = REPORT_SECONDS
     """For how long to try to leave the value somewhere."""

@@ -27,7 +27,7 @@ from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import Env, JobObjects
 from kinetic_payload.project import context as contexts
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, Pickled, Reason
-from kinetic_payload.records.unsaved import Unsaved
+from kinetic_payload.records.pending_uploads import PendingUploads
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
 from kinetic_runner.child import result
@@ -124,7 +124,9 @@ class _Host:
         self.names = JobObjects(self.task.job_id)
         self.space = Workspace(self.task.workspace)
         self.earlier = EarlierFiles(self.space.root)
-        self.unsaved = Unsaved(self.task.unsaved) if self.task.unsaved else None
+        self.pending_uploads = (
+            PendingUploads(self.task.pending_uploads) if self.task.pending_uploads else None
+        )
 
     @property
     def value_name(self) -> str:
@@ -279,7 +281,7 @@ class _Host:
                 value,
                 store,
                 self.value_name,
-                unsaved=self.unsaved,
+                pending_uploads=self.pending_uploads,
                 replace=self.task.signed,
                 seconds=self.task.report_seconds,
                 on_failure=self.on_report_failure,
@@ -314,7 +316,7 @@ class _Host:
             error,
             self.store,
             self.value_name,
-            unsaved=self.unsaved,
+            pending_uploads=self.pending_uploads,
             replace=self.task.signed,
             seconds=self.task.report_seconds,
             on_failure=self.on_report_failure,
@@ -328,8 +330,8 @@ class _Host:
             again = retry_notice(self.task.report_seconds)
             text = f"The value cannot be stored yet: {words.rstrip('.')}. {again}"
             self.tell({"warning": text})
-            if self.unsaved is not None:
-                self.unsaved.say(text)
+            if self.pending_uploads is not None:
+                self.pending_uploads.note(text)
 
     def stopped(self, info: ErrorInfo) -> HostOutcome:
         message = f"Stopped by SIGTERM in the phase {self.phase}."

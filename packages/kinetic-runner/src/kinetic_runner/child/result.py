@@ -17,7 +17,7 @@ from kinetic_payload.calls.value_pickler import ValuePickler
 from kinetic_payload.errors import KineticError, PreconditionFailedError, StoreError
 from kinetic_payload.layout import INLINE_LIMIT, REPORT_SECONDS
 from kinetic_payload.records.host_outcome import ErrorInfo, Pickled
-from kinetic_payload.records.unsaved import Unsaved, digest_of, overwritten
+from kinetic_payload.records.pending_uploads import PendingUploads, digest_of, overwritten
 from kinetic_payload.stores.store import ABSENT, Store
 from kinetic_runner.child.forks import leave_if_forked
 from kinetic_runner.child.tracebacks import bounded, message_of, notes_of, text_of, type_name
@@ -35,7 +35,7 @@ def keep(
     store: Store,
     name: str,
     *,
-    unsaved: Unsaved | None = None,
+    pending_uploads: PendingUploads | None = None,
     replace: bool = False,
     seconds: float = REPORT_SECONDS,
     pause: Callable[[float], bool] = WAIT,
@@ -46,7 +46,7 @@ def keep(
     The object is create-only, or replaces what is there (*replace*: it is not the job's), and appears only
     when all of the value is in it. While nothing takes it, it is tried again for *seconds*, with *pause*
     between: what took hours to compute is not to be lost.
-    Where there is *unsaved*, it may also end as a file there, for the parent to store: always where the
+    Where there is *pending_uploads*, it may also end as a file there, for the parent to store: always where the
     store is a service, which may be away for long.
 
     Raises:
@@ -54,7 +54,7 @@ def keep(
         StoreError: The store would not take it.
         OSError: Neither would the disk.
     """
-    ways = _ways(store, name, unsaved, replace)
+    ways = _ways(store, name, pending_uploads, replace)
     return retry(
         lambda: _first_of(lambda way: _pickled(value, store, name, way, replace=replace), ways),
         seconds=seconds,
@@ -67,14 +67,16 @@ Way = Callable[[], AbstractContextManager[BinaryIO]]
 """Opens what takes the bytes of an object."""
 
 
-def _ways(store: Store, name: str, unsaved: Unsaved | None, replace: bool) -> list[Way]:
+def _ways(
+    store: Store, name: str, pending_uploads: PendingUploads | None, replace: bool
+) -> list[Way]:
     def generation() -> int:
         found = store.stat(name) if replace else None
         return found.generation if found is not None else ABSENT
 
     ways: list[Way] = [lambda: store.writer(name, if_generation=generation())]
-    if unsaved is not None:
-        ways.insert(0 if store.concurrency > 1 else 1, lambda: unsaved.writer(name))
+    if pending_uploads is not None:
+        ways.insert(0 if store.concurrency > 1 else 1, lambda: pending_uploads.writer(name))
     return ways
 
 
@@ -119,7 +121,7 @@ def error_info(
     store: Store | None,
     name: str,
     *,
-    unsaved: Unsaved | None = None,
+    pending_uploads: PendingUploads | None = None,
     replace: bool = False,
     seconds: float = REPORT_SECONDS,
     on_failure: OnFailure = ignore_failure,
@@ -139,7 +141,7 @@ def error_info(
         try:
             data = dump_error(error)
             leave_if_forked(pid)
-            ways = _ways(store, name, unsaved, replace) if store is not None else []
+            ways = _ways(store, name, pending_uploads, replace) if store is not None else []
             pickled = _keep_bytes(data, store, name, ways, seconds, on_failure, replace=replace)
         except BaseException as failure:  # noqa: BLE001 - the text is what must get home
             leave_if_forked(pid, failure)

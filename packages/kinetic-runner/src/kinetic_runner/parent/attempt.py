@@ -25,8 +25,8 @@ from kinetic_payload.processes import kill_tree
 from kinetic_payload.records.attempt_result import is_loss_of_peer
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.host_outcome import HostOutcome
+from kinetic_payload.records.pending_uploads import PendingUploads
 from kinetic_payload.records.signing import Signer
-from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
 from kinetic_runner.command_line import Arguments
@@ -154,7 +154,9 @@ def _reporter(
         other_hosts_seconds=inf if alone else OTHER_HOSTS_SECONDS,
         linger=arguments.grace + _AFTER_GRACE if alone and host.count > 1 else 0.0,
         signer=signer,
-        unsaved=Unsaved(arguments.unsaved) if arguments.unsaved else None,
+        pending_uploads=PendingUploads(arguments.pending_uploads)
+        if arguments.pending_uploads
+        else None,
         seconds=arguments.report_seconds,
     )
 
@@ -254,8 +256,10 @@ def _report(reporter: Reporter, outcome: HostOutcome) -> int:
         return reporter.report(outcome)
     except (KineticError, OSError) as error:
         text = f"[kinetic] The outcome could not be stored: {error}\n"
-        if reporter.unsaved is not None and reporter.unsaved.reports():
-            text += f"[kinetic] It is kept in {reporter.unsaved.folder}. Store it there with: "
+        if reporter.pending_uploads is not None and reporter.pending_uploads.host_outcomes():
+            text += (
+                f"[kinetic] It is kept in {reporter.pending_uploads.folder}. Store it there with: "
+            )
             text += f"kinetic jobs result {outcome.job_id}\n"
         sys.stderr.write(text)
         return outcome.exit_code or EXIT_FUNCTION_FAILED
@@ -292,7 +296,7 @@ def _task(
         keep_inputs=arguments.keep_inputs,
         debug_port=arguments.debug_port,
         private_mounts=arguments.private_mounts,
-        unsaved=arguments.unsaved,
+        pending_uploads=arguments.pending_uploads,
         report_seconds=arguments.report_seconds,
         signed=signed,
     )

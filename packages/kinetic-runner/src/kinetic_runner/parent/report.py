@@ -20,10 +20,10 @@ from kinetic_payload.records.attempt_result import HostEnd, end_in, other_failur
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.outcome import FinalStatus, Outcome
+from kinetic_payload.records.pending_uploads import PendingUploads
 from kinetic_payload.records.retry import Tally, another_attempt
 from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.records.storage import write_once
-from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 from kinetic_runner.parent.other_hosts import HostEnds, unreadable
@@ -66,7 +66,7 @@ class Reporter:
     """How many seconds to retry, for all writes together, while the store fails."""
     signer: Signer = UNSIGNED
     """Signs reports where the store is a bucket: write access alone must not suffice to forge one."""
-    unsaved: Unsaved | None = None
+    pending_uploads: PendingUploads | None = None
     """Keeps what is not stored yet on a disk that outlives the job; None if there is no such disk."""
     warn: Callable[[str], object] = _print_line
     """Prints that the store fails, the first time."""
@@ -89,8 +89,8 @@ class Reporter:
         self.keep(outcome)
         self._store_value(outcome)
         code = self._report(outcome)
-        if self.unsaved is not None:
-            self.unsaved.over()
+        if self.pending_uploads is not None:
+            self.pending_uploads.remove_note()
         self.reported = True
         return code
 
@@ -112,9 +112,9 @@ class Reporter:
     def _report(self, outcome: HostOutcome) -> int:
         name = self.job.host_outcome(outcome.attempt, self.host.index)
         written = self._create(name, encode(outcome), on_first_failure=lambda: self._keep(outcome))
-        if self.unsaved is not None:
+        if self.pending_uploads is not None:
             with suppress(OSError):
-                self.unsaved.remove(name)
+                self.pending_uploads.remove(name)
         if outcome.succeeded and not self.host.leader:
             return outcome.exit_code
         ends = self._host_ends(outcome.attempt, written)
@@ -233,22 +233,22 @@ class Reporter:
         self._create(self.job.outcome, encode(outcome))
 
     def _keep(self, outcome: HostOutcome) -> None:
-        if self.unsaved is not None and _ended_by_itself(outcome):
+        if self.pending_uploads is not None and _ended_by_itself(outcome):
             name = self.job.host_outcome(outcome.attempt, self.host.index)
             with suppress(OSError):  # Then only the store is left.
-                self.unsaved.write(name, self.signer.sign(encode(outcome), name))
+                self.pending_uploads.write(name, self.signer.sign(encode(outcome), name))
 
     def _store_value(self, outcome: HostOutcome) -> None:
         """Store the value, or the exception, that the child left on the disk."""
-        unsaved, error = self.unsaved, outcome.error
+        pending_uploads, error = self.pending_uploads, outcome.error
         pickled = outcome.value or (error.pickled if error is not None else None)
-        if unsaved is None or pickled is None or pickled.name is None:
+        if pending_uploads is None or pickled is None or pickled.name is None:
             return
         name, digest = pickled.name, pickled.digest
-        if unsaved.has(name):
+        if pending_uploads.has(name):
             self._keep(outcome)
             retry(
-                lambda: unsaved.store_value(
+                lambda: pending_uploads.store_value(
                     self.store, name, digest, replace=self.signer.key is not None
                 ),
                 seconds=self._left,
@@ -286,8 +286,8 @@ class Reporter:
             why = " ".join(str(error).split())
             text = f"The end of the job cannot be stored yet: {why} {retry_notice(self._left)}"
             self.warn(text)
-            if self.unsaved is not None:
-                self.unsaved.say(text)
+            if self.pending_uploads is not None:
+                self.pending_uploads.note(text)
 
 
 def _ended_by_itself(outcome: HostOutcome) -> bool:

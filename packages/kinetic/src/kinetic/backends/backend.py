@@ -87,14 +87,14 @@ class Observation:
     """Nothing was heard of it for longer than it should be silent; it may come back all the same."""
     unreachable: bool = False
     """What keeps it cannot be asked from here: it can be waited for, but not stopped or removed."""
-    unsaved: bool = False
+    upload_pending: bool = False
     """Its function has ended, and its result lies where it ran: nobody may say that it failed.
     If it does not run any more, `store_result` stores it."""
 
     @property
     def going_on(self) -> bool:
         """Whether the job waits or runs, with nothing else to know about it."""
-        unclear = self.vanished or self.lost or self.unreachable or self.unsaved
+        unclear = self.vanished or self.lost or self.unreachable or self.upload_pending
         return self.status in (JobStatus.PENDING, JobStatus.RUNNING) and not unclear
 
 

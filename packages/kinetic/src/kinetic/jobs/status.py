@@ -39,7 +39,7 @@ class View:
     """Whether what keeps it cannot be asked from here, nor stopped."""
     seen: Observation | None = None
     """What the backend saw, where it was asked: it can explain that."""
-    unsaved: bool = False
+    upload_pending: bool = False
     """Whether its result lies where it ran, and is not in the store yet."""
     forged: SignatureError | None = None
     """What is in the place of the outcome of a job that runs, and is not the job's."""
@@ -71,9 +71,9 @@ def look(
         return _decided(found.record)
     with asking(record):
         seen = services.backend.observe(record)
-    if seen.unsaved:
+    if seen.upload_pending:
         # An outcome that says anything else would be false.
-        return View(seen.status, None, seen.reason, seen=seen, unsaved=True)
+        return View(seen.status, None, seen.reason, seen=seen, upload_pending=True)
     if not (seen.lost or seen.vanished or seen.status is JobStatus.NOT_FOUND):
         return View(
             seen.status, None, seen.reason, seen=seen, unreachable=seen.unreachable, forged=found

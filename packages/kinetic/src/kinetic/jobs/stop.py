@@ -51,7 +51,7 @@ def cancel(
     if view.unreachable:
         # Raises. It would not hear of the outcome: the job would run on, and its value be lost.
         _stop(record, services, timeout, poll_interval)
-    if view.unsaved:
+    if view.upload_pending:
         # It finished first: what runs is stopped, and its result stays where it is.
         _stop(record, services, timeout, poll_interval)
         view = look(record, services)
@@ -186,7 +186,7 @@ def _kept(record: JobRecord, view: View, services: Services) -> JobError:
 def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
     try:
         view = look(record, services)
-        if view.unsaved and view.status.terminal:
+        if view.upload_pending and view.status.terminal:
             raise _kept(record, view, services)
         return view.status
     except (RecordError, SignatureError):

@@ -109,7 +109,7 @@ def _wait_for_outcome(
             _notify(on_status_change, view.status)
         if view.outcome is not None:
             return view
-        if view.unsaved and view.status.terminal:
+        if view.upload_pending and view.status.terminal:
             services.backend.store_result(record)
             continue
         if view.status is JobStatus.NOT_FOUND or view.removed:

@@ -114,7 +114,7 @@ import argparse, hashlib, json, os, signal, sys, threading, time, traceback
 
 parser = argparse.ArgumentParser()
 for name in ("store", "job", "payload-digest", "context-digest", "workspace", "timeout", "grace",
-             "debug-port", "unsaved", "report-seconds"):
+             "debug-port", "pending-uploads", "report-seconds"):
     parser.add_argument("--" + name)
 for name in ("attempt", "hosts", "lifeline", "retries", "preemptions"):
     parser.add_argument("--" + name, type=int)

@@ -35,8 +35,8 @@ from kinetic.backends.local.liveness import (
 )
 from kinetic.backends.local.observation import NEVER_STARTED, has_begun, is_there, observe_folder
 from kinetic.backends.local.paths import Home, JobFolder
+from kinetic.backends.local.pending_uploads import refuse_to_lose, store_result, trouble_of
 from kinetic.backends.local.supervisor.state import read_state
-from kinetic.backends.local.unsaved import refuse_to_lose, store_result, trouble_of
 from kinetic.backends.local.watch import FolderEvents, JobEvents, LocalWatch, StoreEvents
 from kinetic.backends.registry import LOCAL
 from kinetic.errors import JobError, SubmitError
@@ -285,8 +285,8 @@ class LocalBackend:
         full = full_disk(needed_by(self._home, self._store.location))
         if full:
             return Explanation(f"{full} {seen.reason}".strip(), trouble=True)
-        unsaved = seen.status is JobStatus.RUNNING and bool(trouble_of(folder))
-        return Explanation(seen.reason, trouble=unsaved)
+        trouble = seen.status is JobStatus.RUNNING and bool(trouble_of(folder))
+        return Explanation(seen.reason, trouble=trouble)
 
     def lives_here(self, record: JobRecord) -> bool:
         """Return whether the job's supervisor, or a runner that outlived it, runs on this machine."""
@@ -374,6 +374,7 @@ class LocalBackend:
 
         Of another home's job there is nothing to remove here, but its end is waited for.
         """
+        from kinetic.backends.local.liveness import is_alive, wait_for_death
         from kinetic.backends.local.removal import put_aside, remove_tree
 
         place = self._announced.pop(record.job_id, None)
@@ -412,6 +413,7 @@ class LocalBackend:
         Raises:
             StoreError: The store still does not take it; it stays where it is.
         """
+
         folder = self._folder(record)
         if isinstance(folder, JobFolder):
             store_result(record.job_id, folder, self._store, self._verify)

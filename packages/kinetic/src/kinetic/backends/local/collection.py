@@ -45,7 +45,7 @@ from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.limits import read_record
 from kinetic_payload.ownership import is_context, is_digest, is_job_id, is_job_object
 from kinetic_payload.records.encode import fields_of
-from kinetic_payload.records.unsaved import Unsaved
+from kinetic_payload.records.pending_uploads import PendingUploads
 from kinetic_payload.stores.store import Store, parse_location
 from kinetic_payload.threads import parallel_map
 
@@ -192,7 +192,8 @@ def _collect_forgotten(home: Home, store: Store, oldest: float) -> None:
             if (
                 isinstance(uses, dict)
                 and uses.get("store") == str(store.location)
-                and max(job.stat().st_mtime, Unsaved(folder.unsaved).since or 0.0) < oldest
+                and max(job.stat().st_mtime, PendingUploads(folder.pending_uploads).since or 0.0)
+                < oldest
                 and not is_alive(folder)
                 and store.stat(JobObjects(job.name).handle) is None
             ):

@@ -225,7 +225,7 @@ def _command(
         Flag.ATTEMPT: ATTEMPT,
         Flag.LIFELINE: LIFELINE,
         Flag.DEBUG_PORT: 0 if request.debug else None,
-        Flag.UNSAVED: home.job(record.job_id).unsaved,
+        Flag.PENDING_UPLOADS: home.job(record.job_id).pending_uploads,
         Flag.REPORT_SECONDS: report_seconds,
     }
     interpreter = local_environment(launch).interpreter

@@ -10,8 +10,8 @@ from typing import Final
 from kinetic.backends.backend import AttemptView, Observation
 from kinetic.backends.local.liveness import is_alive, is_reporting
 from kinetic.backends.local.paths import JobFolder
+from kinetic.backends.local.pending_uploads import observation_of, trouble_of
 from kinetic.backends.local.supervisor.state import read_state
-from kinetic.backends.local.unsaved import observation_of, trouble_of
 from kinetic.job_status import JobStatus
 
 REPORTING: Final = (
@@ -41,10 +41,10 @@ def observe_folder(job_id: str, folder: JobFolder) -> Observation | None:
     )
     reason = state["reason"] if state is not None else ""
     running = alive or reporting
-    unsaved = observation_of(job_id, folder, attempts, running=running, reason=reason)
-    if unsaved is not None and not reporting:
-        return unsaved
-    if unsaved is None and state is not None and state["status"] != "running":
+    pending = observation_of(job_id, folder, attempts, running=running, reason=reason)
+    if pending is not None and not reporting:
+        return pending
+    if pending is None and state is not None and state["status"] != "running":
         return Observation(JobStatus[state["status"].upper()], reason, attempts, not alive)
     if alive:
         if state is not None:
@@ -54,7 +54,7 @@ def observe_folder(job_id: str, folder: JobFolder) -> Observation | None:
         return Observation(JobStatus.PENDING, "Its supervisor starts.")
 
     if reporting:
-        seen = unsaved or Observation(JobStatus.RUNNING, "", attempts)
+        seen = pending or Observation(JobStatus.RUNNING, "", attempts)
         return replace(seen, reason=f"{REPORTING} {seen.reason}".rstrip())
     before_start = state is None and not has_begun(folder)
     known = (trouble_of(folder), how_it_ended(folder, before_start), reason)

@@ -45,7 +45,7 @@ class JobFolder:
         self.uses = f"{path}/uses.json"
         """What the job needs of what jobs share: nothing of it is collected meanwhile."""
         self.supervisor_log = f"{path}/supervisor.log"
-        self.unsaved = f"{path}/unsaved"
+        self.pending_uploads = f"{path}/unsaved"  # so called in jobs of all versions
         """Results that the store does not have yet."""
 
     def attempt(self, number: int) -> str:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from kinetic.backends.local.supervisor.report import EndedRunner
     from kinetic.backends.local.supervisor.state import AttemptState, State
     from kinetic.jobs.lease import LeaseRenewal
+    from kinetic_payload.records.pending_uploads import PendingUploads
     from kinetic_payload.records.signing import Signer
-    from kinetic_payload.records.unsaved import Unsaved
     from kinetic_payload.stores.store import Store
 
 _PAUSE = 5.0
@@ -87,7 +87,7 @@ def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
     # Before the end is written: who finds the supervisor dead, and no end in its state, does it instead.
     job.kill_remains(attempt)
     job.end(verdict)
-    if lease is not None and not job.unsaved.reports():
+    if lease is not None and not job.pending_uploads.host_outcomes():
         lease.close()  # Otherwise it runs out: from elsewhere this looks like a machine that sleeps.
 
 
@@ -125,7 +125,8 @@ def _load(spec: SupervisorSpec) -> None:
     import hashlib  # noqa: F401
 
     import kinetic.backends.local.supervisor.report  # noqa: F401
-    import kinetic_payload.records.unsaved  # noqa: F401
+    import kinetic_payload.processes
+    import kinetic_payload.records.pending_uploads  # noqa: F401
 
     if spec.lease_seconds is None:
         _open(spec)  # A bucket is opened, and written to, by who keeps the lease.
@@ -157,11 +158,11 @@ class _Job:
         self._load_at: float | None = time.monotonic() + _ALL_LOADED
 
     @property
-    def unsaved(self) -> Unsaved:
+    def pending_uploads(self) -> PendingUploads:
         """What its runners could not store."""
-        from kinetic_payload.records.unsaved import Unsaved
+        from kinetic_payload.records.pending_uploads import PendingUploads
 
-        return Unsaved(self._folder.unsaved)
+        return PendingUploads(self._folder.pending_uploads)
 
     def run(self, attempt: Attempt, started_at: float) -> Verdict:
         """Wait for the end of *attempt*; return what follows."""
@@ -253,14 +254,14 @@ class _Job:
         )
 
         spec = self._spec
-        since = self.unsaved.since
+        since = self.pending_uploads.since
         tried = max(0.0, time.time() - since) if since is not None else 0.0
         until = time.monotonic() + spec.report_seconds - tried
         signer = _signer(spec)
         while True:
             try:
                 store = _open(spec)
-                self.unsaved.store_all(store, signer.verify)
+                self.pending_uploads.store_all(store, signer.verify)
                 return settle(
                     store,
                     spec.job_id,

@@ -11,7 +11,7 @@ from kinetic.job_status import JobStatus
 from kinetic.notices import warn_caller
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.job import JobRecord
-from kinetic_payload.records.unsaved import Unsaved
+from kinetic_payload.records.pending_uploads import PendingUploads
 from kinetic_payload.stores.store import Store
 
 
@@ -28,22 +28,22 @@ def observation_of(
     *reason* is what its supervisor wrote last. While that or a runner is *running*, the result is being
     stored; afterwards nobody stores it before it is asked for.
     """
-    unsaved = Unsaved(folder.unsaved)
-    reports = unsaved.reports()
-    if running and (reports or unsaved.trouble):
+    pending_uploads = PendingUploads(folder.pending_uploads)
+    reports = pending_uploads.host_outcomes()
+    if running and (reports or pending_uploads.trouble):
         said = "The function has ended, and its result is being stored."
-        why = unsaved.trouble or reason or said
-        return Observation(JobStatus.RUNNING, why, attempts, unsaved=bool(reports))
+        why = pending_uploads.trouble or reason or said
+        return Observation(JobStatus.RUNNING, why, attempts, upload_pending=bool(reports))
     if not reports:
         return None
     returned = all(fields_of(data).get("succeeded") for data in reports.values())
     said = (
         f"The function has {'returned' if returned else 'failed'}, and its result is not in the store "
-        f"yet: it is kept in {folder.unsaved}. Store it from this machine with: kinetic jobs result "
+        f"yet: it is kept in {folder.pending_uploads}. Store it from this machine with: kinetic jobs result "
         f"{job_id}"
     )
     said = f"{said}. {reason}" if reason else said
-    return Observation(JobStatus.FAILED, said, attempts, unsaved=True)
+    return Observation(JobStatus.FAILED, said, attempts, upload_pending=True)
 
 
 def store_result(
@@ -56,7 +56,7 @@ def store_result(
         IntegrityError: It is not what the job wrote.
     """
     try:
-        Unsaved(folder.unsaved).store_all(store, verify)
+        PendingUploads(folder.pending_uploads).store_all(store, verify)
     except (StoreError, IntegrityError) as error:
         raise type(error)(
             f"The result of job {job_id} could not be stored: {error.message}",
@@ -70,7 +70,7 @@ def store_result(
 
 def trouble_of(folder: JobFolder) -> str:
     """Return why the result of the job could be left nowhere; empty where nothing was in its way."""
-    return Unsaved(folder.unsaved).trouble
+    return PendingUploads(folder.pending_uploads).trouble
 
 
 def refuse_to_lose(record: JobRecord, folder: JobFolder, *, decided: bool) -> None:
@@ -81,7 +81,7 @@ def refuse_to_lose(record: JobRecord, folder: JobFolder, *, decided: bool) -> No
     Raises:
         JobError: It does.
     """
-    if not Unsaved(folder.unsaved).reports():
+    if not PendingUploads(folder.pending_uploads).host_outcomes():
         return
     if decided:
         warn_caller(
@@ -99,6 +99,6 @@ def refuse_to_lose(record: JobRecord, folder: JobFolder, *, decided: bool) -> No
 
 def _kept(job_id: str, folder: JobFolder) -> str:
     return (
-        f"It is kept in {folder.unsaved}. Store and print it with: kinetic jobs result {job_id}\n"
+        f"It is kept in {folder.pending_uploads}. Store and print it with: kinetic jobs result {job_id}\n"
         "To give it up, remove that folder."
     )

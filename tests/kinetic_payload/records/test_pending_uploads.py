@@ -15,8 +15,8 @@ from kinetic_payload.errors import (
     StoreError,
     StorePermissionError,
 )
+from kinetic_payload.records.pending_uploads import PendingUploads
 from kinetic_payload.records.signing import UNSIGNED, Signer
-from kinetic_payload.records.unsaved import Unsaved
 from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore
 
@@ -24,12 +24,12 @@ VALUE, REPORT = "job/attempts/1/host-0.pkl", "job/attempts/1/host-0.json"
 DATA = b"value" * 1000
 
 
-def a_result(folder: Path) -> Unsaved:
-    unsaved = Unsaved(folder / "unsaved")
+def a_result(folder: Path) -> PendingUploads:
+    pending_uploads = PendingUploads(folder / "pending_uploads")
     digest = hashlib.sha256(DATA).hexdigest()
-    unsaved.write(VALUE, DATA)
-    unsaved.write(REPORT, json.dumps({"value": {"name": VALUE, "digest": digest}}).encode())
-    return unsaved
+    pending_uploads.write(VALUE, DATA)
+    pending_uploads.write(REPORT, json.dumps({"value": {"name": VALUE, "digest": digest}}).encode())
+    return pending_uploads
 
 
 class Refusing(MemoryStore):
@@ -38,26 +38,26 @@ class Refusing(MemoryStore):
 
 
 def test_a_result_is_stored_whole_and_then_nothing_is_left(tmp_path: Path) -> None:
-    unsaved, store = a_result(tmp_path), MemoryStore()
-    assert unsaved.since is not None
+    pending_uploads, store = a_result(tmp_path), MemoryStore()
+    assert pending_uploads.since is not None
 
-    unsaved.store_all(store, UNSIGNED.verify)
+    pending_uploads.store_all(store, UNSIGNED.verify)
 
     assert store.read(VALUE) == DATA
     assert store.stat(REPORT) is not None
     assert list(tmp_path.iterdir()) == []
-    assert (unsaved.reports(), unsaved.since) == ({}, None)
+    assert (pending_uploads.host_outcomes(), pending_uploads.since) == ({}, None)
 
 
 def test_what_the_store_refuses_stays_and_is_stored_by_a_later_try(tmp_path: Path) -> None:
-    unsaved, store = a_result(tmp_path), Refusing()
+    pending_uploads, store = a_result(tmp_path), Refusing()
 
     with pytest.raises(StorePermissionError):
-        unsaved.store_all(store, UNSIGNED.verify)
+        pending_uploads.store_all(store, UNSIGNED.verify)
 
-    assert list(unsaved.reports()) == [REPORT]
-    unsaved.store_all(MemoryStore(), UNSIGNED.verify)
-    assert unsaved.reports() == {}
+    assert list(pending_uploads.host_outcomes()) == [REPORT]
+    pending_uploads.store_all(MemoryStore(), UNSIGNED.verify)
+    assert pending_uploads.host_outcomes() == {}
 
 
 def test_a_signed_jobs_value_replaces_what_another_put_in_its_place(tmp_path: Path) -> None:
@@ -70,16 +70,16 @@ def test_a_signed_jobs_value_replaces_what_another_put_in_its_place(tmp_path: Pa
                 self.write(name, b"another")
             return super().upload(name, *args, **options)
 
-    unsaved, store = a_result(tmp_path), Meddled()
+    pending_uploads, store = a_result(tmp_path), Meddled()
     digest = hashlib.sha256(DATA).hexdigest()
     with pytest.raises(StoreError, match="was overwritten") as failure:
-        unsaved.store_value(store, VALUE, digest, replace=True)
+        pending_uploads.store_value(store, VALUE, digest, replace=True)
     assert not isinstance(failure.value, PreconditionFailedError)  # That would not be tried again.
 
-    unsaved.store_value(store, VALUE, digest, replace=True)
+    pending_uploads.store_value(store, VALUE, digest, replace=True)
 
     assert store.read(VALUE) == DATA
-    assert not unsaved.has(VALUE)
+    assert not pending_uploads.has(VALUE)
 
 
 def test_a_value_that_is_in_the_store_already_is_compared_and_another_one_is_not_replaced(
@@ -98,26 +98,26 @@ def test_a_value_that_is_in_the_store_already_is_compared_and_another_one_is_not
 
 @pytest.mark.parametrize("forged", [b"{}", b"\xff" * (9 << 20)], ids=["unsigned", "too large"])
 def test_a_report_is_stored_over_what_the_job_s_key_refuses(tmp_path: Path, forged: bytes) -> None:
-    store, unsaved, key = MemoryStore(), a_result(tmp_path), Signer(b"k" * 32)
-    unsaved.write(REPORT, key.sign(unsaved.reports()[REPORT], REPORT))
+    store, pending_uploads, key = MemoryStore(), a_result(tmp_path), Signer(b"k" * 32)
+    pending_uploads.write(REPORT, key.sign(pending_uploads.host_outcomes()[REPORT], REPORT))
     store.write(REPORT, forged)
 
-    unsaved.store_all(store, key.verify)
+    pending_uploads.store_all(store, key.verify)
 
     key.verify(store.read(REPORT), REPORT)
-    assert unsaved.reports() == {}
+    assert pending_uploads.host_outcomes() == {}
     earlier = store.read(REPORT)
-    unsaved.write(REPORT, key.sign(b'{"another": "end"}', REPORT))
-    unsaved.store_all(store, key.verify)
+    pending_uploads.write(REPORT, key.sign(b'{"another": "end"}', REPORT))
+    pending_uploads.store_all(store, key.verify)
     assert store.read(REPORT) == earlier
 
 
 def test_a_file_that_was_damaged_is_not_stored(tmp_path: Path) -> None:
-    unsaved, store = a_result(tmp_path), MemoryStore()
-    unsaved.write(VALUE, DATA[:-1])
+    pending_uploads, store = a_result(tmp_path), MemoryStore()
+    pending_uploads.write(VALUE, DATA[:-1])
 
     with pytest.raises(IntegrityError, match="digest"):
-        unsaved.store_all(store, UNSIGNED.verify)
+        pending_uploads.store_all(store, UNSIGNED.verify)
 
     assert store.stat(VALUE) is None
     assert store.stat(REPORT) is None
@@ -125,7 +125,7 @@ def test_a_file_that_was_damaged_is_not_stored(tmp_path: Path) -> None:
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     def fail() -> None:
-        with Unsaved(tmp_path / "unsaved").writer(VALUE) as stream:
+        with PendingUploads(tmp_path / "pending_uploads").writer(VALUE) as stream:
             stream.write(DATA)
             raise ValueError("half way")
 
@@ -141,9 +141,9 @@ def test_what_another_host_removes_at_the_same_time_keeps_nothing_from_the_disk(
     # The system tells a hook that a file is about to be opened: then the folder is removed.
     code = """
 import os, pathlib, sys
-from kinetic_payload.records.unsaved import Unsaved
+from kinetic_payload.records.pending_uploads import PendingUploads
 
-unsaved, name, left = Unsaved(sys.argv[1]), "job/attempts/1/host-0.json", [sys.argv[1]]
+pending_uploads, name, left = PendingUploads(sys.argv[1]), "job/attempts/1/host-0.json", [sys.argv[1]]
 folder = pathlib.Path(sys.argv[1], name).parent
 
 def remove(event, arguments):
@@ -152,7 +152,7 @@ def remove(event, arguments):
         os.rmdir(folder)
 
 sys.addaudithook(remove)
-unsaved.write(name, b"report")
-assert not left and unsaved.reports() == {name: b"report"}
+pending_uploads.write(name, b"report")
+assert not left and pending_uploads.host_outcomes() == {name: b"report"}
 """
-    subprocess.run([sys.executable, "-c", code, tmp_path / "unsaved"], check=True)
+    subprocess.run([sys.executable, "-c", code, tmp_path / "pending_uploads"], check=True)

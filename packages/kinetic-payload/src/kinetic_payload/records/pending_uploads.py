@@ -1,7 +1,7 @@
-"""Objects of a job that its store does not have yet, as files of a folder that outlives the job.
+"""Objects of a job that still have to be stored: files in a folder that outlives the job.
 
-The runner writes them, and removes each when the store has it. What is left, because the store refused it
-or because the runner was killed, is stored later: by the supervisor, or by who asks for the result.
+The runner writes each of them, and removes it when the store has it. What is left, because the store refused
+it or the runner was killed, is stored later: by the supervisor, or by a client that asks for the result.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from kinetic_payload.limits import read_record
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.stores.store import ABSENT, Store
 
-_REPORT: Final = ".json"
+_HOST_OUTCOME: Final = ".json"
 _TROUBLE: Final = "trouble.txt"
 _TRIES: Final = 100
 
 
-class Unsaved:
+class PendingUploads:
     """The files of one job below *folder*, which is made when something is written."""
 
     def __init__(self, folder: str | Path) -> None:
@@ -84,7 +84,7 @@ class Unsaved:
                 if folder == self.folder:
                     break
 
-    def say(self, trouble: str) -> None:
+    def note(self, trouble: str) -> None:
         """Leave a note of why something is not stored yet; the next one replaces it."""
         with suppress(OSError):
             self.write(_TROUBLE, trouble.encode(errors="backslashreplace"))
@@ -97,16 +97,16 @@ class Unsaved:
         except OSError:
             return ""
 
-    def over(self) -> None:
+    def remove_note(self) -> None:
         """Remove the note: everything is stored."""
         with suppress(OSError):
             self.remove(_TROUBLE)
 
-    def reports(self) -> dict[str, bytes]:
-        """Return by name the reports that lie here: each is how a host ended."""
+    def host_outcomes(self) -> dict[str, bytes]:
+        """Return by name the host outcomes that lie here."""
         found = {}
         for name in self._names():
-            if name.endswith(_REPORT):
+            if name.endswith(_HOST_OUTCOME):
                 with suppress(FileNotFoundError):  # It was stored a moment ago.
                     found[name] = self._path(name).read_bytes()
         return found
@@ -116,7 +116,7 @@ class Unsaved:
         """When the first of the reports was written, in seconds since the epoch; None without any."""
         times = []
         for name in self._names():
-            if name.endswith(_REPORT):
+            if name.endswith(_HOST_OUTCOME):
                 with suppress(FileNotFoundError):
                     times.append(self._path(name).stat().st_mtime)
         return min(times, default=None)
@@ -132,7 +132,7 @@ class Unsaved:
             StoreError: The store would not take something; it stays here.
             IntegrityError: Something here is not what its job wrote.
         """
-        for name, data in self.reports().items():
+        for name, data in self.host_outcomes().items():
             verify(data, name)
             for value, digest in _values_of(data):
                 if self.has(value):
@@ -142,7 +142,7 @@ class Unsaved:
             except PreconditionFailedError:
                 _replace_forged(store, name, data, verify)
             self.remove(name)
-        self.over()
+        self.remove_note()
 
     def store_value(self, store: Store, name: str, digest: str, *, replace: bool = False) -> None:
         """Store the file *name*, whose *digest* is expected, and remove it here.
