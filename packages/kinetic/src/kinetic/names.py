@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from kinetic_payload.ownership import MOST_ID
+from kinetic_payload.layout import MOST_ID
 
 
 def slug(text: str) -> str:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 from kinetic_payload.errors import KineticError, RecordError
-from kinetic_payload.layout import JobObjects
+from kinetic_payload.layout import JobObjects, number_in
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode, fields_of
@@ -102,10 +102,6 @@ def _refuse_if_finished(store: Store, job: JobObjects, signer: Signer) -> None:
 
 def _attempts(store: Store, job: JobObjects) -> list[int]:
     """Return the numbers that are taken, and 0."""
-    from kinetic_payload.ownership import (
-        number_in,
-    )  # Most attempts are numbered by who starts them.
-
     names = (folder.removeprefix(job.attempts)[:-1] for folder in store.folders(job.attempts))
     return [0, 0, *(number for name in names if (number := number_in(name)) is not None)]
 

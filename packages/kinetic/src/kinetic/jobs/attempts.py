@@ -10,9 +10,8 @@ from typing import Final
 
 from kinetic.backends.backend import AttemptView
 from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureError
-from kinetic_payload.layout import JobObjects
+from kinetic_payload.layout import JobObjects, claim_of, host_outcome_of
 from kinetic_payload.limits import read_record
-from kinetic_payload.ownership import claim_of, report_of
 from kinetic_payload.records.attempt_result import HostEnd, Result, deciding, end_in, ended_attempts
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.retry import Tally, another_attempt, tally_of
@@ -184,7 +183,7 @@ class _Search:
         if len(names) == _MOST_LISTED:
             return None
         for name in names:
-            for kind, parse in enumerate((claim_of, report_of)):
+            for kind, parse in enumerate((claim_of, host_outcome_of)):
                 place = parse(name, self._names.job_id)
                 if place is not None and place[0] > 0 and place[1] < self._hosts:
                     found.setdefault(place[0], ([], []))[kind].append(place[1])

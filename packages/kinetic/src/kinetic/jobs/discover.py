@@ -35,8 +35,7 @@ from kinetic_payload.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from kinetic_payload.layout import JobObjects
-from kinetic_payload.ownership import is_job_id
+from kinetic_payload.layout import JobObjects, is_job_id
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.folder.marking import refuse_foreign_folder

@@ -13,8 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from kinetic_payload.errors import PreconditionFailedError
-from kinetic_payload.layout import JobObjects
-from kinetic_payload.ownership import is_job_object
+from kinetic_payload.layout import JobObjects, is_job_object
 from kinetic_payload.records.encode import encode, fields_of
 from kinetic_payload.records.lease import Lease
 from kinetic_payload.records.signing import UNSIGNED, Signer

@@ -18,9 +18,8 @@ from kinetic_payload.errors import (
     RecordError,
     SignatureError,
 )
-from kinetic_payload.layout import JobObjects
+from kinetic_payload.layout import JobObjects, host_outcome_of
 from kinetic_payload.limits import read_record
-from kinetic_payload.ownership import report_of
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.job import JobRecord
@@ -165,7 +164,7 @@ def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
         return found.record
 
     listed = (info.name for info in store.list(JobObjects(job_id).attempts))
-    ours = (name for name in listed if report_of(name, job_id) is not None)
+    ours = (name for name in listed if host_outcome_of(name, job_id) is not None)
     names = list(islice(ours, _MOST_REPORTS + 1))
     if len(names) > _MOST_REPORTS:
         warn_caller(f"Skipped: all but {_MOST_REPORTS:,} reports of {job_id}.")

@@ -13,8 +13,7 @@ from kinetic.jobs.services import Services
 from kinetic.jobs.status import View, asking, explained, look
 from kinetic.waiting import Deadline, poll_interval, sleep
 from kinetic_payload.errors import RecordError, SignatureError
-from kinetic_payload.layout import JobObjects
-from kinetic_payload.ownership import is_job_object
+from kinetic_payload.layout import JobObjects, is_job_object
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.store import Store

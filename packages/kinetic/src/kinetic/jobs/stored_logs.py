@@ -24,9 +24,8 @@ from kinetic.jobs.log_lines import (
     whole_lines,
     with_note,
 )
-from kinetic_payload.layout import JobObjects
+from kinetic_payload.layout import JobObjects, number_in
 from kinetic_payload.limits import MOST_CHUNK, MOST_HOSTS
-from kinetic_payload.ownership import number_in
 from kinetic_payload.printable import printable_log
 from kinetic_payload.records.attempt_result import deciding
 from kinetic_payload.records.job import JobRecord

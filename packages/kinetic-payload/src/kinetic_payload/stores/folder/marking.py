@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from kinetic_payload.errors import StoreError, StorePermissionError
-from kinetic_payload.ownership import is_entry
+from kinetic_payload.layout import is_entry
 from kinetic_payload.stores.names import OWN_FOLDER
 from kinetic_payload.stores.store import Location
 

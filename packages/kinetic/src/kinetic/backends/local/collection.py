@@ -41,9 +41,15 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.files.locks import locked
 from kinetic_payload.files.private import make_folder, write_private
-from kinetic_payload.layout import JobObjects, context_object
+from kinetic_payload.layout import (
+    JobObjects,
+    context_object,
+    is_context,
+    is_digest,
+    is_job_id,
+    is_job_object,
+)
 from kinetic_payload.limits import read_record
-from kinetic_payload.ownership import is_context, is_digest, is_job_id, is_job_object
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.pending_uploads import PendingUploads
 from kinetic_payload.stores.store import Store, parse_location
