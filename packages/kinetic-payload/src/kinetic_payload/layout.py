@@ -77,9 +77,6 @@ class JobObjects:
         return f"outputs/{self.job_id}/"
 
 
-JOB_OBJECTS_SUFFIX: Final = "/handle.json"
-"""What ends the name of every job record, so that jobs can be listed."""
-
 LISTED: Final = ("handle.json", "outcome.json")
 """The records that a list of jobs needs: `Store.records` finds them without looking at all else."""
 

@@ -9,16 +9,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-OURS: Final = frozenset(
-    {
-        "kinetic",
-        "kinetic_cli",
-        "kinetic_images",
-        "kinetic_k8s",
-        "kinetic_payload",
-        "kinetic_runner",
-    }
-)
+from kinetic_payload.distributions import DISTRIBUTIONS
+
+OURS: Final = frozenset(DISTRIBUTIONS)
 """Our own packages: the bundle brings them, wherever they lie here."""
 
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
