@@ -123,6 +123,7 @@ TESTED_AS = {
     "kinetic_payload.calls.classes.pytrees": "local/test_pytrees.py",
     "kinetic_payload.calls.classes.rebuild": "kinetic_payload/calls/classes/test_reduce.py",
     "kinetic_payload.calls.dump": "kinetic_payload/calls/test_call.py",
+    "kinetic_payload.calls.exceptions": "kinetic_payload/calls/classes/test_reduce.py",
     "kinetic_payload.calls.function_state": "kinetic_payload/calls/test_annotations.py",
     "kinetic_payload.calls.module_globals.dump": "kinetic_payload/calls/module_globals/test_restore.py",
     "kinetic_payload.calls.rebuild": "kinetic_payload/calls/test_pickler.py",

@@ -44,11 +44,6 @@ def encoded(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape")
 
 
-def digest_of(data: bytes) -> str:
-    """Return the SHA-256 of *data* in lower-case hex."""
-    return hashlib.sha256(data).hexdigest()
-
-
 def file_digest(path: Path | str, relpath: str) -> str:
     """Return the digest of the file *path* that is called *relpath* in its tree."""
     hasher = FileHasher(relpath)

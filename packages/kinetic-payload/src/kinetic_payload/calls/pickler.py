@@ -29,6 +29,7 @@ from kinetic_payload.calls.code import (
     names_in,
     names_of_classes_in,
 )
+from kinetic_payload.calls.exceptions import reduce_error
 from kinetic_payload.calls.function_state import function_state
 from kinetic_payload.calls.module_globals.restore import UsedGlobal
 from kinetic_payload.data.references import collecting, data_path
@@ -124,7 +125,7 @@ class CallPickler(ClassPickler):
         if kind is io.TextIOWrapper:
             return _reduce_text_file
         if issubclass(kind, BaseException):
-            return self.reduce_error
+            return reduce_error
         # Only something that can be called can be a decorated function.
         return self._reduce_wrapper if hasattr(kind, "__call__") else None  # noqa: B004
 

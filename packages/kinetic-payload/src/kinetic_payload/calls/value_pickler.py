@@ -13,6 +13,7 @@ from kinetic_payload.calls.byte_counter import ByteCounter
 from kinetic_payload.calls.classes.attribute_values import reducer_of
 from kinetic_payload.calls.classes.body import Bare
 from kinetic_payload.calls.classes.reduce import NAMED_TYPES, ClassPickler
+from kinetic_payload.calls.exceptions import reduce_error
 
 
 class ValuePickler(ClassPickler):
@@ -33,7 +34,7 @@ class ValuePickler(ClassPickler):
         if kind is Bare:
             return self.reduce_bare_function(obj)
         if issubclass(kind, BaseException):
-            return self.reduce_error(obj)
+            return reduce_error(obj)
         if kind is rebuild.CACHED:
             return self._reduce_cached(obj)
         reduced = super().reducer_override(obj)

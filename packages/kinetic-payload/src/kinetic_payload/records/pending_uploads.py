@@ -165,7 +165,7 @@ class PendingUploads:
             store.upload(name, path, if_generation=ABSENT)
         except PreconditionFailedError as error:
             # By a try whose answer was lost, or by another process that stores the same.
-            if digest_of(store, name) != digest:
+            if stored_digest(store, name) != digest:
                 if not replace:
                     raise PreconditionFailedError(
                         f"{store.location}/{name} is there already, and is not what the job wrote.",
@@ -175,7 +175,7 @@ class PendingUploads:
                 try:
                     store.upload(name, path, if_generation=info.generation if info else ABSENT)
                 except PreconditionFailedError:
-                    raise overwritten(store, name) from error
+                    raise overwritten_error(store, name) from error
         except FileNotFoundError:
             if store.stat(name) is None:
                 raise
@@ -224,16 +224,16 @@ def _opened(part: Path) -> int:
                 raise
 
 
-def overwritten(store: Store, name: str) -> StoreError:
-    """Return what to raise where the object *name* was overwritten while its job stored it; try again."""
+def overwritten_error(store: Store, name: str) -> StoreError:
+    """Return the error for an object *name* that was overwritten while its job stored it."""
     return StoreError(
         f"{store.location}/{name} was overwritten by another process while it was stored.",
         hint="Find out who can write to the bucket.",
     )
 
 
-def digest_of(store: Store, name: str) -> str:
-    """Return the digest of the object *name*."""
+def stored_digest(store: Store, name: str) -> str:
+    """Return the SHA-256 of the object *name*, in hex."""
     with store.reader(name) as stream:
         digest = hashlib.sha256()
         while block := stream.read(1 << 20):

@@ -17,7 +17,7 @@ from kinetic_payload.calls.value_pickler import ValuePickler
 from kinetic_payload.errors import KineticError, PreconditionFailedError, StoreError
 from kinetic_payload.layout import INLINE_LIMIT, REPORT_SECONDS
 from kinetic_payload.records.host_outcome import ErrorInfo, Pickled
-from kinetic_payload.records.pending_uploads import PendingUploads, digest_of, overwritten
+from kinetic_payload.records.pending_uploads import PendingUploads, overwritten_error, stored_digest
 from kinetic_payload.stores.store import ABSENT, Store
 from kinetic_runner.child.forks import leave_if_forked
 from kinetic_runner.child.tracebacks import bounded, message_of, notes_of, text_of, type_name
@@ -111,8 +111,8 @@ def _pickled(value: Any, store: Store, name: str, way: Way, *, replace: bool) ->
             stack.close()
         except PreconditionFailedError as error:
             # A retried create is told that its own object is in the way.
-            if kept.name is None or digest_of(store, name) != kept.digest:
-                raise overwritten(store, name) if replace else error
+            if kept.name is None or stored_digest(store, name) != kept.digest:
+                raise overwritten_error(store, name) if replace else error
         return kept
 
 
@@ -318,8 +318,8 @@ def _keep_bytes(
             with way() as stream:
                 stream.write(data)
         except PreconditionFailedError as error:
-            if digest_of(store, name) != digest:
-                raise overwritten(store, name) if replace else error
+            if stored_digest(store, name) != digest:
+                raise overwritten_error(store, name) if replace else error
         return kept
 
     return retry(lambda: _first_of(write, ways), seconds=seconds, pause=WAIT, on_failure=on_failure)

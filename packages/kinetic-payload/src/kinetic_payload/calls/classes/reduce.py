@@ -14,7 +14,7 @@ import inspect
 import sys
 import typing
 from collections.abc import Iterator
-from types import FunctionType, MemberDescriptorType
+from types import FunctionType
 from typing import Any, Final
 
 import cloudpickle
@@ -55,8 +55,6 @@ NAMED_TYPES: Final = (
 """What `typing` makes, and pickle finds by name alone."""
 _OF_MEMBERS: Final = frozenset({"_name_", "__objclass__", "_sort_order_"})
 """Attributes that members of an enum get when it is made."""
-_NOT_OF_ERRORS: Final = frozenset({"__suppress_context__", "exceptions", "message", "obj"})
-"""Attributes of builtin exceptions that are not state, or that pickle leaves out."""
 _OF_ENUMS: Final = ("_member_map_", "_member_names_", "_member_type_", "_value2member_map_")
 
 
@@ -133,38 +131,6 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             self.whole[id(function)] = function
             return reduced
         return (class_rebuild.same, (bare,), *reduced[2:])
-
-    def reduce_error(self, error: BaseException) -> Any:
-        """Return how to make *error* again where its class has an `__init__` of its own.
-
-        Pickle would call that with `args`, which are often others than it takes.
-        """
-        kind = type(error)
-        builtin = rebuild.builtin_base(kind)
-
-        def inherits(*names: str) -> bool:
-            return all(getattr(kind, name) == getattr(builtin, name) for name in names)
-
-        if (
-            kind in copyreg.dispatch_table
-            or not inherits("__reduce__", "__reduce_ex__")
-            or inherits("__init__", "__new__")
-        ):
-            return NotImplemented
-        args = error.args
-        if isinstance(error, BaseExceptionGroup):
-            args = error.message, list(error.exceptions)
-        slots: dict[str, Any] = {"args": error.args}
-        for base in kind.__mro__:
-            # To C code, None is another thing than nothing.
-            nothing = None if rebuild.builtin_base(base) is base else slots
-            for name, member in vars(base).items():
-                if isinstance(member, MemberDescriptorType) and name not in _NOT_OF_ERRORS:
-                    value = getattr(error, name, nothing)
-                    if value is not nothing:
-                        slots[name] = value
-        make, fill = rebuild.bare_error, rebuild.fill_error
-        return make, (kind, args), (slots, dict(vars(error))), None, None, fill
 
     def reduce_member(self, member: Any) -> Any:
         """Return how to find *member*, of an enum by value: it may be met before its value is there."""
