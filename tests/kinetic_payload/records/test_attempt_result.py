@@ -6,10 +6,10 @@ from kinetic_payload.errors import RecordError
 from kinetic_payload.records.attempt_result import (
     HostEnd,
     deciding,
-    end_in,
     ended_attempts,
     is_loss_of_peer,
     other_failures,
+    parse_host_end,
 )
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
@@ -117,14 +117,14 @@ def test_the_end_of_a_host_is_read_from_its_report() -> None:
         lost_peer=True, stopped_at=4.0,
     )  # fmt: skip
 
-    found = end_in(1, encode(report))
+    found = parse_host_end(1, encode(report))
 
     assert (found.host, found.reason, found.error) == (1, "exception", LOST)
     assert (found.lost_peer, found.stopped_at, found.finished_at) == (True, 4.0, 5.0)
     assert "\x1b" not in found.message
     for broken in (b"", b"[]", b"{}", b'{"reason": ["exception"], "exit_code": 1}'):
         with pytest.raises(RecordError):
-            end_in(1, broken)
+            parse_host_end(1, broken)
 
 
 @pytest.mark.parametrize(

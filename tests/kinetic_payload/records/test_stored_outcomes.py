@@ -10,7 +10,7 @@ from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.retry import Tally
 from kinetic_payload.records.signing import UNSIGNED, Signer
-from kinetic_payload.records.stored_outcomes import ends_of, tally_before
+from kinetic_payload.records.stored_outcomes import read_host_ends, tally_before
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Location, Store
 
@@ -39,8 +39,8 @@ def test_the_ends_are_those_that_hosts_of_the_job_reported(store: Store) -> None
     report(store, 1, 4, "exception")
     store.write(JOB.host_outcome(1, 2), b"x" * (9 << 20))
 
-    found = {end.host: end.reason for end in ends_of(store, KEY, JOB, 1, hosts=4)}
-    unsigned = {end.host: end.reason for end in ends_of(store, UNSIGNED, JOB, 1, hosts=4)}
+    found = {end.host: end.reason for end in read_host_ends(store, KEY, JOB, 1, hosts=4)}
+    unsigned = {end.host: end.reason for end in read_host_ends(store, UNSIGNED, JOB, 1, hosts=4)}
 
     assert found == {0: "exception", 3: "terminated"}
     assert unsigned == {0: "exception", 1: "returned", 3: "terminated"}

@@ -13,20 +13,20 @@ from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.host_outcome import HostOutcome, Reason
 
 _OWN: Final = frozenset({"exception", "exited", "timeout"})
-_NO_WORD: Final = frozenset({"killed", "unreported"})
+_UNREPORTED: Final = frozenset({"killed", "unreported"})
 _LOST_A_PEER: Final = ("JaxRuntimeError", "XlaRuntimeError")
-"""What JAX raises where a host that it talks to is gone, among many other things."""
+"""What JAX raises where a host that it talks to is gone, and for many other reasons."""
 _SIGABRT: Final = 6
 _ABORTED: Final = 128 + _SIGABRT
 """The exit code of SIGABRT."""
 _KILLED: Final = 128 + 9
-"""The exit code of SIGKILL, of which no host dies because of another."""
+"""The exit code of SIGKILL, which no host gets because another host failed."""
 _CLOCKS: Final = 5.0
 """Seconds by which the clocks of two hosts may differ."""
 
 Result = Literal["succeeded", "failed", "disrupted", "unknown"]
-"""What an attempt was: a disruption is no failure of the function; of what is unknown another attempt was
-made all the same, and it counts neither as a failure nor as a disruption."""
+"""What an attempt was. A disruption is no failure of the function. An attempt whose result is unknown was
+followed by another one; it counts neither as a failure nor as a disruption."""
 
 
 @dataclass(frozen=True)
@@ -44,32 +44,32 @@ class HostEnd:
     """The type of the exception, if there was one."""
     finished_at: float = 0.0
     digest: str | None = None
-    """Of the report that says so, in hex; None if what lies there was not written by the job."""
+    """Of the host outcome, in hex; None if the object there was not written by the job."""
     lost_peer: bool = False
-    """Whether it failed in a way in which hosts fail that lose another one."""
+    """Whether it failed in the way of a host that loses another one."""
     stopped_at: float = 0.0
     """When SIGTERM came, in seconds since the epoch; 0 if it did not, or if that is not known."""
 
 
-def end_in(host: int, data: bytes) -> HostEnd:
-    """Return the end that the report *data* of *host* describes.
+def parse_host_end(host: int, data: bytes) -> HostEnd:
+    """Parse *data*, the outcome that *host* stored.
 
     Raises:
-        RecordError: It is no report.
+        RecordError: It is no host outcome.
     """
-    report = fields_of(data)
-    error = report.get("error") or {}
+    outcome = fields_of(data)
+    error = outcome.get("error") or {}
     end = HostEnd(
         host,
-        succeeded=report.get("succeeded") is True,
-        reason=report.get("reason", ""),
-        exit_code=report.get("exit_code", ""),
-        message=report.get("message", ""),
+        succeeded=outcome.get("succeeded") is True,
+        reason=outcome.get("reason", ""),
+        exit_code=outcome.get("exit_code", ""),
+        message=outcome.get("message", ""),
         error=error.get("type", "") if isinstance(error, dict) else "",
-        finished_at=report.get("finished_at", 0.0),
+        finished_at=outcome.get("finished_at", 0.0),
         digest=hashlib.sha256(data).hexdigest(),
-        lost_peer=report.get("lost_peer") is True,
-        stopped_at=report.get("stopped_at", 0.0),
+        lost_peer=outcome.get("lost_peer") is True,
+        stopped_at=outcome.get("stopped_at", 0.0),
     )
     texts = (end.reason, end.message, end.error)
     numbers = (end.exit_code, end.finished_at, end.stopped_at)
@@ -78,14 +78,14 @@ def end_in(host: int, data: bytes) -> HostEnd:
         and end.reason in get_args(Reason)
         and all(isinstance(number, int | float) for number in numbers)
     ):
-        raise RecordError(f"What host {host} reported is not a valid report.")
+        raise RecordError(f"The outcome of host {host} is not a valid HostOutcome.")
     return replace(end, message=printable(end.message), error=printable(end.error))
 
 
 def is_loss_of_peer(outcome: HostOutcome) -> bool:
-    """Return whether *outcome* may be no more than the end of another host that this one talked to.
+    """Tell whether the host of *outcome* may have failed only because another host, which it talked to, was gone.
 
-    JAX aborts the process then, or raises its own exception.
+    JAX aborts the process then, or raises an exception of its own.
     """
     if outcome.reason == "killed":
         return outcome.signal == _SIGABRT
@@ -94,17 +94,17 @@ def is_loss_of_peer(outcome: HostOutcome) -> bool:
 
 
 def deciding(ends: Sequence[HostEnd]) -> HostEnd:
-    """Return the host whose end is the job's: the leader's success, or the failure that explains.
+    """Return the host that decides the attempt: the leader if all succeeded, else the failure that explains the others.
 
-    A host that died first, or that the system stopped, explains why others lost it; a host that we stopped
-    explains nothing, and one whose JAX failed may only have lost another. Among equals the lowest counts.
+    A host that died first, or that the system stopped, explains why others lost it. A host that Kinetic stopped
+    explains nothing, and one whose JAX failed may only have lost another. Among equals the lowest host counts.
     """
     failed = [end for end in ends if not end.succeeded]
     if not failed:
         return min(ends, key=lambda end: end.host)
     lost = [end for end in failed if end.lost_peer]
     if lost:
-        # If all say so, it began with the first. Hosts that were stopped later were stopped because of it.
+        # If all lost a peer, the earliest is the cause. Hosts stopped later were stopped because of it.
         earliest = min(lost, key=lambda end: (end.finished_at, end.host))
         until = earliest.finished_at + _CLOCKS
         failed = [
@@ -116,15 +116,15 @@ def deciding(ends: Sequence[HostEnd]) -> HostEnd:
 
 
 def _rank(end: HostEnd) -> tuple[int, float, int]:
-    if end.reason in _NO_WORD:
-        # JAX aborts where a peer is gone, and that may be seen before the peer has told why it went.
+    if end.reason in _UNREPORTED:
+        # JAX aborts where a peer is gone, and that may be seen before the peer has reported why it ended.
         if end.first:
             return (3 if end.exit_code == _ABORTED else 0), 0, end.host
         return (2 if end.exit_code == _KILLED else 5), 0, end.host
     if end.reason not in _OWN:
         return (2 if end.first else 6), 0, end.host
     if end.error.endswith(_LOST_A_PEER):
-        # If all say so, it began with the first.
+        # If all lost a peer, the earliest is the cause.
         return 4, end.finished_at, end.host
     return 1, 0, end.host
 
@@ -141,10 +141,10 @@ def other_failures(ends: Sequence[HostEnd], chosen: HostEnd) -> tuple[int, ...]:
 
 
 def result_of(ends: Sequence[HostEnd], hosts: int) -> Result:
-    """Return what an attempt on *hosts* was, of whose hosts those in *ends* have reported.
+    """Return what an attempt on *hosts* was; *ends* are those of the hosts that have reported.
 
-    Hosts that lost a peer which did not report do not know whether that failed or was preempted; nor do those
-    that were stopped with it.
+    If a host is missing, hosts that lost it do not know whether it failed or was preempted; nor do hosts that were
+    stopped with it.
     """
     if not ends:
         return "unknown"
@@ -157,6 +157,6 @@ def result_of(ends: Sequence[HostEnd], hosts: int) -> Result:
     return "disrupted" if chosen.reason == "terminated" else "failed"
 
 
-def ended_attempts(reports: Mapping[int, Sequence[HostEnd]], hosts: int) -> dict[int, Result]:
-    """Return what each attempt was, by its number; *reports* has the ends of its hosts."""
-    return {attempt: result_of(ends, hosts) for attempt, ends in sorted(reports.items())}
+def ended_attempts(ends: Mapping[int, Sequence[HostEnd]], hosts: int) -> dict[int, Result]:
+    """Return what each attempt was, by its number; *ends* has those of its hosts."""
+    return {attempt: result_of(found, hosts) for attempt, found in sorted(ends.items())}

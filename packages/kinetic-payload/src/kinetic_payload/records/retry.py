@@ -29,7 +29,7 @@ def another_attempt(
     """Decide whether another attempt follows one that *chosen* decided, after *earlier* ones.
 
     Only a failure consumes *retries*, and only a disruption consumes *preemptions*; None is no limit.
-    What could not be prepared once cannot be prepared again.
+    An attempt that could not be prepared is not repeated.
     """
     if chosen.succeeded or chosen.exit_code == EXIT_NOT_PREPARED:
         return False

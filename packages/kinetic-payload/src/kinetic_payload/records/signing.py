@@ -1,7 +1,7 @@
-"""Signatures of records (HMAC-SHA-256): who can only write to the store cannot speak for a job.
+"""Signatures of records (HMAC-SHA-256): without the key, write access to the store is not enough to forge one.
 
-A signature covers the whole record, keys that this version does not know included, and the name of
-its object: what was signed for one job says nothing in the place of another.
+A signature covers the whole record, also keys that this version does not know, and the name of its object:
+a record that was signed for one job is not valid in the place of another.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Signing(Protocol):
 
     @property
     def key(self) -> bytes | None:
-        """What they are signed with; None where they are not."""
+        """The key that records are signed with; None where they are not signed."""
         ...
 
     def sign(self, data: bytes, name: str) -> bytes:
@@ -34,7 +34,7 @@ class Signing(Protocol):
         """Make sure that *data*, read from the object *name*, can be relied on.
 
         Raises:
-            SignatureError: It may be of somebody without the key.
+            SignatureError: It may have been written without the key.
         """
         ...
 
@@ -43,7 +43,7 @@ class Signing(Protocol):
 class Signer:
     """Signs the records of a job with its *key*, and verifies them.
 
-    Without a key, as where the store is the user's own folder, it takes everything as it is.
+    Without a key, as for a store in the user's own folder, it accepts every record as it is.
     """
 
     key: bytes | None = field(default=None, repr=False)
@@ -53,7 +53,7 @@ class Signer:
         return data if self.key is None else signed(data, self.key, name=name)
 
     def verify(self, data: bytes, name: str) -> None:
-        """Make sure that *data*, read from the object *name*, was written by who has the key.
+        """Make sure that *data*, read from the object *name*, was signed with the key.
 
         Raises:
             SignatureError: It was not.
@@ -63,7 +63,7 @@ class Signer:
 
 
 UNSIGNED: Final = Signer()
-"""For a store that is the user's own folder."""
+"""For a store in the user's own folder."""
 
 
 def signed(data: bytes, key: bytes, *, name: str) -> bytes:
@@ -74,9 +74,9 @@ def signed(data: bytes, key: bytes, *, name: str) -> bytes:
 
 
 def verify(data: bytes, key: bytes, *, name: str, if_other_key: str | None = None) -> None:
-    """Make sure that whoever wrote *data* as the object *name* has the *key*.
+    """Make sure that *data* was signed with *key* as the object *name*.
 
-    *if_other_key* is the hint for who has one that was signed elsewhere.
+    *if_other_key* is the hint for a record that was signed with another key.
 
     Raises:
         SignatureError: It is not signed, with another key, or was changed since.
@@ -91,7 +91,7 @@ def verify(data: bytes, key: bytes, *, name: str, if_other_key: str | None = Non
         raise SignatureError(
             f"{name} is signed by a method unknown here: {scheme[:40]!r}.", hint=_HINT
         )
-    # Not at the top: a job whose store is a folder signs nothing, and starts without it.
+    # Not at the top: a job whose store is a folder signs nothing, and starts faster without it.
     from hmac import compare_digest
 
     if not compare_digest(mac.encode(errors="replace"), expected.encode()):
@@ -104,13 +104,13 @@ def verify(data: bytes, key: bytes, *, name: str, if_other_key: str | None = Non
 
 
 def key_id(key: bytes) -> str:
-    """Return what tells keys apart and gives none away."""
+    """Return a text that identifies *key* without revealing it."""
     return hashlib.sha256(b"kinetic key\n" + key).hexdigest()[:8]
 
 
 _HINT: Final = (
-    "Nothing of it was unpickled. Somebody wrote it who can write to the bucket and has not the key of "
-    "the job: find out who, and run the job again. KINETIC_TRUST_BUCKET=1 accepts it all the same."
+    "Nothing of it was unpickled. It was written by someone who can write to the bucket and does not have the "
+    "key of the job: find out who, and run the job again. KINETIC_TRUST_BUCKET=1 accepts it all the same."
 )
 
 

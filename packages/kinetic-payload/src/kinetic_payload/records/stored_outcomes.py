@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from kinetic_payload.errors import RecordError
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.attempt_result import HostEnd, end_in, result_of
+from kinetic_payload.records.attempt_result import HostEnd, parse_host_end, result_of
 from kinetic_payload.records.retry import Tally, tally_of
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.records.storage import read_verified
 from kinetic_payload.stores.store import Store
 
 
-def ends_of(
+def read_host_ends(
     store: Store, signer: Signer, job: JobObjects, attempt: int, hosts: int
 ) -> list[HostEnd]:
-    """Return how the *hosts* of an attempt ended; those that did not report are missing.
+    """Read how the *hosts* of an attempt ended; those without a host outcome are missing.
 
-    Only what *signer* verifies is a report. One request is made for each host.
+    Only what *signer* verifies counts. One request is made for each host.
 
     Raises:
-        StoreError: A report could not be read.
+        StoreError: A host outcome could not be read.
     """
     found = []
     for host in range(hosts):
         try:
             data = read_verified(store, signer, job.host_outcome(attempt, host))
             if data is not None:
-                found.append(end_in(host, data))
+                found.append(parse_host_end(host, data))
         except RecordError:
             continue
     return found
@@ -36,7 +36,7 @@ def tally_before(store: Store, signer: Signer, job: JobObjects, attempt: int, ho
     """Count the failures and the disruptions among the attempts before *attempt*.
 
     Raises:
-        StoreError: A report could not be read.
+        StoreError: A host outcome could not be read.
     """
-    earlier = (ends_of(store, signer, job, number, hosts) for number in range(1, attempt))
+    earlier = (read_host_ends(store, signer, job, number, hosts) for number in range(1, attempt))
     return tally_of(result_of(ends, hosts) for ends in earlier)

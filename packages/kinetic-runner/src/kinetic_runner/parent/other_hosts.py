@@ -9,7 +9,13 @@ from typing import Final
 
 from kinetic_payload.errors import KineticError, RecordError
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, JobObjects
-from kinetic_payload.records.attempt_result import HostEnd, Result, deciding, end_in, result_of
+from kinetic_payload.records.attempt_result import (
+    HostEnd,
+    Result,
+    deciding,
+    parse_host_end,
+    result_of,
+)
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.records.storage import read_verified
 from kinetic_payload.stores.store import Store
@@ -100,7 +106,7 @@ class HostEnds:
         try:
             data = read_verified(self.store, self.signer, name)
             if data is not None:
-                self.by_host[host] = end_in(host, data)
+                self.by_host[host] = parse_host_end(host, data)
         except RecordError:
             self.by_host[host] = unreadable(host)
         except KineticError:

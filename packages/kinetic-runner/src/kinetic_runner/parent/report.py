@@ -16,7 +16,7 @@ from kinetic_payload.layout import (
     REPORT_SECONDS,
     JobObjects,
 )
-from kinetic_payload.records.attempt_result import HostEnd, end_in, other_failures
+from kinetic_payload.records.attempt_result import HostEnd, other_failures, parse_host_end
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.outcome import FinalStatus, Outcome
@@ -131,7 +131,7 @@ class Reporter:
     def _host_ends(self, attempt: int, written: bytes | None) -> HostEnds:
         index = self.host.index
         try:
-            own = end_in(index, written) if written is not None else unreadable(index)
+            own = parse_host_end(index, written) if written is not None else unreadable(index)
         except RecordError:
             own = unreadable(index)
         return HostEnds(

@@ -12,7 +12,13 @@ from kinetic.backends.backend import AttemptView
 from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureError
 from kinetic_payload.layout import JobObjects, claim_of, host_outcome_of
 from kinetic_payload.limits import read_record
-from kinetic_payload.records.attempt_result import HostEnd, Result, deciding, end_in, ended_attempts
+from kinetic_payload.records.attempt_result import (
+    HostEnd,
+    Result,
+    deciding,
+    ended_attempts,
+    parse_host_end,
+)
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.retry import Tally, another_attempt, tally_of
 from kinetic_payload.stores.store import Store
@@ -172,7 +178,7 @@ class _Search:
     def _end(self, attempt: int, host: int) -> HostEnd | None:
         data = self.reads(self._names.host_outcome(attempt, host))
         try:
-            return None if data is None else end_in(host, data)
+            return None if data is None else parse_host_end(host, data)
         except RecordError:
             return None
 

@@ -16,8 +16,8 @@ from kinetic_payload.records.attempt_result import (
     HostEnd,
     Result,
     deciding,
-    end_in,
     other_failures,
+    parse_host_end,
     result_of,
 )
 from kinetic_payload.records.host_outcome import HostOutcome
@@ -83,7 +83,7 @@ def read_end(
 def end_from(host: int, data: bytes) -> HostEnd:
     """Return the end of *host* that *data*, in the place of its report, describes."""
     try:
-        return end_in(host, data)
+        return parse_host_end(host, data)
     except RecordError as error:
         return _unreadable(host, error)
 
