@@ -18,5 +18,5 @@ class Claim:
     pid: int
     claimed_at: float
     signature: str | None = None
-    """None where jobs are not signed, and in claims of before there was this field."""
+    """None if jobs are not signed, and in claims from before this field."""
     version: int = WIRE_VERSION

@@ -45,14 +45,14 @@ def decode(kind: type[R], data: bytes, *, name: str) -> R:
         _check_numbers("", record)
         return record if _is_harmless(data) else _printable(record)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        # A `ValueError` is JSON that is none, text that is none, or a number too long to be read.
+        # A `ValueError`: invalid JSON, invalid UTF-8, or a number too long to be read.
         if isinstance(error, FutureRecordError):
             raise
         raise RecordError(f"{name} is not a valid {kind.__name__}: {_short(error)}.") from error
 
 
 def checked(kind: type[_T], values: object) -> _T:
-    """Return *values*, which came out of JSON, as *kind*; keys that it does not know are ignored.
+    """Return *values*, parsed from JSON, as *kind*; ignore keys that it does not know.
 
     Raises:
         RecordError: A field is missing or has the wrong type; the message names it.
@@ -65,19 +65,19 @@ def checked(kind: type[_T], values: object) -> _T:
 
 
 def _short(error: Exception) -> str:
-    """Return what an error says, but no more of a value than helps."""
+    """Return the message of *error*, with long values shortened."""
     text = str(error)
     return text if len(text) < 500 else f"{text[:300]}…{text[-100:]}"
 
 
 def _check_numbers(field: str, value: Any) -> None:
-    """Make sure of all numbers in *value*, which the field *field* of a record holds.
+    """Make sure that all numbers in *value*, the field *field* of a record, are within their limits.
 
     Raises:
         ValueError: One is beyond its limits; the message names its field.
     """
     if value is None or isinstance(value, str):
-        return  # Most are; a list of jobs asks this of all their fields.
+        return  # Most fields; a list of jobs checks all of them.
     if isinstance(value, int | float):
         checked_number(field, value)
     elif isinstance(value, tuple):
@@ -95,7 +95,7 @@ def _is_harmless(data: bytes) -> bool:
 
 
 def _printable(value: Any) -> Any:
-    """Return *value*, a record or a part of one, with texts that do no harm."""
+    """Return *value*, a record or a part of one, with control characters of its texts escaped."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, tuple):
@@ -111,22 +111,22 @@ def _parsed(data: bytes, kind: type[_T]) -> _T:
     decoder = _decoder(kind)
     if rb"\ud" not in data:
         return decoder.decode(data)
-    # Half a surrogate pair: a file name, or a message with one, that is no UTF-8. msgspec refuses to
-    # parse that, and has nothing against it as text.
+    # Half a surrogate pair: a file name, or a message with one, that is not UTF-8. msgspec does not parse
+    # that, but accepts it as text.
     return msgspec.convert(json.loads(data), type=kind)
 
 
 def _decoder(kind: type[_T]) -> msgspec.json.Decoder[_T]:
-    """Return what decodes *kind*, which msgspec gets to know while no other thread uses it.
+    """Return the decoder of *kind*; only one thread at a time makes one.
 
-    It notes a type before it knows all its fields: a second thread that meets that crashes the process.
+    msgspec registers a type before it knows all its fields: a second thread that uses it then crashes the process.
     """
     found = _decoders.get(kind)
     if found is None:
-        with _learning:
+        with _making:
             found = _decoders.setdefault(kind, msgspec.json.Decoder(kind))
     return found
 
 
 _decoders: Final[dict[type, msgspec.json.Decoder[Any]]] = {}
-_learning: Final = threading.Lock()
+_making: Final = threading.Lock()

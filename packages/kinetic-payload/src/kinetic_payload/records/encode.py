@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def encode(record: Record) -> bytes:
-    """Return *record* as JSON that a person can read: sorted keys, one line."""
+    """Return *record* as readable JSON: one line, with sorted keys."""
     return json.dumps(_as_dict(record), sort_keys=True, ensure_ascii=False).encode(
         errors="backslashreplace"
     )
 
 
 def fields_of(data: bytes) -> dict[str, Any]:
-    """Return the fields of a record, unchecked, for who has nothing but `json`; none if it is none."""
+    """Return the fields of the record *data*, unchecked; none if it is not a record."""
     try:
         values = json.loads(data)
     except (ValueError, RecursionError):

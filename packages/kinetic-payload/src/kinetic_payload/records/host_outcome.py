@@ -24,10 +24,10 @@ Reason = Literal[
     "returned",  # the function returned, or ended with SystemExit(0)
     "exception",  # the function raised, or a phase before it did
     "exited",  # SystemExit with another code, or os._exit
-    "killed",  # death by a signal that Kinetic did not send
-    "timeout",  # the attempt's time was up
-    "terminated",  # SIGTERM from outside: preemption, cancel, a failed sibling host
-    "unreported",  # the host ended and left no word; written by whoever saw that
+    "killed",  # ended by a signal that Kinetic did not send
+    "timeout",  # the attempt reached its time limit
+    "terminated",  # SIGTERM from outside: preemption, cancel, another host that failed
+    "unreported",  # the host ended without storing an outcome; written by the process that saw that
 ]
 
 
@@ -43,10 +43,10 @@ class Pickled:
 
 @dataclass(frozen=True)
 class ErrorInfo:
-    """An exception as text, readable without unpickling anything, and as an object if it pickles."""
+    """An exception: as text, which is read without unpickling, and as an object if it can be pickled."""
 
     type: str
-    """Qualified name, `module.Class`; a builtin one goes without its module."""
+    """Qualified name, `module.Class`; without the module for a builtin one."""
     message: str
     traceback: str
     notes: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class ErrorInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class HostOutcome:
-    """What one host of one attempt reported: `{job}/attempts/{attempt}/host-{n}.json`."""
+    """How one host ended one attempt: `{job}/attempts/{attempt}/host-{n}.json`."""
 
     job_id: str
     attempt: int
@@ -65,26 +65,26 @@ class HostOutcome:
     succeeded: bool
     reason: Reason
     phase: Phase
-    """The phase that ended it: `report` after a success."""
+    """The phase in which it ended: `report` after a success."""
     exit_code: int
     message: str = ""
-    """One sentence for people: what happened."""
+    """What happened, in one sentence."""
     signal: int | None = None
     error: ErrorInfo | None = None
     value: Pickled | None = None
-    """Of the leader's success; None where the value is None on other hosts."""
+    """If the leader succeeded; None if the value is None on other hosts."""
     value_repr: str | None = None
-    """Bounded `repr` of a value that would not pickle."""
+    """Shortened `repr` of a value that could not be pickled."""
     started_at: float = 0.0
     """Seconds since the epoch, like `finished_at`."""
     finished_at: float = 0.0
     phases: dict[str, float] = field(default_factory=dict)
-    """Seconds each phase took."""
+    """Seconds that each phase took."""
     python: str = ""
     hostname: str = ""
     warnings: tuple[str, ...] = ()
     lost_peer: bool | None = None
     """Whether it may have failed only because another host had ended; None: no."""
     stopped_at: float | None = None
-    """When it was told to stop by SIGTERM, while its function ran."""
+    """When SIGTERM stopped it, while its function ran."""
     version: int = WIRE_VERSION

@@ -9,16 +9,16 @@ from kinetic_payload.layout import WIRE_VERSION
 
 @dataclass(frozen=True, kw_only=True)
 class Keeper:
-    """What keeps a local job: a `KINETIC_HOME`, and where that is."""
+    """The `KINETIC_HOME` that keeps a local job, and where it is."""
 
     home: str
     """Its absolute path."""
     machine: str
     """The host's name."""
     boot: str = ""
-    """What identifies this run of the machine's kernel; empty where it is not known."""
+    """The boot id of the machine's kernel; empty if it is not known."""
     inode: str = ""
-    """Device and inode of the home, which tell it from another one at the same path."""
+    """Device and inode of the home, which distinguish it from another one at the same path."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,15 +52,15 @@ class JobRecord:
     """Names only; values are never persisted."""
     labels: dict[str, str] = field(default_factory=dict)
     client: str = ""
-    """Version of `kinetic` and of Python that submitted."""
+    """Versions of `kinetic` and of Python that submitted it."""
     kube_context: str | None = None
-    """The context of the submitter's kubeconfig; None where the cluster is reached by its name."""
+    """The context of the submitter's kubeconfig; None if the cluster is found by its name."""
     preemptions: int | None = None
-    """How many attempts may be lost to disruptions; None: as many as come."""
+    """How many attempts may be lost to disruptions; None for no limit."""
     spot: bool | None = None
     workload: str | None = None
-    """The form that it has on a cluster, such as `Job`; None on a laptop."""
+    """The kind of its resource on a cluster, such as `Job`; None for a local job."""
     keeper: Keeper | None = None
-    """Who knows whether a local job runs; None in records of before there was this field."""
+    """Which home knows whether a local job runs; None in records from before this field."""
     signature: str | None = None
     version: int = WIRE_VERSION

@@ -1,4 +1,4 @@
-"""`Lease`: the record that shows that what keeps a job is alive."""
+"""`Lease`: the record by which the process that keeps a job shows that it is alive."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from kinetic_payload.layout import WIRE_VERSION
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """A sign of life of what keeps a job: `{job}/lease.json`, written again and again."""
+    """A heartbeat of the process that keeps a job: `{job}/lease.json`, written periodically."""
 
     job_id: str
     holder: str
-    """Whose it is, for people: the machine, and the folder of its jobs."""
+    """The holder in words: the machine, and the folder of its jobs."""
     seconds: float
-    """How long it holds, counted from when the store says it was written."""
+    """How long it is valid, from the time at which the store wrote it."""
     version: int = WIRE_VERSION

@@ -17,7 +17,7 @@ class Outcome:
     job_id: str
     status: FinalStatus
     attempt: int | None = None
-    """The attempt that decided, None where none ran."""
+    """The attempt that decided; None if none ran."""
     host: int | None = None
     """The host whose outcome counts: the leader, or the lowest that failed."""
     digest: str | None = None

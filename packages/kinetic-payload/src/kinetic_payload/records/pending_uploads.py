@@ -32,17 +32,17 @@ _TRIES: Final = 100
 
 
 class PendingUploads:
-    """The files of one job below *folder*, which is made when something is written."""
+    """The files of one job below *folder*, which is made when the first is written."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     @contextmanager
     def writer(self, name: str) -> Iterator[BinaryIO]:
-        """Open the file of the object *name*; it appears, on the disk, when the block ends.
+        """Open the file of the object *name*; when the block ends it is renamed to its place, and flushed to disk.
 
         Raises:
-            OSError: The disk would not take it.
+            OSError: It could not be written.
         """
         path = self._path(name)
         part = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
@@ -61,13 +61,13 @@ class PendingUploads:
         """Write *data* as the file of the object *name*, complete or not at all.
 
         Raises:
-            OSError: The disk would not take it.
+            OSError: It could not be written.
         """
         with self.writer(name) as stream:
             stream.write(data)
 
     def has(self, name: str) -> bool:
-        """Return whether the object *name* lies here."""
+        """Tell whether the object *name* is here."""
         return self._path(name).is_file()
 
     def remove(self, name: str) -> None:
@@ -85,7 +85,7 @@ class PendingUploads:
                     break
 
     def note(self, trouble: str) -> None:
-        """Leave a note of why something is not stored yet; the next one replaces it."""
+        """Write down why something is not stored yet; the next note replaces it."""
         with suppress(OSError):
             self.write(_TROUBLE, trouble.encode(errors="backslashreplace"))
 
@@ -103,7 +103,7 @@ class PendingUploads:
             self.remove(_TROUBLE)
 
     def host_outcomes(self) -> dict[str, bytes]:
-        """Return by name the host outcomes that lie here."""
+        """Return the host outcomes that are here, by name."""
         found = {}
         for name in self._names():
             if name.endswith(_HOST_OUTCOME):
@@ -113,7 +113,7 @@ class PendingUploads:
 
     @property
     def since(self) -> float | None:
-        """When the first of the reports was written, in seconds since the epoch; None without any."""
+        """When the first host outcome was written, in seconds since the epoch; None without any."""
         times = []
         for name in self._names():
             if name.endswith(_HOST_OUTCOME):
@@ -122,15 +122,15 @@ class PendingUploads:
         return min(times, default=None)
 
     def store_all(self, store: Store, verify: Callable[[bytes, str], None]) -> None:
-        """Store every report that lies here, and before it its value; remove what the store has.
+        """Store every host outcome that is here, and before it its value; remove what the store has.
 
-        *verify* raises for a report that its job did not write. A file whose digest is not the one in
-        the report is not stored. A report of the job's that is in the store already stays what it is; what
-        *verify* refuses in its place is replaced.
+        *verify* raises for a host outcome that the job did not write. A file with another digest than the host
+        outcome names is not stored. If the store has a host outcome of the job, that stays; an object that
+        *verify* refuses is replaced.
 
         Raises:
-            StoreError: The store would not take something; it stays here.
-            IntegrityError: Something here is not what its job wrote.
+            StoreError: The store refused a file, which stays here.
+            IntegrityError: A file here is not what the job wrote.
         """
         for name, data in self.host_outcomes().items():
             verify(data, name)
@@ -145,13 +145,13 @@ class PendingUploads:
         self.remove_note()
 
     def store_value(self, store: Store, name: str, digest: str, *, replace: bool = False) -> None:
-        """Store the file *name*, whose *digest* is expected, and remove it here.
+        """Store the file *name*, which has *digest*, and remove it here.
 
-        *replace*: another object of its name is not the job's, and is replaced.
+        *replace*: an object of that name with other contents is not the job's, and is replaced.
 
         Raises:
-            StoreError: The store would not take it; it stays here.
-            IntegrityError: The file is not what it was.
+            StoreError: The store refused it; it stays here.
+            IntegrityError: The file has changed.
             PreconditionFailedError: The store has another object of its name.
         """
         path = self._path(name)
@@ -159,12 +159,10 @@ class PendingUploads:
             with path.open("rb") as stream:
                 found = hashlib.file_digest(stream, "sha256").hexdigest()
             if found != digest:
-                raise IntegrityError(
-                    f"{path} is not what the job wrote: its digest is another one."
-                )
+                raise IntegrityError(f"{path} is not what the job wrote: its digest has changed.")
             store.upload(name, path, if_generation=ABSENT)
         except PreconditionFailedError as error:
-            # By a try whose answer was lost, or by another process that stores the same.
+            # Stored by a request whose answer was lost, or by another process.
             if stored_digest(store, name) != digest:
                 if not replace:
                     raise PreconditionFailedError(
@@ -195,16 +193,16 @@ class PendingUploads:
 def _replace_forged(
     store: Store, name: str, data: bytes, verify: Callable[[bytes, str], None]
 ) -> None:
-    """Write *data* in the place of the report *name*, if *verify* refuses what is there.
+    """Write *data* as the host outcome *name* if *verify* refuses the object there.
 
     Raises:
         StoreError: It was not replaced, for instance because it was overwritten at that moment.
     """
-    info = store.stat(name)  # Asked before it is read: what is written afterwards is not replaced.
+    info = store.stat(name)  # Before it is read: an object written afterwards is not replaced.
     try:
         there = read_record(store, name)
     except RecordError:
-        there = b""  # Too large: the job's only where nothing is signed.
+        there = b""  # Too large: `verify` accepts it only if records are not signed.
     try:
         verify(there, name)
     except SignatureError:
@@ -219,7 +217,7 @@ def _opened(part: Path) -> int:
             make_folder(part.parent)
             return open_private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         except (FileNotFoundError, FileExistsError):
-            # Another host removed its last file, and the folder with it: one that was there a moment ago.
+            # Another host has just removed its last file, and the folder with it.
             if not left:
                 raise
 
@@ -241,9 +239,9 @@ def stored_digest(store: Store, name: str) -> str:
     return digest.hexdigest()
 
 
-def _values_of(report: bytes) -> Iterator[tuple[str, str]]:
-    """Iterate over the objects that a report names, with their digests."""
-    fields = fields_of(report)
+def _values_of(outcome: bytes) -> Iterator[tuple[str, str]]:
+    """Iterate over the objects that a host outcome names, with their digests."""
+    fields = fields_of(outcome)
     error = fields.get("error")
     for pickled in (fields.get("value"), error.get("pickled") if isinstance(error, dict) else None):
         if isinstance(pickled, dict) and isinstance(pickled.get("name"), str):

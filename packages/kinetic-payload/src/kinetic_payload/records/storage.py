@@ -23,13 +23,13 @@ _TRIES: Final = 20
 
 
 def write_once(store: Store, signer: Signing, name: str, data: bytes) -> bytes:
-    """Write the record *data*, signed, as *name* unless the job has one there; return the one that counts.
+    """Write the record *data*, signed, as *name* unless the job has written one; return the record that is there.
 
-    What *signer* does not verify is replaced by its generation. Without a key nothing is.
+    An object that *signer* does not verify is replaced, by its generation. Without a key nothing is replaced.
 
     Raises:
-        RecordError: There is no key, and what is there is too large to be a record.
-        StoreError: The store would not take it, or another process overwrites it again and again.
+        RecordError: There is no key, and the object is too large to be a record.
+        StoreError: The store refused it, or another process overwrites it again and again.
     """
     signed = signer.sign(data, name)
     generation = ABSENT
@@ -37,7 +37,7 @@ def write_once(store: Store, signer: Signing, name: str, data: bytes) -> bytes:
         try:
             store.write(name, signed, if_generation=generation)
         except PreconditionFailedError:
-            # Asked before it is read: if the object is another one by the time it is replaced, it stays.
+            # Before it is read: if the object has changed when it is to be replaced, it stays.
             info = store.stat(name)
             written = read_verified(store, signer, name) if info is not None else None
             if written is not None:
@@ -52,10 +52,10 @@ def write_once(store: Store, signer: Signing, name: str, data: bytes) -> bytes:
 
 
 def read_verified(store: Store, signer: Signing, name: str) -> bytes | None:
-    """Return the record *name*; None if there is none, or none that *signer* verifies.
+    """Return the record *name*; None if there is none, or *signer* does not verify it.
 
     Raises:
-        RecordError: There is no key, and what is there is too large to be a record.
+        RecordError: There is no key, and the object is too large to be a record.
         StoreError: It could not be read.
     """
     try:
