@@ -529,11 +529,11 @@ def test_an_archive_that_unpacks_to_more_than_its_tree_is_refused_before_it_unpa
     bomb, *rest = sorted(members, key=lambda one: (one.kind != "file", one.path))
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     data = b"".join(packer.compress(bytes(1 << 20)) for _ in range(300)) + packer.flush()
-    bomb = replace(bomb, method=8, size=300 << 20, packed=len(data), offset=0, streamed=False)
+    bomb = replace(bomb, method=8, size=300 << 20, compressed=len(data), offset=0, streamed=False)
     archive = io.BytesIO()
     archive.write(local_header(bomb) + data)
     for one in rest:
-        content = stream.getvalue()[data_offset(stream, one) :][: one.packed]
+        content = stream.getvalue()[data_offset(stream, one) :][: one.compressed]
         one.offset, one.streamed = archive.tell(), False
         archive.write(local_header(one) + content)
     start = archive.tell()

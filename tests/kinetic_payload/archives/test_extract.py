@@ -418,7 +418,7 @@ def test_nothing_is_extracted_over_what_is_there(tmp_path: Path) -> None:
 
 def test_archives_beyond_four_gigabytes_keep_their_sizes() -> None:
     big = Member(
-        "big", "file", 0o644, size=5 << 32, packed=3 << 32, offset=7 << 32, digest="ab" * 32
+        "big", "file", 0o644, size=5 << 32, compressed=3 << 32, offset=7 << 32, digest="ab" * 32
     )
     directory = central_header(big)
     stream = io.BytesIO(directory + end_records(1, 0, len(directory)))
@@ -426,7 +426,7 @@ def test_archives_beyond_four_gigabytes_keep_their_sizes() -> None:
 
     (found,) = read_directory(stream, max_entries=10)
 
-    assert (found.size, found.packed, found.offset) == (5 << 32, 3 << 32, 7 << 32)
+    assert (found.size, found.compressed, found.offset) == (5 << 32, 3 << 32, 7 << 32)
     assert found.digest == "ab" * 32
     with pytest.raises(IntegrityError, match="70000"):
         list(read_directory(far, max_entries=10))

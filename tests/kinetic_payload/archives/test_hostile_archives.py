@@ -58,14 +58,16 @@ def a_member(rng: random.Random) -> tuple[Member, bytes]:
         packer = zlib.compressobj(6, zlib.DEFLATED, -15)
         data = packer.compress(content) + packer.flush()
         member.method = 8
-    member.size, member.packed, member.crc = len(content), len(data), zlib.crc32(content)
+    member.size, member.compressed, member.crc = len(content), len(data), zlib.crc32(content)
     return member, data
 
 
 def lie(rng: random.Random, member: Member) -> None:
     """Make the directory say something else than the archive holds."""
-    what = rng.choice(("size", "packed", "crc", "offset", "method", "digest", "mode", "streamed"))
-    if what in ("size", "packed", "offset"):
+    what = rng.choice(
+        ("size", "compressed", "crc", "offset", "method", "digest", "mode", "streamed")
+    )
+    if what in ("size", "compressed", "offset"):
         setattr(member, what, rng.choice((*SIZES, getattr(member, what) + rng.choice((-1, 1)))))
         setattr(member, what, max(0, getattr(member, what)))
     elif what == "crc":
@@ -128,7 +130,7 @@ def valid_archives() -> list[bytes]:
         member, data = a_member(rng)
         member.path, member.kind, member.method, member.digest = path, kind, 0, ""  # type: ignore[assignment]
         data = {"dir": b"", "link": b"a/x", "file": b"content" * 50}[kind]
-        member.size = member.packed = len(data)
+        member.size = member.compressed = len(data)
         member.crc, member.offset = zlib.crc32(data), stream.tell()
         if kind == "file":
             hasher = FileHasher(path)

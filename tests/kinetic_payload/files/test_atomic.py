@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.files.atomic import NewFile, appear, prepared_beside
+from kinetic_payload.files.atomic import NewFile, prepare_beside, rename_into_place
 
 
 @pytest.mark.parametrize("waiting", [True, False])
@@ -14,29 +14,29 @@ def test_what_was_prepared_appears_and_nothing_else_stays(tmp_path: Path, waitin
     if waiting:
         dest.mkdir(parents=True)
 
-    with prepared_beside(dest) as folder:
+    with prepare_beside(dest) as folder:
         assert folder.parent == dest.parent
         (folder / "made").mkdir()
         (folder / "made/file").write_text("new")
         (folder / "left").write_text("over")
         assert not list(dest.glob("*"))
-        appear(folder / "made", dest)
+        rename_into_place(folder / "made", dest)
 
     assert list(dest.parent.iterdir()) == [dest]
     assert (dest / "file").read_text() == "new"
 
 
 def test_a_file_appears_alike(tmp_path: Path) -> None:
-    with prepared_beside(tmp_path / "file") as folder:
+    with prepare_beside(tmp_path / "file") as folder:
         (folder / "made").write_text("new")
-        appear(folder / "made", tmp_path / "file")
+        rename_into_place(folder / "made", tmp_path / "file")
 
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_after_a_failure_nothing_appears_and_nothing_stays(tmp_path: Path) -> None:
     def prepare(name: str) -> None:
-        with prepared_beside(tmp_path / name) as folder:
+        with prepare_beside(tmp_path / name) as folder:
             (folder / "half").write_text("a")
             raise KeyboardInterrupt
 
@@ -51,10 +51,10 @@ def test_a_folder_with_something_in_it_is_not_replaced(tmp_path: Path) -> None:
     dest.mkdir()
     (dest / "old").touch()
 
-    with prepared_beside(dest) as folder:
+    with prepare_beside(dest) as folder:
         (folder / "made").mkdir()
         with pytest.raises(OSError, match="set"):
-            appear(folder / "made", dest)
+            rename_into_place(folder / "made", dest)
 
     assert [path.name for path in dest.iterdir()] == ["old"]
     assert list(tmp_path.iterdir()) == [dest]

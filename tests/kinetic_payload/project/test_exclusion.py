@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from kinetic_payload.project.membership import Shipping
+from kinetic_payload.project.membership import Membership
 from kinetic_payload.project.snapshot import take_snapshot
 
 
@@ -21,12 +21,12 @@ def test_what_is_left_out_stays_out_under_any_spelling_of_its_path(
     printed = with_another_path(
         project,
         """
-        from kinetic_payload.project.membership import Shipping
+        from kinetic_payload.project.membership import Membership
         from kinetic_payload.project.snapshot import take_snapshot, tree_of
         out = [folder / "home", folder / "one.bin"]
         for tree in (take_snapshot(other, exclude=out), tree_of(other, exclude=out)):
             print(*(entry.path for entry in tree.entries), *(one.path for one in tree.left_out), sep="|")
-        ships = Shipping(other, exclude=out)
+        ships = Membership(other, exclude=out)
         print(ships(other / "home/keys/key"), ships(other / "one.bin"), ships(other / "code/a.py"))
         subprocess.run(["mount", "--bind", other / "home", other / "code"])
         print(*(entry.path for entry in take_snapshot(other, exclude=out).entries))
@@ -44,4 +44,4 @@ def test_another_hard_link_of_a_file_that_is_left_out_travels(tmp_path: Path) ->
     snapshot = take_snapshot(tmp_path, exclude=[tmp_path / "data.bin"])
 
     assert [entry.path for entry in snapshot.entries] == ["model.bin"]
-    assert Shipping(tmp_path, exclude=[tmp_path / "data.bin"])(tmp_path / "model.bin")
+    assert Membership(tmp_path, exclude=[tmp_path / "data.bin"])(tmp_path / "model.bin")

@@ -10,7 +10,7 @@ import pytest
 
 from kinetic_payload.errors import PackagingError
 from kinetic_payload.project.ignore import RuleSet, Scope, ignore_line
-from kinetic_payload.project.membership import Shipping
+from kinetic_payload.project.membership import Membership
 from kinetic_payload.project.snapshot import take_snapshot
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
@@ -333,7 +333,7 @@ def test_a_line_about_a_folder_means_one_that_travels_in_place_of_a_link(tmp_pat
     (root / ".gitignore").write_text("data/\nhere/\n")
 
     assert files(root) == {".gitignore", "here", "inside/y", "taken/x", "train.py"}
-    ships = Shipping(root)
+    ships = Membership(root)
     assert not ships(root / ".aws" / "credentials")
     assert not ships(root / "data" / "x")
     assert ships(root / "taken" / "x")
@@ -355,7 +355,7 @@ def test_a_secret_outside_is_left_out_whatever_the_link_to_it_is_called(tmp_path
     (root / ".kineticignore").write_text("!wanted\n")
 
     assert files(root) == {".kineticignore", "data.py", "train.py", "wanted"}
-    ships = Shipping(root)
+    ships = Membership(root)
     assert not ships(root / "login.py")
     assert not ships(root / "cloud" / "credentials")
     assert ships(root / "data.py")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kinetic_payload.project.membership import Shipping
+from kinetic_payload.project.membership import Membership
 from kinetic_payload.project.snapshot import take_snapshot
 
 
@@ -34,7 +34,7 @@ def test_it_says_what_a_snapshot_will_say(tmp_path: Path) -> None:
     exclude = [root / "data"]
 
     snapshot = take_snapshot(root, exclude=exclude)
-    ships = Shipping(root, exclude=exclude)
+    ships = Membership(root, exclude=exclude)
 
     asked = [tmp_path / "elsewhere" / "a.py", tmp_path / "shared" / "s.py", root / "gone.py"]
     for where, _, files in os.walk(root, followlinks=True):
@@ -59,7 +59,7 @@ def test_links_that_the_snapshot_keeps_or_leaves_out_do_not_ship_what_they_lead_
     (tmp_path / "shared" / "c.py").symlink_to("lib/c.py")
 
     snapshot = take_snapshot(root)
-    ships = Shipping(root)
+    ships = Membership(root)
 
     for name in ("all/beside/b.py", "shared/back/c.py", "shared/c.py"):
         assert not snapshot.contains(root / name)

@@ -246,7 +246,7 @@ def _check_sizes(members: list[Member], max_size: int) -> None:
     for member in sorted(members, key=lambda member: member.offset):
         if member.offset < end:
             raise _unsafe(member.path, "it shares its bytes with another entry")
-        end = member.offset + 30 + member.packed
+        end = member.offset + 30 + member.compressed
 
 
 def _folders_of(entries: Iterable[TreeEntry]) -> set[str]:
@@ -275,7 +275,7 @@ def _contents(source: BinaryIO, member: Member) -> Iterator[bytes]:
 
 
 def _stored(source: BinaryIO, member: Member) -> Iterator[bytes]:
-    left = member.packed
+    left = member.compressed
     while left:
         data = source.read(min(left, CHUNK))
         if not data:

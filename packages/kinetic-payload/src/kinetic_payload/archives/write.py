@@ -58,7 +58,7 @@ def write_archive(stream: BinaryIO, root: Path, entries: Iterable[TreeEntry]) ->
         second = next(groups, None)
         if second is None and sum(entry.size for entry in first) <= CHUNK:
             # So little to do that starting threads would take longer.
-            writer.write_members(writer.pack(first))
+            writer.write_members(writer.compress(first))
         else:
             writer.start_threads()
             for group in chain((first, second or []), groups):
@@ -103,9 +103,9 @@ class _Writer:
             self._stack.callback(executor.shutdown, wait=True, cancel_futures=True)
             return executor
 
-        self._pool = stopped(ThreadPoolExecutor(max(2, cores()), "kinetic-pack"))
+        self._pool = stopped(ThreadPoolExecutor(max(2, cores()), "kinetic-archive"))
         # One thread, so that the pieces of a file are hashed in order.
-        self._hash_thread = stopped(ThreadPoolExecutor(1, "kinetic-pack-hash"))
+        self._hash_thread = stopped(ThreadPoolExecutor(1, "kinetic-archive-hash"))
 
     def add(self, group: list[TreeEntry]) -> None:
         """Take on *group*; writes what is ready once enough is in flight."""
@@ -113,8 +113,8 @@ class _Writer:
         if len(group) == 1 and size > CHUNK:
             self._add_large(group[0])
         else:
-            packed = self._pool.submit(self.pack, group)
-            self._enqueue(size + CHUNK // 16, lambda: self.write_members(packed.result()))
+            members = self._pool.submit(self.compress, group)
+            self._enqueue(size + CHUNK // 16, lambda: self.write_members(members.result()))
 
     def _enqueue(self, cost: int, write: Callable[[], None]) -> None:
         self._pending.append((cost, write))
@@ -127,11 +127,11 @@ class _Writer:
         write()
         self._in_flight -= cost
 
-    def pack(self, group: list[TreeEntry]) -> list[tuple[Member, bytes]]:
+    def compress(self, group: list[TreeEntry]) -> list[tuple[Member, bytes]]:
         """Read and compress small entries; runs in any thread."""
-        return [self._pack(entry) for entry in group]
+        return [self._compress(entry) for entry in group]
 
-    def _pack(self, entry: TreeEntry) -> tuple[Member, bytes]:
+    def _compress(self, entry: TreeEntry) -> tuple[Member, bytes]:
         member = Member(entry.path, entry.kind, entry.mode, digest=entry.digest)
         if entry.kind == "dir":
             return member, b""
@@ -145,7 +145,7 @@ class _Writer:
         member.size, member.crc = len(data), self._crc(data)
         if entry.kind == "file" and (deflated := self._deflater.whole(data)) is not None:
             member.method, data = DEFLATED, deflated
-        member.packed = len(data)
+        member.compressed = len(data)
         return member, data
 
     def _add_large(self, entry: TreeEntry) -> None:
@@ -174,7 +174,7 @@ class _Writer:
         self._write(local_header(member))
 
     def write_piece(self, member: Member, data: bytes) -> None:
-        member.packed += len(data)
+        member.compressed += len(data)
         self._write(data)
 
     def _end(self, member: Member, entry: TreeEntry, hasher: FileHasher) -> None:
@@ -184,16 +184,16 @@ class _Writer:
         self._write(descriptor(member))
         self._directory.append(central_header(member))
 
-    def write_members(self, packed: list[tuple[Member, bytes]]) -> None:
+    def write_members(self, members: list[tuple[Member, bytes]]) -> None:
         parts: list[bytes] = []
-        for member, data in packed:
+        for member, data in members:
             member.offset = self._offset
             header = local_header(member)
             self._offset += len(header) + len(data)
             parts += (header, data)
             self._directory.append(central_header(member))
         # One write for many small files; one large file is not copied for that.
-        for part in parts if len(packed) == 1 else (b"".join(parts),):
+        for part in parts if len(members) == 1 else (b"".join(parts),):
             self._stream.write(part)
 
     def _write(self, data: bytes) -> None:
@@ -242,7 +242,7 @@ class _Deflater:
 
     def piece(self, data: bytes) -> bytes:
         """Return one piece."""
-        return self._flushed(self._packer(), data)
+        return self._flushed(self._compressor(), data)
 
     def shrinks(self, data: bytes) -> bool:
         """Tell from the beginning of *data* whether deflating is worth its time."""
@@ -253,22 +253,22 @@ class _Deflater:
         """Return all of a small file, last block included; None if it is better stored."""
         if len(data) <= _TINY:
             return None
-        packer = self._packer()
-        packed = self._flushed(packer, data[:_SAMPLE])
+        compressor = self._compressor()
+        compressed = self._flushed(compressor, data[:_SAMPLE])
         if len(data) > _SAMPLE:
-            if len(packed) >= _GAIN * _SAMPLE:
+            if len(compressed) >= _GAIN * _SAMPLE:
                 return None
             # Goes on where the sample ended, which is not deflated twice.
-            packed += self._flushed(packer, memoryview(data)[_SAMPLE:])
-        packed += _LAST_BLOCK
-        return packed if len(packed) < len(data) else None
+            compressed += self._flushed(compressor, memoryview(data)[_SAMPLE:])
+        compressed += _LAST_BLOCK
+        return compressed if len(compressed) < len(data) else None
 
-    def _packer(self) -> Any:
+    def _compressor(self) -> Any:
         return self._library.compressobj(1, DEFLATED, -15)
 
-    def _flushed(self, packer: Any, data: bytes | memoryview) -> bytes:
-        packed: bytes = packer.compress(data) + packer.flush(self._library.Z_SYNC_FLUSH)
-        return packed
+    def _flushed(self, compressor: Any, data: bytes | memoryview) -> bytes:
+        compressed: bytes = compressor.compress(data) + compressor.flush(self._library.Z_SYNC_FLUSH)
+        return compressed
 
 
 def _pieces(root: str, entry: TreeEntry) -> Iterator[bytes]:

@@ -53,7 +53,7 @@ class Member:
     mode: int
     method: int = STORED
     crc: int = 0
-    packed: int = 0
+    compressed: int = 0
     """Bytes in the archive."""
     size: int = 0
     digest: str = ""
@@ -81,13 +81,13 @@ def local_header(member: Member) -> bytes:
     """Return what stands before the member's data."""
     name, flags = _name_of(member)
     extra = b""
-    crc, packed, size = member.crc, member.packed, member.size
+    crc, compressed, size = member.crc, member.compressed, member.size
     if member.streamed:
         flags |= _DESCRIPTOR
-        crc = packed = size = 0
+        crc = compressed = size = 0
         if member.large:
             extra = struct.pack("<2H2Q", _ZIP64_FIELD, 16, 0, 0)
-            packed = size = _LIMIT32
+            compressed = size = _LIMIT32
     return (
         _LOCAL.pack(
             b"PK\3\4",
@@ -97,7 +97,7 @@ def local_header(member: Member) -> bytes:
             _DOS_TIME,
             _DOS_DATE,
             crc,
-            packed,
+            compressed,
             size,
             len(name),
             len(extra),
@@ -110,7 +110,7 @@ def local_header(member: Member) -> bytes:
 def descriptor(member: Member) -> bytes:
     """Return what stands after the data of a streamed member."""
     sizes = "<4sLQQ" if member.large else "<4sLLL"
-    return struct.pack(sizes, b"PK\7\x08", member.crc, member.packed, member.size)
+    return struct.pack(sizes, b"PK\7\x08", member.crc, member.compressed, member.size)
 
 
 def central_header(member: Member) -> bytes:
@@ -118,7 +118,7 @@ def central_header(member: Member) -> bytes:
     name, flags = _name_of(member)
     if member.streamed:
         flags |= _DESCRIPTOR
-    wide = [value for value in (member.size, member.packed, member.offset) if value >= _LIMIT32]
+    wide = [value for value in (member.size, member.compressed, member.offset) if value >= _LIMIT32]
     extra = b""
     if wide:
         extra += struct.pack(f"<2H{len(wide)}Q", _ZIP64_FIELD, 8 * len(wide), *wide)
@@ -135,7 +135,7 @@ def central_header(member: Member) -> bytes:
             _DOS_TIME,
             _DOS_DATE,
             member.crc,
-            min(member.packed, _LIMIT32),
+            min(member.compressed, _LIMIT32),
             min(member.size, _LIMIT32),
             len(name),
             len(extra),
@@ -224,7 +224,7 @@ def read_directory(source: BinaryIO, *, max_entries: int) -> Iterator[Member]:
 
 
 def _member(fields: tuple[int, ...], name: bytes, extra: bytes) -> Member:
-    _, made_by, _, flags, method, _, _, crc, packed, size, *_, attributes, offset = fields
+    _, made_by, _, flags, method, _, _, crc, compressed, size, *_, attributes, offset = fields
     # Whoever wrote the name, its bytes are what it is called: os.fsdecode would depend on a locale.
     path = name.decode("utf-8", "surrogateescape")
     mode = attributes >> 16 if made_by >> 8 == 3 else 0
@@ -236,14 +236,16 @@ def _member(fields: tuple[int, ...], name: bytes, extra: bytes) -> Member:
     elif stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         raise IntegrityError(f"The archive's entry {path!r} is neither file, folder nor link.")
     if flags & _ENCRYPTED or method not in (STORED, DEFLATED):
-        raise IntegrityError(f"The archive's entry {path!r} is packed in a way we do not read.")
+        raise IntegrityError(
+            f"The archive's entry {path!r} is compressed by a method that is not supported."
+        )
     member = Member(
         path=path[:-1] if kind == "dir" else path,
         kind=kind,
         mode=mode & 0o777 if mode else 0o755 if kind == "dir" else 0o644,
         method=method,
         crc=crc,
-        packed=packed,
+        compressed=compressed,
         size=size,
         offset=offset,
         streamed=bool(flags & _DESCRIPTOR),
@@ -262,7 +264,7 @@ def _read_extra(member: Member, extra: bytes) -> None:
             member.digest = body.hex()
         elif kind == _ZIP64_FIELD:
             wide = iter(struct.unpack(f"<{len(body) // 8}Q", body[: len(body) // 8 * 8]))
-            for name in ("size", "packed", "offset"):
+            for name in ("size", "compressed", "offset"):
                 if getattr(member, name) == _LIMIT32:
                     setattr(member, name, next(wide, _LIMIT32))
 

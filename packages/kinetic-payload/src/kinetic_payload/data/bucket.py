@@ -15,7 +15,7 @@ from kinetic_payload.errors import (
     ObjectNotFoundError,
     StorePermissionError,
 )
-from kinetic_payload.files.atomic import appear, prepared_beside
+from kinetic_payload.files.atomic import prepare_beside, rename_into_place
 from kinetic_payload.progress import silent
 from kinetic_payload.threads import parallel_map
 
@@ -107,14 +107,14 @@ def download(
     Raises:
         DataError: It is not there, an object's name cannot be a path, or one vanished meanwhile.
     """
-    with prepared_beside(dest) as folder:
+    with prepare_beside(dest) as folder:
         found = folder / "found"
         with _translated(source):
             if source.is_dir:
                 _download_folder(bucket, source, found, track)
             else:
                 _download_object(bucket, source, found, track)
-        appear(found, dest)
+        rename_into_place(found, dest)
 
 
 def _download_object(bucket: Bucket, source: GcsSource, path: Path, track: TrackProgress) -> None:

@@ -21,7 +21,7 @@ from kinetic_payload.errors import (
     RecordError,
     StoreError,
 )
-from kinetic_payload.files.atomic import appear, prepared_beside
+from kinetic_payload.files.atomic import prepare_beside, rename_into_place
 from kinetic_payload.layout import data_marker, data_prefix
 from kinetic_payload.limits import read_record
 from kinetic_payload.progress import Advance, TrackProgress, silent
@@ -46,12 +46,12 @@ def download_data(store: Store, ref: DataRef, dest: Path, *, track: TrackProgres
     """
     if ref.digest is None:
         raise DataError(f"The data {ref.source!r} was not uploaded with its call.")
-    with _explained(store, ref, dest), prepared_beside(dest) as folder:
+    with _explained(store, ref, dest), prepare_beside(dest) as folder:
         marker = _read_marker(store, ref.digest)
         total = sum(one.size for one in marker.objects)
         with track(f"downloading {ref.name}", total) as advance:
             tree = _Download(store, marker, folder, advance).run()
-        appear(tree if ref.is_dir else _only_file(tree, ref), dest)
+        rename_into_place(tree if ref.is_dir else _only_file(tree, ref), dest)
     return dest
 
 

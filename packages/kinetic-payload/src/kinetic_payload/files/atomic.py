@@ -1,4 +1,4 @@
-"""What appears at a path as a whole, or not at all."""
+"""Atomic creation of a file or folder: prepared beside its path, then renamed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kinetic_payload.files.private import make_folder
 
 
 @contextmanager
-def prepared_beside(dest: Path) -> Iterator[Path]:
-    """Yield a new folder beside *dest* in which to prepare what is to `appear` there.
+def prepare_beside(dest: Path) -> Iterator[Path]:
+    """Yield a new folder beside *dest* in which to prepare what `rename_into_place` puts there.
 
-    What is left in it at the end of the block is removed.
+    The folder, and what is left in it, is removed at the end of the block.
     """
     folder = dest.with_name(f".{dest.name[:50]}.{os.urandom(6).hex()}")
     try:
@@ -29,7 +29,7 @@ def prepared_beside(dest: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def appear(source: Path, dest: Path) -> None:
+def rename_into_place(source: Path, dest: Path) -> None:
     """Rename *source* to *dest*, where an empty folder may be waiting for it."""
     with suppress(OSError):
         dest.rmdir()

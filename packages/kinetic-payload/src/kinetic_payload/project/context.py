@@ -22,7 +22,7 @@ REFRESH_AGE: Final = 7 * 86_400.0
 them takes those that are twice as old, and must not take what was just found."""
 
 
-class Tree(Protocol):
+class Uploadable(Protocol):
     """What is uploaded: `kinetic_payload.project.snapshot.Snapshot`."""
 
     @property
@@ -41,7 +41,7 @@ class Tree(Protocol):
 
 
 def ensure_context(
-    store: Store, snapshot: Tree, *, now: float | None = None, track: TrackProgress = silent
+    store: Store, snapshot: Uploadable, *, now: float | None = None, track: TrackProgress = silent
 ) -> bool:
     """Upload the snapshot of a project unless the store has it; return whether bytes were sent."""
     name = context_object(snapshot.digest)
@@ -135,7 +135,7 @@ def _damaged_context(store: Store, name: str) -> dict[str, int]:
     return {}
 
 
-def _create(store: Store, name: str, tree: Tree, track: TrackProgress) -> bool:
+def _create(store: Store, name: str, tree: Uploadable, track: TrackProgress) -> bool:
     with track("uploading the project", tree.size) as advance:
         progress = Scaled(advance, tree.size)
         try:

@@ -1,4 +1,4 @@
-"""`Shipping`: whether a single file will be in a snapshot, asked before one is taken."""
+"""`Membership`: whether a single file will be in a snapshot, asked before one is taken."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Folder:
     """The root, and the folders outside of it that links led to."""
 
 
-class Shipping:
+class Membership:
     """Tells of single files whether a snapshot of *root* will hold them, without taking one."""
 
     def __init__(

@@ -45,7 +45,6 @@ _FOLDERS: Final = b"(?:[^/]*/)*"
 _ANYTHING: Final = b".*"
 """`**`: any bytes."""
 _WIDE: Final = (_FOLDERS, _ANYTHING)
-_STARS: Final = (_ONE_NAME, *_WIDE)
 
 
 def name_matcher(pattern: bytes, *, ignore_case: bool = False) -> re.Pattern[bytes] | None:
@@ -74,7 +73,7 @@ def _compiled(
 
 
 def _parts(pattern: bytes, ignore_case: bool, *, slashes: bool) -> Iterator[bytes]:
-    """Yield an expression for each byte that *pattern* stands for, and one of `_STARS` for stars.
+    """Yield an expression for each byte that *pattern* stands for, and one of `_ONE_NAME` and `_WIDE` for stars.
 
     Raises:
         ValueError: The pattern fits nothing.

@@ -20,7 +20,7 @@ import kinetic_payload
 import kinetic_runner
 from kinetic_payload.data.sources import HuggingFaceSource, parse_hf
 from kinetic_payload.errors import DataError
-from kinetic_payload.files.atomic import appear, prepared_beside
+from kinetic_payload.files.atomic import prepare_beside, rename_into_place
 from kinetic_payload.progress import size_text
 from kinetic_runner.data.progress import log_line
 
@@ -80,12 +80,12 @@ def load(
     Raises:
         DataError: The library is missing, or could not load it; its own words are in the message.
     """
-    with prepared_beside(dest) as folder:
+    with prepare_beside(dest) as folder:
         print_line(f"loading {uri}")
         told = _run(interpreter, uri, folder, trusts=trusts)
         if "error" in told:
             raise DataError(told["error"], hint=told.get("hint"))
-        appear(folder / _SET, dest)
+        rename_into_place(folder / _SET, dest)
         print_line(f"loaded {uri}: {told['words']}")
 
 

@@ -102,10 +102,10 @@ def _outside(name: str, place: Path, project: Project | None) -> str:
             f"{lies}, outside the project that was shipped, {project.root}. To ship it, "
             f"{', '.join(ways)}, or {install}."
         )
-    from kinetic_payload.project.membership import Shipping
+    from kinetic_payload.project.membership import Membership
 
     inside = place.relative_to(project.root).as_posix()
-    if place.is_file() and not Shipping(project.root)(place):
+    if place.is_file() and not Membership(project.root)(place):
         return (
             f"{lies}, in the project, and was left out of the snapshot. To ship it, write the line "
             f"!/{inside} into {project.root / '.kineticignore'}."

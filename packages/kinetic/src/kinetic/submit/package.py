@@ -120,16 +120,16 @@ def pack(
         DataError: A `Data` of the call is not there.
     """
     from kinetic_payload.project.binaries import binaries_warning
-    from kinetic_payload.project.membership import Shipping
+    from kinetic_payload.project.membership import Membership
 
     asked: set[Path] = set()
-    shipping = None
+    membership = None
     if plan.root is not None:
-        shipping = Shipping(plan.root, no_defaults=options.no_default_excludes)
+        membership = Membership(plan.root, no_defaults=options.no_default_excludes)
 
     def ships(path: Path) -> bool:
         asked.add(path)
-        return shipping is not None and shipping(path)
+        return membership is not None and membership(path)
 
     dumped = _dump(call, plan, ships)
     try:
