@@ -35,7 +35,7 @@ PUBLIC = (
     "kinetic.testing.protocol",
     "kinetic.testing.running",
     "kinetic_cli.testing",
-    "kinetic_images.lock",
+    "kinetic_images.dependencies",
     "kinetic_images.errors",
     "kinetic_images.declared.requirements",
     "kinetic_images.uv",

@@ -24,10 +24,10 @@ from pathlib import Path
 
 import pytest
 
+from kinetic_images.dependencies import read_dependencies
 from kinetic_images.errors import DependencyError, InstallError
-from kinetic_images.lock import read_dependencies
-from kinetic_images.lock_input import write_input
 from kinetic_images.uv import Uv, find_uv, uv_environment
+from kinetic_images.uv_input import write_input
 
 IN_CI = 50
 VERSION = "{}.{}.{}".format(*sys.version_info)

@@ -31,10 +31,10 @@ from packaging.utils import canonicalize_name
 from kinetic.backends.local.bucket_access import CLIENT
 from kinetic.backends.local.removal import remove_tree
 from kinetic.errors import KineticError
+from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
-from kinetic_images.lock import Dependencies, find_dependencies
-from kinetic_images.lock_input import UvInput, write_input
 from kinetic_images.uv import Uv, find_uv
+from kinetic_images.uv_input import UvInput, write_input
 from kinetic_images.wheels import copied_wheel, installed_own_names, own_closure, own_wheels
 from kinetic_payload.files.locks import locked
 from kinetic_payload.files.private import (

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from packaging.utils import canonicalize_name
 
-from kinetic_images.declared.find import (
+from kinetic_images.declared.projects import (
     Project,
     read_pyproject,
     settings_folder,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kinetic_images.lock import Dependencies
+from kinetic_images.dependencies import Dependencies
 from kinetic_payload.files.private import write_private
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_images.errors import DependencyError
-from kinetic_images.lock import (
+from kinetic_images.dependencies import (
     OWN_NAMES,
     Dependencies,
     find_dependencies,
     find_source,
     read_dependencies,
 )
+from kinetic_images.errors import DependencyError
 from kinetic_payload.distributions import DISTRIBUTIONS
 
 LINUX = "linux-x86_64"
