@@ -1,4 +1,4 @@
-"""What a person sees while a call blocks: progress on stderr, the job's log on stdout."""
+"""The console of a blocking call: progress on stderr, the job's log on stdout."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from kinetic_payload.progress import Advance, TrackProgress
 
 _WORTH_SHOWING: Final = 1.0
-"""Seconds that work takes before anybody wants to know how far it is."""
+"""Seconds after which the progress of a piece of work is shown."""
 _TURN: Final = 2.0
-"""Seconds that one of several kinds of work is shown before the next."""
+"""Seconds for which each of several kinds of work is shown in turn."""
 
 
 class Console:
-    """Says what a blocking call does. May be used from any thread.
+    """Print what a blocking call does. May be used from any thread.
 
-    Nothing that goes wrong with stderr is raised: whoever says something is about more important
-    things. That stdout cannot be written is raised by `line` alone.
+    Errors of stderr are never raised, since they must not end the call. Errors of stdout are raised by
+    `line` only.
 
-    On a terminal the running phase is shown with the time it has taken, until the log begins;
-    elsewhere every phase is a line. Moving bytes for long is shown in its place with how far it is;
-    elsewhere it is a line, once. Text is never read as markup.
+    On a terminal, the current phase is shown with its elapsed time until the log begins; elsewhere each
+    phase is printed as a line. A long transfer is shown in its place with its progress; elsewhere it is
+    printed once, as a line. Text is never interpreted as markup.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class Console:
         self._began = 0.0
         self._live: Any = None
         self._works: list[Progress] = []
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
         self._lent = False
-        """Whether the display is there for bytes on their way alone, after the log had taken over."""
+        """Whether the display shows only a transfer, after the log had replaced the phase."""
 
     @classmethod
     def of_this_process(cls, *, color: bool = True) -> Console:
-        """Return a console on this process's streams; interactive if progress goes to a terminal."""
+        """Return a console on this process's streams; interactive if stderr is a terminal."""
         return cls(sys.stdout, sys.stderr, interactive=is_terminal(sys.stderr), color=color)
 
     def phase(self, text: str) -> None:
-        """Say what happens now."""
+        """Show that the phase *text* begins."""
         with self._lock:
             if text == self._phase:
                 return
@@ -74,22 +74,22 @@ class Console:
             if self.interactive:
                 self._show()
             else:
-                self._say(f"kinetic: {text}")
+                self._print(f"kinetic: {text}")
 
     def note(self, text: str) -> None:
-        """Say something that stays readable; its control characters are escaped."""
+        """Print a line that stays visible; control characters are escaped."""
         with self._lock:
             shown, lent = self._live is not None, self._lent
             self._hide()
             for line in printable(text).splitlines() or [""]:
-                self._say(f"kinetic: {line}")
+                self._print(f"kinetic: {line}")
             if shown:
                 self._show()
                 self._lent = lent
 
     @contextmanager
     def progress(self, doing: str, total: int | None) -> Iterator[Advance]:
-        """Show how far work such as `uploading data` is, where it takes more than a moment."""
+        """Show the progress of work such as `uploading data`, if it takes longer than a second."""
         work = Progress(doing, total, clock=self._clock)
         shown = False
 
@@ -110,23 +110,23 @@ class Console:
                     self._hide()
 
     def text(self, text: str) -> None:
-        """Say something to be copied: as it is."""
+        """Print *text* unchanged, so that it can be copied."""
         with self._lock:
             self._hide()
-            self._say(text)
+            self._print(text)
 
     def line(self, line: LogLine) -> None:
-        """Print a line of the job's log on stdout. On a terminal the log takes over from progress.
+        """Print a line of the job's log on stdout. On a terminal this ends the display of the phase.
 
         Raises:
-            OSError: Nobody reads stdout any more, or its disk is full.
+            OSError: stdout is closed, or its disk is full.
         """
         with self._lock:
             self._hide()
             write_line(self._stdout, line.shown)
 
     def done(self) -> None:
-        """Take away what only showed that something was going on."""
+        """Remove the display of the phase."""
         with self._lock:
             self._hide()
             self._phase = ""
@@ -142,22 +142,22 @@ class Console:
     ) -> None:
         self.done()
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         self._stderr.write(f"{line}\n")
         self._stderr.flush()
 
     def _show_work(self, work: Progress) -> None:
         with self._lock:
             if work not in self._works:
-                return  # It ended meanwhile, and would take nothing away again.
+                return  # It has ended, so nothing would remove the display again.
             if self.interactive:
                 if self._live is None:
                     self._lent = True
                 self._show()
-            elif work.doing not in self._told:
-                self._told.add(work.doing)
+            elif work.doing not in self._printed:
+                self._printed.add(work.doing)
                 amount = "" if work.total is None else f" ({size_text(work.total)})"
-                self._say(f"kinetic: {work.doing}{amount}")
+                self._print(f"kinetic: {work.doing}{amount}")
 
     def _show(self) -> None:
         if self._live is not None:
@@ -177,7 +177,7 @@ class Console:
             console=terminal,
             refresh_per_second=4,
             transient=True,
-            # The process's own streams stay as they are: user code may be writing to them.
+            # User code may be writing to the process's own streams.
             redirect_stdout=False,
             redirect_stderr=False,
         )
@@ -191,7 +191,7 @@ class Console:
     def _progress(self) -> RenderableType:
         from rich.text import Text
 
-        # Read without our lock, which whoever stops the display holds while it waits for this.
+        # Without our lock: the thread that stops the display holds it while it waits for this thread.
         phase, began, now = self._phase, self._began, self._clock()
         shown = Text(no_wrap=True, overflow="ellipsis")
         shown.append("kinetic ", style="bold")
@@ -205,7 +205,7 @@ class Console:
 
 
 def progress_text(works: Sequence[Progress], turn: int) -> str:
-    """Return how far *works* are in words: what is the same is summed up, what is not takes turns."""
+    """Return the progress of *works* in words: work of the same kind is summed, kinds take turns."""
     kinds: dict[str, list[Progress]] = {}
     for work in tuple(works):
         kinds.setdefault(work.doing, []).append(work)
@@ -217,7 +217,7 @@ def progress_text(works: Sequence[Progress], turn: int) -> str:
 
 
 class _Sum(Progress):
-    """Several pieces of the same work as one."""
+    """The sum of several pieces of work of the same kind."""
 
     def __init__(self, parts: Sequence[Progress]) -> None:
         totals = [part.total for part in parts if part.total is not None]
@@ -228,26 +228,26 @@ class _Sum(Progress):
 
     @property
     def seconds(self) -> float:
-        """As long as the longest has taken."""
+        """The seconds of the longest piece."""
         return self._taken
 
 
 def progress_beside(
     say: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic
 ) -> TrackProgress:
-    """Return what shows progress where no console was given: on a terminal, or else by *say*."""
+    """Return what shows progress where there is no console: on a terminal, or else by calling *say*."""
     if is_terminal(sys.stderr):
         return Console.of_this_process().progress
 
     @contextmanager
     def begin(doing: str, total: int | None) -> Iterator[Advance]:
-        work, told = Progress(doing, total, clock=clock), False
+        work, printed = Progress(doing, total, clock=clock), False
 
         def advance(size: int) -> None:
-            nonlocal told
+            nonlocal printed
             work.advance(size)
-            if not told and work.seconds >= _WORTH_SHOWING:
-                told = True
+            if not printed and work.seconds >= _WORTH_SHOWING:
+                printed = True
                 say(doing if total is None else f"{doing} ({size_text(total)})")
 
         yield advance
@@ -256,7 +256,7 @@ def progress_beside(
 
 
 def is_terminal(stream: Any) -> bool:
-    """Return whether *stream* is a terminal that can redraw a line; False for what cannot say."""
+    """Return whether *stream* is a terminal; False if it is closed or has no `isatty`."""
     try:
         return bool(stream.isatty())
     except (AttributeError, ValueError):
@@ -264,7 +264,7 @@ def is_terminal(stream: Any) -> bool:
 
 
 def write_line(stream: TextIO | None, text: str) -> None:
-    """Write *text* as a line, at once, with escapes for what *stream* cannot encode."""
+    """Write *text* as a line and flush; characters that *stream* cannot encode are escaped."""
     if stream is None:  # pythonw and some daemons have no streams
         return
     _write(stream, f"{text}\n")
@@ -275,15 +275,15 @@ def _write(stream: TextIO, text: str) -> None:
     try:
         stream.write(text)
     except UnicodeEncodeError:
-        # A log may hold what this terminal's encoding has not.
+        # A log may hold characters that this terminal's encoding lacks.
         encoding = getattr(stream, "encoding", None) or "ascii"
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 class _Harmless:
-    """A stream whose failures end nothing: what is said about a job must not cost the job.
+    """A stream whose errors are ignored: printing about a job must not end the job.
 
-    Whoever reads it may be gone, its disk full, its encoding poor.
+    Its reader may be gone, its disk full, its encoding limited.
     """
 
     def __init__(self, stream: TextIO | None) -> None:

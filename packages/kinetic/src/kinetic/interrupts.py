@@ -1,4 +1,4 @@
-"""Put off Ctrl-C, and what else a signal raises, while something is half done."""
+"""Defer Ctrl-C and other signals that raise exceptions while an operation must not be cut in half."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from types import FrameType, TracebackType
 from typing import Any, Final
 
 _RAISING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
-"""Signals of which handlers like to raise something."""
+"""Signals whose handlers often raise an exception."""
 
 
 class Uninterrupted:
-    """A block at whose end the signals arrive that came within it.
+    """Defer signals that arrive in the block until its end.
 
-    Only the main thread is ever interrupted; in another one this does nothing. Not a generator: between
-    its `yield` and the block it could be interrupted, and its end be left to the garbage collector.
+    Only the main thread is interrupted by signals; in other threads this does nothing. This is not a
+    generator: one could be interrupted between its `yield` and the block, and its end would be left to
+    the garbage collector.
     """
 
     def __init__(self) -> None:
@@ -27,7 +28,8 @@ class Uninterrupted:
             return
         for number in _RAISING:
             handler = signal.getsignal(number)
-            # Ignored is ignored, and what is not Python's own ends the process without any `finally`.
+            # A signal that is ignored stays ignored; a handler that is not Python's ends the process without
+            # any `finally`.
             if callable(handler):
                 self._before[number] = handler
                 signal.signal(number, self._note)
@@ -38,7 +40,7 @@ class Uninterrupted:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        # The numbers are there before anything can be raised: each is raised once all are back.
+        # Restore all handlers first: raising a signal may raise an exception.
         for number, handler in self._before.items():
             signal.signal(number, handler)
         for came in self._came:

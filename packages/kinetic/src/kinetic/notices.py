@@ -1,4 +1,4 @@
-"""What the user should read: a warning about the line that called us, or what a program shows instead."""
+"""Warnings that point at the line of the user's code that called Kinetic, or that a program shows itself."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reported_to(report: Callable[[str], None]) -> Iterator[None]:
 
 
 def warn_caller(text: str) -> None:
-    """Warn about the user's line from which we were called; control characters are escaped."""
+    """Warn with the location of the user's call; control characters of *text* are escaped."""
     if _report is not None:
         _report(printable(text))
         return
@@ -40,7 +40,7 @@ def warn_caller(text: str) -> None:
     level = depth = 1
     while frame is not None:
         depth += 1
-        # Between ours there are those of the standard library: of context managers, for instance.
+        # Frames of the standard library may lie between ours, such as those of context managers.
         if _is_ours(frame.f_globals.get("__name__")):
             level = depth
         frame = frame.f_back

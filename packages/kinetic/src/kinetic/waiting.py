@@ -1,4 +1,4 @@
-"""Deadlines, backoff, and the one place that sleeps."""
+"""Waiting: deadlines, backoff and polling intervals; the only module that sleeps."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Final
 
 Clock = Callable[[], float]
-"""Seconds that only ever grow."""
+"""Returns seconds that never decrease."""
 
 
 class Deadline:
-    """A moment after which waiting is over; `Deadline(None)` never passes."""
+    """A point in time after which waiting ends; `Deadline(None)` never passes."""
 
     def __init__(self, seconds: float | None, *, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -20,12 +20,12 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether the time is up."""
+        """Whether the deadline has passed."""
         return self._at is not None and self._clock() >= self._at
 
     @property
     def remaining(self) -> float | None:
-        """Seconds that are left, never below zero; None means without end."""
+        """Seconds left, never below zero; None if the deadline never passes."""
         return None if self._at is None else max(0.0, self._at - self._clock())
 
     def at_most(self, seconds: float) -> float:
@@ -35,9 +35,9 @@ class Deadline:
 
 
 class Backoff:
-    """Delays that grow from *first* to *limit*, each shortened at random.
+    """Exponential backoff: delays grow from *first* to *limit*, each shortened by random jitter.
 
-    Jitter keeps many clients that failed together from coming back together.
+    Jitter keeps many clients that failed together from retrying together.
     """
 
     def __init__(
@@ -45,25 +45,23 @@ class Backoff:
         first: float = 0.2,
         limit: float = 20.0,
         *,
-        factor: float = 2.0,
         jitter: float = 0.5,
         rand: Callable[[], float] = random.random,
     ) -> None:
         self._first = first
         self._limit = limit
-        self._factor = factor
         self._jitter = jitter
         self._rand = rand
         self._next = first
 
     def next(self) -> float:
-        """Return how long to wait before the next try."""
+        """Return the delay before the next attempt."""
         delay = min(self._next, self._limit)
-        self._next = min(self._next * self._factor, self._limit)
+        self._next = min(self._next * 2, self._limit)
         return delay * (1 - self._jitter * self._rand())
 
     def reset(self) -> None:
-        """Begin at the first delay again: something worked."""
+        """Start again at the first delay, after a success."""
         self._next = self._first
 
 
@@ -73,14 +71,14 @@ _POLL_SHARE: Final = 0.05
 
 
 def poll_interval(elapsed: float) -> float:
-    """Return how long to pause between two looks at something awaited for *elapsed* seconds.
+    """Return the seconds between two polls of something that has been awaited for *elapsed* seconds.
 
-    A twentieth of the time already spent: short waits end at once, long ones cost nothing.
+    A twentieth of the time spent so far: short waits end at once, long ones cost little.
     """
     return min(_POLL_MOST, max(_POLL_LEAST, _POLL_SHARE * elapsed))
 
 
 def sleep(seconds: float) -> None:
-    """Sleep; what sleeps elsewhere takes this as an argument."""
+    """Sleep. Other modules take this function as an argument, so that tests can replace it."""
     if seconds > 0:
         time.sleep(seconds)  # noqa: TID251 - this is the place
