@@ -78,7 +78,7 @@ def test_hugging_face_data_sets_are_folders():
 @pytest.mark.parametrize(
     ("path", "options", "said"),
     [
-        ("", {}, "none"),
+        ("", {}, "not ''"),
         (None, {}, "not None"),
         (b"x", {}, "not b'x'"),
         ("s3://bucket/x", {}, "s3://"),

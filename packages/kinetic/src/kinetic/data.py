@@ -1,4 +1,4 @@
-"""`Data`: a file, a folder or a URI that is to be where the function runs."""
+"""`Data`: a file, a folder or a URI that a job needs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 class Data:
-    """Data that the function finds as a plain path where it runs.
+    """Data that the function receives as a local path where it runs.
 
-    Pass it as an argument, anywhere inside one, or in `volumes`. The function gets a path.
+    Pass it as an argument, anywhere inside an argument, or in `volumes`.
 
     *path* is a local file or folder, `gs://bucket/object`, `gs://bucket/folder/` (the slash at the end
     makes it a folder) or `hf://[organisation/]name[?config_name=…&split=…&revision=…]`. With *fuse*
     the data is mounted and read on demand instead of copied. *hf_trust_remote_code* lets a data set
     of the Hub run its own loading code.
 
-    Making a `Data` reads nothing. Inside a job it does not even look at the working directory.
+    Creating a `Data` reads no data. Inside a job it does not even look at the working directory.
 
     Raises:
-        InvalidRequestError: *path* cannot be right, or the options do not go together.
+        InvalidRequestError: *path* is not valid, or the options contradict each other.
     """
 
     __slots__ = ("_fuse", "_given", "_path", "_trusts")
@@ -70,7 +70,7 @@ class Data:
         """The absolute local path, or the URI.
 
         Raises:
-            DataError: This is a job, and a local path of the machine that submitted it means nothing.
+            DataError: This is a job, where a local path of the submitting machine is not available.
         """
         return self._path if self.is_gcs or self.is_hf else self.__fspath__()
 
@@ -86,7 +86,7 @@ class Data:
 
     @property
     def is_gcs(self) -> bool:
-        """Whether it lies in a bucket."""
+        """Whether it is in a bucket."""
         return self._path.startswith("gs://")
 
     @property
@@ -96,12 +96,12 @@ class Data:
 
     @property
     def is_local(self) -> bool:
-        """Whether it lies on the machine that submits."""
+        """Whether it is on the machine that submits."""
         return not (self.is_gcs or self.is_hf)
 
     @property
     def is_dir(self) -> bool:
-        """Whether it is a folder: by looking for a local path, by the slash at the end for `gs://`."""
+        """Whether it is a folder: on disk for a local path, by the slash at the end for `gs://`."""
         if self.is_gcs:
             return self._path.endswith("/")
         return self.is_hf or os.path.isdir(self.path)  # noqa: PTH112 - raises nothing
@@ -114,7 +114,7 @@ class Data:
         to files are read.
 
         Raises:
-            DataNotFoundError: It is not there.
+            DataNotFoundError: It does not exist.
             DataError: It is not local, or cannot be read.
         """
         if self.is_gcs or self.is_hf:
@@ -129,10 +129,10 @@ class Data:
         return content_hash(path, _cache(path))
 
     def check(self) -> None:
-        """Look whether local data is there and can be read; called when a job is submitted.
+        """Check that local data exists and can be read; called when a job is submitted.
 
         Raises:
-            DataNotFoundError: It is not there; the message names what lies near.
+            DataNotFoundError: It does not exist; the message suggests similar names.
             DataError: It cannot be read.
         """
         if self.is_gcs or self.is_hf:
@@ -179,7 +179,7 @@ class Data:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Data:
-        # What user code copies while a call is pickled must stay a Data that pickle can meet.
+        # A copy that user code makes while a call is pickled must remain a Data that pickle recognizes.
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -197,9 +197,9 @@ def to_ref(
     mount: str | None = None,
     in_place: bool = False,
 ) -> DataRef:
-    """Return what replaces *data* in a payload; *digest* is that of its uploaded tree.
+    """Return the reference that replaces *data* in a payload; *digest* is that of its uploaded tree.
 
-    With *in_place* it was not uploaded: the worker is this machine, and shows it where it lies.
+    With *in_place* it was not uploaded: the worker is this machine and uses it where it is.
     """
     kind: DataKind = "gcs" if data.is_gcs else "hf" if data.is_hf else "local"
     return DataRef(
@@ -222,7 +222,7 @@ def _cache(path: Path) -> StatCache | None:
 
     try:
         home = Settings.from_environment().home.value
-    except InvalidRequestError:  # a broken setting is no reason not to hash
+    except InvalidRequestError:  # hash even if a setting is invalid
         return None
     return stat_cache(Path(home), path)
 
@@ -248,7 +248,7 @@ def _text(path: object) -> str:
         )
     if not path or path.isspace() or "\0" in path:
         raise InvalidRequestError(
-            f"Data needs a path or a URI; {path!r} is none.",
+            f"Data needs a path or a URI, not {path!r}.",
             hint="Data('.') is the working directory.",
         )
     return path
@@ -266,7 +266,7 @@ def _resolved(given: str) -> str:
     scheme, found, _ = given.partition(_SCHEME)
     if found and scheme.replace("+", "").isalnum():
         raise InvalidRequestError(
-            f"{given!r}: Data does not know {scheme}://.",
+            f"{given!r}: Data does not support {scheme}://.",
             hint="It takes local paths, gs:// and hf://.",
         )
     try:
@@ -278,7 +278,7 @@ def _resolved(given: str) -> str:
 
 
 def _missing(data: Data, path: Path) -> DataNotFoundError:
-    """Say what of *path* is not there, and what lies near."""
+    """Return the error for the missing *path*, with similar names."""
     from difflib import get_close_matches
 
     missing = partial(DataNotFoundError, filename=str(path))

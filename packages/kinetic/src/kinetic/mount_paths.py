@@ -1,4 +1,4 @@
-"""Where volumes may appear; the rest is refused before any work."""
+"""Mount paths of volumes: validated before anything else is done."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SYSTEM_PATHS = (
     *("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot"),
     *("/proc", "/sys", "/dev", "/run", "/tmp"),  # noqa: S108 - refused, not used
 )
-"""Nothing appears at these or below them."""
+"""No volume may be mounted at these or below them."""
 
 FULL_PATHS = ("/home", "/opt", "/root", "/var")
-"""Nothing appears at these, where it would hide what is there; below them is fine."""
+"""No volume may be mounted at these, since it would hide their contents; below them is fine."""
 
 
 def check_volumes(
@@ -34,7 +34,7 @@ def check_volumes(
         workspaces: Folders in which jobs work: nothing may be mounted over or inside them.
 
     Raises:
-        InvalidRequestError: A path cannot be mounted at, or a value is not a `Data`.
+        InvalidRequestError: A mount path is not allowed, or a value is not a `Data`.
     """
     checked: dict[str, Data] = {}
     for path, data in (volumes or {}).items():
@@ -46,7 +46,9 @@ def check_volumes(
             )
         for other in checked:
             if mount == other:
-                raise InvalidRequestError(f"Two volumes are to appear at {mount}.", hint=_ELSEWHERE)
+                raise InvalidRequestError(
+                    f"Two volumes have the mount path {mount}.", hint=_ELSEWHERE
+                )
             if _inside(mount, other) or _inside(other, mount):
                 raise InvalidRequestError(
                     f"The volumes at {other} and {mount} lie inside each other.", hint=_ELSEWHERE
@@ -62,26 +64,26 @@ def _checked_path(path: object, workspaces: tuple[str, ...]) -> str:
     if not isinstance(path, str) or not path.startswith("/"):
         raise InvalidRequestError(f"The mount path {path!r} is not absolute.", hint=_ELSEWHERE)
     if ".." in PurePosixPath(path).parts:
-        raise InvalidRequestError(f"The mount path {path!r} leads upwards.", hint=_ELSEWHERE)
+        raise InvalidRequestError(f"The mount path {path!r} contains '..'.", hint=_ELSEWHERE)
     if not path.isprintable():
         raise InvalidRequestError(
-            f"The mount path {path!r} holds characters that cannot be printed.", hint=_ELSEWHERE
+            f"The mount path {path!r} contains characters that cannot be printed.", hint=_ELSEWHERE
         )
     mount = "/" + posixpath.normpath(path).strip("/")
     if mount == "/" or mount in FULL_PATHS:
         raise InvalidRequestError(
-            f"A volume cannot appear at {mount}: it would hide what is there.", hint=_ELSEWHERE
+            f"A volume cannot be mounted at {mount}: it would hide what is there.", hint=_ELSEWHERE
         )
     for taken in SYSTEM_PATHS:
         if mount == taken or _inside(mount, taken):
             raise InvalidRequestError(
-                f"A volume cannot appear at {mount}: {taken} belongs to the system.",
+                f"A volume cannot be mounted at {mount}: {taken} belongs to the system.",
                 hint=_ELSEWHERE,
             )
     for taken in workspaces:
         if mount == taken or _inside(mount, taken) or _inside(taken, mount):
             raise InvalidRequestError(
-                f"A volume cannot appear at {mount}: jobs work in {taken}.", hint=_ELSEWHERE
+                f"A volume cannot be mounted at {mount}: jobs work in {taken}.", hint=_ELSEWHERE
             )
     return mount
 

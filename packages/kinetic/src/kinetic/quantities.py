@@ -1,4 +1,4 @@
-"""Amounts as people and Kubernetes write them: `16Gi` of memory, `500m` of a processor, seconds."""
+"""Amounts in arguments: memory such as `16Gi`, cores such as `500m`, seconds, counts."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from kinetic.errors import InvalidRequestError
 
 _MI: Final = 1024**2
 _MOST: Final = 2**63 - 1
-"""Bytes, or thousandths of a core, that Kubernetes can count."""
+"""The most bytes, or thousandths of a core, that Kubernetes can represent."""
 _MOST_CORES: Final = 100_000
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def parse_memory(name: str, amount: object) -> int | None:
-    """Return *amount*, the argument *name*, in bytes; parts of a byte are rounded up.
+    """Return *amount*, the value of the argument *name*, in bytes, rounded up.
 
-    A text is read as Kubernetes reads quantities: `16Gi`, `500M`, `1.5e9`.
+    A string is parsed as a Kubernetes quantity: `16Gi`, `500M`, `1.5e9`.
 
     Raises:
-        InvalidRequestError: It is no amount of memory, or one in which nothing can run.
+        InvalidRequestError: It is not an amount of memory, or is less than 1 MiB.
     """
     if amount is None:
         return None
@@ -34,50 +34,51 @@ def parse_memory(name: str, amount: object) -> int | None:
         found = _rounded_up(amount)
     if found is None or not 0 < found <= _MOST:
         raise InvalidRequestError(
-            f"{name}={amount!r} is no amount of memory.",
-            hint="Give bytes as a number, or a text such as '16Gi' or '500M', as Kubernetes writes it."
+            f"{name}={amount!r} is not an amount of memory.",
+            hint="Give bytes as a number, or a Kubernetes quantity such as '16Gi' or '500M'."
             + _meant(amount),
         )
     if found < _MI:
         raise InvalidRequestError(
-            f"{name}={amount!r} is {found} bytes, in which nothing can run.",
-            hint=f"A number is taken for bytes; with a unit: {name}='16Gi'." + _meant(amount),
+            f"{name}={amount!r} is {found} bytes, which is too little to run anything.",
+            hint=f"A number without a unit means bytes; with a unit: {name}='16Gi'."
+            + _meant(amount),
         )
     return found
 
 
 def parse_cpu(amount: object) -> float | None:
-    """Return the argument `cpu` in cores, rounded up to thousandths of one.
+    """Return the argument `cpu` in cores, rounded up to thousandths of a core.
 
-    A text is read as Kubernetes reads quantities: `4`, `0.5`, `500m`.
+    A string is parsed as a Kubernetes quantity: `4`, `0.5`, `500m`.
 
     Raises:
-        InvalidRequestError: It is no number of cores, or more than any machine has.
+        InvalidRequestError: It is not a number of cores, or more than any machine has.
     """
     if amount is None:
         return None
     found = None
     if isinstance(amount, int | float) and not isinstance(amount, bool):
-        # By its digits: 0.069 is 69 thousandths, though 1000 times 0.069 is more than 69.
+        # Use its digits: 0.069 is 69 thousandths, although 1000 * 0.069 is more than 69.
         found = _rounded_up(repr(float(amount)), 1000) if 0 < amount <= _MOST else None
     elif isinstance(amount, str):
         found = _rounded_up(amount, 1000)
     if found is None or not 0 < found <= _MOST:
         raise InvalidRequestError(
-            f"cpu={amount!r} is no number of cores.",
-            hint="Give a number such as 4 or 0.5, or a text such as '500m', as Kubernetes writes it."
+            f"cpu={amount!r} is not a number of cores.",
+            hint="Give a number such as 4 or 0.5, or a Kubernetes quantity such as '500m'."
             + _meant(amount),
         )
     if found > 1000 * _MOST_CORES:
         raise InvalidRequestError(
             f"cpu={amount!r} is {found // 1000:,} cores, which no machine has.",
-            hint="The thousandth of a core is m: cpu='500m' is half a core.",
+            hint="The unit m is a thousandth of a core: cpu='500m' is half a core.",
         )
     return found / 1000
 
 
 def _rounded_up(text: str, parts: int = 1) -> int | None:
-    """Return how many *parts* of a whole the quantity *text* is, or None if it is none."""
+    """Return the quantity *text* in units of 1/*parts*, rounded up, or None if it is invalid."""
     from kinetic_k8s.quantity import parse_quantity
 
     amount = parse_quantity(text)
@@ -85,7 +86,7 @@ def _rounded_up(text: str, parts: int = 1) -> int | None:
 
 
 def _meant(amount: object) -> str:
-    """Return what to add to a hint about *amount*, which was refused."""
+    """Return the suggestion that a hint about the invalid *amount* ends with."""
     from kinetic_k8s.quantity import near_quantities
 
     near = near_quantities(amount) if isinstance(amount, str) else []
@@ -96,7 +97,7 @@ def parse_timeout(amount: object) -> float | None:
     """Return the argument `timeout` in seconds.
 
     Raises:
-        InvalidRequestError: It is no length of time.
+        InvalidRequestError: It is not a duration.
     """
     if amount is None:
         return None
@@ -107,17 +108,17 @@ def parse_timeout(amount: object) -> float | None:
         or not 0 < seconds <= sys.float_info.max
     ):
         raise InvalidRequestError(
-            f"timeout={amount!r} is no length of time.",
-            hint="Give seconds (3600) or a timedelta, greater than zero; None means no limit.",
+            f"timeout={amount!r} is not a duration.",
+            hint="Give seconds (3600) or a timedelta greater than zero; None means no limit.",
         )
     return float(seconds)
 
 
 def parse_wait(amount: object) -> float | None:
-    """Return how long to wait, the argument `timeout` of `result`, in seconds; None is for ever.
+    """Return the argument `timeout` of `result` in seconds; None means no limit.
 
     Raises:
-        InvalidRequestError: It is no length of time.
+        InvalidRequestError: It is not a duration.
     """
     seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
     if seconds is None:
@@ -128,29 +129,27 @@ def parse_wait(amount: object) -> float | None:
         or (isinstance(seconds, float) and math.isnan(seconds))
     ):
         raise InvalidRequestError(
-            f"timeout={amount!r} is no length of time.",
-            hint="Give seconds or a timedelta; None waits for ever.",
+            f"timeout={amount!r} is not a duration.",
+            hint="Give seconds or a timedelta; None means no limit.",
         )
     return None if seconds > sys.float_info.max else max(0.0, float(seconds))
 
 
 def parse_count(name: str, amount: object) -> int:
-    """Return *amount*, the argument *name*, as a number that is not negative.
+    """Return *amount*, the value of the argument *name*, as a whole number of at least 0.
 
     Raises:
-        InvalidRequestError: It is none.
+        InvalidRequestError: It is not one.
     """
     if isinstance(amount, bool) or not isinstance(amount, int) or amount < 0:
-        raise InvalidRequestError(
-            f"{name}={amount!r} is not a number of times.", hint="Give 0, 1, 2, …"
-        )
+        raise InvalidRequestError(f"{name}={amount!r} is not a count.", hint="Give 0, 1, 2, …")
     return amount
 
 
 def parse_number(text: str) -> float | None:
-    """Return the finite number that *text* is, or None.
+    """Parse *text* as a finite number; return None if it is not one.
 
-    Unlike `float` it takes neither `nan` nor `1_000`, nor spaces, nor the digits of other scripts.
+    Unlike `float`, accept neither `nan` nor `1_000`, nor spaces, nor the digits of other scripts.
     """
     number = float(text) if _NUMBER.fullmatch(text) else math.inf
     return number if math.isfinite(number) else None
