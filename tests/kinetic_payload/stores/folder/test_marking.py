@@ -30,7 +30,7 @@ def test_a_folder_with_other_files_is_refused_and_nothing_is_written(tmp_path: P
         check(tmp_path)
 
     assert str(tmp_path) in caught.value.message
-    assert "holds other things" in caught.value.message
+    assert "contains other files" in caught.value.message
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -41,7 +41,7 @@ def test_what_the_hint_says_accepts_the_folder(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"thesis\.tex") as caught:
         check(folder)
 
-    command = caught.value.hint.partition("same: ")[2]
+    command = caught.value.hint.partition("anyway: ")[2]
     subprocess.run(command, shell=True, check=True)
 
     check(folder)
@@ -84,7 +84,7 @@ def test_a_copy_of_a_store_without_its_mark_is_one(tmp_path: Path) -> None:
 def test_a_file_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(StoreError, match="no folder"):
+    with pytest.raises(StoreError, match="not a folder"):
         check(tmp_path / "file")
 
 

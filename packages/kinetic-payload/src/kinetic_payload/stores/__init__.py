@@ -1,4 +1,4 @@
-"""Where objects lie: opening a store by its location, and buckets of others by their names."""
+"""Stores of objects: open one by its location, or a bucket of somebody else by its name."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def open_store(
 ) -> Store:
     """Open the store at *location*, making a folder that is not there yet.
 
-    A bucket is not asked for anything before the first object is. Its unfinished uploads are
-    remembered in the folder *uploads*, if that is given. *on_outage* is told, in words, when the service
-    is away for some seconds and is tried again.
+    No request is sent before the first operation on an object. Upload sessions of a bucket are kept in
+    the folder *uploads*, if that is given. *on_outage* is called with a sentence when the service has been
+    unavailable for some seconds and requests are retried.
 
     Raises:
         StoreError: This version, or this system, has no store of that kind.
@@ -36,7 +36,7 @@ def open_store(
         return GcsStore(location.path, uploads=uploads, on_outage=on_outage)
     if location.kind != "folder":
         raise StoreError(
-            f"{location.kind}:{location.path} is not a place that another process can open.",
+            f"{location.kind}:{location.path} is not a location that another process can open.",
             hint="Use gs://BUCKET or a folder.",
         )
     if sys.platform == "win32":
@@ -49,7 +49,7 @@ def open_store(
 
 
 def open_bucket(name: str) -> ExternalBucket:
-    """Open somebody else's bucket to read it, as it is; nothing is asked for yet.
+    """Open a bucket that does not belong to Kinetic, for reading. No request is sent yet.
 
     Raises:
         StoreError: Google's client library is not installed.

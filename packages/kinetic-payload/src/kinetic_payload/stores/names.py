@@ -1,9 +1,8 @@
-"""Object names: which are valid, and how a folder spells those that a file system cannot hold.
+"""Object names: validation, and escaping of names as paths of a folder store.
 
-An ordinary name is spelled as itself, so that a folder store can be read with `ls`. What differs:
-NUL, `%` where it would look like one of our escapes, parts that begin like our own folder, and
-parts longer than a file system allows, which are cut into several folders ending in `%~`. No two names
-are spelled alike.
+An ordinary name is its own path, so that a folder store can be read with `ls`. Escaped are NUL, `%` where
+it would look like an escape, and parts that begin like our own folder. Parts that are longer than a file
+system allows are split into several folders that end in `%~`. No two names have the same path.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ MAX_NAME: Final = 1024
 """Bytes of UTF-8."""
 
 OWN_FOLDER: Final = ".kinetic-store"
-"""The folder of temporary files and locks inside a folder store; no name is spelled like it."""
+"""The folder of temporary files and locks inside a folder store; no name has this path."""
 
 MORE: Final = "%~"
-"""Ends a folder that holds the rest of a part too long for one."""
+"""Ends the name of a folder that contains the rest of a part that is too long for one."""
 
 _PIECE: Final = 200
 
 
 def check_name(name: str) -> str:
-    """Return *name* if an object may be called so.
+    """Return *name* if it is a valid object name.
 
     Raises:
-        InvalidRequestError: It may not; the message says why.
+        InvalidRequestError: It is not; the message gives the reason.
     """
     problem = ""
     try:
@@ -43,12 +42,12 @@ def check_name(name: str) -> str:
     elif not problem and any(part in ("", ".", "..") for part in name.split("/")):
         problem = "it has an empty, '.' or '..' part"
     if problem:
-        raise InvalidRequestError(f"{name[:200]!r} is no name for an object: {problem}.")
+        raise InvalidRequestError(f"{name[:200]!r} is not a valid object name: {problem}.")
     return name
 
 
 def part_to_path(part: str) -> str:
-    """Return the relative path that spells one part of a name."""
+    """Return the relative path of one part of a name."""
     text = part
     if "%" in part or "\0" in part:
         text = re.sub(r"%(?=00|25|2E|~)", "%25", part).replace("\0", "%00")
@@ -65,12 +64,12 @@ def part_to_path(part: str) -> str:
         pieces.append(piece + MORE)
         text = text[len(piece) :]
     if text in (".", ".."):
-        text = "%2E" + text[1:]  # What is left of a long part must not lead elsewhere.
+        text = "%2E" + text[1:]  # The rest of a long part must not lead to another folder.
     return "/".join([*pieces, text])
 
 
 def path_to_part(path: str) -> str | None:
-    """Return the part of a name that `part_to_path` spells as *path*; None if there is none."""
+    """Return the part of a name whose path is *path*, the inverse of `part_to_path`; None if there is none."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -82,5 +81,5 @@ def path_to_part(path: str) -> str | None:
 
 
 def name_to_path(name: str) -> str:
-    """Return the path below a folder store's root that spells the valid *name*."""
+    """Return the path of the valid *name* below a folder store's root."""
     return "/".join(map(part_to_path, name.split("/")))

@@ -1,4 +1,4 @@
-"""Outages: how long all calls and threads of one operation wait together for a store."""
+"""Outages of a store: one time limit for all calls and threads of an operation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from time import monotonic
 from typing import Final
 
 _SHORTEST: Final = 0.5
-"""Seconds that any attempt gets: with less, none could succeed."""
+"""The least seconds for an attempt: with less, none could succeed."""
 _LOOK: Final = 0.25
-"""Seconds between looks whether something has to be reported."""
+"""Seconds between checks whether something must be reported."""
 
 
 @dataclass
@@ -26,11 +26,11 @@ class _Attempt:
 
 
 class OutageLimit:
-    """Ends the wait for a store *seconds* after it was heard of last, whichever calls wait.
+    """End the wait for a store *seconds* after its last response, for all calls together.
 
-    Without a limit each call waits on its own, and one after the other adds up. Whatever works, in any
-    thread, begins the count anew. *report* is called with a sentence, once, after *quiet* seconds in
-    vain, also while an attempt hangs.
+    Without a limit each call waits on its own, and the waits add up. A success in any thread restarts
+    the time. After *quiet* seconds without a success, *report* is called once with a sentence, even
+    while an attempt hangs.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class OutageLimit:
         self.seconds = seconds
         self.clock = clock
         self.last: Exception | None = None
-        """What failed last, if nothing has worked since."""
+        """The last error, if nothing has succeeded since."""
         self.sent = False
         """Whether any request may have reached the store."""
         self._report = report
@@ -59,47 +59,47 @@ class OutageLimit:
 
     @property
     def left(self) -> float:
-        """Seconds that are left: all of them where nothing has failed."""
+        """Seconds left: all of them if nothing has failed."""
         since = self._since
         return self.seconds if since is None else since + self.seconds - self.clock()
 
     @property
     def reached(self) -> bool:
-        """Whether it is over, so that nothing more is to be tried."""
+        """Whether the time is up, so that nothing may be retried."""
         return self.last is not None and self.left <= 0
 
     def at_most(self, seconds: float, *, share: float = 1.0) -> float:
-        """Return how long an attempt may hang: *seconds*, or that *share* of what is left."""
+        """Return the timeout of an attempt: *seconds*, or *share* of the time left if that is less."""
         return min(seconds, max(self.left * share, _SHORTEST))
 
     def failed(self, since: float, error: Exception) -> None:
-        """Note that what was tried from *since* on failed."""
+        """Note that an attempt that began at *since* failed with *error*."""
         with self._lock:
             self.last = error
             self._since = since if self._since is None else min(self._since, since)
 
     def worked(self) -> None:
-        """Note that the store was heard of."""
+        """Note that the store responded."""
         with self._lock:
             self.sent = True
             self._since = self.last = None
             self._text = ""
 
     def explain(self, text: str) -> None:
-        """Take the sentence that says what failed last, to be reported when it is time."""
+        """Set the sentence about the last failure, and report it if it is time."""
         self._text = text
         self.look()
 
-    def _tell(self, text: str) -> None:
+    def _report_once(self, text: str) -> None:
         with self._lock:
             reported, self._reported = self._reported, True
         if not reported:
-            with suppress(Exception):  # What is said of a wait must not end it.
+            with suppress(Exception):  # A report must not end the wait.
                 self._report(text)
 
     @contextmanager
     def attempt(self, where: str, moved: Callable[[], int]) -> Iterator[float]:
-        """Watch an attempt at *where* while it lasts; give the time. Where *moved* changes, it works."""
+        """Watch an attempt at *where*; yield the time of its start. It makes progress if *moved* changes."""
         began = self.clock()
         made = _Attempt(where, moved, moved(), began)
         if _limit.get() is self:
@@ -111,7 +111,7 @@ class OutageLimit:
             del self._attempts[id(made)]
 
     def end(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._over.set()
 
     def _watch(self) -> None:
@@ -120,23 +120,23 @@ class OutageLimit:
         with self._lock:
             watched, self._watched = self._watched, True
         if not watched:
-            threading.Thread(target=self._keep_looking, name="kinetic-outage", daemon=True).start()
+            threading.Thread(target=self._keep_checking, name="kinetic-outage", daemon=True).start()
 
-    def _keep_looking(self) -> None:
+    def _keep_checking(self) -> None:
         while not self._over.wait(_LOOK):
             self.look()
 
     def look(self) -> None:
-        """Report what has failed for too long, or an attempt of which nothing has come."""
+        """Report a failure that has lasted for too long, or an attempt that makes no progress."""
         now, since, text = self.clock(), self._since, self._text
         if since is not None and text and now - since >= self._quiet:
-            self._tell(text)
+            self._report_once(text)
         for made in list(self._attempts.values()):
             moved = made.moved()
             if moved != made.reached:
                 made.reached, made.since = moved, now
             elif now - made.since >= self._quiet:
-                self._tell(
+                self._report_once(
                     f"{made.where} has not answered for {now - made.since:.0f} s. Waiting for up to "
                     f"{self.seconds:.0f} s."
                 )
@@ -146,13 +146,13 @@ _limit: ContextVar[OutageLimit | None] = ContextVar("kinetic_outage_limit", defa
 
 
 def current_limit() -> OutageLimit | None:
-    """Return the limit of the operation that this thread works for, if it has one."""
+    """Return the limit of the operation that this thread works for, or None."""
     return _limit.get()
 
 
 @contextmanager
 def limited(limit: OutageLimit) -> Iterator[None]:
-    """Hold what is done in the block to *limit*: by this thread, and by calls that it submits to others."""
+    """Apply *limit* to the block: in this thread and in the calls that it submits to others."""
     before = _limit.set(limit)
     try:
         yield
@@ -163,7 +163,7 @@ def limited(limit: OutageLimit) -> Iterator[None]:
 
 @contextmanager
 def limited_look(seconds: float, report: Callable[[str], object]) -> Iterator[None]:
-    """Hold the block to *seconds*, unless it is a part of something that has a limit."""
+    """Limit the block to *seconds*, unless it is part of an operation that has a limit."""
     if _limit.get() is not None:
         yield
         return

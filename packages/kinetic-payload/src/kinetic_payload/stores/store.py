@@ -1,4 +1,4 @@
-"""Objects by name: the `Store` protocol, and where a store lies."""
+"""Stores of objects: the `Store` protocol and the `Location` of a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ABSENT: Final = 0
 
 
 class Check(Protocol):
-    """Whether bytes are those that were expected: it is fed all of them, in order."""
+    """A check that bytes are those that were expected; receives all of them, in order."""
 
     def update(self, data: bytes | memoryview, /) -> None:
         """Take the next piece."""
@@ -27,7 +27,7 @@ class Check(Protocol):
         ...
 
     def finish(self) -> None:
-        """Raise an exception of its own unless the bytes were those."""
+        """Raise an exception unless the bytes were the expected ones."""
         ...
 
 
@@ -45,7 +45,7 @@ class ObjectInfo:
 
 
 class Store(Protocol):
-    """The few things Kinetic asks of a store. Writes are atomic: an object is whole or absent.
+    """The operations that Kinetic needs from a store. Writes are atomic: an object is whole or absent.
 
     Names are relative, `/`-separated, without empty, `.` or `..` parts, at most 1,024 bytes of UTF-8.
     All methods may be called from any thread. Errors are those of `kinetic_payload.errors`.
@@ -53,16 +53,16 @@ class Store(Protocol):
 
     @property
     def location(self) -> Location:
-        """Where this store lies; `open_store(location)` opens it again in another process."""
+        """The store's location; `open_store(location)` opens it again in another process."""
         ...
 
     @property
     def concurrency(self) -> int:
-        """How many requests at once are worth it: 1 where they cost nothing, many over a network."""
+        """How many requests to make at once: 1 for a local disk, many over a network."""
         ...
 
     def now(self) -> float:
-        """Return the time in seconds since the epoch by the store's own clock, that of `updated`."""
+        """Return the store's own time, as in `updated`, in seconds since the epoch."""
         ...
 
     def stat(self, name: str) -> ObjectInfo | None:
@@ -77,7 +77,7 @@ class Store(Protocol):
         ...
 
     def reader(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Open *name* for streaming; what is read is one generation, also if it is replaced."""
+        """Open *name* for streaming; all bytes are of one generation, even if the object is replaced."""
         ...
 
     def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
@@ -97,8 +97,8 @@ class Store(Protocol):
     ) -> AbstractContextManager[BinaryIO]:
         """Open *name* for streaming; it appears when the block ends without an exception.
 
-        The stream is seekable until then. The precondition is checked at the end, too, and the bytes
-        that *progress* is told of are on their way then: those of the whole object.
+        The stream is seekable until then. The precondition is checked again at the end. The bytes are
+        sent then, so that is when *progress* counts them.
         """
         ...
 
@@ -113,7 +113,7 @@ class Store(Protocol):
         """Write the object into the file *path*, complete or not at all.
 
         Raises:
-            IntegrityError: It has more than *most* bytes; no more of it was fetched.
+            IntegrityError: It has more than *most* bytes; the rest was not fetched.
         """
         ...
 
@@ -128,17 +128,17 @@ class Store(Protocol):
     ) -> ObjectInfo:
         """Write the file *path* as *name*, streaming.
 
-        The bytes that are sent are those that *check* is fed; if it raises, nothing is written.
+        All bytes that are sent are passed to *check*; if it raises, nothing is written.
         """
         ...
 
     def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:
-        """Make the object young, where it lies and without moving its bytes; None if it is gone.
+        """Reset the object's age without sending its bytes; return None if the object does not exist.
 
-        What is collected by age starts anew. The generation changes.
+        Its generation changes.
 
         Raises:
-            PreconditionFailedError: It is of another generation: somebody wrote it, so it is young.
+            PreconditionFailedError: It has another generation: it was written meanwhile.
         """
         ...
 
@@ -153,34 +153,34 @@ class Store(Protocol):
     def records(self) -> Iterator[tuple[ObjectInfo, bytes | None]]:
         """Iterate over the objects `{folder}/{name}` with a name of `layout.LISTED`, in order.
 
-        Each comes with its bytes where a list of the store has them, and with None where they must be read.
+        Each comes with its bytes if the store's list contains them, else with None: read it then.
         """
         ...
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
-        """Delete *name*; return whether it was there."""
+        """Delete *name*; return whether it existed."""
         ...
 
 
 @runtime_checkable
 class Mountable(Protocol):
-    """A store whose objects can be mounted as files, by gcsfuse for instance.
+    """A store whose objects can be mounted as files, for instance by gcsfuse.
 
-    What files and folders need there besides objects with their contents.
+    Mounts need these marks in addition to the objects of files.
     """
 
     def mark_folder(self, name: str) -> None:
-        """Have a folder *name* (without a slash at the end) also where nothing lies in it."""
+        """Create the mark of a folder *name* (no slash at the end), so that it exists even if empty."""
         ...
 
     def mark_link(self, name: str, target: str) -> None:
-        """Have a symbolic link *name* to *target*."""
+        """Create the mark of a symbolic link *name* to *target*."""
         ...
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where a store lies: a bucket (`gs://bucket`) or a folder. Parsed once, printed as given."""
+    """The place of a store: a bucket (`gs://bucket`) or a folder."""
 
     kind: str
     """`gs` or `folder`."""
@@ -195,7 +195,7 @@ def parse_location(text: str) -> Location:
     """Parse `gs://bucket[/prefix]`, `file:///folder` or a folder's path.
 
     Raises:
-        InvalidRequestError: It is none of these.
+        InvalidRequestError: It is not one of these.
     """
     from kinetic_payload.errors import InvalidRequestError
 
@@ -206,17 +206,17 @@ def parse_location(text: str) -> Location:
         return Location("gs", bucket)
     if text.startswith("gs:") or ("://" in text and not text.startswith("file://")):
         raise InvalidRequestError(
-            f"{text!r} is not a place for a store.", hint="Use gs://BUCKET or a folder."
+            f"{text!r} is not a location of a store.", hint="Use gs://BUCKET or a folder."
         )
     path = text.removeprefix("file://")
     if not path:
         raise InvalidRequestError(
-            "An empty text names no store.", hint="Use gs://BUCKET or a folder."
+            "An empty string is not a location of a store.", hint="Use gs://BUCKET or a folder."
         )
     try:
         return Location("folder", str(Path(path).expanduser().absolute()))
     except RuntimeError as error:
         raise InvalidRequestError(
-            f"{text!r} names a store in a home folder that is not known here.",
+            f"{text!r} names a store in a home folder that is unknown on this machine.",
             hint="Write the path without ~, or set HOME.",
         ) from error

@@ -1,1 +1,1 @@
-"""Stores in a folder of a file system."""
+"""The store in a folder of a file system."""

@@ -1,4 +1,4 @@
-"""What lies below a folder store's root, in order of the objects' names."""
+"""Lists of a folder store, in order of the objects' names."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kinetic_payload.stores.store import ObjectInfo
 
 class _Entry(NamedTuple):
     name: str
-    """The object's name, or a folder's with its final `/`. Sorting by it sorts all below it."""
+    """The object's name, or a folder's with its final `/`: sorting by it sorts all objects below."""
     path: str
     found: os.stat_result | None
     """None for a folder."""
 
 
 def info_of(name: str, found: os.stat_result) -> ObjectInfo:
-    """Return what a file's *found* says about the object *name*."""
+    """Return the information on the object *name* from its file's status *found*."""
     return ObjectInfo(name, found.st_size, found.st_mtime_ns, found.st_mtime_ns / 1e9)
 
 
@@ -38,7 +38,7 @@ def folders(root: str, prefix: str) -> Iterator[str]:
     place = _place(root, prefix)
     for entry in _entries(*place) if place else ():
         wanted = entry.found is None and entry.name.startswith(prefix)
-        # An empty folder is no part of any name.
+        # An empty folder is not part of any name.
         if wanted and next(_below(entry.path, entry.name, entry.name, ""), None):
             yield entry.name
 
@@ -54,7 +54,7 @@ def records(root: str) -> Iterator[ObjectInfo]:
 
 
 def _place(root: str, prefix: str) -> tuple[str, str] | None:
-    """Return the folder that holds all of *prefix*, and its name; None if there can be none."""
+    """Return the folder of all objects with *prefix*, and its name; None if there cannot be one."""
     parent = prefix.rpartition("/")[0]
     if not parent:
         return None if prefix.startswith("/") else (root, "")
@@ -76,12 +76,12 @@ def _below(folder: str, base: str, prefix: str, start_after: str) -> Iterator[Ob
 
 
 def _entries(folder: str, base: str) -> list[_Entry]:
-    """Return what is in *folder*, the folder of the name *base*, sorted by name."""
+    """Return the entries of *folder*, whose name is *base*, sorted by name."""
     return sorted(_scan(folder, base), key=lambda entry: entry.name)
 
 
 def _scan(folder: str, base: str, begun: str = "") -> Iterator[_Entry]:
-    """Iterate over what *folder* holds; *begun* is the path of the folders of a part that is long."""
+    """Iterate over the entries of *folder*; *begun* is the path of a long part so far."""
     try:
         with os.scandir(folder) as found:
             children = list(found)
@@ -93,12 +93,12 @@ def _scan(folder: str, base: str, begun: str = "") -> Iterator[_Entry]:
                 if child.is_dir():
                     yield from _scan(child.path, base, f"{begun}{child.name}/")
                 continue
-            # Files of others may have names that no object's name is spelled as.
+            # Other files may have paths that no object name has.
             part = path_to_part(begun + child.name)
             if part is None or not _fits(base + part):
                 continue
             if not child.is_dir():
-                # A dangling link, a socket or a pipe of somebody's outputs is no object.
+                # A dangling link, a socket or a pipe among a user's outputs is not an object.
                 if child.is_file():
                     yield _Entry(base + part, child.path, child.stat())
             elif not child.is_symlink():

@@ -1,7 +1,6 @@
-"""Whether a folder is a store, may become one, or holds other people's files.
+"""The mark of a folder store: a folder without it, in which there are other files, is refused.
 
-A folder store has a folder of its own inside, for locks and temporary files, which the first write
-makes before any object. That is the mark by which it is known.
+The mark is the folder for locks and temporary files, which the first write makes before any object.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ _SHOWN = 3
 
 
 def refuse_foreign_folder(location: Location) -> None:
-    """Make sure that a store at *location* would not mix its objects with other files.
+    """Refuse a folder in which a store would mix its objects with other files.
 
-    A folder may be a store if it is marked as one, absent, empty, or holds nothing but what a store
-    holds. Nothing is written. A bucket is not looked at.
+    A folder may be a store if it is marked as one, absent, empty, or contains only objects of a store.
+    Nothing is written. Buckets are not checked.
 
     Raises:
-        StoreError: The folder holds other things; the message names some of them.
-        StorePermissionError: It cannot be looked into.
+        StoreError: The folder contains other files; the message names some of them.
+        StorePermissionError: It cannot be read.
     """
     if location.kind != "folder" or _is_marked(location.path):
         return
@@ -37,7 +36,7 @@ def refuse_foreign_folder(location: Location) -> None:
         return
     except NotADirectoryError as error:
         raise StoreError(
-            f"{location.path} cannot be a store: it is no folder.",
+            f"{location.path} cannot be a store: it is not a folder.",
             hint="Name another folder with KINETIC_HOME or KINETIC_STORE.",
         ) from error
     except PermissionError as error:
@@ -45,14 +44,14 @@ def refuse_foreign_folder(location: Location) -> None:
             f"{location.path} cannot be used as a store: {error.strerror} ({error.filename}).",
             hint="The store's folder must belong to you. KINETIC_STORE names another one.",
         ) from error
-    # Another process may have begun to use it between the two looks.
+    # Another process may have begun to use it between the two checks.
     if foreign and not _is_marked(location.path):
         shown = ", ".join(foreign[:_SHOWN]) + (", …" if len(foreign) > _SHOWN else "")
         mark = shlex.quote(f"{location.path}/{OWN_FOLDER}")
         raise StoreError(
-            f"{location.path} is not a store of Kinetic's, and holds other things: {shown}.",
-            hint="Name an empty folder, or one that is not there yet, with KINETIC_STORE. "
-            f"To keep jobs beside these files all the same: mkdir {mark}",
+            f"{location.path} is not a store of Kinetic and contains other files: {shown}.",
+            hint="Name an empty folder, or one that does not exist yet, with KINETIC_STORE. "
+            f"To keep jobs beside these files anyway: mkdir {mark}",
         )
 
 
@@ -61,7 +60,7 @@ def _is_marked(root: str) -> bool:
 
 
 def _foreign_entries(root: str) -> Iterator[str]:
-    """Iterate over what cannot be a store's, as far as two levels tell."""
+    """Iterate over entries of the upper two levels that cannot belong to a store."""
     with os.scandir(root) as entries:
         for entry in entries:
             if not is_entry(entry.name) or not entry.is_dir(follow_symlinks=False):

@@ -49,7 +49,7 @@ _COARSE: Final = 2_000_000_000
 
 
 class FolderStore:
-    """Objects below *root*, which is made if missing and readable by its user only."""
+    """Objects below *root*, which is created if missing and private to its user."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root.expanduser().absolute())
@@ -68,7 +68,7 @@ class FolderStore:
 
     @property
     def concurrency(self) -> int:
-        """One: a disk gains nothing by being asked for several things at once."""
+        """One: a local disk gains nothing from several requests at once."""
         return 1
 
     def now(self) -> float:
@@ -76,7 +76,7 @@ class FolderStore:
         return time.time()
 
     def stat(self, name: str) -> ObjectInfo | None:
-        """Return what is known about *name*, or None."""
+        """Return the information on *name*, or None if it does not exist."""
         with _translated("look at", name):
             return self._stat(name)
 
@@ -89,7 +89,7 @@ class FolderStore:
 
     @contextmanager
     def reader(self, name: str) -> Iterator[BinaryIO]:
-        """Open *name* for streaming; the open file stays what it was if the name is replaced."""
+        """Open *name* for streaming; the open file does not change if the object is replaced."""
         with _translated("read", name):
             path = self._path(name)
             try:
@@ -100,7 +100,7 @@ class FolderStore:
             yield stream
 
     def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
-        """Write *data* as *name*, at once or not at all."""
+        """Write *data* as *name*, atomically."""
         with self._temporary(name, if_generation) as temporary:
             with _needing_room(name):
                 temporary.stream.write(data)
@@ -164,20 +164,20 @@ class FolderStore:
             return self._commit(name, temporary, if_generation)
 
     def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:
-        """Give the object's file the present time, and with it a new generation."""
+        """Set the time of the object's file to now; that is a new generation."""
         path = self._path(name)
         with _translated("renew", name), self._locked(name) as shard:
             if self._stat(name) is None:
                 return None
             self._expect(name, if_generation)
-            time_ns = _generations(max(if_generation, _remembered(shard)))[1]
+            time_ns = _generations(max(if_generation, _last_generation(shard)))[1]
             try:
                 os.utime(path, ns=(time_ns, time_ns))
             except FileNotFoundError:
                 return None
             renewed = self._stat(name)
             if renewed is not None:
-                _remember(shard, renewed.generation)
+                _save_generation(shard, renewed.generation)
             return renewed
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
@@ -191,13 +191,13 @@ class FolderStore:
             yield from folders(self._root, prefix)
 
     def records(self) -> Iterator[tuple[ObjectInfo, bytes | None]]:
-        """Iterate over the records that a list of jobs needs; they must be read."""
+        """Iterate over the records that a list of jobs needs, without their bytes."""
         with _translated("list", ""):
             for info in records(self._root):
                 yield info, None
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
-        """Delete *name*; return whether it was there."""
+        """Delete *name*; return whether it existed."""
         path = self._path(name)
         with _translated("delete", name):
             if if_generation is None and self._stat(name) is None:
@@ -206,8 +206,8 @@ class FolderStore:
                 found = self._expect(name, if_generation)
                 if found is None:
                     return False
-                # A later object of this name must not get this generation again.
-                _remember(shard, max(found.generation, _remembered(shard)))
+                # A later object of this name must not have this generation again.
+                _save_generation(shard, max(found.generation, _last_generation(shard)))
                 Path(path).unlink(missing_ok=True)
         with suppress(OSError):
             self._remove_empty_folders(path)
@@ -255,7 +255,7 @@ class FolderStore:
             self._prepare()
             try:
                 temporary = Temporary(self._temporaries)
-            except FileNotFoundError:  # The whole store was deleted meanwhile.
+            except FileNotFoundError:  # The store was deleted meanwhile.
                 self._prepared = False
                 self._prepare()
                 temporary = Temporary(self._temporaries)
@@ -276,20 +276,20 @@ class FolderStore:
             flush_to_disk(temporary.fd)
             with self._locked(name) as shard:
                 found = self._expect(name, if_generation)
-                last = max(found.generation if found else 0, _remembered(shard))
+                last = max(found.generation if found else 0, _last_generation(shard))
                 written = info_of(name, temporary.date(*_generations(last)))
-                _remember(shard, written.generation)
+                _save_generation(shard, written.generation)
                 while True:
                     try:
                         _publish(temporary.path, path, replace=if_generation != ABSENT)
                         return written
                     except FileNotFoundError:
                         if not os.fstat(temporary.fd).st_nlink:
-                            raise  # Somebody deletes the whole store.
+                            raise  # The store is being deleted.
                         make_folder(os.path.dirname(path))  # noqa: PTH120 - hot
 
     def _remove_empty_folders(self, path: str) -> None:
-        # A writer that finds its folder gone makes it again.
+        # A writer whose folder is gone makes it again.
         parent = os.path.dirname(path)  # noqa: PTH120 - hot
         while parent != self._root:
             Path(parent).rmdir()
@@ -297,23 +297,23 @@ class FolderStore:
 
 
 def _generations(last: int) -> tuple[int, int]:
-    """Return the next generation, and one that also a coarse file system can tell from *last*."""
+    """Return the next generation, and one that also a coarse file system can distinguish from *last*."""
     now = time.time_ns()
     return max(now, last + 1), max(now, (last // _COARSE + 1) * _COARSE)
 
 
-def _remembered(shard: int) -> int:
+def _last_generation(shard: int) -> int:
     return int.from_bytes(os.pread(shard, 8, 0), "little")
 
 
-def _remember(shard: int, generation: int) -> None:
+def _save_generation(shard: int, generation: int) -> None:
     os.pwrite(shard, generation.to_bytes(8, "little"), 0)
 
 
 def _publish(temporary: str, path: str, *, replace: bool) -> None:
     if not replace:
         try:
-            os.link(temporary, path)  # Fails if the name is taken, also by one who takes no lock.
+            os.link(temporary, path)  # Fails if the name exists, even if its writer takes no lock.
         except FileExistsError:
             raise PreconditionFailedError(f"{path} is there already.") from None
         except OSError as error:
@@ -346,7 +346,7 @@ def _copy(
 
 @contextmanager
 def _needing_room(name: str) -> Iterator[None]:
-    """Say of a full disk that it is; what else goes wrong may be about what is written from."""
+    """Translate the error of a full disk; other errors may be about the source of the bytes."""
     try:
         yield
     except OSError as error:
@@ -358,7 +358,7 @@ def _needing_room(name: str) -> Iterator[None]:
 
 @contextmanager
 def _translated(verb: str, name: str, place: Path | None = None) -> Iterator[None]:
-    """Turn what the system says into our errors, naming the object, and the *place* it goes to."""
+    """Translate errors of the system into ours; name the object, and the *place* it is written to."""
     try:
         yield
     except KineticError:
