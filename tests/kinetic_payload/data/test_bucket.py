@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from kinetic_payload.data.bucket import download, look, open_bucket, tree_of
+from kinetic_payload.data.bucket import bucket_tree, download, look, open_bucket
 from kinetic_payload.data.sources import GcsSource
 from kinetic_payload.errors import CredentialsError, DataError, StorePermissionError
 from kinetic_payload.progress import Advance
@@ -151,12 +151,12 @@ def test_an_object_inside_another_object_is_refused() -> None:
     found = [BucketObject(name, 1, 1, 0.0) for name in ("set/a", "set/a.b", "set/a/b")]
 
     with pytest.raises(DataError, match=r"gs://sets/set/a cannot be .* others lie below it"):
-        tree_of(GcsSource("sets", "set/"), found)
+        bucket_tree(GcsSource("sets", "set/"), found)
 
 
 def test_a_placeholder_with_contents_is_not_dropped_silently() -> None:
     with pytest.raises(DataError, match=r"gs://sets/set/a/ cannot be .* still has contents"):
-        tree_of(GcsSource("sets", "set/"), [BucketObject("set/a/", 7, 1, 0.0)])
+        bucket_tree(GcsSource("sets", "set/"), [BucketObject("set/a/", 7, 1, 0.0)])
 
 
 def test_an_object_that_vanishes_meanwhile_is_named_and_nothing_appears(

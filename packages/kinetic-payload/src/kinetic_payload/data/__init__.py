@@ -1,1 +1,1 @@
-"""`Data` on the wire."""
+"""`Data` on the wire: uploaded, referred to by a call, and downloaded."""

@@ -1,4 +1,4 @@
-"""`Data` that lies in a bucket: look whether it is there, and bring it to a path."""
+"""`Data` in a bucket (`gs://`): check that it exists, and download it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from kinetic_payload.progress import Advance, TrackProgress
 
 _LONGEST_PART: Final = 255
-"""Bytes of a name in a folder, on every file system of Linux and macOS."""
+"""The most bytes of a file name on file systems of Linux and macOS."""
 _AT_ONCE: Final = 16
-"""Objects under way at once, for each `Data`."""
+"""Objects downloaded at once, for each `Data`."""
 
 
 class BucketObject(Protocol):
-    """What is asked of an object of a bucket."""
+    """The information needed about an object."""
 
     @property
     def name(self) -> str:
-        """As it is, whatever it is."""
+        """The object's name, unchecked."""
         ...
 
     @property
@@ -44,10 +44,10 @@ class BucketObject(Protocol):
 
 
 class Bucket(Protocol):
-    """What is asked of a bucket that is somebody else's."""
+    """The operations needed from a bucket that does not belong to Kinetic."""
 
     def stat(self, name: str) -> BucketObject | None:
-        """Return what is known about *name*, or None."""
+        """Return the information on *name*, or None if it does not exist."""
         ...
 
     def entries(self, prefix: str = "", *, most: int = 1000) -> Sequence[str]:
@@ -64,9 +64,9 @@ class Bucket(Protocol):
 
 
 def open_bucket(source: GcsSource) -> Bucket:
-    """Open the bucket of *source*: as whom the environment says, or as nobody where it says nothing.
+    """Open the bucket of *source* with the credentials of the environment, or anonymously.
 
-    Nobody may read public buckets. Nothing is asked yet.
+    Without credentials, public buckets can be read. No request is sent yet.
 
     Raises:
         DataError: Google's library is not installed.
@@ -82,11 +82,11 @@ def open_bucket(source: GcsSource) -> Bucket:
 
 
 def look(bucket: Bucket, source: GcsSource) -> None:
-    """Look whether there is something at *source* in its bucket, opened as *bucket*.
+    """Check that *source* exists in its bucket, opened as *bucket*.
 
     Raises:
-        DataError: There is not; the hint names what comes near.
-        StorePermissionError: We may not look.
+        DataError: It does not; the hint suggests similar names.
+        StorePermissionError: Permission is missing.
     """
     with _translated(source):
         if source.is_dir:
@@ -99,13 +99,13 @@ def look(bucket: Bucket, source: GcsSource) -> None:
 def download(
     bucket: Bucket, source: GcsSource, dest: Path, *, track: TrackProgress = silent
 ) -> None:
-    """Bring what lies at *source* to the path *dest*: whole, or nothing appears there.
+    """Download *source* to the path *dest*, as a whole or not at all.
 
-    An object becomes the file *dest*. What lies below a prefix becomes the folder *dest*, with the
-    same relative paths; an empty object whose name ends in a slash is a folder.
+    An object becomes the file *dest*. The objects below a prefix become the folder *dest*, with the same
+    relative paths; an empty object whose name ends in a slash is a folder.
 
     Raises:
-        DataError: It is not there, an object's name cannot be a path, or one vanished meanwhile.
+        DataError: It does not exist, an object's name cannot be a path, or one was deleted meanwhile.
     """
     with prepare_beside(dest) as folder:
         found = folder / "found"
@@ -129,7 +129,7 @@ def _download_folder(bucket: Bucket, source: GcsSource, folder: Path, track: Tra
     found = list(bucket.list(source.name))
     if not found:
         raise _missing_folder(bucket, source)
-    tree = tree_of(source, found)
+    tree = bucket_tree(source, found)
     folder.mkdir()
     for name in tree.folders:
         (folder / name).mkdir()
@@ -145,7 +145,7 @@ def _download_folder(bucket: Bucket, source: GcsSource, folder: Path, track: Tra
 def _fetch(
     bucket: Bucket, source: GcsSource, info: BucketObject, path: Path, advance: Advance
 ) -> None:
-    # Where 'A' and 'a' are one file, the second must not silently replace the first.
+    # On a file system that ignores case, 'a' must not silently replace 'A'.
     try:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
     except FileExistsError as error:
@@ -158,7 +158,7 @@ def _fetch(
     os.close(file)
     try:
         bucket.download(info.name, path, progress=advance)
-        # As readable as any new file: what is downloaded is at first its user's alone.
+        # The mode of any new file: a download is private to its user at first.
         path.chmod(mode)
     except ObjectNotFoundError as error:
         raise DataError(
@@ -168,15 +168,15 @@ def _fetch(
 
 
 @dataclass(frozen=True)
-class Tree:
-    """What lies below a prefix, as files and folders."""
+class BucketTree:
+    """The files and folders below a prefix."""
 
     folders: tuple[str, ...]
-    """Relative to the prefix; a folder comes before what lies in it."""
+    """Relative to the prefix; a folder comes before its contents."""
     files: tuple[BucketObject, ...]
 
 
-def tree_of(source: GcsSource, found: Sequence[BucketObject]) -> Tree:
+def bucket_tree(source: GcsSource, found: Sequence[BucketObject]) -> BucketTree:
     """Decide which files and folders the objects *found* below a prefix become.
 
     Raises:
@@ -202,7 +202,7 @@ def tree_of(source: GcsSource, found: Sequence[BucketObject]) -> Tree:
             folder = folder.rpartition("/")[0]
     for name in files.keys() & folders:
         raise _impossible(source, files[name].name, "others lie below it as if it were a folder")
-    return Tree(tuple(sorted(folders)), tuple(files.values()))
+    return BucketTree(tuple(sorted(folders)), tuple(files.values()))
 
 
 def _why_no_path(name: str) -> str | None:
@@ -247,14 +247,14 @@ def _missing_object(bucket: Bucket, source: GcsSource) -> DataError:
 
 
 def _near(bucket: Bucket, source: GcsSource) -> str:
-    """Name what comes near, as far as one may list and one page of names goes."""
+    """Return a hint with similar names, from one page of a list if listing is permitted."""
     from difflib import get_close_matches
 
     wanted = source.name.rstrip("/")
     parent = wanted.rpartition("/")[0]
     below = f"{parent}/" if parent else ""
     try:
-        # Those that begin alike as well: a folder may hold more than is looked at.
+        # Also list names with the same beginning: a folder may have more than one page.
         alike = below + wanted[len(below) :][:2]
         names = {*bucket.entries(below), *bucket.entries(alike)} - {below}
     except StorePermissionError:
@@ -274,7 +274,7 @@ def _uri(source: GcsSource, name: str) -> str:
 
 @contextmanager
 def _translated(source: GcsSource) -> Iterator[None]:
-    """Say what stores say of our own bucket as it is for somebody else's."""
+    """Translate errors about our own bucket to errors about a bucket of somebody else."""
     try:
         yield
     except BucketNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Uploaded `Data` out of a store: verified as a whole before anything of it appears."""
+"""Download of uploaded `Data`: verified as a whole before it is renamed into place."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from kinetic_payload.threads import parallel_map
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _STREAMS: Final = 8
-"""Objects under way at once: more would cost memory and disk, and gain nothing."""
+"""Objects downloaded at once: more would cost memory and disk, and gain nothing."""
 
 
 def download_data(store: Store, ref: DataRef, dest: Path, *, track: TrackProgress = silent) -> Path:
-    """Bring the uploaded data of *ref* to the path *dest*, which does not exist yet.
+    """Download the data of *ref* to the path *dest*, which does not exist yet.
 
     A folder becomes the folder *dest*, a file the file *dest*; every byte is verified before
-    anything appears there, and after a failure nothing is left. Returns *dest*.
+    it is renamed into place, and a failure leaves nothing behind. Returns *dest*.
 
     Raises:
-        DataError: It was never uploaded, is not there any more, or cannot be written.
+        DataError: It was not uploaded, does not exist any more, or cannot be written.
         IntegrityError: It is not what was uploaded. What was damaged is removed from the store.
     """
     if ref.digest is None:
@@ -56,7 +56,7 @@ def download_data(store: Store, ref: DataRef, dest: Path, *, track: TrackProgres
 
 
 class _Download:
-    """The objects that a marker lists, on their way into a folder of their own."""
+    """Download of the objects that a marker lists into a folder of their own."""
 
     def __init__(self, store: Store, marker: Marker, folder: Path, advance: Advance) -> None:
         self._store = store
@@ -68,13 +68,13 @@ class _Download:
         self._suspects: list[Listed] = []
 
     def run(self) -> Path:
-        """Bring all of them, and return the folder of the verified tree."""
-        # The longest first, so that none is left to run alone in the end.
+        """Download all objects and return the folder of the verified tree."""
+        # The largest first, so that none runs alone at the end.
         longest = sorted(self._marker.objects, key=lambda one: one.size, reverse=True)
         with discarding(self._store, self._damaged):
             parallel_map(self._fetch, longest, threads=min(self._store.concurrency, _STREAMS))
-            # Every file is what its archive or the marker says; but only the tree's own digest is
-            # trusted, and it covers what they say.
+            # Every file matches its archive or the marker; only the tree's digest, which covers them,
+            # is trusted.
             expected_tree(self._extraction.entries, self._marker.digest)
             self._extraction.finish()
         return self._folder / "tree"
@@ -91,12 +91,12 @@ class _Download:
             raise
 
     def _damaged(self) -> Mapping[str, int]:
-        """Read again what is in the store; return the generations of what is damaged there."""
+        """Read the objects in the store again; return the generations of those that are damaged there."""
         for one in self._suspects:
             name = self._prefix + one.name
             if (found := self._store.stat(name)) and self._entries_of(one) is None:
                 return {name: found.generation}
-        # Each by itself is what it says: then together they are not the tree.
+        # Each object is intact, so together they are not the tree.
         marker = data_marker(self._marker.digest)
         names = [marker, *(self._prefix + one.name for one in self._marker.objects)]
         there = {name: found.generation for name in names if (found := self._store.stat(name))}
@@ -192,5 +192,5 @@ def _only_file(tree: Path, ref: DataRef) -> Path:
     # Uploaded under another name, with the same bytes.
     found = next((entry for entry in tree.iterdir() if entry.is_file()), None)
     if found is None:
-        raise IntegrityError(f"The data {ref.source!r} should be a file, and is none.")
+        raise IntegrityError(f"The data {ref.source!r} should be a file, and is not one.")
     return found

@@ -1,4 +1,4 @@
-"""Uploaded `Data`: which objects it consists of, and the marker that vouches for them."""
+"""Marker of an uploaded `Data`: the list of its objects, written after all of them."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from kinetic_payload.digests import TreeEntry
 
 MAX_PACK: Final = 256 << 20
-"""Bytes of content that a reader takes from one pack; no writer puts nearly as many into one."""
+"""The most bytes of content that a reader accepts in one pack; writers put far fewer into one."""
 _ENTRY_COST: Final = 512
-"""Bytes that a file of a pack counts beside its contents, so that packs of tiny files end, too."""
+"""Bytes added to the size of each file in a pack, so that packs of tiny files are limited, too."""
 _PACKED_NAME: Final = re.compile(r"packs/[0-9]{5,9}\.zip|large/[0-9]{5,9}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Where files are parted, in bytes. The defaults belong to the wire: all clients part alike."""
+    """Sizes, in bytes, that split a tree into objects. The defaults are the same in all clients."""
 
     large: int = 32 << 20
     """Files of at least this size are objects of their own."""
     pack: int = 64 << 20
-    """When a pack is full."""
+    """The size at which a pack is full."""
     in_memory: int = 1 << 20
-    """Up to this size a file that is an object of its own is read as a whole before it is sent."""
+    """Files up to this size, if they are objects of their own, are read into memory before they are sent."""
 
 
 SIZES: Final = Sizes()
@@ -61,7 +61,7 @@ class Part:
 def packed_parts(
     digest: str, entries: Sequence[TreeEntry], sizes: Sizes = SIZES
 ) -> tuple[Part, ...]:
-    """Part a tree, sorted by path, into what travels packed. The same tree gives the same parts."""
+    """Split a tree, sorted by path, into packs and large files. The same tree gives the same parts."""
     packs: list[list[TreeEntry]] = []
     large = []
     room = 0
@@ -89,16 +89,16 @@ def mounted_parts(digest: str, entries: Iterable[TreeEntry]) -> tuple[Part, ...]
 
 
 def unmountable(path: str, room: int) -> str | None:
-    """Say why an object whose name ends in *path* cannot be mounted as that file, or None.
+    """Return why the file *path* cannot be mounted from a bucket, or None.
 
     Args:
-        room: How many bytes the name has left for it.
+        room: The bytes that are left for it in the object's name.
     """
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
         return "its name is not valid UTF-8"
-    # The last two stand in the stores' own spelling of the first two.
+    # The last two are how stores escape the first two.
     if not {"\n", "\r", "\x0b", "\x0e"}.isdisjoint(path):
         return "its name has a line break, or another character that names of objects cannot have"
     if size > room:
@@ -108,29 +108,29 @@ def unmountable(path: str, room: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One object that a marker vouches for."""
+    """One object that a marker lists."""
 
     name: str
     """Below the prefix of the data."""
     size: int
     """Of the object, in bytes."""
     path: str = ""
-    """Of a large file that travels by itself: where it belongs."""
+    """The path of a large file, which is an object of its own."""
     mode: int = 0
     digest: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Marker:
-    """Vouches for an uploaded `Data` in one of its forms: `data-markers/{digest}[.files]`."""
+    """The object `data-markers/{digest}[.files]`: an uploaded `Data` is complete in one of its forms."""
 
     digest: str
     objects: tuple[Listed, ...]
     mounted: bool
     written_at: float
-    """By the store's clock; what it lists was as young then, or younger than needs renewing."""
+    """By the store's clock. No object that it lists was old enough to be renewed then."""
     executables: tuple[str, ...] = ()
-    """Paths of the executable files of a mounted one, whose objects have no modes."""
+    """Paths of executable files of the mounted form, whose objects have no modes."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -160,11 +160,11 @@ def encode_marker(marker: Marker) -> bytes:
 
 
 def parse_marker(data: bytes, *, digest: str, mounted: bool = False) -> Marker:
-    """Parse the marker of *digest*, which whoever can write to the store may have written.
+    """Parse the marker of *digest*. Any writer of the store may have written it, so nothing is trusted.
 
     Raises:
         FutureRecordError: A newer Kinetic wrote it.
-        RecordError: It is none, or that of something else.
+        RecordError: It is not a marker, or that of other data.
     """
     try:
         written = json.loads(data)
@@ -202,15 +202,15 @@ def parse_marker(data: bytes, *, digest: str, mounted: bool = False) -> Marker:
 def _listed(one: Any, mounted: bool) -> Listed:
     name, size = _typed(one["name"], str), _number("size", one["size"], int)
     if not (mounted or _PACKED_NAME.fullmatch(name)):
-        raise ValueError(f"{name[:80]!r} is no object of it")
+        raise ValueError(f"{name[:80]!r} is not an object of it")
     if not name.startswith("large/"):
         return Listed(name, size)
     path, mode, digest = _typed(one["path"], str), _typed(one["mode"], int), one["digest"]
-    path.encode("utf-8", "surrogateescape")  # Half a surrogate pair is the name of no file.
+    path.encode("utf-8", "surrogateescape")  # A file name cannot contain half a surrogate pair.
     if not 0 <= mode <= 0o777:
-        raise ValueError(f"{mode} is no mode")
+        raise ValueError(f"{mode} is not a mode")
     if not _DIGEST.fullmatch(_typed(digest, str)):
-        raise ValueError(f"{digest!r:.80} is no digest")
+        raise ValueError(f"{digest!r:.80} is not a digest")
     return Listed(name, size, path, mode, digest)
 
 

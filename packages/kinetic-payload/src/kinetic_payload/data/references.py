@@ -1,4 +1,4 @@
-"""`DataRef`: what replaces a `Data` on the wire, and what it becomes where the function runs."""
+"""`DataRef`: the reference that replaces a `Data` in a call, and its path in the job."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ DataKind = Literal["local", "gcs", "hf"]
 
 @dataclass(frozen=True, kw_only=True)
 class DataRef:
-    """One `Data` of a call. It travels in the payload's header; the pickle holds only its `key`."""
+    """One `Data` of a call. It is part of the payload's header; the pickle contains only its `key`."""
 
     key: str
     """Unique in its call: `d0`, `d1`, …"""
     kind: DataKind
     source: str
-    """What the user wrote, for messages."""
+    """The text that the user wrote, for messages."""
     is_dir: bool
     name: str
     """The last part of the path: a file keeps its name on the worker."""
     digest: str | None = None
     """Of the uploaded tree, where the kind is `local`."""
     mount: str | None = None
-    """The absolute path to appear at, for `volumes`."""
+    """The absolute mount path, for `volumes`."""
     fuse: bool = False
     local_path: str | None = None
-    """Where it lies on the machine that submitted, if it is shown from there and not copied."""
+    """Its path on the machine that submitted, if the job uses it there and it is not copied."""
     trust_remote_code: bool = False
 
     @property
     def mounted_at(self) -> str:
-        """The folder at which a container finds it mounted, where it is mounted (`fuse`)."""
+        """The mount path in a container, if it is mounted (`fuse`)."""
         return self.mount or f"{MOUNTS}/{self.key}"
 
 
 collecting: ContextVar[Callable[[object], str] | None] = ContextVar("collecting", default=None)
-"""While a call is pickled: what takes a `Data` and returns its key.
+"""While a call is pickled: a function that takes a `Data` and returns its key.
 
-A pickle that user code makes inside a `__reduce__` is seen by no hook of ours, but by this.
+It also works in a pickle that user code makes inside a `__reduce__`, which our pickler does not see.
 """
 
 _paths: dict[str, str] = {}
@@ -52,7 +52,7 @@ _placed = False
 
 
 def place(paths: dict[str, str]) -> None:
-    """Say where each key's data will lie; called by the runner before it unpickles."""
+    """Set the path of the data of each key; called by the runner before it unpickles."""
     global _placed
     _placed = True
     _paths.clear()
@@ -60,13 +60,13 @@ def place(paths: dict[str, str]) -> None:
 
 
 def inside_job() -> bool:
-    """Tell whether this process belongs to a job: the runner's own, or one that user code started."""
-    # Processes that user code spawns learn it from the environment alone.
+    """Return whether this process belongs to a job: the runner's own, or one that user code started."""
+    # Processes that user code starts only have the environment.
     return _placed or bool(os.environ.get(Env.JOB_ID))  # noqa: TID251
 
 
 def data_path(key: str) -> str:
-    """Return the path of a `Data` on this worker; this is what a pickled `Data` turns into.
+    """Return the path of a `Data` on this worker; a pickled `Data` calls this when it is loaded.
 
     Pickles name this function, so its name stays.
     """

@@ -1,4 +1,4 @@
-"""`gs://` and `hf://`: what a `Data` that is not local names, parsed once for both ends."""
+"""Sources of `Data` that is not local: `gs://` and `hf://`, parsed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HF_KEYS: Final = ("config_name", "split", "revision")
 
 @dataclass(frozen=True)
 class GcsSource:
-    """An object of a bucket, or everything below a prefix."""
+    """An object of a bucket, or all objects below a prefix."""
 
     bucket: str
     name: str
@@ -42,7 +42,7 @@ def parse_gcs(uri: str) -> GcsSource:
     """Parse `gs://bucket/object` or `gs://bucket/prefix/`.
 
     Raises:
-        InvalidRequestError: It is neither.
+        InvalidRequestError: It is not one of these.
     """
     bucket, slash, name = uri.removeprefix("gs://").partition("/")
     if not _BUCKET.fullmatch(bucket) or ".." in bucket:
@@ -68,7 +68,7 @@ def parse_hf(uri: str) -> HuggingFaceSource:
     """Parse `hf://[organisation/]name[?config_name=…&split=…&revision=…]`.
 
     Raises:
-        InvalidRequestError: It is not of this form.
+        InvalidRequestError: It does not have this form.
     """
     from urllib.parse import parse_qsl
 
@@ -80,7 +80,7 @@ def parse_hf(uri: str) -> HuggingFaceSource:
             hint="Write hf://NAME or hf://ORGANISATION/NAME; a split goes behind it: ?split=train.",
         )
     try:
-        # A plus is one: it joins splits. Forms write spaces so, and no data set has any.
+        # A plus joins splits: it is not a space, as it would be in a form.
         written = query.replace("+", "%2B")
         pairs = parse_qsl(written, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""Local `Data` into a store, once ever: what is there is kept, renewed and vouched for.
+"""Upload of local `Data`: objects that exist are kept and renewed, missing ones are sent.
 
-Objects are named by the digest of what they hold and appear as a whole, so whatever is there is
-good: of an upload that was interrupted, of one that runs beside this one, of years ago.
+Objects are named by the digest of their contents and written atomically, so every object that exists can
+be used: of an interrupted upload, of one that runs at the same time, of an old one.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from kinetic_payload.stores.store import ABSENT, Mountable, ObjectInfo, Store
 from kinetic_payload.threads import parallel_map
 
 _SHOWN: Final = 10
-"""Paths that a message names, at most."""
+"""The most paths that a message names."""
 _STREAMS: Final = 8
-"""Large objects under way at once: more would cost memory and disk, and gain nothing."""
+"""Large objects sent at once: more would cost memory and disk, and gain nothing."""
 _PACKERS: Final = 2
-"""Packs written at once. One uses all cores, but for its beginning and its end."""
+"""Packs written at once. One uses all cores, except at its beginning and end."""
 
 
 def ensure_data(
@@ -72,17 +72,17 @@ def ensure_data(
 ) -> str:
     """Upload the file or folder at *path* unless the store has it, and return its digest.
 
-    Any number of uploads may run at once, and one that was interrupted goes on where it was. What is
-    there costs reading its marker and one list; what got old there is made young again.
+    Any number of uploads may run at once, and an interrupted one is resumed. If the store has the data,
+    this reads its marker and one list, and resets the age of old objects.
 
     Args:
-        mounted: Every file as an object by its path, to be mounted; else packed, to be downloaded.
-        warn: Told of what is in it and does not travel, if anything.
-        exclude: Paths that do not travel with it, of which nobody is told.
-        sizes: Where files are parted; all clients of one store must agree.
+        mounted: Upload every file as an object, to be mounted; else in packs, to be downloaded.
+        warn: Called with a sentence on the paths that are not uploaded, if there are any.
+        exclude: Paths that are not uploaded, without a warning.
+        sizes: How to split the tree into objects; all clients of one store must agree.
 
     Raises:
-        DataError: It cannot be read, or not be mounted; nothing was sent.
+        DataError: It cannot be read, or cannot be mounted; nothing was sent.
         TreeChangedError: A file changed meanwhile; the message names it.
     """
     tree = tree_of(path, cache, exclude=exclude, track=track)
@@ -95,8 +95,8 @@ def ensure_data(
     oldest = store.now() - REFRESH_AGE
     old = [part for part in kept if there[part.name].updated < oldest]
     stored = {part.name: there[part.name].size for part in kept}
-    young = marker is not None and marker.written_at >= oldest
-    if young and not missing and not old and _is_vouched_for(wanted, there, marker, stored):
+    recent = marker is not None and marker.written_at >= oldest
+    if recent and not missing and not old and _is_complete(wanted, there, marker, stored):
         return tree.digest
     for part in _renew(store, old, there):
         del there[part.name]
@@ -104,25 +104,25 @@ def ensure_data(
     _mark(store, wanted)
     sending = _Sending(store, tree, there, sizes)
     sending.send(missing, track)
-    vouching = wanted.marker(stored | sending.stored, written_at=store.now())
-    store.write(data_marker(tree.digest, mounted=mounted), encode_marker(vouching))
+    complete = wanted.marker(stored | sending.stored, written_at=store.now())
+    store.write(data_marker(tree.digest, mounted=mounted), encode_marker(complete))
     return tree.digest
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Wanted:
-    """A tree in the form in which it is to be in a store."""
+    """A tree in the form in which it is uploaded."""
 
     tree: Snapshot
     parts: tuple[Part, ...]
     mounted: bool
     links: Mapping[str, str] = field(default_factory=dict)
-    """What a mount needs beside files: the target of every link, by its object."""
+    """For a mount: the target of every link, by its object."""
     folders: Sequence[str] = ()
-    """The objects of folders in which nothing lies."""
+    """For a mount: the objects of empty folders."""
 
     def marker(self, stored: Mapping[str, int], *, written_at: float) -> Marker:
-        """Return the marker of what was *stored*: sizes by name."""
+        """Return the marker, given the sizes of the *stored* objects by name."""
         prefix = data_prefix(self.tree.digest)
         objects = []
         for part in self.parts:
@@ -152,11 +152,11 @@ def _mounted(store: Store, path: Path, tree: Snapshot) -> _Wanted:
     """Return the form that can be mounted.
 
     Raises:
-        DataError: There is none.
+        DataError: The store or a path does not allow it.
     """
     if not isinstance(store, Mountable):
         raise DataError(
-            f"{path} cannot be mounted from {store.location}: only what lies in a bucket can.",
+            f"{path} cannot be mounted from {store.location}: only data in a bucket can.",
             hint="Leave fuse=True out, or let jobs use a bucket: KINETIC_STORE=gs://BUCKET.",
         )
     entries = tree.entries
@@ -169,7 +169,7 @@ def _mounted(store: Store, path: Path, tree: Snapshot) -> _Wanted:
         parts=mounted_parts(tree.digest, entries),
         mounted=True,
         links={prefix + entry.path: entry.target for entry in entries if entry.kind == "link"},
-        # Without entries there would be no folder to mount.
+        # An empty tree needs its top folder as a mark.
         folders=[prefix + folder for folder in folders] if entries else [prefix.rstrip("/")],
     )
 
@@ -203,7 +203,7 @@ def _refuse_unmountable(path: Path, entries: Sequence[TreeEntry], *, room: int) 
 
 
 def _seen(store: Store, wanted: _Wanted) -> tuple[Marker | None, dict[str, ObjectInfo]]:
-    """Return the marker, None where there is none that can be read, and the objects that are there."""
+    """Return the marker, None if there is no valid one, and the objects that exist."""
     digest, mounted = wanted.tree.digest, wanted.mounted
     marker: Marker | None = None
     there: dict[str, ObjectInfo] = {}
@@ -223,7 +223,7 @@ def _seen(store: Store, wanted: _Wanted) -> tuple[Marker | None, dict[str, Objec
         if mounted:
             listing = store.list(data_files_prefix(digest))
         else:
-            # Past the form that can be mounted, which may be there as well, and is long.
+            # Skip the objects of the mounted form, which may exist as well and are many.
             listing = store.list(prefix, start_after=f"{prefix}files0")
         there.update((info.name, info) for info in listing)
 
@@ -234,21 +234,21 @@ def _seen(store: Store, wanted: _Wanted) -> tuple[Marker | None, dict[str, Objec
 def _parted(
     wanted: _Wanted, there: Mapping[str, ObjectInfo], marker: Marker | None
 ) -> tuple[list[Part], list[Part]]:
-    """Part what is wanted into what is missing and what is there."""
+    """Split the wanted parts into those that are missing and those that exist."""
     promised = marker.sizes if marker else {}
     missing: list[Part] = []
     kept: list[Part] = []
     for part in wanted.parts:
         found = there.get(part.name)
-        # The size of a pack is known from a marker alone. Without one it is that of an upload that
-        # did not come to its end, or has not yet: whole, as all objects are.
+        # Only a marker knows the size of a pack. Without one, the pack belongs to an upload that was
+        # interrupted or still runs; like every object it is whole.
         size = promised.get(part.name) if part.is_pack else part.size
         is_there = found is not None and size in (None, found.size)
         (kept if is_there else missing).append(part)
     return missing, kept
 
 
-def _is_vouched_for(
+def _is_complete(
     wanted: _Wanted,
     there: Mapping[str, ObjectInfo],
     marker: Marker | None,
@@ -262,11 +262,11 @@ def _is_vouched_for(
 
 
 def _renew(store: Store, old: Sequence[Part], there: Mapping[str, ObjectInfo]) -> list[Part]:
-    """Make *old* objects young; return those that went meanwhile."""
+    """Reset the age of *old* objects; return those that were deleted meanwhile."""
     gone: list[Part] = []
 
     def renew(part: Part) -> None:
-        with suppress(PreconditionFailedError):  # Somebody else made it young.
+        with suppress(PreconditionFailedError):  # Another client renewed it.
             if store.renew(part.name, if_generation=there[part.name].generation) is None:
                 gone.append(part)
 
@@ -275,7 +275,7 @@ def _renew(store: Store, old: Sequence[Part], there: Mapping[str, ObjectInfo]) -
 
 
 def _mark(store: Store, wanted: _Wanted) -> None:
-    """Have the links and empty folders of what is to be mounted; young, also if they are there."""
+    """Write the marks of links and empty folders of a mounted form; existing ones are renewed."""
     if not isinstance(store, Mountable):
         return
     parallel_map(store.mark_folder, wanted.folders, threads=store.concurrency)
@@ -284,7 +284,7 @@ def _mark(store: Store, wanted: _Wanted) -> None:
 
 
 class _Sending:
-    """The parts of one tree on their way into a store."""
+    """Upload of the parts of one tree."""
 
     def __init__(
         self, store: Store, tree: Snapshot, there: Mapping[str, ObjectInfo], sizes: Sizes
@@ -295,10 +295,10 @@ class _Sending:
         self._sizes = sizes
         self._packing = threading.Semaphore(_PACKERS)
         self.stored: dict[str, int] = {}
-        """The size of every object that was sent, by its name."""
+        """The size of every object that was sent, by name."""
 
     def send(self, parts: Sequence[Part], track: TrackProgress) -> None:
-        """Send *parts*, as many at once as the store is worth.
+        """Send *parts*, as many at once as the store recommends.
 
         Raises:
             TreeChangedError: A file is not what it was when its digest was taken.
@@ -307,7 +307,7 @@ class _Sending:
             return
         small = [part for part in parts if self._fits_in_memory(part)]
         streamed = [part for part in parts if not self._fits_in_memory(part)]
-        # The longest first, so that none is left to run alone in the end.
+        # The largest first, so that none runs alone at the end.
         streamed.sort(key=lambda part: part.size, reverse=True)
         most = self._store.concurrency
         with track("uploading data", sum(part.size for part in parts)) as advance:
@@ -329,7 +329,7 @@ class _Sending:
             else:
                 size = self._send_large(part, generation, advance)
         except PreconditionFailedError:
-            # Somebody else uploaded the same meanwhile, or healed it.
+            # Another client uploaded or replaced it meanwhile.
             there = self._store.stat(part.name)
             if there is None:
                 raise DataError(
@@ -343,7 +343,7 @@ class _Sending:
     def _send_pack(self, part: Part, generation: int, advance: Advance) -> int:
         progress = Scaled(advance, part.size)
         writer = self._store.writer(part.name, if_generation=generation, progress=progress)
-        # Packing is over when what was written is sent: that happens on the way out.
+        # The archive is complete when it is sent, which happens when the block ends.
         with writer as stream, self._packing:
             progress.whole = write_archive(stream, self._tree.root, part.entries)
         return progress.whole
@@ -367,7 +367,7 @@ class _Sending:
             raise _changed(entry) from error
 
     def _send_large(self, part: Part, generation: int, advance: Advance) -> int:
-        """Send a file that the store itself reads; what it sends is held against the digest."""
+        """Send a file that the store reads; verify the bytes it sends against the digest."""
         [entry] = part.entries
         path = self._tree.root / entry.path
         before = _stamp(path, entry.size)
@@ -383,7 +383,9 @@ class _Sending:
             )
         except (StoreError, IntegrityError, OSError) as error:
             if _stamp(path, entry.size) != before:
-                raise _changed(entry) from error  # Which is why: it became shorter, for instance.
+                raise _changed(
+                    entry
+                ) from error  # This is the cause: for instance, it became shorter.
             raise
         return info.size
 
