@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import json
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection
 from typing import Any
 
 import google_crc32c
 import pytest
 from google.api_core import exceptions
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.testing.gcs.listing import Listing, page_of
-from kinetic_payload.testing.gcs.resources import BUCKET_FIELDS, OBJECT_FIELDS
+from kinetic_payload.testing.gcs.resources import OBJECT_FIELDS
 
 
 def put(bucket: storage.Bucket, name: str, data: bytes = b"data", **how: Any) -> storage.Blob:
@@ -46,27 +43,13 @@ def ask(
 # --- Buckets
 
 
-def test_a_bucket_is_made_found_changed_and_deleted(client: storage.Client) -> None:
+def test_a_bucket_is_made_found_and_deleted(client: storage.Client) -> None:
     bucket = client.bucket("jobs")
     assert not bucket.exists()
-    bucket.storage_class = "NEARLINE"
-    bucket.labels = {"app": "kinetic"}
-    made = client.create_bucket(bucket, location="europe-west4")
-    assert (made.location, made.metageneration) == ("EUROPE-WEST4", 1)
-    assert made.soft_delete_policy.retention_duration_seconds == 7 * 24 * 3600
+    made = client.create_bucket(bucket)
+    assert (made.location, made.metageneration) == ("US", 1)
 
-    found = client.get_bucket("jobs")
-    found.add_lifecycle_delete_rule(age=30, matches_prefix=["contexts/"])
-    found.soft_delete_policy.retention_duration_seconds = 0
-    found.patch()
     again = client.get_bucket("jobs")
-    assert again.metageneration == 2
-    assert again.labels == {"app": "kinetic"}
-    assert again.soft_delete_policy.retention_duration_seconds == 0
-    assert [rule["condition"]["age"] for rule in again.lifecycle_rules] == [30]
-
-    with pytest.raises(exceptions.PreconditionFailed):
-        client._delete_resource("/b/jobs", query_params={"ifMetagenerationMatch": 1})
     again.delete()
     assert not bucket.exists()
 
@@ -116,8 +99,6 @@ def test_a_bucket_that_is_there_or_not_empty_or_missing_is_a_conflict_or_not_fou
 def test_an_object_is_what_was_written(bucket: storage.Bucket) -> None:
     blob = bucket.blob("a/ä b%2F+.txt")
     blob.metadata = {"key": "välue"}
-    blob.cache_control = "no-store"
-    blob.custom_time = datetime(2026, 11, 21, tzinfo=UTC)
     began, second = datetime.now(UTC), timedelta(seconds=1)
     blob.upload_from_string(b"hello", content_type="text/x-test")
 
@@ -125,8 +106,6 @@ def test_an_object_is_what_was_written(bucket: storage.Bucket) -> None:
     assert found is not None
     assert (found.size, found.metageneration, found.content_type) == (5, 1, "text/x-test")
     assert found.metadata == {"key": "välue"}
-    assert found.cache_control == "no-store"
-    assert found.custom_time == datetime(2026, 11, 21, tzinfo=UTC)
     assert found.crc32c == base64.b64encode(google_crc32c.Checksum(b"hello").digest()).decode()
     assert found.md5_hash == "XUFAKrxLKna5cZ2REBfFkg=="
     assert began - second < found.updated < datetime.now(UTC) + second
@@ -175,7 +154,7 @@ def test_an_old_generation_is_gone_with_the_overwrite(bucket: storage.Bucket) ->
     assert bucket.blob("o").download_as_bytes() == b"new"
 
 
-def test_metadata_is_merged_by_a_patch_and_replaced_by_an_update(bucket: storage.Bucket) -> None:
+def test_metadata_is_merged_by_a_patch(bucket: storage.Bucket) -> None:
     blob = bucket.blob("o")
     blob.metadata = {"a": "1", "b": "2"}
     blob.upload_from_string(b"", content_type="text/plain")
@@ -187,30 +166,6 @@ def test_metadata_is_merged_by_a_patch_and_replaced_by_an_update(bucket: storage
     assert found is not None
     assert found.metadata == {"b": "2", "c": "3"}
     assert (found.generation, found.metageneration) == (generation, 2)
-
-    other = bucket.blob("o")
-    other.metadata = {"only": "this"}
-    other.update()
-    other.reload()
-    assert other.metadata == {"only": "this"}
-    assert (other.metageneration, other.content_type) == (3, None)
-    other.patch()
-    assert other.metageneration == 4
-
-
-def test_a_custom_time_only_grows(bucket: storage.Bucket) -> None:
-    blob = bucket.blob("o")
-    blob.custom_time = datetime(2026, 1, 2, tzinfo=UTC)
-    blob.upload_from_string(b"")
-
-    blob.custom_time = datetime(2026, 1, 1, tzinfo=UTC)
-    with pytest.raises(exceptions.BadRequest, match="Custom time"):
-        blob.patch()
-    blob.custom_time = datetime(2026, 1, 3, tzinfo=UTC)
-    blob.patch()
-    blob.custom_time = None
-    with pytest.raises(exceptions.BadRequest, match="Custom time"):
-        blob.patch()
 
 
 # --- Preconditions
@@ -228,42 +183,22 @@ def test_every_call_keeps_its_preconditions(bucket: storage.Bucket) -> None:
             lambda: fresh().download_as_bytes(if_generation_match=stale),
             lambda: fresh().reload(if_generation_match=stale),
             lambda: fresh().patch(if_generation_match=stale),
-            lambda: fresh().update(if_generation_match=stale),
             lambda: fresh().delete(if_generation_match=stale),
             lambda: bucket.copy_blob(fresh(), bucket, "o", if_generation_match=stale),
             lambda: bucket.copy_blob(fresh(), bucket, "p", if_source_generation_match=stale),
             lambda: fresh().rewrite(fresh(), if_generation_match=stale),
             lambda: bucket.blob("p").rewrite(fresh(), if_source_generation_match=stale),
             lambda: fresh().compose([fresh()], if_generation_match=stale),
-            lambda: bucket.blob("p").compose([fresh()], if_source_generation_match=[stale]),
-            lambda: fresh().upload_from_string(b"2", if_metageneration_match=2),
-            lambda: fresh().download_as_bytes(if_metageneration_match=2),
-            lambda: fresh().patch(if_metageneration_match=2),
-            lambda: fresh().delete(if_metageneration_match=2),
-            lambda: fresh().delete(if_generation_not_match=right),
-            lambda: fresh().patch(if_metageneration_not_match=1),
-            lambda: fresh().upload_from_string(b"2", if_generation_not_match=right),
         ):
             with pytest.raises(exceptions.PreconditionFailed):
                 act()
 
     assert [(one.name, one.generation) for one in bucket.list_blobs()] == [("o", right)]
     assert fresh().download_as_bytes(if_generation_match=right) == b"1"
-    fresh().patch(if_generation_match=right, if_metageneration_match=1)
-    fresh().upload_from_string(b"2", if_generation_match=right, if_metageneration_match=2)
+    fresh().patch(if_generation_match=right)
+    fresh().upload_from_string(b"2", if_generation_match=right)
     with pytest.raises(exceptions.PreconditionFailed):
         fresh().delete(if_generation_match=right)
-    fresh().upload_from_string(b"3", if_generation_not_match=absent)
-
-
-def test_reading_what_has_not_changed_is_not_modified(
-    server: GcsServer, bucket: storage.Bucket
-) -> None:
-    blob = put(bucket, "o")
-    for condition in (f"ifGenerationNotMatch={blob.generation}", "ifMetagenerationNotMatch=1"):
-        for alt in ("json", "media"):
-            status, _, body = ask(server, "GET", f"/storage/v1/b/bucket/o/o?alt={alt}&{condition}")
-            assert (status, body) == (304, b"")
 
 
 def test_a_condition_that_is_no_number_is_refused(
@@ -324,22 +259,6 @@ def test_a_download_carries_what_it_takes_to_check_it(
         assert "content-encoding" not in headers
 
 
-def test_only_what_is_stored_as_gzip_is_unpacked(server: GcsServer, bucket: storage.Bucket) -> None:
-    packed = gzip.compress(b"text" * 100)
-    blob = bucket.blob("o.gz")
-    blob.content_encoding = "gzip"
-    blob.upload_from_string(packed)
-    path = "/storage/v1/b/bucket/o/o.gz?alt=media"
-
-    assert ask(server, "GET", path)[2] == b"text" * 100
-    _, headers, body = ask(server, "GET", path, Accept_Encoding="gzip")
-    assert (body, headers["content-encoding"]) == (packed, "gzip")
-    assert blob.download_as_bytes() == b"text" * 100
-    assert blob.download_as_bytes(raw_download=True) == packed
-    put(bucket, "plain", packed)
-    assert bucket.blob("plain").download_as_bytes() == packed
-
-
 def test_a_download_goes_on_when_its_object_is_replaced(
     server: GcsServer, bucket: storage.Bucket
 ) -> None:
@@ -372,27 +291,21 @@ def test_lists_are_grouped_bounded_and_paged(bucket: storage.Bucket) -> None:
     assert listed(prefix="a/") == (["a/", "a/0", "a/b/c", "a/b/d"], [])
     assert listed(delimiter="/") == (["a-b", "a0", "\U0001f600"], ["a/", "b/", "ü/"])
     assert listed(delimiter="/", prefix="a/") == (["a/", "a/0"], ["a/b/"])
-    assert listed(delimiter="/", include_trailing_delimiter=True)[0][:2] == ["a-b", "a/"]
     assert listed(start_offset="a/0", end_offset="b") == (["a/0", "a/b/c", "a/b/d", "a0"], [])
     assert listed(delimiter="/", page_size=1) == listed(delimiter="/")
     assert listed(page_size=2) == (names, [])
     assert listed(max_results=3) == (names[:3], [])
     assert listed(versions=True) == (names, [])
-    assert listed(soft_deleted=True) == ([], [])
     assert listed(fields="items(name),nextPageToken", page_size=4) == (names, [])
-    assert listed(match_glob="**", page_size=2) == (names, [])
+    assert listed(match_glob="{?,*/*}", page_size=2)[0] == ["a/", "a/0", "b/c", "ü/x", "\U0001f600"]
     with pytest.raises(exceptions.BadRequest):
         listed(page_token="no token")
 
 
-def test_a_page_is_a_thousand_names_at_most(
-    server: GcsServer, client: storage.Client, bucket: storage.Bucket
-) -> None:
+def test_a_page_is_a_thousand_names_at_most(server: GcsServer, bucket: storage.Bucket) -> None:
     source = put(bucket, "0", b"")
-    for hundred in range(11):
-        with client.batch():
-            for number in range(hundred * 100, hundred * 100 + 100):
-                bucket.copy_blob(source, bucket, f"n/{number:04}")
+    for number in range(1100):
+        bucket.copy_blob(source, bucket, f"n/{number:04}")
     server.requests.clear()
 
     assert len(list(bucket.list_blobs(page_size=5000))) == 1101
@@ -465,11 +378,8 @@ def test_pages_join_to_what_a_plain_reading_of_the_rules_gives(
     [
         ("*", ["top"]),
         ("*/{x,y}.json", ["a/x.json", "a/y.json"]),
-        ("a/[xz].json", ["a/x.json"]),
-        ("a/[!x].json", ["a/y.json"]),
         ("a/?.json", ["a/x.json", "a/y.json"]),
         ("a?x.json", []),
-        ("a**x.json", ["a/b/x.json", "a/x.json"]),
         ("a/x+json", []),
     ],
 )
@@ -529,30 +439,6 @@ def test_copies_keep_the_bytes_and_the_metadata(
         bucket.copy_blob(blob, other, "again")
 
 
-def test_a_rewrite_goes_in_steps_when_it_is_asked_to(bucket: storage.Bucket) -> None:
-    source = put(bucket, "source", b"x" * 2_500_000, content_type="text/x-test")
-    path = "/b/bucket/o/source/rewriteTo/b/bucket/o/target"
-    query = {"maxBytesRewrittenPerCall": 1024 * 1024}
-
-    seen = []
-    while True:
-        answer = bucket.client._post_resource(path, {}, query_params=query)
-        seen.append((answer["done"], int(answer["totalBytesRewritten"])))
-        if answer["done"]:
-            break
-        assert not bucket.blob("target").exists()
-        query["rewriteToken"] = answer["rewriteToken"]
-        elsewhere = path.replace("/o/target", "/o/other")
-        with pytest.raises(exceptions.BadRequest, match="token"):
-            bucket.client._post_resource(elsewhere, {}, query_params=query)
-    assert seen == [(False, 1048576), (False, 2097152), (True, 2500000)]
-    assert answer["resource"]["contentType"] == "text/x-test"
-    assert bucket.blob("target").download_as_bytes() == source.download_as_bytes()
-    for wrong in ({"rewriteToken": "made up"}, {"maxBytesRewrittenPerCall": 1000}):
-        with pytest.raises(exceptions.BadRequest):
-            bucket.client._post_resource(path, {}, query_params=wrong)
-
-
 def test_a_rewrite_onto_itself_is_a_new_generation(bucket: storage.Bucket) -> None:
     before = put(bucket, "o", b"data", content_type="text/x-test").generation
 
@@ -598,41 +484,6 @@ def test_composed_objects_have_no_md5(bucket: storage.Bucket) -> None:
     assert not bucket.blob("more").exists()
 
 
-# --- Batches
-
-
-def test_a_batch_is_many_calls_in_one_request(
-    server: GcsServer, client: storage.Client, bucket: storage.Bucket
-) -> None:
-    blobs = [put(bucket, f"ü/{n}") for n in range(5)]
-    server.requests.clear()
-
-    with client.batch():
-        for blob in blobs[:4]:
-            blob.metadata = {"seen": "yes"}
-            blob.patch()
-    # It looks at the bucket in a thread of its own, some time.
-    asked = [one.operation for one in server.requests if not one.operation.startswith("buckets.")]
-    assert asked == ["batch"]
-    assert blobs[3].metadata == {"seen": "yes"}
-    with pytest.raises(exceptions.NotFound):
-        delete_in_a_batch(client, [*blobs, bucket.blob("nothing")])
-    assert server.names("bucket") == []
-
-
-def delete_in_a_batch(client: storage.Client, blobs: list[storage.Blob]) -> None:
-    with client.batch():
-        for blob in blobs:
-            blob.delete()
-
-
-def test_a_batch_of_more_than_a_hundred_calls_is_refused(
-    client: storage.Client, bucket: storage.Bucket
-) -> None:
-    with pytest.raises(exceptions.BadRequest, match="101"):
-        delete_in_a_batch(client, [bucket.blob(str(number)) for number in range(101)])
-
-
 # --- What tests can do to the server
 
 
@@ -646,40 +497,10 @@ def test_objects_can_be_made_older(server: GcsServer, bucket: storage.Bucket) ->
     assert ages["other"] < timedelta(days=1)
 
 
-def test_writes_of_one_name_can_be_limited_as_google_does() -> None:
-    with GcsServer(write_interval=3600) as server:
-        server.create_bucket("bucket")
-        options = {"api_endpoint": server.endpoint}
-        client = storage.Client("p", AnonymousCredentials(), client_options=options)
-        bucket = client.bucket("bucket")
-        put(bucket, "o")
-        put(bucket, "other")
-        with pytest.raises(exceptions.TooManyRequests, match="exceeded the rate limit"):
-            put(bucket, "o", retry=None)
-        with pytest.raises(exceptions.TooManyRequests):
-            bucket.blob("o").delete(retry=None)
-
-
-def test_its_clock_can_differ_from_that_of_its_clients() -> None:
-    with GcsServer(skew=-3600) as server:
-        server.create_bucket("bucket")
-        path = "/upload/storage/v1/b/bucket/o?uploadType=media&name=o"
-        began, second = datetime.now(UTC), timedelta(seconds=1)
-        _, headers, body = ask(server, "POST", path, b"")
-        ended, hour = datetime.now(UTC), timedelta(hours=1)
-        for seen in (
-            parsedate_to_datetime(headers["date"]),
-            datetime.fromisoformat(json.loads(body)["updated"]),
-        ):
-            assert began - hour - second <= seen <= ended - hour + second
-
-
 def test_what_the_api_does_not_know_is_not_found(server: GcsServer) -> None:
     for path in ("/storage/v1/b/bucket/o/raw/slash", "/storage/v2/b", "/nothing"):
         assert ask(server, "GET", path)[0] == 404
     assert ask(server, "GET", "/storage/v1/b/bucket/o/%ff")[0] == 400
-    status, _, body = ask(server, "POST", "/storage/v1/b/bucket/o?name=o", b"data")
-    assert (status, json.loads(body)["error"]["errors"][0]["reason"]) == (400, "wrongUrlForUpload")
 
 
 HOSTILE = st.recursive(
@@ -689,9 +510,9 @@ HOSTILE = st.recursive(
     ),
     max_leaves=4,
 )
-FIELDS = st.sampled_from(
-    [*OBJECT_FIELDS, *BUCKET_FIELDS, "name", "crc32c", "md5Hash"]
-) | st.sampled_from(["sourceObjects", "destination"])
+FIELDS = st.sampled_from([*OBJECT_FIELDS, "name", "crc32c", "md5Hash"]) | st.sampled_from(
+    ["sourceObjects", "destination"]
+)
 
 
 def test_no_body_however_wrong_makes_it_stumble(server: GcsServer, bucket: storage.Bucket) -> None:
@@ -703,10 +524,8 @@ def test_no_body_however_wrong_makes_it_stumble(server: GcsServer, bucket: stora
         body=st.dictionaries(FIELDS, HOSTILE, max_size=3) | HOSTILE,
         call=st.sampled_from(
             [
-                ("PATCH", "/storage/v1/b/bucket"),
                 ("POST", "/storage/v1/b?project=p"),
                 ("PATCH", "/storage/v1/b/bucket/o/o"),
-                ("PUT", "/storage/v1/b/bucket/o/o"),
                 ("POST", "/storage/v1/b/bucket/o/p/compose"),
                 ("POST", "/storage/v1/b/bucket/o/o/rewriteTo/b/bucket/o/p"),
                 ("POST", "/upload/storage/v1/b/bucket/o?uploadType=resumable&name=q"),

@@ -296,16 +296,6 @@ def test_a_client_that_follows_no_308_gets_200(server: GcsServer) -> None:
     assert answer.body == b""
 
 
-def test_a_cancelled_upload_is_over(server: GcsServer) -> None:
-    session = Session(server)
-    session.put(CONTENT[:QUANTUM], f"0-{QUANTUM - 1}/*")
-
-    assert ask(server, "DELETE", session.path).status == 499
-    assert session.put(b"", "*/*").status == 410
-    assert session.put(CONTENT).status == 410
-    assert server.names("bucket") == []
-
-
 def test_an_expired_or_unknown_upload_is_not_found(server: GcsServer) -> None:
     for status in (404, 410):
         session = Session(server)
@@ -328,11 +318,3 @@ def test_the_precondition_of_a_resumable_upload_holds_when_it_begins_and_when_it
     assert Session(server, query="&ifGenerationMatch=0").begun.status == 412
     found = server.objects("bucket")[0]
     assert Session(server, query=f"&ifGenerationMatch={found.generation}").begun.status == 200
-
-
-def test_gcloud_uploads_at_another_address(server: GcsServer) -> None:
-    begun = ask(server, "POST", f"/resumable{UPLOADS}?uploadType=resumable&name=o")
-    address = urlsplit(begun.headers["location"])
-
-    assert ask(server, "PUT", f"{address.path}?{address.query}", b"data").status == 200
-    assert server.read("bucket", "o") == b"data"

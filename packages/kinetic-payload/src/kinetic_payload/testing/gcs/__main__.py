@@ -25,7 +25,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tokens", action="store_true", help="refuse callers without a token")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds before each answer")
     parser.add_argument("--fault", action="append", default=[], help="what Fault takes, as JSON")
-    parser.add_argument("--write-interval", type=float, default=0.0)
     parser.add_argument(
         "--no-md5", action="store_true", help="objects have no MD5, uploads are faster"
     )
@@ -41,7 +40,6 @@ def main(arguments: list[str] | None = None) -> int:
         tokens=Tokens() if given.tokens else None,
         host=given.host,
         port=given.port,
-        write_interval=given.write_interval,
         md5=not given.no_md5,
     )
     with server:

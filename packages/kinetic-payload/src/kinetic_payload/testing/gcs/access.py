@@ -18,18 +18,13 @@ _NEEDS: Final = {
     "buckets.insert": ("storage.buckets.create", "project"),
     "buckets.list": ("storage.buckets.list", "project"),
     "buckets.get": ("storage.buckets.get", "bucket"),
-    "buckets.getStorageLayout": ("storage.objects.list", "bucket"),
-    "buckets.patch": ("storage.buckets.update", "bucket"),
-    "buckets.update": ("storage.buckets.update", "bucket"),
     "buckets.delete": ("storage.buckets.delete", "bucket"),
-    "buckets.getIamPolicy": ("storage.buckets.getIamPolicy", "bucket"),
     "objects.list": ("storage.objects.list", "bucket"),
     "objects.get": ("storage.objects.get", "object"),
     "objects.get.media": ("storage.objects.get", "object"),
     "objects.insert": ("storage.objects.create", "object"),
     "objects.insert.start": ("storage.objects.create", "object"),
     "objects.patch": ("storage.objects.update", "object"),
-    "objects.update": ("storage.objects.update", "object"),
     "objects.delete": ("storage.objects.delete", "object"),
     "objects.copy": ("storage.objects.get", "object"),
     "objects.rewrite": ("storage.objects.get", "object"),
@@ -107,7 +102,7 @@ class Access:
         found = self._state.buckets.get(bucket)
         if found is None and call.principal is not None:
             return  # That it is not there is told first.
-        if not self.holds(call.principal, found, permission):
+        if not _holds(call.principal, found, permission):
             raise denied(call.principal, permission, on)
 
     def demand_overwrite(self, call: Call, bucket: str, name: str) -> None:
@@ -116,16 +111,15 @@ class Access:
         if found is not None and name in found.objects:
             self.demand(call, "storage.objects.delete", bucket)
 
-    def holds(self, principal: str | None, bucket: Bucket | None, permission: str) -> bool:
-        """Tell whether *principal* has *permission*."""
-        if self._tokens is None:
-            return True
-        if bucket is None or bucket.policy is None:
-            return principal is not None
-        allowed = bucket.policy.get(EVERYONE, frozenset())
-        if principal is not None:
-            allowed = allowed | bucket.policy.get(principal, frozenset())
-        return permission in allowed
+
+def _holds(principal: str | None, bucket: Bucket | None, permission: str) -> bool:
+    """Tell whether *principal* has *permission*."""
+    if bucket is None or bucket.policy is None:
+        return principal is not None
+    allowed = bucket.policy.get(EVERYONE, frozenset())
+    if principal is not None:
+        allowed = allowed | bucket.policy.get(principal, frozenset())
+    return permission in allowed
 
 
 def denied(principal: str | None, permission: str, on: str) -> ApiError:

@@ -65,8 +65,6 @@ class ApiError(Exception):
 
     def answer(self, *, plain: bool = False) -> Answer:
         """Return it as the API does: in JSON, or as plain text where an object's bytes were asked for."""
-        if self.status == 304:
-            return Answer(304, b"", dict(self.headers))
         if plain:
             return Answer(
                 self.status, self.message.encode(), {"Content-Type": TEXT, **self.headers}
@@ -98,10 +96,10 @@ def no_object(bucket: str, name: str) -> ApiError:
     return ApiError(404, "notFound", f"No such object: {bucket}/{name}")
 
 
-def not_so(header: str = "If-Match") -> ApiError:
+def not_so() -> ApiError:
     """Return the refusal of a precondition that does not hold."""
     message = "At least one of the pre-conditions you specified did not hold."
-    return ApiError(412, "conditionNotMet", message, location=("header", header))
+    return ApiError(412, "conditionNotMet", message, location=("header", "If-Match"))
 
 
 def injected(status: int, headers: Mapping[str, str]) -> ApiError:

@@ -8,7 +8,6 @@ from typing import Any
 
 from kinetic_payload.testing.gcs.access import Access, Tokens
 from kinetic_payload.testing.gcs.answers import TEXT, Answer, ApiError, invalid, json_answer
-from kinetic_payload.testing.gcs.batch import answer_batch
 from kinetic_payload.testing.gcs.buckets import BucketCalls
 from kinetic_payload.testing.gcs.calls import Call
 from kinetic_payload.testing.gcs.copies import CopyCalls
@@ -38,28 +37,19 @@ class Api:
             "buckets.insert": buckets.insert,
             "buckets.list": buckets.list,
             "buckets.get": buckets.get,
-            "buckets.patch": buckets.patch,
-            "buckets.update": buckets.update,
             "buckets.delete": buckets.delete,
-            "buckets.testIamPermissions": buckets.test_permissions,
-            "buckets.getIamPolicy": buckets.get_policy,
-            "buckets.getStorageLayout": buckets.get_layout,
             "objects.list": objects.list,
             "objects.get": objects.get,
             "objects.get.media": objects.download,
             "objects.patch": objects.patch,
-            "objects.update": objects.update,
             "objects.delete": objects.delete,
             "objects.copy": copies.copy,
             "objects.rewrite": copies.rewrite,
             "objects.compose": copies.compose,
             "objects.insert": uploads.insert,
-            "objects.insert.without": uploads.without,
             "objects.insert.start": resumable.start,
             "objects.insert.chunk": resumable.chunk,
             "objects.insert.status": resumable.status,
-            "objects.insert.cancel": resumable.cancel,
-            "batch": self._batch,
             "token": identity.token,
             "metadata": identity.metadata,
         }
@@ -82,9 +72,6 @@ class Api:
         if mask is not None and not call.media and answer.status == 200:
             return _masked(answer, mask)
         return answer
-
-    async def _batch(self, call: Call) -> Answer:
-        return await answer_batch(call, self.perform)
 
 
 def _masked(answer: Answer, mask: Any) -> Answer:

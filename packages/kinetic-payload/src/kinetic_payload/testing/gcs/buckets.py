@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from kinetic_payload.testing.gcs.access import Access
 from kinetic_payload.testing.gcs.answers import Answer, ApiError, json_answer, no_bucket, required
 from kinetic_payload.testing.gcs.calls import Call
-from kinetic_payload.testing.gcs.conditions import conditions_of
 from kinetic_payload.testing.gcs.names import check_bucket_name
-from kinetic_payload.testing.gcs.resources import (
-    bucket_resource,
-    etag_of,
-    merged_bucket_fields,
-    new_bucket_fields,
-)
+from kinetic_payload.testing.gcs.resources import bucket_resource
 from kinetic_payload.testing.gcs.state import Bucket, State
 
 
-def make_bucket(state: State, name: str, project: str, given: dict[str, Any]) -> Bucket:
+def make_bucket(state: State, name: str, project: str) -> Bucket:
     """Make a bucket, as `insert` does."""
     check_bucket_name(name)
     if name in state.buckets:
@@ -28,8 +23,7 @@ def make_bucket(state: State, name: str, project: str, given: dict[str, Any]) ->
                 "Your previous request to create the named bucket succeeded and you already own it."
             )
         raise ApiError(409, "conflict", message)
-    now = state.now()
-    made = Bucket(name, project, state.next_generation(), now, now, new_bucket_fields(given, now))
+    made = Bucket(name, project, state.next_generation(), time.time())
     state.buckets[name] = made
     return made
 
@@ -46,7 +40,7 @@ class BucketCalls:
         if not call.arg("project"):
             raise required("Required parameter: project")
         given = await call.json()
-        made = make_bucket(self._state, str(given.get("name", "")), call.arg("project"), given)
+        made = make_bucket(self._state, str(given.get("name", "")), call.arg("project"))
         return json_answer(bucket_resource(made, call.base))
 
     async def list(self, call: Call) -> Answer:
@@ -69,23 +63,8 @@ class BucketCalls:
 
     async def get(self, call: Call) -> Answer:
         """Show a bucket."""
-        found = self._found(call, reading=True)
+        found = self._found(call)
         return json_answer(bucket_resource(found, call.base))
-
-    async def patch(self, call: Call) -> Answer:
-        """Change the fields that are named. Every patch is a metageneration."""
-        given = await call.json()
-        found = self._found(call)
-        found.fields = merged_bucket_fields(found.fields, given)
-        return self._changed(found, call)
-
-    async def update(self, call: Call) -> Answer:
-        """Replace all fields."""
-        given = await call.json()
-        found = self._found(call)
-        fixed = {"location": found.fields["location"]}
-        found.fields = new_bucket_fields({**given, **fixed}, found.created)
-        return self._changed(found, call)
 
     async def delete(self, call: Call) -> Answer:
         """Delete a bucket that holds nothing."""
@@ -95,51 +74,9 @@ class BucketCalls:
         del self._state.buckets[call.bucket]
         return Answer(204)
 
-    async def test_permissions(self, call: Call) -> Answer:
-        """Tell which of the permissions the caller has."""
-        found = self._found(call)
-        asked = call.query.get("permissions", [])
-        if not asked:
-            raise required("Required parameter: permissions")
-        held = [one for one in asked if self._access.holds(call.principal, found, one)]
-        data: dict[str, Any] = {"kind": "storage#testIamPermissionsResponse"}
-        return json_answer({**data, "permissions": held} if held else data)
-
-    async def get_policy(self, call: Call) -> Answer:
-        """Show who may do what, as far as it is limited."""
-        found = self._found(call)
-        data = {
-            "kind": "storage#policy",
-            "resourceId": f"projects/_/buckets/{call.bucket}",
-            "version": 1,
-            "etag": etag_of(found.generation, found.metageneration),
-            "bindings": [],
-        }
-        return json_answer(data)
-
-    async def get_layout(self, call: Call) -> Answer:
-        """Tell where a bucket lies; gcsfuse asks for it."""
-        found = self._found(call)
-        data = {
-            "kind": "storage#storageLayout",
-            "bucket": call.bucket,
-            "location": found.fields["location"],
-            "hierarchicalNamespace": {"enabled": False},
-        }
-        return json_answer(data)
-
-    def _found(self, call: Call, *, reading: bool = False) -> Bucket:
-        # A bucket without billing can still be looked at.
+    def _found(self, call: Call) -> Bucket:
         found = self._state.buckets.get(call.bucket)
         if found is None:
             raise no_bucket()
-        if call.operation != "buckets.get":
-            self._state.bucket(call.bucket)
-        conditions = conditions_of(call.number)
-        conditions.check((found.generation, found.metageneration), reading=reading)
-        return found
-
-    def _changed(self, found: Bucket, call: Call) -> Answer:
-        found.metageneration += 1
-        found.updated = self._state.now()
-        return json_answer(bucket_resource(found, call.base))
+        # A bucket without billing can still be looked at.
+        return found if call.operation == "buckets.get" else self._state.bucket(call.bucket)

@@ -53,13 +53,6 @@ class Call:
         """Return a parameter that must be a number, or None."""
         return whole(self.arg(name), name) if name in self.query else None
 
-    def flag(self, name: str) -> bool:
-        """Return a parameter that must be true or false; Python's clients say `True`."""
-        text = self.arg(name, "false").lower()
-        if text not in ("true", "false"):
-            raise invalid(f"Invalid value for {name}: '{text}'.")
-        return text == "true"
-
     async def read(self, limit: int = 4 * 1024 * 1024) -> bytes:
         """Return the whole body."""
         data = b"".join([chunk async for chunk in self.body.chunks()])
@@ -100,19 +93,12 @@ _ROUTES: Final = {
     ("GET", "b"): "buckets.list",
     ("POST", "b"): "buckets.insert",
     ("GET", "b/B"): "buckets.get",
-    ("PATCH", "b/B"): "buckets.patch",
-    ("PUT", "b/B"): "buckets.update",
     ("DELETE", "b/B"): "buckets.delete",
-    ("GET", "b/B/iam"): "buckets.getIamPolicy",
-    ("GET", "b/B/iam/testPermissions"): "buckets.testIamPermissions",
-    ("GET", "b/B/storageLayout"): "buckets.getStorageLayout",
     ("GET", "b/B/o"): "objects.list",
     ("POST", "b/B/o"): "objects.insert",
     ("PUT", "b/B/o"): "objects.insert",
-    ("DELETE", "b/B/o"): "objects.insert",
     ("GET", "b/B/o/O"): "objects.get",
     ("PATCH", "b/B/o/O"): "objects.patch",
-    ("PUT", "b/B/o/O"): "objects.update",
     ("DELETE", "b/B/o/O"): "objects.delete",
     ("POST", "b/B/o/O/compose"): "objects.compose",
     ("POST", "b/B/o/O/copyTo/b/TB/o/TO"): "objects.copy",
@@ -124,11 +110,8 @@ _PREFIXES: Final = {
     "/storage/v1/": "",
     "/download/storage/v1/": "download",
     "/upload/storage/v1/": "upload",
-    "/resumable/upload/storage/v1/": "upload",
 }
 _OTHERS: Final = {
-    ("POST", "/batch/storage/v1"): "batch",
-    ("POST", "/batch"): "batch",
     ("POST", "/token"): "token",
 }
 
@@ -181,18 +164,14 @@ def _routed(method: str, path: str) -> tuple[str, dict[str, str]]:
 
 def _refined(call: Call) -> str:
     """Tell apart what one method and path mean, by the query and the headers."""
-    uploads = call.path.startswith(("/upload/", "/resumable/"))
+    uploads = call.path.startswith("/upload/")
     if call.operation == "objects.get":
         wanted = call.arg("alt") == "media" or call.path.startswith("/download/")
         return "objects.get.media" if wanted else "objects.get"
     if "upload_id" in call.query and uploads:
-        if call.method == "DELETE":
-            return "objects.insert.cancel"
         if call.headers.get("content-range", "").replace(" ", "").startswith("bytes*/"):
             return "objects.insert.status"
         return "objects.insert.chunk"
-    if call.method == "DELETE" or (call.method == "PUT" and call.arg("uploadType") != "media"):
+    if not uploads or (call.method == "PUT" and call.arg("uploadType") != "media"):
         return "unknown"
-    if call.arg("uploadType") == "resumable" and uploads:
-        return "objects.insert.start"
-    return "objects.insert" if uploads else "objects.insert.without"
+    return "objects.insert.start" if call.arg("uploadType") == "resumable" else "objects.insert"

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from typing import Any, Final
 
 from kinetic_payload.testing.gcs.access import Access
-from kinetic_payload.testing.gcs.answers import Answer, ApiError, invalid, json_answer, required
-from kinetic_payload.testing.gcs.calls import Call, whole
-from kinetic_payload.testing.gcs.conditions import Conditions, conditions_of
+from kinetic_payload.testing.gcs.answers import Answer, invalid, json_answer, required
+from kinetic_payload.testing.gcs.calls import Call
 from kinetic_payload.testing.gcs.contents import Content
 from kinetic_payload.testing.gcs.names import check_object_name
 from kinetic_payload.testing.gcs.resources import object_fields, object_resource
-from kinetic_payload.testing.gcs.state import State, StoredObject
+from kinetic_payload.testing.gcs.state import State, StoredObject, check_generation
 
 MOST_SOURCES: Final = 32
-MOST_COMPONENTS: Final = 1_000_000
-STEP: Final = 1024 * 1024
-"""`maxBytesRewrittenPerCall` is a multiple of this."""
 
 
 class CopyCalls:
@@ -36,25 +31,18 @@ class CopyCalls:
         return json_answer(object_resource(self._copied(call, source, given), call.base))
 
     async def rewrite(self, call: Call) -> Answer:
-        """Copy an object, in as many steps as the caller wants."""
+        """Copy an object as `copy` does; Google may take several calls for a large one."""
         given = await call.json()
         source = self._source(call)
         self._expect(call)
-        token = call.arg("rewriteToken")
-        what = (call.to_bucket, call.to_name, source.generation)
-        begun, before = self._state.rewrites.get(token, (what, 0))
-        if token and (token not in self._state.rewrites or begun != what):
-            raise invalid("Invalid rewrite token.")
-        done = before + self._step(call, source.size)
-        self._state.rewrites.pop(token, None)
-        data: dict[str, Any] = {"kind": "storage#rewriteResponse", "objectSize": str(source.size)}
-        if done < source.size:
-            token = secrets.token_urlsafe(16)
-            self._state.rewrites[token] = (what, done)
-            data |= {"done": False, "totalBytesRewritten": str(done), "rewriteToken": token}
-            return json_answer(data)
         copied = self._copied(call, source, given)
-        data |= {"done": True, "totalBytesRewritten": str(source.size)}
+        size = str(source.size)
+        data = {
+            "kind": "storage#rewriteResponse",
+            "objectSize": size,
+            "done": True,
+            "totalBytesRewritten": size,
+        }
         return json_answer({**data, "resource": object_resource(copied, call.base)})
 
     async def compose(self, call: Call) -> Answer:
@@ -73,9 +61,6 @@ class CopyCalls:
             raise invalid(
                 f"The number of source components provided ({len(parts)}) exceeds the maximum ({MOST_SOURCES})"
             )
-        conditions = conditions_of(call.number)
-        before = self._state.bucket(call.bucket).objects.get(call.name)
-        conditions.check(before.version if before else None)
         sources = [self._component(call, part) for part in parts]
         fields = object_fields(target)
         first = sources[0].fields.get("contentType", "application/octet-stream")
@@ -83,8 +68,8 @@ class CopyCalls:
         content = await self._joined([source.content for source in sources])
         self._access.demand_overwrite(call, call.bucket, call.name)
         stored = self._state.store(
-            call.bucket, call.name, content, fields, conditions,
-            components=min(sum(one.components or 1 for one in sources), MOST_COMPONENTS),
+            call.bucket, call.name, content, fields, call.number("ifGenerationMatch"),
+            components=sum(one.components or 1 for one in sources),
         )  # fmt: skip
         return json_answer(object_resource(stored, call.base))
 
@@ -92,32 +77,26 @@ class CopyCalls:
         check_object_name(call.to_name)
         generation = call.number("sourceGeneration")
         source = self._state.object(call.bucket, call.name, generation)
-        conditions_of(call.number, "ifSource").check(source.version)
+        check_generation(call.number("ifSourceGenerationMatch"), source)
         return source
 
     def _expect(self, call: Call) -> None:
         found = self._state.bucket(call.to_bucket).objects.get(call.to_name)
-        conditions_of(call.number).check(found.version if found else None)
+        check_generation(call.number("ifGenerationMatch"), found)
         self._access.demand_overwrite(call, call.to_bucket, call.to_name)
 
     def _copied(self, call: Call, source: StoredObject, given: dict[str, Any]) -> StoredObject:
         # Metadata that is given replaces all of the source's.
         fields = object_fields(given) if given else dict(source.fields)
         return self._state.store(
-            call.to_bucket, call.to_name, source.content, fields, conditions_of(call.number),
+            call.to_bucket, call.to_name, source.content, fields, call.number("ifGenerationMatch"),
             components=source.components,
         )  # fmt: skip
 
     def _component(self, call: Call, part: dict[str, Any]) -> StoredObject:
         name = str(part.get("name", ""))
         check_object_name(name)
-        generation = part.get("generation")
-        generation = None if generation is None else whole(generation, "generation")
-        source = self._state.object(call.bucket, name, generation)
-        asked = part.get("objectPreconditions") or {}
-        expected = asked.get("ifGenerationMatch") if isinstance(asked, dict) else asked
-        if expected is not None:
-            Conditions(whole(expected, "ifGenerationMatch")).check(source.version)
+        source = self._state.object(call.bucket, name)
         self._access.demand(call, "storage.objects.get", call.bucket)
         return source
 
@@ -131,13 +110,3 @@ class CopyCalls:
             return incoming.finish()
 
         return await asyncio.get_running_loop().run_in_executor(None, join)
-
-    def _step(self, call: Call, size: int) -> int:
-        most = call.number("maxBytesRewrittenPerCall")
-        if most is None:
-            return size
-        if most <= 0 or most % STEP:
-            raise ApiError(
-                400, "invalid", "maxBytesRewrittenPerCall must be an integral multiple of 1 MiB."
-            )
-        return most

@@ -1,4 +1,4 @@
-"""Lists of objects, page by page, as the API orders and groups them."""
+"""Lists of objects, page by page, as the API selects, orders and groups them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from kinetic_payload.testing.gcs.answers import invalid
+
+_TOKEN: Final = re.compile(r"\{[^{}]*\}|.", re.DOTALL)
+"""Of a glob."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +21,6 @@ class Listing:
 
     prefix: str = ""
     delimiter: str = ""
-    trailing: bool = False
-    """Whether an object `folder/` is listed besides the prefix `folder/`."""
     start: str = ""
     end: str = ""
     match: re.Pattern[str] | None = None
@@ -62,8 +64,6 @@ def page_of(names: Sequence[str], wanted: Listing) -> Page:
             continue
         page.prefixes.append(group)
         last = group
-        if wanted.trailing and name == group:
-            page.names.append(name)
         place = _after_group(names, group)
     return page
 
@@ -101,3 +101,29 @@ def _seen(token: str) -> str:
         return data[1:].decode()
     except ValueError:
         raise invalid(f"Invalid page token: {token}") from None
+
+
+def pattern_of(glob: str) -> re.Pattern[str]:
+    """Return what matches the whole of a name that *glob*, the parameter `matchGlob`, matches.
+
+    `*` and `?` match no `/`, `{a,b}` matches what one of several globs does. Of Google's globs, `**` and `[a-c]`
+    are missing here.
+    https://docs.cloud.google.com/storage/docs/json_api/v1/objects/list#list-objects-and-prefixes-using-glob
+    """
+    return re.compile(_translated(glob), re.DOTALL)
+
+
+def _translated(glob: str) -> str:
+    return "".join(map(_piece, _TOKEN.findall(glob)))
+
+
+def _piece(part: str) -> str:
+    if part == "*":
+        return "[^/]*"
+    if part == "?":
+        return "[^/]"
+    if part[0] == "{" and len(part) > 1:
+        return f"(?:{'|'.join(map(_translated, part[1:-1].split(',')))})"
+    if part in "[]{}\\":
+        raise invalid(f"This server does not support {part!r} in matchGlob.")
+    return re.escape(part)

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import zlib
 from email.utils import formatdate
 from typing import Any
 
 from kinetic_payload.testing.gcs.access import Access
 from kinetic_payload.testing.gcs.answers import Answer, ApiError, Slice, invalid, json_answer
 from kinetic_payload.testing.gcs.calls import Call
-from kinetic_payload.testing.gcs.conditions import conditions_of
-from kinetic_payload.testing.gcs.globs import pattern_of
-from kinetic_payload.testing.gcs.listing import Listing, page_of
+from kinetic_payload.testing.gcs.listing import Listing, page_of, pattern_of
 from kinetic_payload.testing.gcs.names import check_object_name
 from kinetic_payload.testing.gcs.ranges import range_of
 from kinetic_payload.testing.gcs.resources import (
     etag_of,
     merged_object_fields,
     object_resource,
-    replaced_object_fields,
 )
-from kinetic_payload.testing.gcs.state import State, StoredObject
+from kinetic_payload.testing.gcs.state import State, StoredObject, check_generation
 
 LARGEST_PAGE = 1000
 
@@ -34,16 +30,13 @@ class ObjectCalls:
 
     async def get(self, call: Call) -> Answer:
         """Show an object."""
-        found = self._found(call, reading=True)
+        found = self._found(call)
         return json_answer(object_resource(found, call.base))
 
     async def download(self, call: Call) -> Answer:
         """Send an object's bytes, or a range of them."""
-        found = self._found(call, reading=True)
+        found = self._found(call)
         headers = _download_headers(found)
-        encoded = found.fields.get("contentEncoding") == "gzip"
-        if encoded and "gzip" not in call.headers.get("accept-encoding", ""):
-            return _unzipped(found, headers)
         part = range_of(call.headers.get("range"), found.size)
         if part is None:
             return Answer(200, Slice(found.content, 0, found.size), headers)
@@ -56,13 +49,6 @@ class ObjectCalls:
         given = await call.json()
         found = self._found(call)
         fields = merged_object_fields(found.fields, given)
-        return json_answer(object_resource(self._state.change(found, fields), call.base))
-
-    async def update(self, call: Call) -> Answer:
-        """Replace all fields."""
-        given = await call.json()
-        found = self._found(call)
-        fields = replaced_object_fields(found.fields, given)
         return json_answer(object_resource(self._state.change(found, fields), call.base))
 
     async def delete(self, call: Call) -> Answer:
@@ -82,7 +68,6 @@ class ObjectCalls:
         wanted = Listing(
             prefix=call.arg("prefix"),
             delimiter=call.arg("delimiter"),
-            trailing=call.flag("includeTrailingDelimiter"),
             start=call.arg("startOffset"),
             end=call.arg("endOffset"),
             match=pattern_of(glob) if glob else None,
@@ -90,8 +75,6 @@ class ObjectCalls:
             token=call.arg("pageToken"),
         )
         data: dict[str, Any] = {"kind": "storage#objects"}
-        if call.flag("softDeleted"):
-            return json_answer(data)  # Nothing is kept here after its deletion.
         page = page_of(home.names, wanted)
         if page.token:
             data["nextPageToken"] = page.token
@@ -101,17 +84,17 @@ class ObjectCalls:
             data["items"] = [object_resource(home.objects[one], call.base) for one in page.names]
         return json_answer(data)
 
-    def _found(self, call: Call, *, reading: bool = False) -> StoredObject:
+    def _found(self, call: Call) -> StoredObject:
         self._state.bucket(call.bucket)
         check_object_name(call.name)
-        conditions = conditions_of(call.number)
+        expected = call.number("ifGenerationMatch")
         try:
             found = self._state.object(call.bucket, call.name, call.number("generation"))
         except ApiError:
             # Who may not list is not told what is not there.
             self._access.demand(call, "storage.objects.list", call.bucket, "bucket")
             raise
-        conditions.check(found.version, reading=reading)
+        check_generation(expected, found)
         return found
 
 
@@ -119,37 +102,16 @@ def _download_headers(found: StoredObject) -> dict[str, str]:
     sums = [f"crc32c={found.content.crc32c}"]
     if found.content.md5 is not None:
         sums.append(f"md5={found.content.md5}")
-    headers = {
+    return {
         "Content-Type": found.fields.get("contentType", "application/octet-stream"),
-        "ETag": etag_of(*found.version),
+        "ETag": etag_of(found.generation, found.metageneration),
         "Last-Modified": formatdate(found.updated, usegmt=True),
         "Accept-Ranges": "bytes",
         "X-Goog-Generation": str(found.generation),
         "X-Goog-Metageneration": str(found.metageneration),
         "X-Goog-Hash": ",".join(sums),
         "X-Goog-Stored-Content-Length": str(found.size),
-        "X-Goog-Stored-Content-Encoding": found.fields.get("contentEncoding", "identity"),
-        "X-Goog-Storage-Class": found.fields.get("storageClass", "STANDARD"),
-        "Cache-Control": found.fields.get(
-            "cacheControl", "no-cache, no-store, max-age=0, must-revalidate"
-        ),
+        "X-Goog-Stored-Content-Encoding": "identity",
+        "X-Goog-Storage-Class": "STANDARD",
+        "Cache-Control": "no-cache, no-store, max-age=0, must-revalidate",
     }
-    for key, header in (
-        ("contentEncoding", "Content-Encoding"),
-        ("contentDisposition", "Content-Disposition"),
-        ("contentLanguage", "Content-Language"),
-    ):
-        if key in found.fields:
-            headers[header] = str(found.fields[key])
-    return headers
-
-
-def _unzipped(found: StoredObject, headers: dict[str, str]) -> Answer:
-    """Send what a client that takes no gzip gets of a compressed object: everything, unpacked."""
-    try:
-        data = zlib.decompress(found.content.read(), wbits=31)
-    except zlib.error:
-        raise ApiError(503, "backendError", "The object is not gzip.") from None
-    del headers["Content-Encoding"]
-    del headers["Accept-Ranges"]
-    return Answer(200, data, {**headers, "Warning": '214 UploadServer "gunzipped"'})

@@ -11,7 +11,6 @@ from urllib.parse import quote
 from kinetic_payload.testing.gcs.access import Access
 from kinetic_payload.testing.gcs.answers import Answer, ApiError, invalid, json_answer
 from kinetic_payload.testing.gcs.calls import Call
-from kinetic_payload.testing.gcs.conditions import conditions_of
 from kinetic_payload.testing.gcs.resources import object_fields, object_resource
 from kinetic_payload.testing.gcs.state import State, Upload
 from kinetic_payload.testing.gcs.uploads import begin, checks_of, uploader_headers, verify
@@ -55,7 +54,7 @@ class ResumableCalls:
             key,
             call.bucket,
             name,
-            conditions_of(call.number),
+            call.number("ifGenerationMatch"),
             object_fields(given),
             self._state.incoming(),
             call.principal,
@@ -93,21 +92,12 @@ class ResumableCalls:
                 return self._finish(upload, call)
             return self._incomplete(upload, call)
 
-    async def cancel(self, call: Call) -> Answer:
-        """Give it up."""
-        upload = self._found(call)
-        if upload.finished is None:
-            upload.gone = 410
-            upload.turn += 1
-            upload.incoming.discard()
-        return Answer(499, b"", uploader_headers(call))
-
     def _found(self, call: Call) -> Upload:
         upload = self._state.uploads.get(call.arg("upload_id"))
         if upload is None or upload.gone == 404:
             raise ApiError(404, "notFound", "The upload session does not exist.")
         if upload.gone is not None:
-            raise ApiError(upload.gone, "gone", "The upload session has expired or was cancelled.")
+            raise ApiError(upload.gone, "gone", "The upload session has expired.")
         call.name = upload.name
         # Whoever knows the session's address may go on with it, as the one who began it.
         call.principal = upload.principal
@@ -168,7 +158,7 @@ class ResumableCalls:
             verify(content, checks)
             self._access.demand_overwrite(call, upload.bucket, upload.name)
             upload.finished = self._state.store(
-                upload.bucket, upload.name, content, upload.fields, upload.conditions
+                upload.bucket, upload.name, content, upload.fields, upload.if_generation
             )
         except ApiError as error:
             if error.status in (400, 412):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiohttp import web
 
@@ -32,9 +32,8 @@ class GcsServer:
     """A Google Cloud Storage that follows the published JSON API strictly, on a port of this machine.
 
     Objects lie in files below *folder* (that for temporary files, if none is given) and are gone when
-    it stops. Without *tokens* everybody may do everything; with them, callers need one. *write_interval*
-    limits writes of one name, as Google does to about one a second. *skew* is by how many seconds its clock is ahead. Without *md5* objects have none, as
-    composite ones never do: it costs more than all the rest of a large upload.
+    it stops. Without *tokens* everybody may do everything; with them, callers need one. Without *md5*
+    objects have none, as composite ones never do: it costs more than all the rest of a large upload.
     """
 
     def __init__(
@@ -44,8 +43,6 @@ class GcsServer:
         tokens: Tokens | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
-        write_interval: float = 0.0,
-        skew: float = 0.0,
         md5: bool = True,
     ) -> None:
         self.faults = Faults()
@@ -54,8 +51,6 @@ class GcsServer:
         self._host = host
         self._port = port
         self._given = folder
-        self._write_interval = write_interval
-        self._skew = skew
         self._md5 = md5
         self._closing = contextlib.ExitStack()
         self._state: State | None = None
@@ -76,9 +71,7 @@ class GcsServer:
             prefix="kinetic-gcs-", dir=self._given, ignore_cleanup_errors=True
         )
         folder = Path(self._closing.enter_context(kept))
-        self._state = State(
-            folder, write_interval=self._write_interval, skew=self._skew, md5=self._md5
-        )
+        self._state = State(folder, md5=self._md5)
         loop = asyncio.new_event_loop()
         self._loop = loop
         thread = threading.Thread(target=loop.run_forever, name="gcs-server", daemon=True)
@@ -124,9 +117,9 @@ class GcsServer:
             "GCE_METADATA_TIMEOUT": "60",
         }
 
-    def create_bucket(self, name: str, *, project: str = PROJECT, **fields: Any) -> None:
-        """Make a bucket; *fields* as the API has them: `location`, `lifecycle`, …"""
-        self._do(lambda state: make_bucket(state, name, project, fields))
+    def create_bucket(self, name: str, *, project: str = PROJECT) -> None:
+        """Make a bucket."""
+        self._do(lambda state: make_bucket(state, name, project))
 
     def objects(self, bucket: str, prefix: str = "") -> list[StoredObject]:
         """Return what lies in a bucket, in order of the names."""
@@ -181,7 +174,7 @@ class GcsServer:
         self._do(expire)
 
     async def _listen(self, state: State) -> None:
-        server = Web(Api(state, self.tokens), state, self.faults, self.requests).server()
+        server = Web(Api(state, self.tokens), self.faults, self.requests).server()
         runner = web.ServerRunner(server, shutdown_timeout=0.01)  # 0 would be for ever.
         await runner.setup()
         site = web.TCPSite(runner, self._host, self._port, backlog=1024)

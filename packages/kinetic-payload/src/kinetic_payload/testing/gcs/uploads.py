@@ -9,11 +9,10 @@ from typing import Any
 from kinetic_payload.testing.gcs.access import Access
 from kinetic_payload.testing.gcs.answers import Answer, ApiError, invalid, json_answer, required
 from kinetic_payload.testing.gcs.calls import Call, json_object
-from kinetic_payload.testing.gcs.conditions import conditions_of
 from kinetic_payload.testing.gcs.contents import Content
 from kinetic_payload.testing.gcs.names import check_object_name
 from kinetic_payload.testing.gcs.resources import object_fields, object_resource
-from kinetic_payload.testing.gcs.state import State
+from kinetic_payload.testing.gcs.state import State, check_generation
 
 LARGEST_HEAD = 1024 * 1024
 """Of a multipart upload: what comes before the media."""
@@ -35,18 +34,9 @@ class UploadCalls:
             return await self._multipart(call)
         raise required("Required parameter: uploadType")
 
-    async def without(self, _: Call) -> Answer:
-        """Refuse an upload that was sent to where metadata goes."""
-        raise ApiError(
-            400,
-            "wrongUrlForUpload",
-            "Upload requests must include an uploadType URL parameter and a URL path beginning with /upload/",
-        )
-
     async def _media(self, call: Call) -> Answer:
         given = {
             "contentType": call.headers.get("content-type", "application/octet-stream"),
-            "contentEncoding": call.arg("contentEncoding") or None,
         }
         return await self._take(call, call.name, given, call.body.chunks())
 
@@ -75,7 +65,9 @@ class UploadCalls:
         verify(content, checks)
         # Again: somebody else may have written while the bytes arrived.
         self._access.demand_overwrite(call, call.bucket, name)
-        stored = self._state.store(call.bucket, name, content, fields, conditions_of(call.number))
+        stored = self._state.store(
+            call.bucket, name, content, fields, call.number("ifGenerationMatch")
+        )
         return json_answer(object_resource(stored, call.base), headers=uploader_headers(call))
 
 
@@ -83,7 +75,7 @@ def begin(state: State, access: Access, call: Call, name: str) -> None:
     """Refuse what can be refused before any byte is stored."""
     check_object_name(name)
     found = state.bucket(call.bucket).objects.get(name)
-    conditions_of(call.number).check(found.version if found else None)
+    check_generation(call.number("ifGenerationMatch"), found)
     access.demand_overwrite(call, call.bucket, name)
 
 
@@ -97,8 +89,6 @@ def checks_of(given: dict[str, Any], call: Call) -> dict[str, str]:
         name, _, value = part.strip().partition("=")
         if name in ("crc32c", "md5"):
             checks[name] = value
-    if "content-md5" in call.headers and call.arg("uploadType") == "media":
-        checks["md5"] = call.headers["content-md5"]
     return checks
 
 

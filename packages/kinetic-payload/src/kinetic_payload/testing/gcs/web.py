@@ -7,7 +7,6 @@ import socket
 import struct
 import time
 from collections.abc import AsyncIterator
-from email.utils import formatdate
 from typing import Final
 
 from aiohttp import ClientError, web
@@ -19,7 +18,6 @@ from kinetic_payload.testing.gcs.calls import Call, call_of
 from kinetic_payload.testing.gcs.control import control
 from kinetic_payload.testing.gcs.faults import Faults, Plan
 from kinetic_payload.testing.gcs.requests import Logged, Requests, noted
-from kinetic_payload.testing.gcs.state import State
 
 SMALL: Final = 64 * 1024
 """Up to this size, a body is sent with its headers in one piece."""
@@ -32,9 +30,8 @@ _LONGEST_LINE: Final = 64 * 1024
 class Web:
     """Answers HTTP requests by the API."""
 
-    def __init__(self, api: Api, state: State, faults: Faults, requests: Requests) -> None:
+    def __init__(self, api: Api, faults: Faults, requests: Requests) -> None:
         self._api = api
-        self._state = state
         self._faults = faults
         self._requests = requests
 
@@ -97,8 +94,6 @@ class Web:
         if plan.breaks("after") or plan.breaks("request"):
             # A request without a body has no middle: its answer is lost.
             raise _broken(request, plan)
-        if self._state.skew:
-            answer.headers["Date"] = formatdate(self._state.now(), usegmt=True)
         logged.status, logged.bytes_out = answer.status, answer.length
         return await _send(request, answer, plan)
 
