@@ -179,7 +179,7 @@ TESTED_AS = {
     "kinetic_payload.testing.gcs.names": "kinetic_payload/testing/gcs/test_server.py",
     "kinetic_payload.testing.gcs.objects": "kinetic_payload/testing/gcs/test_server.py",
     "kinetic_payload.testing.gcs.process": "kinetic_payload/testing/gcs/test_faults.py",
-    "kinetic_payload.testing.gcs.ranges": "kinetic_payload/testing/gcs/test_server.py",
+    "kinetic_payload.testing.gcs.downloads": "kinetic_payload/testing/gcs/test_server.py",
     "kinetic_payload.testing.gcs.requests": "kinetic_payload/testing/gcs/test_faults.py",
     "kinetic_payload.testing.gcs.resources": "kinetic_payload/testing/gcs/test_server.py",
     "kinetic_payload.testing.gcs.resumable": "kinetic_payload/testing/gcs/test_uploads.py",

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from email.utils import formatdate
 from typing import Any
 
 from kinetic_payload.testing.gcs.access import Access
-from kinetic_payload.testing.gcs.answers import Answer, ApiError, Slice, invalid, json_answer
+from kinetic_payload.testing.gcs.answers import Answer, ApiError, invalid, json_answer
 from kinetic_payload.testing.gcs.calls import Call
+from kinetic_payload.testing.gcs.downloads import download
 from kinetic_payload.testing.gcs.listing import Listing, page_of, pattern_of
 from kinetic_payload.testing.gcs.names import check_object_name
-from kinetic_payload.testing.gcs.ranges import range_of
 from kinetic_payload.testing.gcs.resources import (
-    etag_of,
     merged_object_fields,
     object_resource,
 )
@@ -36,13 +34,7 @@ class ObjectCalls:
     async def download(self, call: Call) -> Answer:
         """Send an object's bytes, or a range of them."""
         found = self._found(call)
-        headers = _download_headers(found)
-        part = range_of(call.headers.get("range"), found.size)
-        if part is None:
-            return Answer(200, Slice(found.content, 0, found.size), headers)
-        start, length = part
-        headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{found.size}"
-        return Answer(206, Slice(found.content, start, length), headers)
+        return download(found, call.headers.get("range"))
 
     async def patch(self, call: Call) -> Answer:
         """Change the fields that are named. Every patch is a metageneration."""
@@ -96,22 +88,3 @@ class ObjectCalls:
             raise
         check_generation(expected, found)
         return found
-
-
-def _download_headers(found: StoredObject) -> dict[str, str]:
-    sums = [f"crc32c={found.content.crc32c}"]
-    if found.content.md5 is not None:
-        sums.append(f"md5={found.content.md5}")
-    return {
-        "Content-Type": found.fields.get("contentType", "application/octet-stream"),
-        "ETag": etag_of(found.generation, found.metageneration),
-        "Last-Modified": formatdate(found.updated, usegmt=True),
-        "Accept-Ranges": "bytes",
-        "X-Goog-Generation": str(found.generation),
-        "X-Goog-Metageneration": str(found.metageneration),
-        "X-Goog-Hash": ",".join(sums),
-        "X-Goog-Stored-Content-Length": str(found.size),
-        "X-Goog-Stored-Content-Encoding": "identity",
-        "X-Goog-Storage-Class": "STANDARD",
-        "Cache-Control": "no-cache, no-store, max-age=0, must-revalidate",
-    }
