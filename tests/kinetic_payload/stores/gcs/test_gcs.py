@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import ssl
+import subprocess
+import sys
 from email.utils import formatdate
 from pathlib import Path
 
@@ -214,6 +216,20 @@ def test_a_location_opens_as_a_bucket_without_asking_anybody() -> None:
     assert isinstance(store, GcsStore)
     assert store.location == Location("gs", "bucket/some/prefix")
     assert store.concurrency > 1
+
+
+def test_a_bucket_opens_without_clients_of_google_cloud() -> None:
+    code = "import sys, kinetic_payload.stores.gcs; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    loaded = set(done.stdout.split())
+    assert "google.auth.transport.requests" in loaded
+    assert not loaded & {
+        "google.api_core",
+        "google.cloud.storage",
+        "google.protobuf",
+        "opentelemetry",
+    }
 
 
 def test_a_location_of_another_kind_is_refused() -> None:
