@@ -1,6 +1,6 @@
-"""Objects of one bucket by the names they have there: what is known of them, lists, deletion, renewal.
+"""The objects of one bucket, by the names they have there.
 
-Names are taken as they are, so that foreign buckets can be read: also those that end in a slash.
+Names are not escaped here, so that external buckets can be read, including names that end in a slash.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 _LISTED: Final = "name,size,generation,timeCreated,crc32c"
 FIELDS: Final = f"{_LISTED},metadata"
 NONCE: Final = "kinetic-write"
-"""The metadata by which a write recognises itself when its answer was lost."""
+"""The metadata by which a write recognises its object after its response was lost."""
 _SPECIAL: Final = re.compile(r"[][*?{},!^\\]")
 _REPORT_EVERY: Final = 60.0
 
@@ -56,13 +56,13 @@ class BucketObject:
     size: int
     generation: int
     created: float
-    """When this generation was written: what age rules count from. Seconds since the epoch."""
+    """When this generation was written, which age rules count from. Seconds since the epoch."""
     crc32c: int | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, resource: Mapping[str, Any]) -> BucketObject:
-        """Read it from the API's resource.
+        """Parse the API's resource.
 
         Raises:
             InvalidResponseError: *resource* does not describe an object.
@@ -111,7 +111,7 @@ class Bucket:
     def run(
         self, action: str, act: Callable[[int], _T], *, progress: Callable[[], int] = lambda: 0
     ) -> _T:
-        """Return `act(failed attempts before)`, with retry, its errors told as ours."""
+        """Return `act(n)` after *n* failed attempts; retry it, and translate its errors."""
         with translated(self.name, action):
             connection = self.connection
         with translated(self.name, action, connection.principal):
@@ -124,7 +124,7 @@ class Bucket:
             )
 
     def _report(self, error: Exception) -> None:
-        """Report what is waited for, but not again at once, and not from every thread."""
+        """Report an outage, at most once a minute for all threads."""
         limit = current_limit()
         seconds = min(self.retry.deadline, limit.seconds if limit else math.inf)
         text = f"gs://{self.name} is unavailable: {described_error(error)}. Retrying for up to {seconds:.0f} s."
@@ -139,13 +139,13 @@ class Bucket:
         self._on_outage(text)
 
     def send(self, method: str, url: str, **more: Any) -> requests.Response:
-        """Make one request, with our timeouts."""
+        """Make one request, with the policy's timeouts."""
         connect, read = self.retry.connect, self.retry.read
         limit = current_limit()
         if limit is None:
             return self.connection.send(method, url, timeout=(connect, read), **more)
-        # Of what is left, half is kept for another attempt. What is sent may have to wait in the
-        # system's buffers for a slow network: that takes all the time there is.
+        # Keep half of the remaining time for another attempt. An upload gets all of it: over a slow network
+        # its bytes may stay in the system's buffers for long.
         connect = limit.at_most(connect, share=0.5)
         read = limit.at_most(read, share=1.0 if callable(more.get("body")) else 0.5)
         self.connection.reach(url, connect)
@@ -156,7 +156,7 @@ class Bucket:
         return self.run(f"look at {name!r}", lambda _: self.look(name))
 
     def look(self, name: str) -> BucketObject | None:
-        """Look once: for what is tried again as a whole."""
+        """Return what is known about *name*, or None, without retries."""
         try:
             url = self.connection.object_url(self.name, name, fields=FIELDS)
             return BucketObject.of(json_object(self.send("GET", url)))
@@ -168,7 +168,7 @@ class Bucket:
     def list(self, prefix: str = "", *, start: str = "") -> Iterator[BucketObject]:
         """Iterate over the objects whose name begins with *prefix* and is not below *start*, by name.
 
-        Nothing is known of their metadata.
+        Their metadata is not included.
         """
         fields = f"kind,nextPageToken,items({_LISTED})"
         begin, of = start or None, BucketObject.of
@@ -178,11 +178,11 @@ class Bucket:
     def matching(
         self, prefix: str, glob: str, *, start: str = "", end: str = ""
     ) -> Iterator[BucketObject]:
-        """Iterate over objects as `list` does, those below *end* with their metadata.
+        """Iterate over objects below *end* as `list` does, with their metadata.
 
-        Google's service sends only those that match *prefix* followed by *glob*; others may send all.
+        Google's service sends only those that match *prefix* followed by *glob*; other services may send all.
         """
-        # Of the characters that mean something in a glob, none has to stand for itself.
+        # `?` matches any character, so special characters need no escape.
         pattern = _SPECIAL.sub("?", prefix) + glob
         within = {"prefix": prefix or None, "startOffset": start or None, "endOffset": end or None}
         fields = f"kind,nextPageToken,items({FIELDS})"
@@ -210,13 +210,13 @@ class Bucket:
             url = self.connection.object_url(self.name, name, ifGenerationMatch=if_generation)
             try:
                 response = self.send("DELETE", url)
-                # Google says 204. Emulators say other things, and so does a captive portal.
+                # Google responds with 204. Emulators respond with other codes, and so does a captive portal.
                 if response.status_code != 204 and self._is_there(name, if_generation):
-                    raise intercepted(response, "the end of an object")
+                    raise intercepted(response, "a deletion")
             except NotFoundError as error:
                 if is_no_bucket(error):
                     raise
-                # That an earlier attempt deleted it is likelier than that somebody else did.
+                # An earlier attempt, whose response was lost, most likely deleted it.
                 if failed:
                     return True
                 if if_generation is not None:
@@ -246,14 +246,14 @@ class Bucket:
                         return BucketObject.of(done["resource"])
                     token = done.get("rewriteToken")
                     if not token:
-                        raise InvalidResponseError("neither a copy nor how to go on with it")
+                        raise InvalidResponseError("neither a copy nor a token to continue it")
             except NotFoundError as error:
                 if is_no_bucket(error):
                     raise
                 return None
             except PreconditionError:
                 found = self.look(name)
-                # What was written since we began was written by the attempt whose answer was lost.
+                # A generation written since we began is by our attempt whose response was lost.
                 if found is None or (failed and found.created >= began - 1):
                     return found
                 raise
@@ -263,12 +263,12 @@ class Bucket:
     def now(self) -> float:
         """Return the time by the service's clock."""
         if self.connection.ahead is None:
-            with suppress(StorePermissionError):  # A refusal tells the time, too.
+            with suppress(StorePermissionError):  # A refusal has a date, too.
                 next(self._pages(maxResults=1, fields="kind,items/name"))
         return time.time() + (self.connection.ahead or 0.0)
 
     def own_write(self, name: str, nonce: str) -> BucketObject | None:
-        """Return the object if it was written with *nonce*; looks once."""
+        """Return the object if it was written with *nonce*; without retries."""
         found = self.look(name)
         return found if found is not None and found.metadata.get(NONCE) == nonce else None
 
@@ -297,7 +297,7 @@ class Bucket:
                 except NotFoundError as error:
                     raise no_bucket(self.name) from error
                 page = json_object(response)
-                # The same page again would be one for ever.
+                # A page that links to itself would never end.
                 if not _is_list(page) or page.get("nextPageToken") == (token or 0):
                     raise intercepted(response, "a list of objects")
                 page["items"] = [item(one) for one in page.get("items", ())]
@@ -322,7 +322,7 @@ def json_object(response: requests.Response) -> dict[str, Any]:
 
 
 def _is_list(page: dict[str, Any]) -> bool:
-    """Tell whether *page* is one of a list of objects: an empty one says nothing but what it is."""
+    """Return whether *page* is a page of a list of objects; an empty one has nothing but its kind."""
     items, folders = page.get("items", []), page.get("prefixes", [])
     return (
         page.get("kind") == "storage#objects"
@@ -335,10 +335,10 @@ def _is_list(page: dict[str, Any]) -> bool:
 
 
 def new_nonce() -> str:
-    """Return what tells one write from all others."""
+    """Return an identifier of one write."""
     return secrets.token_hex(12)
 
 
 def is_gone(error: ResponseError) -> bool:
-    """Tell whether it says that an upload's session is over."""
+    """Return whether an upload session has ended."""
     return error.code in (404, 410)

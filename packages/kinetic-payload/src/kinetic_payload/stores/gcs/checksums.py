@@ -1,4 +1,4 @@
-"""CRC32C as Cloud Storage has it: of a stream, joined from those of its parts, spelled in base64."""
+"""CRC32C checksums of streams and their parts, as Cloud Storage encodes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ONE: Final = 1 << 31
 
 
 def extended(crc: int, data: bytes) -> int:
-    """Return the checksum of something with checksum *crc*, followed by *data*."""
+    """Return the checksum of bytes with checksum *crc*, followed by *data*."""
     return int(google_crc32c.extend(crc, data))
 
 
@@ -24,12 +24,12 @@ def combined(first: int, second: int, length: int) -> int:
 
 
 def encoded(crc: int) -> str:
-    """Return *crc* as the API has it."""
+    """Encode *crc* as the API does: big-endian, base64."""
     return base64.b64encode(crc.to_bytes(4, "big")).decode()
 
 
 def decoded(text: str | None) -> int | None:
-    """Read a checksum as the API has it; None if there is none."""
+    """Decode a checksum of the API; return None if there is none."""
     if not text:
         return None
     try:
@@ -39,7 +39,7 @@ def decoded(text: str | None) -> int | None:
 
 
 def from_header(hashes: str | None) -> int | None:
-    """Read the CRC32C in an `X-Goog-Hash` header; None if there is none."""
+    """Return the CRC32C in an `X-Goog-Hash` header; None if there is none."""
     for part in (hashes or "").split(","):
         name, _, value = part.strip().partition("=")
         if name == "crc32c":

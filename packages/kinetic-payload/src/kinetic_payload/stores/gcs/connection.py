@@ -1,4 +1,4 @@
-"""One client of Cloud Storage for each process and service, and requests over its session.
+"""Authorized requests to a service, over one session per process.
 
 `requests.Session.request` looks at the environment and at `.netrc` for every request, which takes more
 processor time than a small object takes to travel. So proxies and certificates are looked up once, and
@@ -41,26 +41,26 @@ CONCURRENCY: Final = 32
 _POOL: Final = 2 * CONCURRENCY
 _CLOCK_AGE: Final = 60.0
 _REACHABLE_FOR: Final = 5.0
-"""Seconds for which who answered is taken for reachable."""
+"""Seconds after a response for which the service counts as reachable."""
 
 Body = bytes | Callable[[], Iterable[bytes]] | None
-"""What a request carries; a callable is asked again if the request has to be made again."""
+"""The body of a request; a callable is called again if the request is repeated."""
 
 
 class ServiceClock:
-    """How far a service's clock is ahead, told by the dates of its answers.
+    """How far a service's clock is ahead, measured by the dates of its responses.
 
-    An answer that came late leaves open when it was dated, so the one that came soonest counts.
+    A slow response leaves open when it was dated, so the fastest one counts.
     """
 
     def __init__(self) -> None:
         self.ahead: float | None = None
-        """In seconds; None: it never answered."""
+        """In seconds; None: there was no response yet."""
         self._since = 0.0
         self._took = 0.0
 
     def note(self, date: str | None, asked: float, now: float) -> None:
-        """Learn from the answer that came *now*, by our clock, to what was *asked* then."""
+        """Use the date of a response that arrived at *now* to a request sent at *asked*, by our clock."""
         known = self.ahead is not None and 0 <= now - self._since < _CLOCK_AGE
         if date is None or (known and now - asked >= self._took):
             return
@@ -68,13 +68,13 @@ class ServiceClock:
             told = parsedate_to_datetime(date).timestamp()
         except ValueError:
             return
-        # Whole seconds, cut off.
+        # Dates are truncated to whole seconds.
         self.ahead = told + 0.5 - (asked + now) / 2
         self._since, self._took = now, now - asked
 
 
 class Connection:
-    """Authorised requests to one service, from any thread."""
+    """Authorized requests to one service, from any thread."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -88,54 +88,54 @@ class Connection:
         self.base = service.address(self._credentials, mtls=self._session.is_mtls)
         self._headers = {
             "User-Agent": f"kinetic gl-python/{platform.python_version()} auth/{google.auth.__version__} (gzip)",
-            # Of lists; and an object that is kept compressed comes as it is kept, so that its bytes
-            # are those of its size and its checksum.
+            # For lists. An object that is stored compressed is sent compressed, so that its bytes match its
+            # size and its checksum.
             "Accept-Encoding": "gzip",
             "Accept": "*/*",
         }
         self._settings = self._found_settings()
         self.ranges = threading.BoundedSemaphore(CONCURRENCY)
-        """To be held for each part of a large object, so that many of those take no more memory."""
+        """Held for each part of a large object, to limit the memory of many."""
         self._token_lock = threading.Lock()
         self._clock = ServiceClock()
         self._last_response = -math.inf
 
     def _found_settings(self) -> dict[str, Any]:
-        """Return the system's proxies and certificates, as they are now."""
+        """Return the system's current proxies and certificates."""
         found = self._session.merge_environment_settings(self.base, {}, None, None, None)
         return {key: found[key] for key in ("verify", "cert", "proxies")}
 
     @property
     def principal(self) -> str:
-        """Who we are there, if that is known: a service account's address."""
+        """The service account's address, if the credentials name it."""
         known = str(getattr(self._credentials, "service_account_email", "") or "")
         return known if "@" in known else ""
 
     @property
     def ahead(self) -> float | None:
-        """How many seconds the service's clock is ahead of ours; None: it never answered."""
+        """How many seconds the service's clock is ahead of ours; None: there was no response yet."""
         return self._clock.ahead
 
     def object_url(self, bucket: str, name: str | None, **query: Any) -> str:
-        """Return the address of an object's metadata, or of all (None)."""
+        """Return the URL of an object's metadata, or of the list of objects (None)."""
         return self._url("storage/v1", bucket, name, query)
 
     def media_url(self, bucket: str, name: str, **query: Any) -> str:
-        """Return the address of an object's bytes."""
+        """Return the URL of an object's bytes."""
         return self._url("download/storage/v1", bucket, name, {"alt": "media", **query})
 
     def upload_url(self, bucket: str, **query: Any) -> str:
-        """Return the address that uploads go to."""
+        """Return the URL of uploads."""
         return self._url("upload/storage/v1", bucket, None, query)
 
     def reach(self, url: str, seconds: float) -> None:
-        """Make sure that *url* can be connected to, where that is not known: within *seconds*.
+        """Make sure within *seconds* that *url* can be connected to, unless it responded a moment ago.
 
-        Names may take minutes to look up, and each of a dozen addresses may keep silent for its own
-        time: no timeout of a request ends that.
+        The timeout of a request does not cover this: a DNS lookup may take minutes, and each of a dozen
+        addresses may time out by itself.
 
         Raises:
-            UnreachableError: It cannot, or not in that time.
+            UnreachableError: There is no connection, or not in that time.
         """
         if time.monotonic() - self._last_response < _REACHABLE_FOR:
             return
@@ -172,14 +172,14 @@ class Connection:
         body: Body = None,
         stream: bool = False,
     ) -> requests.Response:
-        """Make one request, and return its answer. After a 401 it is made once more, with new credentials.
+        """Make one request and return the response. Repeat it once after a 401, with new credentials.
 
-        Refused credentials are read from their source again: a key or a login may have been replaced.
+        Rejected credentials are read from their file again: a key or a login may have been replaced.
 
         Raises:
-            ResponseError: The answer says no.
-            InterceptedResponseError: The answer is not the service's.
-            requests.RequestException, GoogleAuthError: There is no answer.
+            ResponseError: The service refused the request.
+            InterceptedResponseError: The response is not the service's.
+            requests.RequestException, GoogleAuthError: There is no response.
         """
         response, token = self._attempt(method, url, timeout, headers, body, stream=stream)
         if response.status_code == 401:
@@ -189,7 +189,7 @@ class Connection:
         if response.status_code in (401, 403):
             self._note_refusal(token)
         if response.status_code >= 300 or not stream:
-            # Of what is streamed, `fetching` looks at the headers.
+            # `resumable_download` checks the headers of what is streamed.
             with response:
                 check_answer(response)
                 if response.status_code >= 400:
@@ -221,21 +221,21 @@ class Connection:
         try:
             response = adapter.send(request, stream=True, timeout=timeout, **self._settings)
         except requests.RequestException:
-            self._settings = self._found_settings()  # Another network may have other proxies.
+            self._settings = self._found_settings()  # The network may have changed.
             raise
         self._last_response = time.monotonic()
         if not response.headers.get("Content-Type", "").startswith("text/html"):
-            # A captive portal may be years behind.
+            # The clock of a captive portal may be wrong.
             self._clock.note(response.headers.get("Date"), asked, time.time())
         if not stream:
-            _ = response.content  # Now, so that what breaks breaks here.
+            _ = response.content  # Read it here, so that a broken connection is noticed here.
         return response, token
 
     def _authorise(
         self, method: str, url: str, headers: dict[str, str], timeout: tuple[float, float]
     ) -> str | None:
         asking = functools.partial(self._token_request, timeout=timeout)
-        # Of many threads whose token expired, one fetches another.
+        # When a token expires, one of many threads refreshes it.
         with self._token_lock:
             if self._refused:
                 self._read_again()
@@ -256,7 +256,7 @@ class Connection:
                 self._read_again()
 
     def _note_refusal(self, token: str | None) -> None:
-        """Have the next request read the credentials again: they may be another account's by then."""
+        """Let the next request read the credentials again: the user may have changed the account."""
         with self._token_lock:
             if self._credentials.token == token and not self._service.anonymous:
                 self._refused = True
@@ -274,7 +274,7 @@ class Connection:
 
 
 def _refusal(response: requests.Response) -> ResponseError:
-    """Return the error for an answer, with the API's own words."""
+    """Return the error for a refusal, with the API's own message."""
     message = response.text
     errors: Any = ()
     try:
@@ -283,7 +283,7 @@ def _refusal(response: requests.Response) -> ResponseError:
             raise TypeError
         message, errors = told["message"], told.get("errors")
     except (ValueError, KeyError, TypeError, RecursionError):
-        # Where bytes were asked for, a refusal is plain text.
+        # A refused download is plain text.
         if is_page(response.content):
             message = described(response.content)
     listed = errors if isinstance(errors, list) else ()
@@ -311,7 +311,7 @@ def connection_to(service: Service) -> Connection:
 
 
 def _after_fork() -> None:
-    # Sockets belong to the parent; so may a lock that was held.
+    # Sockets belong to the parent, and another thread of it may have held the lock.
     global _guard
     _guard = threading.Lock()
     _connections.clear()

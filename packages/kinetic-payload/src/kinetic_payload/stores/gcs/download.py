@@ -1,4 +1,4 @@
-"""Whole objects: into memory, into a stream, into a file; large ones in parallel ranges."""
+"""Downloads of whole objects, large ones in parallel ranges."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 PART: Final = 16 << 20
-"""The size of a range. What is no larger comes in one request."""
+"""The size of a range. Smaller objects take one request."""
 _STREAMS: Final = 8
-"""Ranges of one object at a time."""
+"""Parallel ranges of one object."""
 _IN_MEMORY: Final = 1 << 20
-"""What is read as a stream goes to a temporary file if it is larger."""
+"""Larger objects that are read as a stream go to a temporary file."""
 _MOST_TRIES: Final = 3
 _MOST_REPLACEMENTS: Final = 100
 
 
 class CorruptedError(Exception):
-    """What arrived is not what the service's checksum says."""
+    """The bytes that arrived do not match the service's checksum."""
 
 
 def read_all(bucket: Bucket, name: str, *, start: int = 0, end: int | None = None) -> bytes:
@@ -53,7 +53,7 @@ def read_all(bucket: Bucket, name: str, *, start: int = 0, end: int | None = Non
 
 
 def open_all(bucket: Bucket, name: str) -> BinaryIO:
-    """Return a stream of one generation, all of which is here already."""
+    """Return a stream of one generation, after all of it was downloaded."""
 
     def once() -> BinaryIO:
         sink = _Spool()
@@ -80,7 +80,7 @@ def download(
 ) -> None:
     """Write the object into the file *path*, complete or not at all.
 
-    With a *generation*, only that one will do.
+    With a *generation*, only that one is accepted.
 
     Raises:
         IntegrityError: It has more than *most* bytes.
@@ -97,8 +97,8 @@ def download(
             part.replace(path)
         except BaseException as error:
             part.unlink(missing_ok=True)
-            if progress is not None and sink.told and isinstance(error, Exception):
-                progress(-sink.told)
+            if progress is not None and sink.reported and isinstance(error, Exception):
+                progress(-sink.reported)
             raise
 
     with needing_room(bucket, name, path):
@@ -107,7 +107,7 @@ def download(
 
 @contextmanager
 def needing_room(bucket: Bucket, name: str, place: Path | None = None) -> Iterator[None]:
-    """Say of a full disk that it is, and which: that of *place*, or of temporary files."""
+    """Translate the error of a full disk, and name it: that of *place*, or of temporary files."""
     try:
         yield
     except OSError as error:
@@ -121,7 +121,7 @@ def needing_room(bucket: Bucket, name: str, place: Path | None = None) -> Iterat
 
 
 def _repeated(bucket: Bucket, name: str, once: Callable[[], _T], *, replaced: bool = True) -> _T:
-    """Return `once()`, done again when the object was replaced or arrived as something else."""
+    """Return `once()`; repeat it when the object was replaced or its bytes do not match."""
     corrupted = 0
     for _ in range(_MOST_REPLACEMENTS):
         try:
@@ -133,14 +133,14 @@ def _repeated(bucket: Bucket, name: str, once: Callable[[], _T], *, replaced: bo
             corrupted += 1
             if corrupted == _MOST_TRIES:
                 raise IntegrityError(
-                    f"{name!r} of gs://{bucket.name} does not arrive as it is stored: {error}",
-                    hint="Something between here and there changes bytes.",
+                    f"{name!r} of gs://{bucket.name} was corrupted on its way, {corrupted} times: {error}",
+                    hint="A proxy or another device on the network changes bytes.",
                 ) from error
     raise StoreError(f"{name!r} of gs://{bucket.name} is replaced faster than it can be read.")
 
 
 def _fill(bucket: Bucket, name: str, sink: _Target, generation: int | None = None) -> None:
-    """Hand a whole object to *sink*, verified."""
+    """Write a whole object to *sink*, and verify it."""
     first = _Part(sink)
     head = fetch(bucket, name, first, end=PART, generation=generation)
     crc = first.crc
@@ -150,7 +150,7 @@ def _fill(bucket: Bucket, name: str, sink: _Target, generation: int | None = Non
 
 
 def _rest(bucket: Bucket, name: str, sink: _Target, head: Head, crc: int) -> int:
-    """Fetch what comes after the first part, and return the checksum of everything."""
+    """Fetch everything after the first part; return the checksum of the whole."""
     sink.expect(head.size)
     starts = range(PART, head.size, PART)
     sums: dict[int, int] = {}
@@ -174,7 +174,7 @@ def _verify(crc: int, head: Head) -> None:
 
 
 class _Memory:
-    """Keeps everything, in order."""
+    """Keeps all bytes in memory, in order."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
@@ -189,13 +189,13 @@ class _Memory:
 
 
 class _Target:
-    """Where parts of an object go, from several threads."""
+    """Takes parts of an object from several threads."""
 
     def opened(self, head: Head) -> None:
-        """Learn what it is."""
+        """Learn size, generation and checksum."""
 
     def expect(self, size: int) -> None:
-        """Get ready for parts in any order."""
+        """Prepare for parts in any order."""
 
     def put(self, offset: int, data: bytes) -> None:
         """Take a piece."""
@@ -203,7 +203,7 @@ class _Target:
 
 
 class _File(_Target):
-    """An open file. Once it is closed, threads that are late can write nothing to it."""
+    """An open file. Once it is closed, late threads can write nothing to it."""
 
     def __init__(
         self, stream: IO[bytes], progress: Advance | None, name: str, most: int | None
@@ -213,14 +213,14 @@ class _File(_Target):
         self._most = most
         self._progress = progress
         self._lock = threading.Lock()
-        self.told = 0
+        self.reported = 0
 
     def opened(self, head: Head) -> None:
-        """Refuse what is too large before any of it arrives."""
+        """Refuse an object that is too large before any of it arrives."""
         refuse_larger(self._name, head.size, self._most)
 
     def expect(self, size: int) -> None:
-        """Have the room from the beginning, where the system can promise it."""
+        """Allocate the whole file, where the system supports it."""
         if hasattr(os, "posix_fallocate"):
             try:
                 os.posix_fallocate(self.stream.fileno(), 0, size)
@@ -233,12 +233,12 @@ class _File(_Target):
         _write_at(self.stream.fileno(), data, offset)
         if self._progress is not None:
             with self._lock:
-                self.told += len(data)
+                self.reported += len(data)
             self._progress(len(data))
 
 
 class _Spool(_Target):
-    """Memory for what is small, a file without a name for the rest."""
+    """Small objects in memory, others in an unnamed temporary file."""
 
     stream: BinaryIO
 
@@ -246,7 +246,7 @@ class _Spool(_Target):
         self.stream = io.BytesIO()
 
     def opened(self, head: Head) -> None:
-        """Choose."""
+        """Choose memory or a file."""
         if head.size > _IN_MEMORY:
             self.stream = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
 
@@ -267,12 +267,12 @@ class _Part:
         self.crc = 0
 
     def opened(self, head: Head) -> None:
-        """Tell the target, if this is the first part."""
+        """Inform the target, if this is the first part."""
         if self._first:
             self._target.opened(head)
 
     def put(self, offset: int, data: bytes) -> None:
-        """Hand a piece on."""
+        """Pass a piece on."""
         self.crc = extended(self.crc, data)
         self._target.put(offset, data)
 

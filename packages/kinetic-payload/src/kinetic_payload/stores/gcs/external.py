@@ -1,4 +1,4 @@
-"""Buckets of others, to read: `Data` that somebody else put there."""
+"""External buckets: read-only buckets that hold a user's `Data`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ExternalBucket(Bucket):
-    """A bucket whose names are what they are. Without credentials, a public one can be read."""
+    """A bucket whose names are not escaped. A public one can be read without credentials."""
 
     def __init__(
         self, name: str, *, service: Service | None = None, retry: RetryPolicy | None = None

@@ -1,4 +1,4 @@
-"""Origin of an answer: the bucket service, or a captive portal or proxy that answered in its place."""
+"""Responses of captive portals and proxies in the place of the service's."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _BEGINNING: Final = 4096
 def check_answer(response: requests.Response) -> None:
     """Make sure that *response*, whose body was read, may be the service's own.
 
-    Its bodies are JSON, or plain text in refusals. A page of HTML comes from elsewhere: what it says
-    about an object means nothing. Failures of servers (5xx) are none of those, whoever tells them.
+    The service sends JSON, and plain text in refusals. An HTML page comes from elsewhere, so its status says
+    nothing about an object. A server's failure (5xx) is accepted from anywhere.
 
     Raises:
         InterceptedResponseError: It is not.
@@ -36,17 +36,17 @@ def check_answer(response: requests.Response) -> None:
         raise intercepted(response)
     if status == 511 or (status < 500 and status != 407 and is_page(response.content)):
         raise intercepted(response)
-    # An upload that is over is told without a word.
+    # The service sends no body for an upload session that ended.
     if status == 404 and not response.content.strip() and response.request.method != "PUT":
         raise intercepted(response)
-    if status == 404 and _is_json(response.content) and not _says_error(response.content):
+    if status == 404 and _is_json(response.content) and not _is_error(response.content):
         raise intercepted(response)
 
 
 def intercepted(
     response: requests.Response, wanted: str = "what was asked for"
 ) -> InterceptedResponseError:
-    """Return the error for *response*, which is not the service's."""
+    """Return the error for a *response* that is not the service's."""
     status = f"(status {response.status_code})"
     place = urlsplit(response.headers.get("Location", "")).hostname
     if 300 <= response.status_code < 400:
@@ -59,12 +59,12 @@ def intercepted(
 
 
 def is_page(body: bytes) -> bool:
-    """Tell whether *body* is HTML."""
+    """Return whether *body* is HTML."""
     return _HTML.match(body[:_BEGINNING]) is not None
 
 
 def described(body: bytes) -> str:
-    """Return in words what *body* is, from its beginning."""
+    """Describe what *body* is, from its beginning."""
     if not body.strip():
         return "an empty answer"
     text = body.decode("utf-8", "replace")
@@ -76,13 +76,13 @@ def described(body: bytes) -> str:
 
 
 class TokenRequest(google.auth.transport.requests.Request):
-    """Asks for tokens, and takes nothing that a captive portal says for Google's word."""
+    """Requests tokens, and rejects the response of a captive portal."""
 
     def __call__(self, url: Any, method: Any = "GET", *args: Any, **more: Any) -> Any:
         """Make one request.
 
         Raises:
-            TransportError: The answer was not Google's.
+            TransportError: The response was not Google's.
         """
         found = super().__call__(url, method, *args, **more)  # type: ignore[no-untyped-call]
         if is_page(found.data) or (
@@ -104,8 +104,8 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
-def _says_error(body: bytes) -> bool:
-    """Tell whether *body*, which is JSON, says what went wrong as the service does."""
+def _is_error(body: bytes) -> bool:
+    """Return whether *body*, which is JSON, is an error of the service's form."""
     try:
         return isinstance(json.loads(body)["error"]["message"], str)
     except (KeyError, TypeError):

@@ -1,6 +1,6 @@
-"""Contents of small records in the metadata of their objects, where a list of a bucket shows them.
+"""Contents of small records in the metadata of their objects, which a list of a bucket includes.
 
-It is the content, percent-encoded where that is not printable ASCII: metadata travels in headers, too.
+Bytes that are not printable ASCII are percent-encoded: metadata travels in headers, too.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _PLAIN: Final = bytes(code for code in range(0x20, 0x7F) if code != ord("%"))
 
 
 def metadata_of(data: bytes) -> dict[str, str]:
-    """Return the metadata that shows *data*, as far as it fits there."""
+    """Return the metadata that holds *data*; none if it does not fit."""
     text = quote(data, safe=_PLAIN) if len(data) <= MOST else ""
     return {CONTENT: text} if 0 < len(text) <= MOST else {}
 
 
 def content_of(found: BucketObject) -> bytes | None:
-    """Return the content of *found* that its metadata shows; None where it does not, or shows another."""
+    """Return the content of *found* from its metadata; None if it is missing or does not match the checksum."""
     text = found.metadata.get(CONTENT)
     if not isinstance(text, str) or len(text) > MOST:
         return None

@@ -1,7 +1,7 @@
-"""How a bucket spells those valid names that it cannot hold as they are.
+"""Escapes for valid names that a bucket cannot hold.
 
-A name in a bucket has no line feed and no carriage return. The escape keeps order and prefixes: what
-sorts before, or begins, another name does so as well when both are spelled.
+A name in a bucket has no line feed and no carriage return. Escaping keeps order and prefixes: a name that
+sorts before another, or begins it, still does when both are escaped.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _ESCAPE: Final = re.compile("\x0b[\x01\x02]|\x0e[\x01\x02]")
 
 
 def escaped(text: str) -> str:
-    """Return what a bucket calls *text*, a name or the beginning of one."""
+    """Escape *text*, a name or the beginning of one, for a bucket."""
     return _SPECIAL.sub(lambda match: _ESCAPES[match[0]], text)
 
 
 def unescaped(text: str) -> str:
-    """Return the name that a bucket calls *text*."""
+    """Return the name that a bucket holds as *text*."""
     return _ESCAPE.sub(lambda match: _UNESCAPED[match[0]], text)
 
 
 def escaped_name(name: str, prefix: str) -> str:
-    """Return what a bucket calls *name* below *prefix*.
+    """Return the name in the bucket for *name* below *prefix*.
 
     Raises:
-        InvalidRequestError: That is longer than a name in a bucket may be.
+        InvalidRequestError: It is too long for a bucket.
     """
     full = prefix + escaped(name)
     if len(full) > MAX_NAME // 4 and (size := len(full.encode())) > MAX_NAME:
         raise InvalidRequestError(
-            f"{name[:200]!r} is too long a name: with the store's prefix, and as a bucket spells it, "
-            f"it has {size} bytes and the limit is {MAX_NAME}."
+            f"The name {name[:200]!r} is too long: escaped, and with the store's prefix, it has {size} bytes and "
+            f"the limit is {MAX_NAME}."
         )
     return full
