@@ -14,7 +14,7 @@ import pytest
 
 from kinetic.backends.local.backend import LocalBackend
 from kinetic.backends.local.bucket_access import bucket_environment, client_folders
-from kinetic.backends.local.supervisor.report import EndedRunner, settle
+from kinetic.backends.local.supervisor.report import EndedRunner, report_attempt
 from kinetic.errors import JobError, ResultTimeoutError, StoreUnavailableError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import Services
@@ -191,7 +191,9 @@ def test_no_attempt_follows_once_the_job_was_cancelled_elsewhere() -> None:
     store, job_id = MemoryStore(), "cpu-f-20260101-000000-abc"
     names = JobObjects(job_id)
     store.write(names.outcome, encode(Outcome(job_id=job_id, status="cancelled")))
-    verdict = settle(store, job_id, 1, [EndedRunner(host=0, status=9)], retries=5, started_at=0.0)
+    verdict = report_attempt(
+        store, job_id, 1, [EndedRunner(host=0, status=9)], retries=5, started_at=0.0
+    )
     assert not verdict.retry
     assert outcome_of(store, job_id).status == "cancelled"  # type: ignore[union-attr]
 

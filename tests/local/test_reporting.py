@@ -4,7 +4,7 @@ import pytest
 
 from kinetic.backends.backend import Observation
 from kinetic.backends.local.supervisor.attempt import Verdict
-from kinetic.backends.local.supervisor.report import EndedRunner, settle
+from kinetic.backends.local.supervisor.report import EndedRunner, report_attempt
 from kinetic.job_status import JobStatus
 from kinetic.jobs.outcome import outcome_of_vanished
 from kinetic.testing import a_launch, outcome_of
@@ -28,8 +28,8 @@ def report(store: MemoryStore, host: int, reason: str, attempt: int = 1) -> None
     store.write(JobObjects(JOB).host_outcome(attempt, host), encode(outcome))
 
 
-def settled(store: MemoryStore, *gone: EndedRunner, **options: object) -> Verdict:
-    return settle(store, JOB, 1, gone, **{"retries": 0, "started_at": 0.0, **options})  # type: ignore[arg-type]
+def settled(store: MemoryStore, *ended: EndedRunner, **options: object) -> Verdict:
+    return report_attempt(store, JOB, 1, ended, **{"retries": 0, "started_at": 0.0, **options})  # type: ignore[arg-type]
 
 
 def test_a_host_that_our_own_signal_met_while_it_started_explains_nothing() -> None:

@@ -379,7 +379,7 @@ def test_what_was_said_between_two_attempts_is_heard_when_the_next_begins(machin
 
     spec, folder = machine.prepared(SLEEP, retries=3)
     job = _Job(spec, folder, Said(), adopting=False)  # type: ignore[arg-type]
-    verdict = job.run(Attempt(spec, folder, 2), 0.0)
+    verdict = job.watch(Attempt(spec, folder, 2), 0.0)
     assert not verdict.retry
     assert "SIGTERM" in verdict.message
 
@@ -404,7 +404,7 @@ def test_who_left_its_session_and_environment_goes_where_nobody_adopts_orphans(
 
     job = _Job(spec, folder, UntilRecorded(), adopting=False)  # type: ignore[arg-type]
     attempt = Attempt(spec, folder, 1)
-    assert job.run(attempt, 0.0).succeeded
+    assert job.watch(attempt, 0.0).succeeded
     left = psutil.Process(int(note.read_text()[:-1]))
     assert not left.environ()
 

@@ -206,7 +206,7 @@ def spec_of(
             **_host_environment(record, home),
             **({Env.SIGNING_KEY: KEY} if launch.signing_key is not None else {}),
         },
-        marker=f"{Env.JOB_ID}={record.job_id}",
+        mark=f"{Env.JOB_ID}={record.job_id}",
         lease_seconds=None if folder_store else lease_seconds,
         holder=f"{os.uname().nodename} ({home.path})",
         signing_key=launch.signing_key.hex() if launch.signing_key is not None else "",

@@ -1,4 +1,4 @@
-"""One attempt: the runners of all its hosts, started together and stopped together."""
+"""One attempt, in the supervisor: the runners of all its hosts, started and stopped together."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from kinetic.backends.local.supervisor.ports import Port
 
 _SIGTERM = 15
-_SETTLING = 1.0
+_OTHERS_FAIL_SECONDS = 1.0
 """Seconds that the other hosts have to fail by themselves: a program often fails on all of them, and then
-the same host should explain it every time."""
-_REPORTING = 5.0
+the outcome should name the same host every time."""
+_REPORT_SECONDS = 5.0
 """Seconds a runner has, on top of the grace of its child, to end it and to write how it ended."""
-_REPORTS_AT_MOST = 8000.0
-"""Seconds after which a runner that still reports is given up: by its own limits it has given up before."""
-_LOOK_AGAIN = 1.0
+_MAX_REPORT_SECONDS = 8000.0
+"""Seconds after which a runner that still reports is killed: its own limits end it earlier."""
+_POLL_SECONDS = 1.0
 
 
 class Verdict:
@@ -41,15 +41,15 @@ class Verdict:
 class Attempt:
     """The runners of attempt *number*; they start at once.
 
-    Each holds an end of a lifeline: if we die it ends, and so does each whose function has not ended.
-    And all hold the write end of a FIFO: while one of them lives, it may still report.
+    Each holds an end of a lifeline: if the supervisor is killed, it closes, and each runner whose function
+    has not ended ends. All hold the write end of a FIFO: while one of them lives, it may still report.
     """
 
     def __init__(self, spec: SupervisorSpec, folder: JobFolder, number: int) -> None:
         self.number = number
         self.runners: list[Runner] = []
         self.first_failed: set[int] = set()
-        """The hosts that were seen to fail first; all that follows may be because of it."""
+        """The hosts that were seen to fail first; later failures may be consequences."""
         self.over_memory: set[int] = set()
         self.problem = ""
         """Why a runner could not be started at all."""
@@ -57,14 +57,14 @@ class Attempt:
         self._grace = spec.grace
         self._deadline: float | None = None
         self._stopping = False
-        self._given_up_at = float("inf")
+        self._report_until = float("inf")
         self._limits: dict[int, MemoryLimit] = {}
         self._port: Port | None = None
-        self._leader_knows = False
+        self._leader_released = False
         held = -1
         try:
             make_new_folder(folder.attempt(number))
-            if number > 1 and spec.bundle:  # Who started the job looked before the first one.
+            if number > 1 and spec.bundle:  # The client verified it before the first attempt.
                 _refuse_changed(spec.bundle)
             held = _hold_fifo(folder.runners(number))
             self._limit_memory(spec)
@@ -116,7 +116,7 @@ class Attempt:
 
     @property
     def timeout(self) -> float | None:
-        """Seconds until `advance` has something to do even if nothing happens; None for ever."""
+        """Seconds until `advance` must be called even if nothing happens; None if it need not be."""
         waits = [limit.interval for limit in self._limits.values() if limit.interval is not None]
         if self._deadline is not None:
             waits.append(max(0.0, self._deadline - time.monotonic()))
@@ -124,8 +124,10 @@ class Attempt:
 
     @property
     def lifelines(self) -> list[int]:
-        """What to listen to: `advance` takes what runners say."""
-        return [one.lifeline for one in self.runners if one.listening and one.lifeline is not None]
+        """Descriptors that runners may send something over, which `advance` reads."""
+        return [
+            one.lifeline for one in self.runners if one.is_readable and one.lifeline is not None
+        ]
 
     def stop(self, *, reports: bool = True, now: bool = True) -> None:
         """Tell every host to stop; those that do not are killed when their grace is over.
@@ -136,20 +138,20 @@ class Attempt:
         """
         if not self._stopping:
             self._stopping = True
-            self._deadline = time.monotonic() + self._grace + _REPORTING
-            self._given_up_at = self._deadline + _REPORTS_AT_MOST
+            self._deadline = time.monotonic() + self._grace + _REPORT_SECONDS
+            self._report_until = self._deadline + _MAX_REPORT_SECONDS
             for runner in self.runners:
                 if now:
                     runner.send(STOP)
                 runner.signal(_SIGTERM)
         if not reports:
-            self._given_up_at = time.monotonic()
+            self._report_until = time.monotonic()
 
     def advance(self) -> None:
         """Look at what happened, and act: one failed host stops the others."""
         for runner in self.runners:
-            if runner.listening:
-                runner.receive()
+            if runner.is_readable:
+                runner.read_lifeline()
         reap(self.runners)
         for host, limit in self._limits.items():
             if limit.exceeded():
@@ -162,14 +164,14 @@ class Attempt:
                     if runner.failed or runner.reported_failure
                 }
                 if self.first_failed:
-                    self._deadline = time.monotonic() + _SETTLING
+                    self._deadline = time.monotonic() + _OTHERS_FAIL_SECONDS
             if (
                 not self.first_failed
                 and self.running
                 and self.runners[0].status == 0
                 and self._deadline is None
             ):
-                # The leader waited for the reports of all: what still runs has nothing to say.
+                # The leader waited for the reports of all: what still runs has nothing to report.
                 self._deadline = time.monotonic() + self._grace
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._overdue()
@@ -178,9 +180,9 @@ class Attempt:
     def _release_leader(self) -> None:
         """Let the leader end as soon as the others have: JAX aborts hosts whose coordinator is gone."""
         failing = self._stopping or self.first_failed
-        if failing and not self._leader_knows and self.runners[1:]:
-            self._leader_knows = all(runner.status is not None for runner in self.runners[1:])
-            if self._leader_knows:
+        if failing and not self._leader_released and self.runners[1:]:
+            self._leader_released = all(runner.status is not None for runner in self.runners[1:])
+            if self._leader_released:
                 self.runners[0].send(OTHERS_GONE)
 
     def _overdue(self) -> None:
@@ -193,13 +195,13 @@ class Attempt:
             if runner.status is not None:
                 continue
             # The user's processes are its children: without any, nothing but its report is left.
-            if now < self._given_up_at and not has_children(runner.pid):
-                self._deadline = now + _LOOK_AGAIN
+            if now < self._report_until and not has_children(runner.pid):
+                self._deadline = now + _POLL_SECONDS
             else:
                 runner.kill()
 
     def close(self) -> None:
-        """Kill the hosts that still run, and let go of what they shared."""
+        """Kill the hosts that still run, and release what they shared."""
         for runner in self.runners:
             runner.close()
         if self._port is not None:

@@ -1,4 +1,4 @@
-"""Descendants of a job's runners, recorded while they live, where the system lets nobody adopt orphans."""
+"""Descendants of a job's runners, recorded while they live, where a process cannot adopt orphans."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-EVERY = 1.0
-"""Seconds between two looks."""
+INTERVAL = 1.0
+"""Seconds between two records."""
 
 
 class Descendants:
@@ -32,20 +32,20 @@ class Descendants:
         self._next = clock()
         self.recorded: dict[int, Process] = {}
 
-    def look(self, roots: Iterable[int]) -> float:
-        """Record, if it is time, what descends from *roots*; return the seconds until the next look.
+    def record(self, roots: Iterable[int]) -> float:
+        """Record, if it is time, what descends from *roots*; return the seconds until the next time.
 
         *roots* are children of this process that are not reaped yet, so that their numbers are theirs.
         """
         left = self._next - self._clock()
         if left > 0:
             return left
-        self._next = self._clock() + EVERY
+        self._next = self._clock() + INTERVAL
         now = living_processes()
         known = still_living(self.recorded, now)
         found = descendants_of([*roots, *known], now)
         self.recorded = {**known, **{pid: now[pid] for pid in found}}
-        return EVERY
+        return INTERVAL
 
     def kill(self) -> bool:
         """Kill those that live; return whether there were none."""

@@ -1,4 +1,4 @@
-"""What wakes a supervisor: its children, its clients, and signals."""
+"""Wait for what a supervisor acts on: ended children, requests of clients, signals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Events:
-    """Waits for all of it at once; remembers that the job is to stop, and why."""
+    """Waits for all of them at once; records that the job is to stop, and why."""
 
     stop: StopReason | None = None
 

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from kinetic_payload.records.signing import Signer
     from kinetic_payload.stores.store import Store
 
-_PAUSE = 5.0
-_ALL_LOADED = 0.3
-"""Seconds after the start by which a short job has ended, and the cores have time for imports."""
+_RETRY_SECONDS = 5.0
+_LOAD_AFTER = 0.3
+"""Seconds after the start. By then a short job has ended, and the cores have time for imports."""
 _NOT_PREPARED = 2
 _PREFIX = "[kinetic] "
-_START_BYTES = 2000
-"""Bytes of a log that are searched for it."""
+_LOG_BYTES = 2000
+"""How much of a log is searched for a runner's error."""
 
 
 def main() -> None:
@@ -64,7 +64,7 @@ def _read_all(fd: int) -> bytes:
 def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
     """Run attempt after attempt until the job has an outcome.
 
-    *control* and *cancel* are the ends of the FIFO that says to stop.
+    *control* and *cancel* are the ends of the FIFO through which a stop is requested.
     """
     folder = Home(spec.home).job(spec.job_id)
     _lock(folder.lock)
@@ -78,17 +78,18 @@ def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
     job = _Job(spec, folder, Events(control), adopting=adopt_orphans())
     lease = _keep_lease(spec, cancel)
     while True:
-        verdict = job.run(attempt, started_at)
+        verdict = job.watch(attempt, started_at)
         if not verdict.retry:
             break
         job.kill_remains(attempt)
         started_at = time.time()
         attempt = Attempt(spec, folder, attempt.number + 1)
-    # Before the end is written: who finds the supervisor dead, and no end in its state, does it instead.
+    # Before the end is written: a client that finds the supervisor dead, and no end in its state, does this
+    # in its place.
     job.kill_remains(attempt)
     job.end(verdict)
     if lease is not None and not job.pending_uploads.host_outcomes():
-        lease.close()  # Otherwise it runs out: from elsewhere this looks like a machine that sleeps.
+        lease.close()  # Otherwise it expires: other machines then take this one for asleep.
 
 
 def _keep_lease(spec: SupervisorSpec, cancel: int) -> LeaseRenewal | None:
@@ -129,7 +130,7 @@ def _load(spec: SupervisorSpec) -> None:
     import kinetic_payload.records.pending_uploads  # noqa: F401
 
     if spec.lease_seconds is None:
-        _open(spec)  # A bucket is opened, and written to, by who keeps the lease.
+        _open(spec)  # The thread that keeps the lease imports what a bucket needs.
     if spec.signing_key:
         import hmac  # noqa: F401
 
@@ -155,7 +156,7 @@ class _Job:
 
             self.descendants = Descendants()
         self._attempts: list[AttemptState] = []
-        self._load_at: float | None = time.monotonic() + _ALL_LOADED
+        self._load_at: float | None = time.monotonic() + _LOAD_AFTER
 
     @property
     def pending_uploads(self) -> PendingUploads:
@@ -164,8 +165,8 @@ class _Job:
 
         return PendingUploads(self._folder.pending_uploads)
 
-    def run(self, attempt: Attempt, started_at: float) -> Verdict:
-        """Wait for the end of *attempt*; return what follows."""
+    def watch(self, attempt: Attempt, started_at: float) -> Verdict:
+        """Wait for the end of *attempt*; return what follows from it."""
         self._attempts.append(
             {
                 "number": attempt.number,
@@ -178,24 +179,24 @@ class _Job:
         self._write("running", "")
         while True:
             if self._events.stop is not None:  # Also if it came before this attempt began.
-                # Who cancels has written the outcome before, and waits: nobody asks for reports.
+                # A cancel has written the outcome before, and waits: reports are not needed.
                 cancelled = self._events.stop == "cancelled"
                 attempt.stop(reports=not cancelled, now=cancelled)
-            attempt.advance()  # A runner may have ended before its signal could be heard.
+            attempt.advance()  # A runner may have ended before its SIGCHLD was handled.
             if not attempt.running:
                 break
-            timeout = self._look_in_time(attempt, self._load_in_time(attempt.timeout))
+            timeout = self._record_when_due(attempt, self._load_when_due(attempt.timeout))
             self._events.wait(timeout, attempt.lifelines)
         attempt.close()
-        verdict = self._settle(attempt, started_at)
+        verdict = self._verdict_on(attempt, started_at)
         self._attempts[-1]["state"] = "succeeded" if verdict.succeeded else "failed"
         self._attempts[-1]["message"] = verdict.message
         if verdict.retry:
             self._write("running", "")
         return verdict
 
-    def _load_in_time(self, timeout: float | None) -> float | None:
-        """Import what will be needed, once it is time; return for how long to wait, at most *timeout*."""
+    def _load_when_due(self, timeout: float | None) -> float | None:
+        """Import what will be needed, if it is time; return how long to wait, at most *timeout*."""
         if self._load_at is None:
             return timeout
         left = self._load_at - time.monotonic()
@@ -205,47 +206,47 @@ class _Job:
         try:
             _load(self._spec)
         except ImportError as error:
-            self._print(f"Kinetic was removed or replaced while the job started: {error}")
+            self._log(f"Kinetic was removed or replaced while the job started: {error}")
         return 0.0
 
-    def _look_in_time(self, attempt: Attempt, timeout: float | None) -> float | None:
-        """Record who descends from the runners, if it is time; return for how long to wait."""
+    def _record_when_due(self, attempt: Attempt, timeout: float | None) -> float | None:
+        """Record what descends from the runners, if it is time; return how long to wait."""
         if self.descendants is None or self._load_at is not None:
             return timeout
         living = [runner.pid for runner in attempt.runners if runner.status is None]
-        left = self.descendants.look(living)
+        left = self.descendants.record(living)
         return left if timeout is None else min(timeout, left)
 
-    def _settle(self, attempt: Attempt, started_at: float) -> Verdict:
+    def _verdict_on(self, attempt: Attempt, started_at: float) -> Verdict:
         spec = self._spec
-        # What is not a file is not asked for: a leader that ends with 0 saw that it is there.
+        # A bucket is not asked: a leader that ends with 0 has seen that the outcome is there.
         finished = spec.outcome_file is None or os.path.exists(spec.outcome_file)  # noqa: PTH110
         if finished and attempt.succeeded:
             return Verdict(succeeded=True)
         from kinetic.backends.local.supervisor.report import EndedRunner
 
         by_host = {runner.host: runner for runner in attempt.runners}
-        gone = []
+        ended = []
         for host in range(spec.hosts):
             runner = by_host.get(host)
-            gone.append(
+            ended.append(
                 EndedRunner(
                     host=host,
                     status=runner.status if runner else None,
                     ended_by_us=runner.ended_by_us if runner else False,
                     first=host in attempt.first_failed,
                     note=self._note(attempt, host),
-                    output=self._error_output(attempt, host),
+                    printed=self._printed_error(attempt, host),
                 )
             )
-        return self._report(gone, attempt.number, started_at)
+        return self._report(ended, attempt.number, started_at)
 
-    def _report(self, gone: Sequence[EndedRunner], number: int, started_at: float) -> Verdict:
+    def _report(self, ended: Sequence[EndedRunner], number: int, started_at: float) -> Verdict:
         """Write how the attempt ended, and before that what its runners could not store.
 
         While the store fails, try again, for as long in all as the runners did.
         """
-        from kinetic.backends.local.supervisor.report import settle
+        from kinetic.backends.local.supervisor.report import report_attempt
         from kinetic_payload.errors import (
             BucketNotFoundError,
             IntegrityError,
@@ -262,11 +263,11 @@ class _Job:
             try:
                 store = _open(spec)
                 self.pending_uploads.store_all(store, signer.verify)
-                return settle(
+                return report_attempt(
                     store,
                     spec.job_id,
                     number,
-                    gone,
+                    ended,
                     retries=spec.retries,
                     started_at=started_at,
                     stop=self._events.stop,
@@ -274,8 +275,7 @@ class _Job:
                 )
             except (StoreError, IntegrityError, OSError) as error:
                 why = error.message if isinstance(error, (StoreError, IntegrityError)) else error
-                # A job whose folder was removed has nobody left who wants to know, nor has one that
-                # was cancelled.
+                # Where the folder was removed, or the job cancelled, the report is of no use.
                 wanted = os.path.isdir(self._folder.path) and self._events.stop != "cancelled"  # noqa: PTH112
                 lasting = (BucketNotFoundError, IntegrityError, PreconditionFailedError)
                 final = isinstance(error, lasting)
@@ -283,16 +283,16 @@ class _Job:
                     message = f"How it ended could not be stored: {why}"
                     return Verdict(succeeded=False, message=message)
                 self._write("running", f"It has ended, and that cannot be stored yet: {why}")
-            self._events.wait(_PAUSE)
+            self._events.wait(_RETRY_SECONDS)
 
-    def _error_output(self, attempt: Attempt, host: int) -> str:
-        """Return what a runner printed that could not claim its attempt."""
+    def _printed_error(self, attempt: Attempt, host: int) -> str:
+        """Return the error that a runner printed, if it could not even claim its attempt."""
         status = next((one.status for one in attempt.runners if one.host == host), None)
         if status is None or os.waitstatus_to_exitcode(status) != _NOT_PREPARED:
             return ""
         try:
             with open(self._folder.log(attempt.number, host), "rb") as stream:  # noqa: PTH123
-                text = stream.read(_START_BYTES).decode(errors="replace")
+                text = stream.read(_LOG_BYTES).decode(errors="replace")
         except OSError:
             return ""
         return " ".join(text.partition(_PREFIX)[2].split())
@@ -307,7 +307,7 @@ class _Job:
         return attempt.problem if host >= len(attempt.runners) else ""
 
     def end(self, verdict: Verdict) -> None:
-        """Say that the job is over: its outcome is written."""
+        """Write that the job is over, once its outcome is written."""
         self._write("succeeded" if verdict.succeeded else "failed", verdict.message)
 
     def _write(self, status: str, reason: str) -> None:
@@ -317,10 +317,10 @@ class _Job:
         try:
             write_state(self._folder.state, state)
         except OSError as error:
-            # A full disk must not end a job that may do well: this is what people read meanwhile.
-            self._print(f"The state could not be written: {error}")
+            # A full disk must not end a job: the state only tells users of its progress.
+            self._log(f"The state could not be written: {error}")
 
-    def _print(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         try:
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
@@ -336,5 +336,5 @@ class _Job:
         if self.descendants is None:
             _, children_left = reap()
             return not children_left or kill_children()
-        none_marked = kill_marked(self._spec.marker)
+        none_marked = kill_marked(self._spec.mark)
         return self.descendants.kill() and none_marked

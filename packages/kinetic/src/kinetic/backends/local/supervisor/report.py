@@ -1,4 +1,4 @@
-"""What a supervisor writes when an attempt is over: hosts' outcomes, and the job's."""
+"""Write how an attempt ended: outcomes of hosts that did not report, and the outcome of the job."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ class EndedRunner:
     first: bool = False
     """Whether it failed before the others were told to stop."""
     note: str = ""
-    """What else is known about its death, for instance that it was out of memory."""
-    output: str = ""
-    """What the runner printed, where it could not prepare the call."""
+    """What else is known about its end, for instance that it was out of memory."""
+    printed: str = ""
+    """The error that the runner printed, where it could not prepare the call."""
 
 
-def settle(
+def report_attempt(
     store: Store,
     job_id: str,
     attempt: int,
-    gone: Sequence[EndedRunner],
+    ended: Sequence[EndedRunner],
     *,
     retries: int,
     started_at: float,
@@ -57,14 +57,14 @@ def settle(
     signer: Signer = UNSIGNED,
 ) -> Verdict:
     """Complete the reports of an ended *attempt*; write the job's outcome unless another follows."""
-    ends = [_end_of(store, job_id, attempt, one, started_at, signer) for one in gone]
+    ends = [_end_of(store, job_id, attempt, one, started_at, signer) for one in ended]
     chosen = deciding(ends)
     name = JobObjects(job_id).outcome
     if (
         stop is None
-        # Nobody preempts a local job: who stops a runner means it. So all attempts before it have failed.
+        # A local job is not preempted: a runner is stopped only on purpose. So all earlier attempts failed.
         and another_attempt(chosen, Tally(failures=attempt - 1), retries=retries, preemptions=0)
-        # Somebody may have cancelled it from elsewhere.
+        # It may have been cancelled from another machine.
         and stored_outcome(store, job_id, signer.verify) is None
     ):
         return Verdict(succeeded=False, retry=True, message=chosen.message)
@@ -79,47 +79,47 @@ def settle(
 
 
 def _end_of(
-    store: Store, job_id: str, attempt: int, gone: EndedRunner, started_at: float, signer: Signer
+    store: Store, job_id: str, attempt: int, ended: EndedRunner, started_at: float, signer: Signer
 ) -> HostEnd:
-    reported = read_end(store, job_id, attempt, gone.host, signer.verify)
+    reported = read_end(store, job_id, attempt, ended.host, signer.verify)
     if reported is None:
-        outcome = _silent_end(store, job_id, attempt, gone, started_at)
-        name = JobObjects(job_id).host_outcome(attempt, gone.host)
-        reported = end_from(gone.host, write_once(store, signer, name, encode(outcome)))
+        outcome = _unreported_end(store, job_id, attempt, ended, started_at)
+        name = JobObjects(job_id).host_outcome(attempt, ended.host)
+        reported = end_from(ended.host, write_once(store, signer, name, encode(outcome)))
     message = reported.message
-    if gone.note and not reported.succeeded and gone.note != message:
-        message = f"{gone.note} {message}".strip()
-    return replace(reported, message=message, first=gone.first)
+    if ended.note and not reported.succeeded and ended.note != message:
+        message = f"{ended.note} {message}".strip()
+    return replace(reported, message=message, first=ended.first)
 
 
-def _silent_end(
-    store: Store, job_id: str, attempt: int, gone: EndedRunner, started_at: float
+def _unreported_end(
+    store: Store, job_id: str, attempt: int, ended: EndedRunner, started_at: float
 ) -> HostOutcome:
     """Return the outcome of a runner that ended without writing one."""
     number = code = None
-    if gone.status is None:
-        reason, message = "unreported", gone.note or "The runner was not started."
-    elif os.WIFSIGNALED(gone.status):
-        number = os.WTERMSIG(gone.status)
-        if gone.ended_by_us:
+    if ended.status is None:
+        reason, message = "unreported", ended.note or "The runner was not started."
+    elif os.WIFSIGNALED(ended.status):
+        number = os.WTERMSIG(ended.status)
+        if ended.ended_by_us:
             reason, message = "terminated", f"The runner was stopped by {_name(number)}."
         else:
             reason, message = "killed", f"The runner was killed by {_name(number)}."
     else:
-        code = os.waitstatus_to_exitcode(gone.status)
+        code = os.waitstatus_to_exitcode(ended.status)
         terminated = code == EXIT_TERMINATED
         reason = "terminated" if terminated else "unreported"
-        message = f"The runner ended with exit code {code} and left no word of why."
-        if gone.output:
-            message = f"The runner ended with exit code {code}: {gone.output}"
-    claimed = store.stat(JobObjects(job_id).claim(attempt, gone.host)) is not None
+        message = f"The runner ended with exit code {code} and reported no reason."
+        if ended.printed:
+            message = f"The runner ended with exit code {code}: {ended.printed}"
+    claimed = store.stat(JobObjects(job_id).claim(attempt, ended.host)) is not None
     exit_code = code if code is not None else 128 + number if number is not None else None
     if exit_code is None:
         exit_code = EXIT_NOT_PREPARED
     return HostOutcome(
         job_id=job_id,
         attempt=attempt,
-        host=gone.host,
+        host=ended.host,
         succeeded=False,
         reason=reason,  # type: ignore[arg-type]
         phase="call" if claimed else "claim",

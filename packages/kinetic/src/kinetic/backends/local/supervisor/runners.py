@@ -23,15 +23,15 @@ class Runner:
     """One host of one attempt."""
 
     def __init__(
-        self, host: int, pid: int, lifeline: int | None = None, *, listening: bool = False
+        self, host: int, pid: int, lifeline: int | None = None, *, is_readable: bool = False
     ) -> None:
         self.host = host
         self.pid = pid
         self.lifeline = lifeline
-        """Our end. If we die, the runner's ends, and so does the runner."""
+        """Our end. If this process ends, the runner sees the end of its own, and ends."""
         self.reported_failure = False
         """Whether it reported that its function has failed."""
-        self.listening = listening
+        self.is_readable = is_readable
         """Whether it may send something over the lifeline."""
         self.status: int | None = None
         """As `waitpid` gives it; None while it lives."""
@@ -44,7 +44,7 @@ class Runner:
 
     @property
     def ended_by_us(self) -> bool:
-        """Whether it died of a signal that we sent: of SIGTERM, while it was still starting."""
+        """Whether a signal that we sent ended it: SIGTERM does, while it is still starting."""
         return self.status is not None and (self.status & 0x7F) in self._sent
 
     def signal(self, number: int) -> None:
@@ -61,23 +61,23 @@ class Runner:
             except OSError:
                 return  # It is ending, or never read any of them.
 
-    def receive(self) -> None:
-        """Take the messages that the runner sent over the lifeline."""
+    def read_lifeline(self) -> None:
+        """Read what the runner has sent over the lifeline."""
         try:
             data = os.read(self.lifeline, 512) if self.lifeline is not None else b""
         except BlockingIOError:
             return
-        except ConnectionError:  # It ended, and left something unread.
+        except ConnectionError:  # It ended with something unread.
             data = b""
-        self.listening = bool(data)
+        self.is_readable = bool(data)
         self.reported_failure = self.reported_failure or FAILED in data
 
     def close(self) -> None:
-        """Kill it if it still runs, and let go of the lifeline."""
+        """Kill it if it still runs, and close the lifeline."""
         self.kill()
         if self.lifeline is not None:
             os.close(self.lifeline)
-            self.lifeline, self.listening = None, False
+            self.lifeline, self.is_readable = None, False
 
     def kill(self) -> None:
         """Kill it and its process group."""
@@ -86,7 +86,7 @@ class Runner:
             self.kill_group()
 
     def kill_group(self) -> None:
-        """Kill its process group. Once it was reaped, its number may be a stranger's: nothing happens."""
+        """Kill its process group; nothing happens once it was reaped, as its number may be used again."""
         if self.status is None:
             processes.signal_group(self.pid)
 
@@ -117,7 +117,7 @@ def start_runner(
             return processes.spawn(command, environment, (null, log, log))
 
         pid = limit.start(spawn) if limit is not None else spawn()
-        return Runner(host, pid, ours, listening=spec.hosts > 1)
+        return Runner(host, pid, ours, is_readable=spec.hosts > 1)
     except BaseException:
         os.close(ours)
         raise
@@ -127,7 +127,7 @@ def start_runner(
 
 
 def _lifeline(*, both_ways: bool) -> tuple[int, int]:
-    """Return our end and a runner's. What a single host says would interest nobody."""
+    """Return our end and a runner's. A single host need not send anything."""
     if both_ways:
         import socket
 

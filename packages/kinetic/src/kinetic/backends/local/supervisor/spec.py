@@ -1,6 +1,6 @@
-"""What a supervisor is told at its birth.
+"""Supervisor start-up spec, passed on stdin.
 
-It arrives as its standard input, a file that has no name any more: captured variables are secret.
+Stdin is a file that has no name any more, as captured variables are secret.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SupervisorSpec:
         memory: int | None,
         command: Sequence[str],
         environment: Mapping[str, str],
-        marker: str,
+        mark: str,
         lease_seconds: float | None = None,
         holder: str = "",
         signing_key: str = "",
@@ -58,12 +58,12 @@ class SupervisorSpec:
         """How to start the runner; with the placeholders above."""
         self.environment = dict(environment)
         """Of a runner, all of it; with the placeholders above."""
-        self.marker = marker
-        """The `NAME=value` by which each process of the job can be found."""
+        self.mark = mark
+        """The `NAME=value` in the environment of each process of the job, by which it is found."""
         self.lease_seconds = lease_seconds
-        """How long the job's lease holds; None where it is seen by nobody but this machine."""
+        """How long the job's lease holds; None where only this machine sees the job."""
         self.holder = holder
-        """Whose the lease is, for people."""
+        """Who holds the lease, for people to read."""
         self.signing_key = signing_key
         """In hexadecimal; empty where the outcome is not signed."""
         self.keep_awake = list(keep_awake)
@@ -71,7 +71,7 @@ class SupervisorSpec:
         self.bundle = bundle
         """The runner's file, whose folder is named by its digest; empty: it is not verified."""
         self.report_seconds = report_seconds
-        """For how long the end of the job is stored again and again."""
+        """For how many seconds storing the end of the job is retried."""
 
     def encode(self) -> bytes:
         """Return the spec as bytes for `decode` in the same Python."""
