@@ -7,7 +7,7 @@ import pytest
 
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Pickled
-from kinetic_runner.parent.exit_code import Seen, outcome_from, outcome_of
+from kinetic_runner.parent.exit_code import ChildEnd, outcome_from, outcome_of
 
 BLANK = HostOutcome(
     job_id="job", attempt=2, host=1, succeeded=False, reason="unreported", phase="claim",
@@ -35,9 +35,9 @@ def test_what_is_no_outcome_is_refused(message):
 
 
 def test_the_childs_word_counts_but_not_about_who_it_is():
-    seen = Seen(phase="report", status=0, reported=DONE, phases={"claim": 0.1, "call": 9.0})
+    end = ChildEnd(phase="report", status=0, reported=DONE, phases={"claim": 0.1, "call": 9.0})
 
-    outcome = outcome_of(seen, BLANK)
+    outcome = outcome_of(end, BLANK)
 
     assert (outcome.succeeded, outcome.value) == (True, DONE.value)
     assert (outcome.job_id, outcome.attempt, outcome.host) == ("job", 2, 1)
@@ -45,38 +45,38 @@ def test_the_childs_word_counts_but_not_about_who_it_is():
 
 
 def test_a_success_told_before_the_process_died_stays_a_success():
-    seen = Seen(phase="report", status=signal.SIGKILL, reported=DONE)
+    end = ChildEnd(phase="report", status=signal.SIGKILL, reported=DONE)
 
-    assert outcome_of(seen, BLANK).succeeded
+    assert outcome_of(end, BLANK).succeeded
 
 
 @pytest.mark.parametrize(
-    ("seen", "reason", "code", "words"),
+    ("end", "reason", "code", "words"),
     [
-        (Seen(phase="call", status=0), "exited", 1, "exit code 0"),
-        (Seen(phase="data", status=3 << 8), "exited", 2, "'data'"),
-        (Seen(phase="call", status=9, out_of_memory=True), "killed", 137, "ran out of memory"),
-        (Seen(phase="call", status=9, out_of_memory=False), "killed", 137, "no lack of memory"),
-        (Seen(phase="call", status=9), "killed", 137, "possibly"),
-        (Seen(phase="call", status=6), "killed", 134, "SIGABRT"),
-        (Seen(phase="call", status=11 | 0x80), "killed", 139, "SIGSEGV"),
-        (Seen(phase="call", status=None), "killed", 137, "did not go away"),
-        (Seen(phase="call", status=15, cause="timeout", timeout=2.5), "timeout", 1, "2.5 s"),
-        (Seen(phase="data", status=15, cause="terminated"), "terminated", 143, "'data'"),
+        (ChildEnd(phase="call", status=0), "exited", 1, "exit code 0"),
+        (ChildEnd(phase="data", status=3 << 8), "exited", 2, "'data'"),
+        (ChildEnd(phase="call", status=9, out_of_memory=True), "killed", 137, "ran out of memory"),
+        (ChildEnd(phase="call", status=9, out_of_memory=False), "killed", 137, "no lack of memory"),
+        (ChildEnd(phase="call", status=9), "killed", 137, "possibly"),
+        (ChildEnd(phase="call", status=6), "killed", 134, "SIGABRT"),
+        (ChildEnd(phase="call", status=11 | 0x80), "killed", 139, "SIGSEGV"),
+        (ChildEnd(phase="call", status=None), "killed", 137, "did not go away"),
+        (ChildEnd(phase="call", status=15, cause="timeout", timeout=2.5), "timeout", 1, "2.5 s"),
+        (ChildEnd(phase="data", status=15, cause="terminated"), "terminated", 143, "'data'"),
         (
-            Seen(phase="call", status=9, cause="terminated", killed_by_us=True, grace=3),
+            ChildEnd(phase="call", status=9, cause="terminated", killed_by_us=True, grace=3),
             "terminated", 143, "within 3 s",
         ),
-        (Seen(phase="call", status=9, cause="orphaned"), "terminated", 143, "supervisor"),
+        (ChildEnd(phase="call", status=9, cause="orphaned"), "terminated", 143, "supervisor"),
         (
-            Seen(phase="call", status=0, cause="terminated", reported=DONE, reported_in_time=False),
+            ChildEnd(phase="call", status=0, cause="terminated", reported=DONE, reported_in_time=False),
             "terminated", 143, "orderly",
         ),
     ],
 )  # fmt: skip
-def test_every_end_has_a_reason_a_code_and_words(seen, reason, code, words):
-    outcome = outcome_of(seen, BLANK)
+def test_every_end_has_a_reason_a_code_and_words(end, reason, code, words):
+    outcome = outcome_of(end, BLANK)
 
     assert (outcome.succeeded, outcome.reason, outcome.exit_code) == (False, reason, code)
     assert words in outcome.message
-    assert outcome.phase == seen.phase
+    assert outcome.phase == end.phase

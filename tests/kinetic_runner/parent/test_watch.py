@@ -9,9 +9,9 @@ import pytest
 
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
-from kinetic_runner.parent.exit_code import Seen
+from kinetic_runner.parent.exit_code import ChildEnd
 from kinetic_runner.parent.tee import Tee
-from kinetic_runner.parent.watch import Limits, Watch
+from kinetic_runner.parent.watch import TimeLimits, Watch
 
 
 class Beside:
@@ -100,8 +100,8 @@ def beside() -> Iterator[Beside]:
 
 
 def run(
-    beside: Beside, limits: Limits, lifeline: int | None = None, report_file: str = os.devnull
-) -> Seen:
+    beside: Beside, limits: TimeLimits, lifeline: int | None = None, report_file: str = os.devnull
+) -> ChildEnd:
     with open(os.devnull, "wb") as nowhere:
         tee = Tee(nowhere.fileno())
         watch = Watch(
@@ -121,13 +121,13 @@ def test_an_end_that_is_heard_late_is_neither_a_timeout_nor_cut_short(
     beside: Beside, told: bool
 ) -> None:
     beside.stops_when_told = told
-    limits = Limits(timeout=None if told else 0.0)
+    limits = TimeLimits(timeout=None if told else 0.0)
     beside.says(b'{"phase": "call"}')
-    seen = run(beside, limits)
+    end = run(beside, limits)
 
-    assert (seen.cause, seen.reported_in_time, beside.signals) == (None, True, [])
-    assert seen.reported is not None
-    assert seen.reported.succeeded
+    assert (end.cause, end.reported_in_time, beside.signals) == (None, True, [])
+    assert end.reported is not None
+    assert end.reported.succeeded
 
 
 @pytest.mark.parametrize(("phase", "in_time"), [("call", False), ("report", True)])
@@ -137,11 +137,11 @@ def test_what_is_reported_after_a_stop_counts_if_the_function_had_ended_before(
     beside.says(b'{"phase": "%s"}' % phase.encode())
     beside.stop_requested = True
 
-    seen = run(beside, Limits())
+    end = run(beside, TimeLimits())
 
-    assert seen.cause == "terminated"
+    assert end.cause == "terminated"
     assert bool(beside.signals) != in_time
-    assert (seen.reported is not None, seen.reported_in_time) == (True, in_time)
+    assert (end.reported is not None, end.reported_in_time) == (True, in_time)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_child_that_sigterm_reaches_is_not_disturbed_by_a_second_signal(
     report = tmp_path / "report"
     report.write_text(said + '\n{"phase": "call"}\n')
 
-    run(beside, Limits(timeout=0.0), report_file=str(report))
+    run(beside, TimeLimits(timeout=0.0), report_file=str(report))
 
     assert (beside.signals, beside.requests) == (signals, requests)
 
@@ -166,9 +166,9 @@ def test_a_child_that_knows_that_its_function_had_ended_before_the_stop_is_belie
     beside.stop_requested = True
     beside.says_when_told = b'{"undisturbed": true}'
 
-    seen = run(beside, Limits())
+    end = run(beside, TimeLimits())
 
-    assert (seen.cause, seen.reported_in_time, len(beside.signals)) == ("terminated", True, 1)
+    assert (end.cause, end.reported_in_time, len(beside.signals)) == ("terminated", True, 1)
 
 
 def test_whether_a_preemption_came_before_the_end_is_not_for_python_to_say(beside: Beside) -> None:
@@ -177,9 +177,9 @@ def test_whether_a_preemption_came_before_the_end_is_not_for_python_to_say(besid
     beside.stop_requested = True
     beside.says_when_told = b'{"undisturbed": true}'
 
-    seen = run(beside, Limits())
+    end = run(beside, TimeLimits())
 
-    assert (seen.cause, seen.reported_in_time, len(beside.signals)) == ("terminated", False, 1)
+    assert (end.cause, end.reported_in_time, len(beside.signals)) == ("terminated", False, 1)
 
 
 @pytest.mark.parametrize(("phase", "in_time"), [("call", False), ("report", True)])
@@ -190,12 +190,12 @@ def test_a_value_that_is_reported_when_the_supervisor_dies_counts(
     lifeline, end = os.pipe()
     os.close(end)
 
-    seen = run(beside, Limits(), lifeline)
+    end = run(beside, TimeLimits(), lifeline)
 
     os.close(lifeline)
-    assert seen.cause == (None if in_time else "orphaned")
-    assert seen.reported_in_time == in_time
-    assert not in_time or seen.reported is not None
+    assert end.cause == (None if in_time else "orphaned")
+    assert end.reported_in_time == in_time
+    assert not in_time or end.reported is not None
 
 
 def test_a_warning_that_is_heard_first_stands_behind_what_was_written_before_it(
@@ -205,7 +205,7 @@ def test_a_warning_that_is_heard_first_stands_behind_what_was_written_before_it(
     beside.says(b'{"warning": "mind"}')
     beside.stop_requested = True  # What the child said is looked at before its output is.
 
-    run(beside, Limits())
+    run(beside, TimeLimits())
 
     assert beside.log == b"half\n[kinetic] Warning: mind\n"
 
@@ -215,6 +215,6 @@ def test_what_the_killed_leave_behind_is_killed_too_however_long_that_takes(
 ) -> None:
     beside.generations = 3
 
-    run(beside, Limits(remains=0.0))
+    run(beside, TimeLimits(remains=0.0))
 
     assert beside.generations == 0

@@ -1,4 +1,4 @@
-"""One attempt on one host, from the claim to the last word."""
+"""One attempt, on this host: claim it, watch the child, report."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from kinetic_runner.command_line import Arguments
 from kinetic_runner.hosts import Host, attempt_of, host_of
 from kinetic_runner.parent.child_process import Child
 from kinetic_runner.parent.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
-from kinetic_runner.parent.exit_code import Seen, outcome_of
+from kinetic_runner.parent.exit_code import ChildEnd, outcome_of
 from kinetic_runner.parent.log_upload import LogUploader
-from kinetic_runner.parent.oom import kills_for_memory
+from kinetic_runner.parent.oom import oom_kills
 from kinetic_runner.parent.report import OTHER_HOSTS_SECONDS, Reporter
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
-from kinetic_runner.parent.watch import Limits, Watch
+from kinetic_runner.parent.watch import TimeLimits, Watch
 from kinetic_runner.store_retries import WAIT
 from kinetic_runner.task import Task
 
 _LINGER: Final = 10.0
 _LINGER_TOGETHER: Final = 300.0
-"""Several hosts leave `jax.distributed` together: whoever goes first would abort the others."""
+"""Several hosts leave `jax.distributed` together: the first one to leave would abort the others."""
 _UPLOAD_SECONDS: Final = 30.0
 """Without a chunk of the log that the store takes, after which the rest of it is given up."""
 _UPLOAD_SECONDS_AFAR: Final = 180.0
@@ -53,9 +53,9 @@ _UPLOAD_SECONDS_AFAR: Final = 180.0
 _ORPHAN_SECONDS: Final = 2.0
 _READER_SECONDS: Final = 5.0
 _LATE_SECONDS: Final = 5.0
-"""Seconds that a line of our own, after the end of the function, has to be stored."""
+"""Seconds within which a line of Kinetic's own must be stored after the end of the function."""
 _AFTER_GRACE: Final = 10.0
-"""Seconds after the grace of a host at fault until which a host that lost it waits to be stopped."""
+"""Seconds beyond the grace of a host at fault for which a host that lost it waits to be stopped."""
 
 
 def attend(
@@ -99,7 +99,7 @@ def attend(
     if _is_refused(reporter, attempt, arguments.preemptions, marker):
         return EXIT_NOT_PREPARED
     _outlive_supervisor(arguments, store, child, signer)
-    child.adopt_orphans()  # Before there can be any: nobody would find them.
+    child.adopt_orphans()  # Before there can be any: earlier ones would not be found.
     task = _task(
         arguments, attempt, host, child, linger=linger or _LINGER, signed=signer.key is not None
     )
@@ -161,8 +161,8 @@ def _reporter(
     )
 
 
-def _limits(arguments: Arguments, host: Host, linger: float | None) -> Limits:
-    return Limits(
+def _limits(arguments: Arguments, host: Host, linger: float | None) -> TimeLimits:
+    return TimeLimits(
         timeout=arguments.timeout,
         grace=arguments.grace,
         linger=linger or (_LINGER if host.count == 1 else _LINGER_TOGETHER),
@@ -178,7 +178,7 @@ def _is_refused(reporter: Reporter, attempt: int, preemptions: int | None, marke
     if refusal:
         reporter.warn(refusal)
         if marker:
-            tee = Tee(sys.stdout.fileno())  # It is no error if nobody reads it any more.
+            tee = Tee(sys.stdout.fileno())  # It is no error if the reader is gone.
             tee.write(f"{marker}\n".encode())
             tee.finish(_READER_SECONDS)
     return bool(refusal)
@@ -187,18 +187,18 @@ def _is_refused(reporter: Reporter, attempt: int, preemptions: int | None, marke
 def _see_through(
     watch: Watch, log: LogUploader, reporter: Reporter, blank: HostOutcome, *, claimed: float
 ) -> int:
-    """Watch the child to its end, bring its log home, and report; return the exit code.
+    """Watch the child to its end, store its log, and report; return the exit code.
 
     *blank* names what is reported on; the attempt was *claimed* within so many seconds.
     """
-    kills = kills_for_memory()
-    seen = watch.run(lambda: _more_kills(kills))
-    outcome = outcome_of(_with_claim(seen, claimed), replace(blank, finished_at=time()))
+    kills = oom_kills()
+    end = watch.run(lambda: _more_kills(kills))
+    outcome = outcome_of(_with_claim(end, claimed), replace(blank, finished_at=time()))
     if reporter.linger and is_loss_of_peer(outcome):
         outcome = replace(outcome, lost_peer=True)
     upload_seconds = _UPLOAD_SECONDS_AFAR if reporter.store.concurrency > 1 else _UPLOAD_SECONDS
     reader = _READER_SECONDS
-    if seen.cause == "orphaned":
+    if end.cause == "orphaned":
         reporter.seconds = _ORPHAN_SECONDS
         reader = 0.0
     reporter.keep(outcome)  # Its log may take minutes.
@@ -208,12 +208,12 @@ def _see_through(
 
 def _log_late(watch: Watch, log: LogUploader, text: str) -> None:
     """Put a line into a log that was closed."""
-    watch.say(text)
+    watch.log_line(text)
     log.close(_LATE_SECONDS)
 
 
 def _outlive_supervisor(arguments: Arguments, store: Store, child: Child, signer: Signer) -> None:
-    """Have the job's lease, which there is in a bucket, renewed also once its supervisor died."""
+    """Where the store is a bucket, have the job's lease renewed also after its supervisor died."""
     if arguments.lifeline is None or store.concurrency == 1:
         return
     import threading
@@ -233,7 +233,7 @@ def _outlive_supervisor(arguments: Arguments, store: Store, child: Child, signer
 
 
 def _give_up(child: Child) -> None:
-    """End this process and all that it started: nobody waits for its report."""
+    """End this process and all that it started: its report is not needed any more."""
     try:
         kill_tree(child.kill_descendants, pause=partial(WAIT, 0.02))
     finally:
@@ -291,7 +291,8 @@ def _task(
         report_file=f"{arguments.workspace}/.report-{child.mark}",
         stop_fd=child.stop_fd,
         stop_file=f"{arguments.workspace}/.stop-{child.mark}",
-        hold=arguments.lifeline is not None,  # There is a supervisor to say when it is over.
+        hold=arguments.lifeline
+        is not None,  # There is a supervisor to tell when the others have ended.
         linger=linger,
         keep_inputs=arguments.keep_inputs,
         debug_port=arguments.debug_port,
@@ -303,22 +304,22 @@ def _task(
 
 
 def _close(watch: Watch, log: LogUploader, *, seconds: float, reader: float) -> tuple[str, ...]:
-    """Bring the log to its two places; return what to say about what did not get there."""
+    """Finish the stored log and the live one; return warnings about what was lost."""
     log.close(seconds)
     warnings: tuple[str, ...] = ()
     if log.lost:
         why = log.error or "the store did not answer in time."
         text = f"{log.lost} bytes of the log could not be stored: {why}"
-        watch.say(text)
+        watch.log_line(text)
         warnings = (text,)
     watch.tee.finish(reader)
     return warnings
 
 
 def _more_kills(before: int | None) -> bool | None:
-    after = kills_for_memory()
+    after = oom_kills()
     return None if before is None or after is None else after > before
 
 
-def _with_claim(seen: Seen, seconds: float) -> Seen:
-    return replace(seen, phases={"claim": round(seconds, 6), **seen.phases})
+def _with_claim(end: ChildEnd, seconds: float) -> ChildEnd:
+    return replace(end, phases={"claim": round(seconds, 6), **end.phases})

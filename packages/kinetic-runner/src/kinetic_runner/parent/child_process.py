@@ -1,4 +1,4 @@
-"""The process of the user's code: start, signal and reap it, and whatever it leaves behind."""
+"""The child, which runs the user's code: start, signal and reap it, and kill what it leaves behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinetic_payload import processes
 # parent goes on importing and claims its attempt, the child already does the same.
 
 MARK = "KINETIC_RUNNER_MARK"
-"""A variable by which every descendant can be told, wherever it went."""
+"""A variable in the environment of every descendant, by which it is found."""
 
 _READ_SIZE = 256 * 1024
 
@@ -20,8 +20,8 @@ _READ_SIZE = 256 * 1024
 class Child:
     """A running child: one pipe for its output, one for its reports, one for its task, one to stop it.
 
-    `status` is what `waitpid` said, or None while it lives. The task's pipe stays open: the child
-    takes its end for the parent's death.
+    `status` is its wait status, or None while it lives. The task's pipe stays open: the child takes
+    its end for the end of the parent.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class Child:
         self._children_left = True
 
     def send_task(self, text: str) -> None:
-        """Hand the task over; the child begins."""
+        """Send the task, with which the child begins."""
         # A few hundred bytes into an empty pipe: this never blocks.
         try:
             os.write(self.task, text.encode() + b"\n")
         except BrokenPipeError:
-            return  # It died already; whoever reaps it will say so.
+            return  # It has ended already, which `reap` finds.
 
     def adopt_orphans(self) -> None:
         """Become the parent of orphaned descendants, where the system can do that."""
@@ -68,8 +68,8 @@ class Child:
             try:  # noqa: SIM105 - light
                 os.write(self._stop, b".")
             except OSError:
-                pass  # It ended, closed the pipe, or has been asked a thousand times.
-            self.signal(signal.SIGURG)  # Ignored by whoever does not handle it.
+                pass  # It ended, closed the pipe, or the pipe is full of requests.
+            self.signal(signal.SIGURG)  # By default it is ignored.
 
     def reap(self) -> bool:
         """Collect whatever ended; return whether the child is among it, now or earlier."""
@@ -80,8 +80,8 @@ class Child:
     def kill(self) -> None:
         """Kill the child and its process group, at once."""
         self.signal(signal.SIGKILL)
-        # A number stays taken for as long as a group of that number has members. Once it had none
-        # it may become a stranger's, so it is not used again.
+        # A number stays taken for as long as a group of that number has members. Afterwards another
+        # group may get it, so it is not used again.
         self._group_left = self._group_left and processes.signal_group(self.pid)
 
     def kill_all_but_trackers(self) -> bool:

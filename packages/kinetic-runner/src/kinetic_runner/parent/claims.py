@@ -1,4 +1,4 @@
-"""Claims: an attempt is run by one process a host, and a finished job by none."""
+"""Claims: one process a host runs an attempt, and none runs a finished job."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def claim_attempt(
 ) -> int:
     """Claim *attempt*, or the next free one, for this host; return its number.
 
-    Claims, and an outcome, that *signer* does not verify are not the job's: they count for nothing.
+    Claims, and an outcome, that *signer* does not verify are ignored: the job did not write them.
 
     Raises:
         AlreadyFinishedError: The job has ended.
-        AlreadyClaimedError: Somebody else has *attempt*.
+        AlreadyClaimedError: Another process has *attempt*.
     """
     _refuse_if_finished(store, job, signer)
     number = attempt if attempt is not None else 1
@@ -69,14 +69,14 @@ def _claimed(
         pause=pause,
         final=REFUSED,
     )
-    # A second try after a lost answer meets the claim that the first one made.
+    # A retry after a lost response finds the claim of the first try.
     return written == signer.sign(claim, name)
 
 
 def _next_free(store: Store, signer: Signer, job: JobObjects, host: Host, taken: int) -> int:
     if signer.key is None:
         return max(taken, *_attempts(store, job)) + 1
-    # Not by a list: anybody may have put thousands of claims there, or one with the greatest number.
+    # Not by a list: it may hold thousands of forged claims, or one with the greatest number.
     number = taken + 1
     while read_verified(store, signer, job.claim(number, host.index)) is not None:
         number += 1
@@ -94,8 +94,8 @@ def _refuse_if_finished(store: Store, job: JobObjects, signer: Signer) -> None:
         sys.stderr.write(f"[kinetic] {job.outcome} was not written by the job: ignored.\n")
         return
     status = fields_of(written).get("status")
-    said = status if status in ("succeeded", "failed", "cancelled") else "in no way that is known"
-    error = AlreadyFinishedError(f"{job.job_id} has ended already: {said}.")
+    known = status if status in ("succeeded", "failed", "cancelled") else "with an unknown status"
+    error = AlreadyFinishedError(f"{job.job_id} has ended already: {known}.")
     error.succeeded = status == "succeeded"
     raise error
 

@@ -1,4 +1,4 @@
-"""How an attempt ended, decided from what was seen: wait status, our own signals, last words."""
+"""Decide how a host's attempt ended: what the parent saw of its child → outcome with an exit code."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Cause = Literal["timeout", "terminated", "orphaned"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What the parent saw of its child."""
+class ChildEnd:
+    """How the child ended, as the parent saw it."""
 
     phase: Phase
     status: int | None
     """As `waitpid` gives it; None if the child would not go away."""
     reported: HostOutcome | None = None
-    """The child's own last word."""
+    """The outcome that the child reported."""
     reported_in_time: bool = True
     """Whether it came before the parent began to end the child."""
     cause: Cause | None = None
@@ -37,10 +37,10 @@ class Seen:
     warnings: tuple[str, ...] = ()
 
 
-def outcome_of(seen: Seen, blank: HostOutcome) -> HostOutcome:
+def outcome_of(end: ChildEnd, blank: HostOutcome) -> HostOutcome:
     """Return *blank*, which names job, attempt, host and times, filled with how it ended."""
-    reported = seen.reported
-    if reported is not None and seen.reported_in_time:
+    reported = end.reported
+    if reported is not None and end.reported_in_time:
         return replace(
             reported,
             job_id=blank.job_id,
@@ -48,7 +48,7 @@ def outcome_of(seen: Seen, blank: HostOutcome) -> HostOutcome:
             host=blank.host,
             started_at=blank.started_at,
             finished_at=blank.finished_at,
-            phases={**seen.phases, **reported.phases},
+            phases={**end.phases, **reported.phases},
             python=reported.python or blank.python,
             hostname=reported.hostname or blank.hostname,
             warnings=(*reported.warnings, *blank.warnings),
@@ -56,10 +56,10 @@ def outcome_of(seen: Seen, blank: HostOutcome) -> HostOutcome:
     return replace(
         blank,
         succeeded=False,
-        phase=seen.phase,
-        phases=seen.phases,
-        warnings=(*seen.warnings, *blank.warnings),
-        **(_ended_by_us(seen) if seen.cause else _ended_by_itself(seen)),
+        phase=end.phase,
+        phases=end.phases,
+        warnings=(*end.warnings, *blank.warnings),
+        **(_ended_by_us(end) if end.cause else _ended_by_itself(end)),
     )
 
 
@@ -72,9 +72,9 @@ def outcome_from(message: Mapping[str, Any]) -> HostOutcome:
     values = _known(HostOutcome, message)
     error = values.get("error")
     if error is not None:
-        said = _known(ErrorInfo, error)
-        said["notes"] = tuple(said.get("notes") or ())
-        values["error"] = ErrorInfo(**{**said, "pickled": _pickled(said.get("pickled"))})
+        known = _known(ErrorInfo, error)
+        known["notes"] = tuple(known.get("notes") or ())
+        values["error"] = ErrorInfo(**{**known, "pickled": _pickled(known.get("pickled"))})
     values["value"] = _pickled(values.get("value"))
     values["warnings"] = tuple(values.get("warnings") or ())
     return HostOutcome(**values)
@@ -100,65 +100,65 @@ def _signal_of(status: int) -> int | None:
     return status & 0x7F or None
 
 
-def _ended_by_us(seen: Seen) -> dict[str, Any]:
+def _ended_by_us(end: ChildEnd) -> dict[str, Any]:
     """Describe an end that the parent brought about.
 
-    Whatever the child said after it was told to stop counts as words of farewell: a function that
-    saves its state on SIGTERM and returns early has not done its work.
+    What the child reports after it was told to stop is no success: a function that saves its state on
+    SIGTERM and returns early has not done its work.
     """
-    last = seen.reported
-    if seen.cause == "timeout":
-        after = f"{seen.timeout:g} s" if seen.timeout is not None else "its time"
+    last = end.reported
+    if end.cause == "timeout":
+        after = f"{end.timeout:g} s" if end.timeout is not None else "its time"
         message, reason, code = f"The function ran for more than {after}", "timeout", 1
-    elif seen.cause == "terminated":
+    elif end.cause == "terminated":
         message, reason, code = "SIGTERM came from outside", "terminated", EXIT_TERMINATED
-        message += f" in the phase {seen.phase!r}"
+        message += f" in the phase {end.phase!r}"
     else:
         message, reason, code = "The job's supervisor died", "terminated", EXIT_TERMINATED
-    if seen.cause == "orphaned":
+    if end.cause == "orphaned":
         message += "; its process was killed."
     elif last is not None and last.succeeded:
         message += ". Told to stop, the function ended in an orderly way."
     elif last is not None:
         message += ". Told to stop, it ended with an error."
-    elif seen.killed_by_us:
-        message += f". It did not stop within {seen.grace:g} s and was killed."
+    elif end.killed_by_us:
+        message += f". It did not stop within {end.grace:g} s and was killed."
     else:
         message += "; it was told to stop."
-    number = _signal_of(seen.status) if seen.status is not None else None
+    number = _signal_of(end.status) if end.status is not None else None
     error = last.error if last is not None else None
     return {
         "reason": reason, "exit_code": code, "message": message, "signal": number, "error": error,
-        "stopped_at": seen.stopped_at if seen.cause == "terminated" else None,
+        "stopped_at": end.stopped_at if end.cause == "terminated" else None,
     }  # fmt: skip
 
 
-def _ended_by_itself(seen: Seen) -> dict[str, Any]:
-    where = "the function" if seen.phase == "call" else f"the phase {seen.phase!r}"
-    if seen.status is None:
-        return _ending("killed", 137, f"The process was killed in {where}, but did not go away.")
-    number = _signal_of(seen.status)
+def _ended_by_itself(end: ChildEnd) -> dict[str, Any]:
+    where = "the function" if end.phase == "call" else f"the phase {end.phase!r}"
+    if end.status is None:
+        return _fields("killed", 137, f"The process was killed in {where}, but did not go away.")
+    number = _signal_of(end.status)
     if number is None:
-        code = exit_code_of(seen.status)
-        message = f"The process ended with exit code {code} inside {where}, without a word."
-        if seen.phase in ("call", "report"):
-            return _ending("exited", EXIT_FUNCTION_FAILED, message)
-        return _ending("exited", EXIT_NOT_PREPARED, message)
+        code = exit_code_of(end.status)
+        message = f"The process ended with exit code {code} inside {where}, without a report."
+        if end.phase in ("call", "report"):
+            return _fields("exited", EXIT_FUNCTION_FAILED, message)
+        return _fields("exited", EXIT_NOT_PREPARED, message)
     message = f"The process was killed by {_name(number)} in {where}"
     if number == signal.SIGKILL:
         message += {
             True: ": the kernel ran out of memory",
             False: ", though the kernel counted no lack of memory here",
             None: ", possibly because it ran out of memory",
-        }[seen.out_of_memory]
+        }[end.out_of_memory]
     elif number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL):
         message += ": native code crashed"
     elif number == signal.SIGABRT:
         message += ": native code gave up; with several hosts, often because another one died"
-    return {**_ending("killed", 128 + number, message + "."), "signal": number}
+    return {**_fields("killed", 128 + number, message + "."), "signal": number}
 
 
-def _ending(reason: Reason, exit_code: int, message: str) -> dict[str, Any]:
+def _fields(reason: Reason, exit_code: int, message: str) -> dict[str, Any]:
     return {"reason": reason, "exit_code": exit_code, "message": message}
 
 

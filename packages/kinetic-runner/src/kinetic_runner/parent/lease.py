@@ -27,8 +27,8 @@ def renew_without_supervisor(
 ) -> None:
     """Wait until *lifeline* ends; from then on renew the lease until the job has an outcome.
 
-    Until then other machines see that the job runs. Call *give_up* if a client wrote the outcome, and
-    *signer* verifies it, or removed the job: nobody wants a report any more.
+    Until then other machines see that the job runs. Call *give_up* if a client wrote an outcome that
+    *signer* verifies, or removed the job: a report is not needed any more.
     """
     _wait_for_end(lifeline)
     lease = encode(Lease(job_id=job.job_id, holder=holder, seconds=LEASE_SECONDS))
@@ -45,11 +45,11 @@ def renew_without_supervisor(
                 return
             store.write(job.lease, lease)
         except KineticError:
-            continue  # The store is away; the next time may be better.
+            continue  # The store cannot be reached; try again next time.
 
 
 def _wait_for_end(fd: int) -> None:
-    # What the supervisor says is read by whoever watches the child, and by nobody else.
+    # Only `watch` reads what the supervisor sends.
     poll = select.poll()
     poll.register(fd, 0)
     while not any(event for _, event in poll.poll()):

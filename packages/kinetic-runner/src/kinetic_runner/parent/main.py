@@ -1,4 +1,4 @@
-"""The runner's parent: claim, child, log, signals, outcome, exit code."""
+"""The entry of the runner's parent: start the child, then attend to it; ends the process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_with(
     signals = SelfPipe()
     _keep_descriptors_to_ourselves()
     environment = dict(os.environ)  # noqa: TID251  # the one place of the parent that reads it
-    # User code must not be able to speak for its job: the key stays with us.
+    # User code must not be able to forge its job's records: the child does not get the key.
     theirs = {name: text for name, text in environment.items() if name != KEY_VARIABLE}
     if any(word.startswith(_BUCKET) for word in argv):
         command = [*command, WARM]

@@ -1,14 +1,14 @@
-"""Did the kernel kill for lack of memory? Counters of this process's control group."""
+"""OOM kills that the kernel counts in this process's control group."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 
-def kills_for_memory() -> int | None:
-    """Return how often the kernel killed in this control group for want of memory.
+def oom_kills() -> int | None:
+    """Return how many OOM kills there were in this control group.
 
-    None where nothing counts that: outside Linux, without control groups.
+    None where they are not counted: outside Linux, without control groups.
     """
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()

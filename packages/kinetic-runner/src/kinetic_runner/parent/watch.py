@@ -1,4 +1,4 @@
-"""Follow a child until it is gone for certain: output, reports, time limits, signals, remains."""
+"""Watch a child to its end: its output, its reports, time limits, signals, what it leaves behind."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from kinetic_payload.lifeline import FAILED, OTHERS_GONE, STOP
 from kinetic_payload.processes import KILL_SECONDS, kill_tree
 from kinetic_payload.records.host_outcome import HostOutcome, Phase
 from kinetic_runner.parent.child_process import Child, pipe_capacity, read_available
-from kinetic_runner.parent.exit_code import Cause, Seen, outcome_from
+from kinetic_runner.parent.exit_code import Cause, ChildEnd, outcome_from
 from kinetic_runner.parent.log_upload import LogUploader
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
 
-_SAFETY: Final = 1.0
-"""Seconds after which to look around even without a signal."""
+_POLL_SECONDS: Final = 1.0
+"""Seconds between two checks of everything, also if nothing wakes the parent."""
 _HELD_BACK: Final = 0.05
-_MOST_REPORT: Final = 16 * 1024 * 1024
+_MAX_REPORT: Final = 16 * 1024 * 1024
 _REQUESTS_AFTER: Final = (0.1, 1.0)
 """Seconds after SIGTERM at which a stop is requested as well. Not at once: where there are threads, the one that
 takes a second signal also takes the first, and does not wake the main thread for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class TimeLimits:
     """How long things may take, in seconds."""
 
     timeout: float | None = None
@@ -44,7 +44,7 @@ class Limits:
     linger: float = 10.0
     """Between a reported outcome and the end of the process: for threads and exit handlers."""
     linger_after_failure: float = 10.0
-    """The same after a failure, for whose news others wait."""
+    """The same after a failure, which other hosts wait to learn of."""
     trackers: float = 2.0
     """For resource trackers of `multiprocessing` to remove what was left to them."""
     remains: float = KILL_SECONDS
@@ -52,7 +52,7 @@ class Limits:
 
 
 class Watch:
-    """One child under watch. `run` returns when the child, and all it started, is gone."""
+    """Watches one child. `run` returns when it, and all that it started, is gone."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Watch:
         *,
         tee: Tee,
         log: LogUploader,
-        limits: Limits,
+        limits: TimeLimits,
         lifeline: int | None = None,
         report_file: str = os.devnull,
         stop_file: str = os.devnull,
@@ -91,7 +91,7 @@ class Watch:
         self._kill_at: float | None = None
         self._requests_at: list[float] = []
         self._stop_now = False
-        """Whether the supervisor wants an end; else SIGTERM is the system's, and leaves time."""
+        """Whether the supervisor wants an end at once; without that, SIGTERM is the system's, and leaves time."""
         self._leaving_time = False
         """Whether a function that SIGTERM may not interrupt was left time to save its state."""
         self._others_gone = False
@@ -100,22 +100,22 @@ class Watch:
         self._parting = ""
         self._linger = limits.linger
         self._give_up_at: float | None = None
-        self._open = {child.output: self._take_output, child.report: self._take_report}
+        self._open = {child.output: self._read_output, child.report: self._read_report}
 
-    def run(self, out_of_memory: Callable[[], bool | None] = lambda: None) -> Seen:
-        """Watch until the end; *out_of_memory* is asked once the child is dead."""
+    def run(self, out_of_memory: Callable[[], bool | None] = lambda: None) -> ChildEnd:
+        """Watch until the end; *out_of_memory* is called once the child has ended."""
         while not (self._child.reap() or self._is_abandoned() or self._gave_up()):
-            self._keep_time()
+            self._act_on_time()
             self._wait()
         self._report_failure()
         memory = out_of_memory()
-        self._take_the_rest()
-        self._clear_remains()
-        self._take_the_rest()
+        self._read_rest()
+        self._kill_remains()
+        self._read_rest()
         if self._unread:
-            self._hear(self._unread)
+            self._handle(self._unread)
         self._end_phase()
-        return Seen(
+        return ChildEnd(
             phase=self._phase,
             # A child that only waited for other hosts had ended in its own way before.
             status=self._child.status if not self._parting else 0,
@@ -131,10 +131,10 @@ class Watch:
             warnings=tuple(self._warnings),
         )
 
-    def say(self, text: str) -> None:
+    def log_line(self, text: str) -> None:
         """Put a line of Kinetic's own into the log."""
         start = "" if self._at_line_start else "\n"
-        self._keep(f"{start}[kinetic] {text}\n".encode(errors="backslashreplace"))
+        self._write(f"{start}[kinetic] {text}\n".encode(errors="backslashreplace"))
 
     def mark_end(self, line: str) -> None:
         """Print *line* after all output, where it is followed live; it is no part of the log."""
@@ -149,7 +149,7 @@ class Watch:
         if self._lifeline is not None:
             readers.append(self._lifeline)
         writers = [self.tee.fd] if self.tee.waiting else []
-        ready, writable, _ = select.select(readers, writers, [], self._patience(held_back))
+        ready, writable, _ = select.select(readers, writers, [], self._timeout(held_back))
         if writable:
             self.tee.write_waiting()
         for fd in ready:
@@ -158,14 +158,14 @@ class Watch:
         if self._signals.fd in ready:
             self._signals.read()
         if self._lifeline in ready:
-            self._take_word()
+            self._read_lifeline()
         self._log.send_due()
 
-    def _take_word(self) -> None:
-        """Take what the supervisor says; the end of the lifeline is its own."""
+    def _read_lifeline(self) -> None:
+        """Read what the supervisor sends; the lifeline closes when it ends."""
         try:
             words = os.read(self._lifeline or 0, 512)
-        except ConnectionError:  # It died with something unread.
+        except ConnectionError:  # It was killed with something unread.
             words = b""
         if not words:
             self._lifeline = None
@@ -177,24 +177,26 @@ class Watch:
     def _report_failure(self) -> None:
         """Let the supervisor stop the other hosts, before all is done here."""
         if self._lifeline is not None and not (self._reported and self._reported.succeeded):
-            # A lifeline that nobody reads, of a single host, is a pipe's end.
+            # The lifeline of a single host is the end of a pipe, and nothing reads it.
             with suppress(OSError):
                 os.write(self._lifeline, FAILED)
 
-    def _patience(self, held_back: bool) -> float:
+    def _timeout(self, held_back: bool) -> float:
         now = monotonic()
         alarms = [self._call_until, self._kill_at, *self._requests_at[:1]]
         waits = [max(0.0, alarm - now) for alarm in alarms if alarm is not None]
         due = self._log.due_in
         return min(
-            _HELD_BACK if held_back else _SAFETY, *waits, due if due is not None else _SAFETY
+            _HELD_BACK if held_back else _POLL_SECONDS,
+            *waits,
+            due if due is not None else _POLL_SECONDS,
         )
 
-    def _keep_time(self) -> None:
-        self._take_report_file()
+    def _act_on_time(self) -> None:
+        self._read_report_file()
         now = monotonic()
         if self._stopping or (self._call_until is not None and now >= self._call_until):
-            # What the child has said by now counts, also if we were too slow to hear it in time.
+            # What the child has reported by now counts, also if it is read late.
             self._drain(self._child.report)
         if self._stop_now and self._leaving_time:
             self._leaving_time = False
@@ -209,7 +211,7 @@ class Watch:
         if self._call_until is not None and now >= self._call_until:
             self._call_until = None
             if self._cause is None and self._reported is None:
-                self.say(f"The time limit of {self._limits.timeout:g} s is reached.")
+                self.log_line(f"The time limit of {self._limits.timeout:g} s is reached.")
                 self._stop("timeout", now=True)
         if self._requests_at and monotonic() >= self._requests_at[0]:
             del self._requests_at[0]
@@ -232,7 +234,7 @@ class Watch:
         self._kill_at = None
         self._killed = not self._parting
         if self._reported is not None and not (self._cause or self._stopping or self._parting):
-            self.say(
+            self.log_line(
                 f"The function has ended, but its threads and exit handlers took more than "
                 f"{self._linger:g} s: the process is killed."
             )
@@ -240,7 +242,7 @@ class Watch:
         self._give_up_at = now + self._limits.remains
 
     def _gave_up(self) -> bool:
-        """Say whether it was killed a while ago and is still there: stuck inside the kernel."""
+        """Return whether it was killed a while ago and is still there: stuck inside the kernel."""
         return self._give_up_at is not None and monotonic() >= self._give_up_at
 
     def _stop(self, cause: Cause, *, now: bool) -> None:
@@ -274,10 +276,10 @@ class Watch:
         self._child.request_stop()
 
     def _abandon(self) -> None:
-        """End it at once, because its supervisor died, unless its function has ended.
+        """End the child at once, because its supervisor died, unless its function has ended.
 
-        Then it goes on as if nothing had happened, however long the store takes: who finds the
-        supervisor dead waits for the report.
+        Then the runner goes on, however long the store takes: a client that finds the supervisor dead
+        waits for the report.
         """
         ended = self._reported is not None or self._phase == "report"
         if self._interrupted or not ended:
@@ -289,41 +291,41 @@ class Watch:
 
     # Output.
 
-    def _take_output(self) -> int:
+    def _read_output(self) -> int:
         data = read_available(self._child.output)
         if data == b"":
             del self._open[self._child.output]
         if not data:
             return 0
-        self._keep(data)
+        self._write(data)
         return len(data)
 
-    def _keep(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         self._log.append(data)
         self.tee.write(data)
         self._at_line_start = data.endswith(b"\n")
 
-    def _take_the_rest(self) -> None:
-        """Read both pipes empty, but never wait for their end: somebody may hold them open.
+    def _read_rest(self) -> None:
+        """Read all that is in both pipes, without waiting for their end: other processes may hold them open.
 
-        What the child wrote lies in the pipe by now, so whoever goes on writing is cut off after
-        as much as a pipe can hold.
+        What the child wrote is in the pipe by now, so no more is read than a pipe can hold: other
+        processes may go on writing.
         """
         for fd in list(self._open):
             self._drain(fd)
-        self._take_report_file()
+        self._read_report_file()
 
     def _drain(self, fd: int) -> None:
         left = pipe_capacity(fd)
         while fd in self._open and left > 0 and (size := self._open[fd]()):
             left -= size
 
-    def _clear_remains(self) -> None:
+    def _kill_remains(self) -> None:
         def pause() -> None:
             # Woken by SIGCHLD; the time limit is for those that only the next round can see.
             select.select([self._signals.fd], [], [], 0.02)
             self._signals.read()
-            self._drain(self._child.output)  # Nobody must wait for us to read what it says.
+            self._drain(self._child.output)  # No process must wait for its output to be read.
 
         kill_tree(self._child.kill_all_but_trackers, pause=pause, seconds=self._limits.trackers)
         self._child.supervised = self._lifeline is not None
@@ -331,16 +333,16 @@ class Watch:
 
     # Reports.
 
-    def _take_report(self) -> int:
+    def _read_report(self) -> int:
         data = read_available(self._child.report)
         if data == b"":
             del self._open[self._child.report]
         if not data:
             return 0
-        self._hear_lines(data)
+        self._handle_lines(data)
         return len(data)
 
-    def _take_report_file(self) -> None:
+    def _read_report_file(self) -> None:
         """Read on in the file to which the child reports once user code has closed its pipe."""
         try:
             with open(self._report_file, "rb") as stream:  # noqa: PTH123  # most often it is not there
@@ -352,20 +354,20 @@ class Watch:
             self._drain(self._child.report)  # It was written before.
             self._unread = b""
         self._report_read += len(data)
-        self._hear_lines(data)
+        self._handle_lines(data)
 
-    def _hear_lines(self, data: bytes) -> None:
+    def _handle_lines(self, data: bytes) -> None:
         *lines, self._unread = (self._unread + data).split(b"\n")
-        if len(self._unread) > _MOST_REPORT:
+        if len(self._unread) > _MAX_REPORT:
             self._unread = b""
         for line in lines:
-            self._hear(line)
+            self._handle(line)
 
-    def _hear(self, line: bytes) -> None:
+    def _handle(self, line: bytes) -> None:
         try:
             message: Any = json.loads(line)
         except ValueError:
-            return  # User code wrote to a descriptor that is not its own, or died half-way.
+            return  # User code wrote to a descriptor that is not its own, or ended half-way.
         if not isinstance(message, dict):
             return
         if self._reported is not None and "parting" not in message:
@@ -373,8 +375,8 @@ class Watch:
         if "sigterm" in message:
             self._sigterm_native = True
         if "undisturbed" in message and not (self._sigterm_native and self._sigterm_sent):
-            # We told it to stop when it had ended, and did not know. What native code made of a SIGTERM,
-            # Python does not know.
+            # It had ended when it was told to stop. What native code made of a SIGTERM, Python does not
+            # know.
             self._interrupted = False
         if "parting" in message:
             self._parting = str(message["parting"])
@@ -385,9 +387,9 @@ class Watch:
         if "warning" in message:
             self._warnings.append(str(message["warning"]))
             self._drain(self._child.output)  # It was written before.
-            self.say(f"Warning: {message['warning']}")
+            self.log_line(f"Warning: {message['warning']}")
         if "outcome" in message:
-            self._conclude(message["outcome"])
+            self._take_outcome(message["outcome"])
 
     def _begin_phase(self, phase: Phase) -> None:
         self._end_phase()
@@ -403,7 +405,7 @@ class Watch:
         self._phases[self._phase] = round(self._phases.get(self._phase, 0.0) + took, 6)
         self._phase_began = now
 
-    def _conclude(self, message: Any) -> None:
+    def _take_outcome(self, message: Any) -> None:
         try:
             self._reported = outcome_from(message)
         except TypeError as error:
