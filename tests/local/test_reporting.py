@@ -124,7 +124,7 @@ def test_no_supervisor_vouches_for_a_report_that_the_job_did_not_write() -> None
     outcome = outcome_of(store, JOB)
     assert outcome is not None
     assert outcome.status == "failed"
-    assert "left no word of why" in outcome.message
+    assert "reported no reason" in outcome.message
     # It says so in the place of what was there, and vouches for that alone.
     KEY.verify(store.read(JobObjects(JOB).host_outcome(1, 0)), JobObjects(JOB).host_outcome(1, 0))
 
