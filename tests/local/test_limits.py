@@ -7,7 +7,7 @@ import psutil
 
 from kinetic.backends.local.limits import (
     MemoryLimit,
-    _Watch,
+    _WatchedLimit,
     limit_memory,
     own_memory,
 )
@@ -36,7 +36,7 @@ def started(limit: L, code: str) -> "tuple[subprocess.Popen[bytes], L]":
 
 
 def test_a_watched_runner_outlives_the_child_that_is_too_large() -> None:
-    runner, watch = started(_Watch(100 << 20), PARENT)
+    runner, watch = started(_WatchedLimit(100 << 20), PARENT)
     assert eventually(watch.exceeded)
     assert runner.wait(60) == 9
 

@@ -55,8 +55,8 @@ def test_a_success_told_before_the_process_died_stays_a_success():
     [
         (ChildEnd(phase="call", status=0), "exited", 1, "exit code 0"),
         (ChildEnd(phase="data", status=3 << 8), "exited", 2, "'data'"),
-        (ChildEnd(phase="call", status=9, out_of_memory=True), "killed", 137, "ran out of memory"),
-        (ChildEnd(phase="call", status=9, out_of_memory=False), "killed", 137, "no lack of memory"),
+        (ChildEnd(phase="call", status=9, oom_killed=True), "killed", 137, "ran out of memory"),
+        (ChildEnd(phase="call", status=9, oom_killed=False), "killed", 137, "no lack of memory"),
         (ChildEnd(phase="call", status=9), "killed", 137, "possibly"),
         (ChildEnd(phase="call", status=6), "killed", 134, "SIGABRT"),
         (ChildEnd(phase="call", status=11 | 0x80), "killed", 139, "SIGSEGV"),

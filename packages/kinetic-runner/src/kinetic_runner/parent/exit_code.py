@@ -31,7 +31,7 @@ class ChildEnd:
     killed_by_us: bool = False
     timeout: float | None = None
     grace: float = 0.0
-    out_of_memory: bool | None = None
+    oom_killed: bool | None = None
     """Whether the kernel's counter of such kills rose; None where there is no counter."""
     phases: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ def _ended_by_itself(end: ChildEnd) -> dict[str, Any]:
             True: ": the kernel ran out of memory",
             False: ", though the kernel counted no lack of memory here",
             None: ", possibly because it ran out of memory",
-        }[end.out_of_memory]
+        }[end.oom_killed]
     elif number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL):
         message += ": native code crashed"
     elif number == signal.SIGABRT:

@@ -102,13 +102,13 @@ class Watch:
         self._give_up_at: float | None = None
         self._open = {child.output: self._read_output, child.report: self._read_report}
 
-    def run(self, out_of_memory: Callable[[], bool | None] = lambda: None) -> ChildEnd:
-        """Watch until the end; *out_of_memory* is called once the child has ended."""
+    def run(self, was_oom_killed: Callable[[], bool | None] = lambda: None) -> ChildEnd:
+        """Watch until the end; *was_oom_killed* is called once the child has ended."""
         while not (self._child.reap() or self._is_abandoned() or self._gave_up()):
             self._act_on_time()
             self._wait()
         self._report_failure()
-        memory = out_of_memory()
+        oom_killed = was_oom_killed()
         self._read_rest()
         self._kill_remains()
         self._read_rest()
@@ -126,7 +126,7 @@ class Watch:
             killed_by_us=self._killed,
             timeout=self._limits.timeout,
             grace=self._limits.grace,
-            out_of_memory=memory,
+            oom_killed=oom_killed,
             phases=self._phases,
             warnings=tuple(self._warnings),
         )

@@ -198,7 +198,7 @@ def spec_of(
         hosts=record.hosts,
         retries=record.retries,
         grace=launch.grace,
-        memory=launch.request.resources.memory,
+        memory_limit=launch.request.resources.memory,
         command=_command(launch, store, bundle, home, report_seconds),
         environment={
             **environment,

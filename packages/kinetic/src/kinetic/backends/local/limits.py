@@ -1,4 +1,4 @@
-"""A memory limit for one host: the kernel's where we may set one, else by watching."""
+"""A memory limit for one host: the kernel's where it may be set, else by watching its processes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ class MemoryLimit(Protocol):
     """A limit for one runner and all it starts."""
 
     def start(self, spawn: Callable[[], int]) -> int:
-        """Return the pid that *spawn* returns: of a process that never ran without the limit."""
+        """Call *spawn*, which returns a pid, so that its process never runs without the limit; return the pid."""
         ...
 
     @property
     def interval(self) -> float | None:
-        """How often `exceeded` must be asked for the limit to hold; None if the kernel minds it."""
+        """Seconds between calls of `exceeded` that the limit needs; None if the kernel enforces it."""
         ...
 
     def exceeded(self) -> bool:
-        """Return whether something was killed because of it."""
+        """Return whether a process was killed because of it."""
         ...
 
     def close(self) -> None:
-        """Remove it; nothing runs under it any more."""
+        """Remove it, once no process runs under it."""
         ...
 
 
@@ -39,7 +39,7 @@ def limit_memory(name: str, limit: int) -> MemoryLimit:
         except OSError:
             with suppress(OSError):
                 group.rmdir()
-    return _PolledLimit(limit)
+    return _WatchedLimit(limit)
 
 
 def _own_groups() -> list[tuple[int, Path]]:
@@ -76,11 +76,11 @@ class _Cgroup:
         with suppress(OSError):  # Where swap is not counted, it is not limited.
             _write(group / swap, str(limit) if version == 1 else "0")
         self.exceeded()
-        with self._inside():  # Whether we may go in and come out again is better known before.
+        with self._inside():  # Fail now if this process may not move in and out.
             pass
 
     def start(self, spawn: Callable[[], int]) -> int:
-        # Born in it: a runner that was moved later could have started something before.
+        # Started in it: a runner that is moved later could have started a process before.
         with self._inside():
             return spawn()
 
@@ -113,8 +113,8 @@ def _write(path: Path, text: str) -> None:
         os.close(fd)
 
 
-class _PolledLimit:
-    """Looks at the processes now and then, and kills the runner's children if they are too large."""
+class _WatchedLimit:
+    """Measures the processes periodically, and kills the runner's descendants if they are too large."""
 
     interval = 0.2
 
@@ -128,7 +128,7 @@ class _PolledLimit:
 
         pid = spawn()
         with suppress(psutil.Error):
-            # Now that it is not reaped, the number is its own; it is told by its start time later.
+            # It is not reaped yet, so the id is its own; later psutil compares its start time.
             self._runner = psutil.Process(pid)
         return pid
 
@@ -143,12 +143,12 @@ class _PolledLimit:
         except psutil.Error:
             return False
         family = [runner, *children]
-        # Pages shared between a pool's processes count once; asking for that takes longer.
+        # Pages that a pool's processes share must count once; measuring that takes longer.
         measures = (resident_memory, own_memory)
         if any(_total(family, measure) <= self._limit for measure in measures):
             return False
         self._exceeded = True
-        for child in children:  # The runner lives on and reports.
+        for child in children:  # The runner is spared, and reports.
             with suppress(psutil.Error):
                 child.kill()
         return True

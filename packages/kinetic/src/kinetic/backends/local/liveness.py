@@ -1,12 +1,11 @@
-"""Whether a supervisor or a runner lives, asked in ways that no reused pid and no reboot can fool.
+"""Check whether a supervisor or a runner lives, independent of reused process ids and of reboots.
 
-The supervisor inherits the write end of the FIFO `alive` at its birth: who reads it gets "nothing
-yet" while it lives and the end of the file afterwards. A fork of the submitting process in the
-moment of that birth could hold a copy; so the supervisor also locks a file, and locks are not
-inherited.
+The supervisor inherits the write end of the FIFO `alive` when it is started: a read returns "nothing yet"
+while it lives and the end of the file afterwards. A process that the client forks at that moment could
+hold a copy; so the supervisor also locks a file, and locks are not inherited.
 
 A runner whose supervisor died may still report how the job ended. Every runner inherits the write end
-of another FIFO, the one of its attempt, and has it until it ends; the user's processes do not get it.
+of another FIFO, the one of its attempt, and keeps it until it ends; the user's processes do not get it.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ if TYPE_CHECKING:  # Supervisors import this, and `typing` takes longer than all
     from collections.abc import Callable
     from typing import Final
 
-_FIRST_LOOK: Final = 0.002
-_LAST_LOOK: Final = 0.05
-"""Seconds between two looks for the end of a supervisor, at first and later."""
+_FIRST_PAUSE: Final = 0.002
+_LONGEST_PAUSE: Final = 0.05
+"""Seconds between two checks for the end of a supervisor, at first and later."""
 
 CANCEL: Final = b"c"
 """What is written into the FIFO `control` to have a job stopped."""
@@ -54,15 +53,15 @@ class Pipes:
         return self.fds[1], self.fds[2], self.fds[3]
 
     def close(self) -> None:
-        """Let go of them."""
+        """Close them."""
         while self.fds:
             os.close(self.fds.pop())
 
 
 def _open(path: str, flags: int) -> int:
-    """Open a FIFO; never as a standard descriptor, which a submitter may have closed.
+    """Open a FIFO; never as a standard descriptor, which the client may have closed.
 
-    They are handed to the supervisor by number, and it has files of its own there.
+    The supervisor gets them by number, and has other files as its standard descriptors.
     """
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     if fd > 2:
@@ -87,7 +86,7 @@ def is_alive(folder: JobFolder) -> bool:
 def is_reporting(folder: JobFolder) -> bool:
     """Return whether a runner of the job lives.
 
-    Ask once `is_alive` said no: from then on nobody starts another one.
+    Call it once `is_alive` returned False: from then on no other one is started.
     """
     fd = _open_living(folder)
     if fd is None:
@@ -104,7 +103,7 @@ def is_announced(home: Home, job_id: str) -> bool:
 def was_announced(home: Home, job_id: str) -> bool:
     """Return whether a process was about to start the job, and was killed: there is no folder of the job."""
     places = _announced(home, job_id)
-    # A job's own folder is called so while it is removed.
+    # A job's folder has such a name while it is removed.
     return bool(places) and not any(
         is_alive(place) or os.path.exists(place.supervisor_log)  # noqa: PTH110 - asked often
         for place in places
@@ -125,7 +124,7 @@ def wait_for_death(
 ) -> bool:
     """Wait at most *timeout* seconds until the supervisor is gone; return whether it is.
 
-    *given_up* is asked in short intervals, and ends the wait.
+    *given_up* is called in short intervals, and ends the wait.
     """
     fd = _open_fifo(folder.alive)
     if fd is None:
@@ -153,8 +152,8 @@ def wait_for_end(
 
 
 def request_cancel(folder: JobFolder) -> None:
-    """Ask the supervisor to stop its job; nothing happens if it is gone."""
-    with suppress(OSError):  # ENXIO: nobody reads any more; ENOENT: all of it was removed.
+    """Ask the supervisor to stop its job; do nothing if there is none."""
+    with suppress(OSError):  # ENXIO: there is no reader; ENOENT: the folder was removed.
         fd = os.open(folder.control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             os.write(fd, CANCEL)
@@ -189,22 +188,22 @@ def _ends(
     or_else: Callable[[], bool] = lambda: False,
     given_up: Callable[[], bool],
 ) -> bool:
-    """Wait at most *timeout* seconds for the last writer of a FIFO to go, or until *or_else* says so.
+    """Wait at most *timeout* seconds until a FIFO has no writer, or *or_else* returns True.
 
-    Both are looked at in short intervals as well: by xnu's source macOS does not wake every reader of
-    a FIFO when the last writer is gone, and nobody is woken while a fork of the submitter holds it.
+    Both are also checked in short intervals: by xnu's source, macOS does not wake every reader of a FIFO
+    when the last writer is gone, and no reader is woken while a fork of the client holds it.
     """
     poll = select.poll()  # `select` cannot take a descriptor above 1023.
     poll.register(fd, select.POLLIN | select.POLLHUP)
     deadline = time.monotonic() + timeout
-    pause = _FIRST_LOOK
+    pause = _FIRST_PAUSE
     while not (_ended(fd) or or_else()):
         left = deadline - time.monotonic()
         if left <= 0 or given_up():
             return False
         if poll.poll(int(min(left, pause) * 1000 + 0.999)) and not _ended(fd):
-            select.select([], [], [], pause)  # Whatever it was, it is not asked again at once.
-        pause = min(1.5 * pause, _LAST_LOOK)
+            select.select([], [], [], pause)  # Whatever woke it, do not check again at once.
+        pause = min(1.5 * pause, _LONGEST_PAUSE)
     return True
 
 

@@ -96,12 +96,12 @@ class Attempt:
         return self._port.address
 
     def _limit_memory(self, spec: SupervisorSpec) -> None:
-        if spec.memory is not None:
+        if spec.memory_limit is not None:
             from kinetic.backends.local.limits import limit_memory
 
             for host in range(spec.hosts):
                 name = f"{spec.job_id}-{self.number}-{host}"
-                self._limits[host] = limit_memory(name, spec.memory)
+                self._limits[host] = limit_memory(name, spec.memory_limit)
 
     @property
     def running(self) -> bool:

@@ -301,8 +301,8 @@ class _Job:
         if host in attempt.over_memory:
             from kinetic_payload.progress import size_text
 
-            assert self._spec.memory is not None
-            limit = size_text(self._spec.memory, binary=True)
+            assert self._spec.memory_limit is not None
+            limit = size_text(self._spec.memory_limit, binary=True)
             return f"Host {host} used more memory than its limit of {limit} and was killed."
         return attempt.problem if host >= len(attempt.runners) else ""
 

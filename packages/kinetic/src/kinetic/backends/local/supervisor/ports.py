@@ -1,4 +1,4 @@
-"""A loopback port for the hosts of one job to meet at, which no other job of ours takes."""
+"""Reserve a loopback port at which the hosts of a job connect, against other jobs of Kinetic."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Final
 from kinetic_payload.files.private import make_folder, open_private
 
 _RANGE: Final = range(20_000, 32_000)
-"""Below what Linux and macOS hand out by themselves, so that no stranger gets one by chance."""
+"""Below the ephemeral ports of Linux and macOS, so that no other program gets one by chance."""
 
 
 class Port:
-    """A port that is ours until `close`, or the end of this process."""
+    """A port that is reserved until `close`, or the end of this process."""
 
     def __init__(self, number: int, fd: int) -> None:
         self.number = number
@@ -28,12 +28,12 @@ class Port:
         return f"127.0.0.1:{self.number}"
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release it."""
         os.close(self._fd)
 
 
 def reserve_port(folder: str) -> Port:
-    """Find a free port; lock files in *folder* keep other jobs away until it is in use and after.
+    """Find a free port; a lock file in *folder* reserves it against other jobs.
 
     Raises:
         OSError: None is free.

@@ -5,7 +5,7 @@ Stdin is a file that has no name any more, as captured variables are secret.
 
 from __future__ import annotations
 
-import marshal  # The same interpreter reads it, and it costs no import.
+import marshal  # The same interpreter reads it, and it needs no import.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ WORKSPACE = "\0workspace"
 LIFELINE = "\0lifeline"
 COORDINATOR = "\0coordinator"
 KEY = "\0key"
-"""Stand in commands and environments for what each start of a runner fills in."""
+"""Placeholders in commands and environments, which each start of a runner fills in."""
 
 
 class SupervisorSpec:
@@ -33,7 +33,7 @@ class SupervisorSpec:
         hosts: int,
         retries: int,
         grace: float,
-        memory: int | None,
+        memory_limit: int | None,
         command: Sequence[str],
         environment: Mapping[str, str],
         mark: str,
@@ -53,7 +53,7 @@ class SupervisorSpec:
         self.hosts = hosts
         self.retries = retries
         self.grace = grace
-        self.memory = memory
+        self.memory_limit = memory_limit
         self.command = list(command)
         """How to start the runner; with the placeholders above."""
         self.environment = dict(environment)

@@ -1,4 +1,4 @@
-"""What a supervisor knows of its job, as a small file that is replaced as a whole."""
+"""The state of a local job, in a small file that its supervisor replaces atomically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         """`running`, `succeeded`, `failed`."""
         message: str
         pids: list[int]
-        """Of the runners, for people to read: nothing trusts them."""
+        """Of the runners, for people to read: no code relies on them."""
 
     class State(TypedDict):
         """One job."""
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def write_state(path: str, state: State) -> None:
     """Replace the state at *path*; a reader sees the old one or the new one.
 
-    A disk that is full takes it in the place of the old one.
+    On a full disk the new one overwrites the old one in place.
     """
     data = json.dumps(state, indent=1).encode()
     temporary = f"{path}.new"  # There is one writer.
@@ -45,7 +45,7 @@ def write_state(path: str, state: State) -> None:
     except OSError as error:
         if error.errno not in _FULL or not os.path.exists(path):  # noqa: PTH110 - light
             raise
-        # Blocks that the file has are written again without new ones. Spaces end what is shorter.
+        # The file's own blocks can be written again. A shorter state is padded with spaces.
         _write(path, 0, data.ljust(os.path.getsize(path)))  # noqa: PTH202 - light
 
 
@@ -53,7 +53,7 @@ def _write(path: str, flags: int, data: bytes) -> None:
     fd = open_private(path, os.O_WRONLY | flags)
     try:
         left = memoryview(data)
-        while left:  # A disk that is nearly full takes a part, and refuses the next.
+        while left:  # A disk that is nearly full takes one part, and refuses the next.
             left = left[os.write(fd, left) :]
     finally:
         os.close(fd)
@@ -62,8 +62,8 @@ def _write(path: str, flags: int, data: bytes) -> None:
 def read_state(path: str) -> State | None:
     """Return the state at *path*, or None while there is none.
 
-    A damaged one (a machine that lost its power may leave an empty file) says that the job had begun,
-    and no more: its outcome and its hosts' reports are elsewhere.
+    A damaged one (after a power failure, the file may be empty) means only that the job had begun: its
+    outcome and its hosts' reports are elsewhere.
     """
     try:
         with open(path, "rb") as stream:  # noqa: PTH123 - light
