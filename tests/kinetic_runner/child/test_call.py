@@ -223,7 +223,7 @@ def test_what_a_function_held_when_it_failed_goes_with_its_end(stopping: Stoppin
 
 
 def test_after_the_call_a_signal_interrupts_nothing(stopping: Stopping) -> None:
-    stopping.only_note()
+    stopping.only_record()
     stop()
 
     assert stopping.asked
@@ -235,7 +235,7 @@ def test_a_swallowed_stop_is_raised_again_until_the_call_is_over(stopping: Stopp
 
     with pytest.raises(Terminated):
         stopping.check()
-    stopping.only_note()
+    stopping.only_record()
     stopping.check()
 
 
@@ -258,7 +258,7 @@ stopping = Stopping.install()
 child = os.fork()
 if not child:
     if "reports" in sys.argv:
-        stopping.only_note()
+        stopping.only_record()
     os.kill(os.getpid(), signal.SIGTERM)
     os._exit(0)
 assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGTERM

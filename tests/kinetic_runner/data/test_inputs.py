@@ -132,7 +132,7 @@ def test_what_is_shown_in_place_is_neither_downloaded_nor_looked_into(
 def test_what_is_shown_in_place_must_still_be_there(space: Workspace, tmp_path: Path) -> None:
     ref = a_ref(fuse=True, digest=None, local_path=str(tmp_path / "gone"))
 
-    with pytest.raises(DataError, match=f"{tmp_path}/gone is not there any more"):
+    with pytest.raises(DataError, match=f"{tmp_path}/gone does not exist any more"):
         inputs.make_mount_points(inputs.plan([ref], space, private_mounts=False))
 
 

@@ -56,25 +56,25 @@ def invoke(
     kwargs: Mapping[str, Any],
     stopping: Stopping,
 ) -> CallEnd:
-    """Call *function* and return how it ended; nothing it raises passes.
+    """Call *function* and return how it ended; raise nothing.
 
-    From then on a signal is only noted.
+    From then on a signal is only recorded.
     """
     value: Any = _NOTHING
     error: BaseException | None = None
     try:
         try:
             value = function(*args, **kwargs)
-        except BaseException as raised:  # noqa: BLE001 - whatever it is, it is the answer
+        except BaseException as raised:  # noqa: BLE001 - whatever it is, it is how the function ended
             error = raised
-        stopping.only_note()
+        stopping.only_record()
     except Terminated as late:
-        # It is raised only once: before this the function, if it has ended, was not told.
+        # It is raised only once: a function that had ended before was not stopped.
         if value is _NOTHING and error is None:
-            error = late.__context__  # What it raised was just being caught.
+            error = late.__context__  # What the function raised was just being caught.
         stopping.came_late = value is not _NOTHING or error is not None
         error = error if stopping.came_late else late
-        stopping.only_note()
+        stopping.only_record()
     try:
         if error is not None:
             return end_of(error, stopped=stopping.asked and not stopping.came_late)
@@ -82,7 +82,7 @@ def invoke(
             return Raised(_never_awaited(value))
         return Returned(value)
     finally:
-        error = None  # Its traceback has this frame: what the function held would live on.
+        error = None  # Its traceback has this frame, and would keep what the function held.
 
 
 def end_of(error: BaseException, *, stopped: bool) -> CallEnd:

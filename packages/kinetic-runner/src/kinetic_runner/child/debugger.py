@@ -1,4 +1,4 @@
-"""debugpy on the loopback interface: listen, say where, wait for a client."""
+"""debugpy on the loopback interface: listen, print where, wait for a client."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import Final
 from kinetic_payload.errors import KineticError
 
 HOST: Final = "127.0.0.1"
-"""Never another one: whoever reaches a debug server runs code as its user."""
+"""Never another one: a client of a debug server runs code as its user."""
 
-_LOOK_EVERY: Final = 0.2
-"""Seconds."""
+_POLL_SECONDS: Final = 0.2
 
 _LISTENING: Final = "[kinetic] debugpy is listening on "
 _ATTACHED: Final = "[kinetic] A debugger is attached; the function starts."
@@ -37,7 +36,7 @@ class Listening:
 
 
 def listening_line(listening: Listening) -> str:
-    """Return the line of a job's log that says where its debugger listens, and for which files."""
+    """Return the line of a job's log that names the address of its debugger, and its files."""
     where = asdict(listening)
     return f"{_LISTENING}{HOST}:{where.pop('port')} {json.dumps(where)}"
 
@@ -78,7 +77,7 @@ def listen(port: int, project: str, folder: str = "") -> int:
             f"debugpy could not listen on {HOST}:{port}: {error}.",
             hint="Choose another port, or 0 for any free one.",
         ) from error
-    _say(listening_line(Listening(bound, project, folder)))
+    _print_line(listening_line(Listening(bound, project, folder)))
     return int(bound)
 
 
@@ -95,9 +94,9 @@ def wait_for_client(told_to_stop: Callable[[], bool]) -> bool:
     over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(_LOOK_EVERY):
+        while not over.wait(_POLL_SECONDS):
             if told_to_stop():
-                with suppress(RuntimeError):  # It does not wait yet: once more.
+                with suppress(RuntimeError):  # It does not wait yet: try again.
                     debugpy.wait_for_client.cancel()
 
     watcher = threading.Thread(target=watch, name="kinetic-debugger", daemon=True)
@@ -109,10 +108,10 @@ def wait_for_client(told_to_stop: Callable[[], bool]) -> bool:
         over.set()
     if told_to_stop():
         return False
-    _say(_ATTACHED)
+    _print_line(_ATTACHED)
     return True
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

@@ -1,6 +1,6 @@
-"""Join the hosts of a slice: `jax.distributed` is initialised right after user code imports JAX.
+"""(child) Join the hosts of a slice: `jax.distributed` is initialised right after user code imports JAX.
 
-Nothing here imports JAX. A hook in `sys.meta_path` waits for somebody else to.
+Nothing here imports JAX. A hook in `sys.meta_path` waits until user code does.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def prepare(slice_: Slice, joined: Callable[[], None] = lambda: None) -> None:
 
 
 def join(jax: Any, slice_: Slice, joined: Callable[[], None] = lambda: None) -> None:
-    """Initialise `jax.distributed` of the module *jax*; the user's own calls then do no harm."""
+    """Initialise `jax.distributed` of the module *jax*; calls of the user's then do nothing."""
     original = jax.distributed.initialize
     explicit: dict[str, Any] = {
         "coordinator_address": slice_.coordinator,
@@ -61,8 +61,8 @@ def join(jax: Any, slice_: Slice, joined: Callable[[], None] = lambda: None) -> 
     }
     if slice_.bind_address is not None:
         explicit["coordinator_bind_address"] = slice_.bind_address
-        # Heartbeats age by wall clock: a laptop that slept would take all hosts for dead. Here the
-        # supervisor sees at once that one has died.
+        # Heartbeats time out by wall clock: on a laptop that slept, all hosts would. Here the supervisor
+        # sees at once that one has ended.
         if "heartbeat_timeout_seconds" in inspect.signature(original).parameters:
             explicit["heartbeat_timeout_seconds"] = _TEN_YEARS
         keep_collectives_on_loopback()
@@ -154,10 +154,10 @@ def _native_module() -> ModuleType | None:
 
 
 def leave_quietly() -> None:
-    """Keep JAX's exit handler from parting from the other hosts; `left` then returns what can.
+    """Keep JAX's exit handler from leaving the other hosts; what does is then returned by `left`.
 
-    JAX waits until all hosts part. Where this one failed, the others wait for it in the middle of their
-    work; where another one fails, nobody could tell that waiting here from an exit handler at work.
+    JAX waits until all hosts leave. If this one failed, the others would wait for it in the middle of their
+    work. If another one fails, waiting here could not be told from an exit handler at work.
     """
     state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     if state is None or getattr(state, "client", None) is None:
@@ -168,18 +168,18 @@ def leave_quietly() -> None:
         preemption=getattr(state, "preemption_sync_manager", None),
         port=str(getattr(state, "coordinator_address", "")).rpartition(":")[2],
     )
-    _kept.append(joined)  # What it holds parts from the others when it is destroyed, too.
+    _kept.append(joined)  # If its parts were destroyed, that would leave the others, too.
     state.client = state.service = state.preemption_sync_manager = None
 
 
 def left() -> Joined | None:
-    """Return this process' part in the slice that it left quietly, if it did."""
+    """Return the connection to the slice that `leave_quietly` kept, if it did."""
     return _kept[-1] if _kept else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
-    """This process' part in a slice, which nothing but us ends."""
+    """The connection of this process to its slice, which only Kinetic ends."""
 
     client: Any
     service: Any
@@ -193,7 +193,7 @@ class Joined:
         return self.service is not None
 
     def shut_down(self) -> None:
-        """Part from the other hosts, which waits for all of them, in the order that JAX keeps."""
+        """Leave the other hosts, which waits for all of them, in the order of JAX."""
         for part in (self.preemption, self.client, self.service):
             if part is not None:
                 part.shutdown()
@@ -273,5 +273,5 @@ class _AfterImport:
                 sys.meta_path.remove(self)
                 self._then(module)
 
-        # On the instance: whoever asks the spec for its loader still finds the real one.
+        # On the instance, so that the spec still has the real loader.
         loader.exec_module = extended

@@ -1,4 +1,4 @@
-"""(child) The end of processes that user code forked and that come back into our code."""
+"""(child) End processes that user code forked and that return into our code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kinetic_runner.child.streams import flush
 
 
 def leave_if_forked(pid: int, error: BaseException | None = None) -> None:
-    """End this process if it is not *pid*: a fork has nothing to report, and nothing to clean up.
+    """End this process if it is not *pid*: a fork must neither report nor clean up.
 
     A traceback of *error* is printed, as Python does where an exception leaves a script.
     """

@@ -1,4 +1,4 @@
-"""(child) The entry of the process that runs the user's code: task in, outcome out, then surely gone."""
+"""(child) The entry of the process that runs the user's code: read the task, report the outcome, exit."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from kinetic_runner.child.shutdown import shut_down
 from kinetic_runner.child.streams import flush, identity, write_whole
 from kinetic_runner.task import Task
 
-Tell = Callable[[dict[str, Any]], None]
-Pipeline = Callable[[Task, Tell], HostOutcome]
+Send = Callable[[dict[str, Any]], None]
+Pipeline = Callable[[Task, Send], HostOutcome]
 
 
 def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn:
     """Run the task that comes over the descriptor `argv[-2]`; report to `argv[-1]`.
 
-    *pipeline* is `kinetic_runner.child.pipeline.run` unless somebody says otherwise.
+    *pipeline* is `kinetic_runner.child.pipeline.run` by default.
     """
-    gc.disable()  # What is imported now stays: looking through it again and again takes time.
+    gc.disable()  # What is imported now stays, so collections would only take time.
     task_fd, report_fd = int(argv[-2]), int(argv[-1])
     for fd in (task_fd, report_fd):
         os.set_inheritable(fd, False)
@@ -56,20 +56,20 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     if task.stop_fd is not None:
         os.set_inheritable(task.stop_fd, False)
     _die_with_parent(task_fd)
-    _say_who_we_are(task)
-    report = _Report(report_fd, task.report_file)
+    _name_host_in_environment(task)
+    reports = _Reports(report_fd, task.report_file)
     me = os.getpid()
     try:
         if pipeline is None:
-            outcome = _unprepared(task, report.phase, failure)
+            outcome = _unprepared(task, reports.phase, failure)
         else:
-            outcome = pipeline(task, report.tell)
-    except BaseException as error:  # noqa: BLE001  # nothing may leave without a word
+            outcome = pipeline(task, reports.send)
+    except BaseException as error:  # noqa: BLE001  # every failure is reported
         leave_if_forked(me, error)
-        outcome = _unprepared(task, report.phase, error)
+        outcome = _unprepared(task, reports.phase, error)
     leave_if_forked(me)
     flush()
-    report.send(b'{"outcome": ' + encode(outcome) + b"}\n")
+    reports.send_line(b'{"outcome": ' + encode(outcome) + b"}\n")
     if task.hosts > 1 and not outcome.succeeded:
         from kinetic_runner.child import distributed
 
@@ -77,14 +77,14 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     try:
         shut_down(task.linger)
         if task.hosts > 1:
-            _part(report, succeeded=outcome.succeeded, hold=task.hold)
+            _part(reports, succeeded=outcome.succeeded, hold=task.hold)
     finally:
         # Not sys.exit: threads that user code left behind would keep the process alive.
         os._exit(outcome.exit_code)
 
 
-def _part(report: _Report, *, succeeded: bool, hold: bool) -> None:
-    """Part from the other hosts of a slice, if they are joined; the parent may end this at any time."""
+def _part(reports: _Reports, *, succeeded: bool, hold: bool) -> None:
+    """Leave the other hosts of a slice, if they are joined; the parent may end this at any time."""
     import threading
 
     from kinetic_runner.child import distributed
@@ -93,17 +93,17 @@ def _part(report: _Report, *, succeeded: bool, hold: bool) -> None:
     if slice_ is None:
         return
     if succeeded:
-        report.tell({"parting": "together"})
+        reports.send({"parting": "together"})
         slice_.shut_down()
     elif hold and slice_.coordinates:
-        # JAX aborts the other hosts when their coordinator ends, and they may be tidying up.
+        # JAX aborts the other hosts when their coordinator ends, and they may be cleaning up.
         slice_.disconnect()
-        report.tell({"parting": "last"})
+        reports.send({"parting": "last"})
         threading.Event().wait()
 
 
 def _import_client() -> None:
-    """Import what speaks to buckets, which takes longer than a claim; who uses it says what fails."""
+    """Import the client of buckets, which takes longer than a claim; its users report a failure."""
     try:
         from kinetic_payload.stores import gcs  # noqa: F401
     except Exception:  # noqa: BLE001  # whatever an installation may raise
@@ -126,8 +126,8 @@ _OPEN_FILES = 10240
 """`OPEN_MAX` of macOS, above which it takes no soft limit."""
 
 
-class _Report:
-    """The way to the parent: a pipe, and a file for when user code has closed that."""
+class _Reports:
+    """Sends reports to the parent: through a pipe, or a file once user code has closed that."""
 
     def __init__(self, fd: int, file: str) -> None:
         self.phase: Phase = "fetch"
@@ -136,14 +136,14 @@ class _Report:
         self._pipe = identity(fd)
         self._pid = os.getpid()
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         import json
 
         self.phase = message.get("phase", self.phase)
         if os.getpid() == self._pid:
-            self.send(json.dumps(message).encode() + b"\n")
+            self.send_line(json.dumps(message).encode() + b"\n")
 
-    def send(self, line: bytes) -> None:
+    def send_line(self, line: bytes) -> None:
         try:
             # The number may be that of a file of the user's by now.
             if self._pipe is not None and identity(self._fd) == self._pipe:
@@ -151,7 +151,7 @@ class _Report:
                 return
         except OSError:
             pass
-        self._pipe = None  # Once something went the other way, all the rest follows it.
+        self._pipe = None  # From the first line in the file on, all go there.
         with suppress(OSError):  # Then the exit code has to do.
             make_folder(os.path.dirname(self._file))  # noqa: PTH120
             fd = open_private(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -177,7 +177,7 @@ def _read_line(fd: int) -> str:
     return data.decode()
 
 
-def _say_who_we_are(task: Task) -> None:
+def _name_host_in_environment(task: Task) -> None:
     own = {
         Env.JOB_ID: task.job_id,
         Env.ATTEMPT: str(task.attempt),
@@ -189,18 +189,18 @@ def _say_who_we_are(task: Task) -> None:
 
 
 def _die_with_parent(fd: int) -> None:
-    """Have the whole process group killed when the parent's end of the task's pipe closes."""
+    """Have the process group killed when the parent's end of the task's pipe closes."""
     if sys.platform == "linux":
         import fcntl
         import select
         import signal
 
-        # The kernel does it by itself: no thread (a private mount namespace allows none), and not
-        # held up by native code that keeps the interpreter's lock.
+        # The kernel does it: this needs no thread (a private mount namespace allows none), and native
+        # code that holds the interpreter's lock cannot delay it.
         fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
-        if select.select([fd], [], [], 0)[0]:  # It died a moment ago.
+        if select.select([fd], [], [], 0)[0]:  # It has ended a moment ago.
             os.killpg(0, signal.SIGKILL)
     else:
         import threading
@@ -216,13 +216,13 @@ def _wait_for_end(fd: int) -> None:
         while os.read(fd, 1):
             continue
     except OSError:
-        return  # User code closed what is not its own.
+        return  # User code closed the descriptor.
     if os.getpid() == me:
         os.killpg(0, signal.SIGKILL)
 
 
 def _unprepared(task: Task, phase: Phase, error: BaseException | None) -> HostOutcome:
-    """Return the outcome of something that the pipeline itself did not foresee."""
+    """Return the outcome of a failure that the pipeline did not handle."""
     import platform
     import traceback
 

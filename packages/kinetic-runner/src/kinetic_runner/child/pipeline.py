@@ -1,4 +1,4 @@
-"""The phases of one host in order, in the process of the user's code; a failure names its phase."""
+"""(child) Run the phases of one host in order; a failure names its phase."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kinetic_payload.data.references import DataRef
     from kinetic_payload.progress import TrackProgress
 
-Tell = Callable[[dict[str, Any]], None]
+Send = Callable[[dict[str, Any]], None]
 
 _STDERR: Final = 2
 
@@ -70,7 +70,7 @@ _DOING: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Tools:
-    """What the phases use of `kinetic_payload`, and of the world."""
+    """What the phases use of `kinetic_payload`, the environment and the clock."""
 
     open_store: Callable[[str], Store]
     fetch_context: Callable[[Store, str, Path], object]
@@ -84,20 +84,20 @@ class Tools:
     clock: Callable[[], float] = time.monotonic
 
 
-def run(task: Task, tell: Tell, tools: Tools | None = None) -> HostOutcome:
+def run(task: Task, send: Send, tools: Tools | None = None) -> HostOutcome:
     """Do all of *task* in this process and return how it ended; raises nothing.
 
-    Takes the process over: working folder, `sys.path`, `__main__`, signals, with private mounts its
+    Changes the process: its working folder, `sys.path`, `__main__`, signals, and with private mounts its
     view of the file system. Call it from the main thread, before others start.
     """
     faulthandler.enable(_STDERR)
     # Not undone at the end: a signal must not kill the process before the outcome is sent.
     stopping = Stopping.install(task.stop_fd, task.stop_file)
-    host = _Host(task, tell, tools or _tools(), stopping)
+    host = _Host(task, send, tools or _tools(), stopping)
     try:
         try:
             return host.run()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it must be reported
+        except BaseException as error:  # noqa: BLE001 - every failure is reported
             return host.failed(error)
     except BaseException as error:  # noqa: BLE001 - SIGTERM came in between; it comes only once
         return host.failed(error)
@@ -108,7 +108,7 @@ class _Host:
     """One host on its way through the phases."""
 
     task: Task
-    tell: Tell
+    send: Send
     tools: Tools
     stopping: Stopping
     phase: Phase = "fetch"
@@ -134,10 +134,10 @@ class _Host:
 
     @contextmanager
     def during(self, phase: Phase) -> Iterator[None]:
-        """Announce *phase* and keep how long it takes, also if it fails."""
+        """Report that *phase* begins, and record how long it takes, also if it fails."""
         self.stopping.check()
         self.phase = phase
-        self.tell({"phase": phase})
+        self.send({"phase": phase})
         began = self.tools.clock()
         try:
             yield
@@ -208,7 +208,7 @@ class _Host:
             space.context.unlink(missing_ok=True)
 
     def prepare(self, stream: BinaryIO) -> tuple[CallHeader, inputs.Plan]:
-        """Make everything ready that unpickling, which imports user code, may look at."""
+        """Prepare everything that unpickling, which imports user code, may use."""
         task, tools, space = self.task, self.tools, self.space
         header = tools.read_header(stream)
         if header.context_digest != task.context_digest:
@@ -238,19 +238,19 @@ class _Host:
         return header, decided
 
     def joined(self) -> None:
-        """See to it that a stop arrives although JAX has taken SIGTERM."""
+        """Make sure that a stop arrives although JAX has taken SIGTERM."""
         if sigterm_is_native():
             self.stopping.requests.watch()
-            self.tell({"sigterm": "native"})
+            self.send({"sigterm": "native"})
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
-        self.tell({"warning": text})
+        self.send({"warning": text})
 
     def ended(self, end: CallEnd, store: Store) -> HostOutcome:
         """Report how the function ended."""
         if self.stopping.came_late:
-            self.tell({"undisturbed": True})
+            self.send({"undisturbed": True})
         match end:
             case Returned(value):
                 with self.during("report"):
@@ -258,12 +258,12 @@ class _Host:
             case Stopped(error):
                 return self.stopped(self.info(error))
             case Exited(error):
-                self.tell({"phase": "report"})  # From now on a stop takes nothing away from it.
+                self.send({"phase": "report"})  # From now on a stop does not change the outcome.
                 return self.outcome(
                     "exited", layout.EXIT_FUNCTION_FAILED, end.message, self.info(error)
                 )
             case Raised(error):
-                self.tell({"phase": "report"})
+                self.send({"phase": "report"})
                 message = f"{type_name(error)}: {message_of(error)}"
                 note = import_note(self.skews, error)
                 if note is not None:
@@ -273,7 +273,7 @@ class _Host:
                 )
 
     def returned(self, value: Any, store: Store) -> HostOutcome:
-        """Keep the leader's value; the others' is not asked for."""
+        """Store the leader's value; those of other hosts are not needed."""
         if self.task.host != 0:
             return self.outcome("returned", layout.EXIT_SUCCESS)
         try:
@@ -299,7 +299,7 @@ class _Host:
 
     def failed(self, error: BaseException) -> HostOutcome:
         """Report what went wrong around the call."""
-        self.stopping.only_note()
+        self.stopping.only_record()
         info = self.info(error)
         if self.stopping.asked:
             return self.stopped(info)
@@ -329,7 +329,7 @@ class _Host:
             words = disk_words(error, self.space.root) or message_of(error)
             again = retry_notice(self.task.report_seconds)
             text = f"The value cannot be stored yet: {words.rstrip('.')}. {again}"
-            self.tell({"warning": text})
+            self.send({"warning": text})
             if self.pending_uploads is not None:
                 self.pending_uploads.note(text)
 
@@ -349,7 +349,7 @@ class _Host:
     ) -> HostOutcome:
         task = self.task
         if error is not None:
-            # Where the stop met the function is nobody's mistake, and stands in the outcome.
+            # A stop is no error of the function, and where it came is in the outcome.
             users = self.phase == "call" and error.type != type_name(Terminated())
             _log(error.traceback if users else f"[kinetic] {message}\n")
         return HostOutcome(
@@ -379,12 +379,12 @@ def _verify(path: Path, expected: str) -> None:
     if found != expected:
         raise IntegrityError(
             f"The payload has the digest {found[:12]}…, the job was submitted with {expected[:12]}….",
-            hint="Somebody changed it in the store. Submit the job again.",
+            hint="It was changed in the store. Submit the job again.",
         )
 
 
 def _is_debugged(task: Task) -> bool:
-    # The leader alone: the others go on until they need it.
+    # Only the leader: the others go on until they need it.
     return task.debug_port is not None and task.host == 0
 
 
@@ -410,7 +410,7 @@ def _prepare_environment(
 
 
 def _log(text: str) -> None:
-    """Write what went wrong where people look for it first: at the end of the job's log."""
+    """Write what went wrong to the end of the job's log, where users look first."""
     with suppress(Exception):  # User code may have put anything there, or closed it.
         sys.stderr.write(text)
         sys.stderr.flush()

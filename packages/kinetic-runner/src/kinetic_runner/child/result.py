@@ -1,4 +1,4 @@
-"""Values and exceptions on their way home: pickled where they pickle, as text where not."""
+"""(child) The result that the client gets: a value or an exception, pickled if possible, else as text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REPR_LIMIT: Final = 2000
 
 
 class UnpicklableValueError(KineticError, TypeError):
-    """The function returned a value that cannot travel."""
+    """The function returned a value that cannot be pickled."""
 
 
 def keep(
@@ -44,15 +44,15 @@ def keep(
     """Pickle *value*: small ones into the result, larger ones streamed into the object *name*.
 
     The object is create-only, or replaces what is there (*replace*: it is not the job's), and appears only
-    when all of the value is in it. While nothing takes it, it is tried again for *seconds*, with *pause*
-    between: what took hours to compute is not to be lost.
-    Where there is *pending_uploads*, it may also end as a file there, for the parent to store: always where the
-    store is a service, which may be away for long.
+    when all of the value is in it. While this fails, it is retried for *seconds*, with *pause* between:
+    a value that took hours to compute must not be lost.
+    With *pending_uploads*, it may be written to a file there, for the parent to store: always where the store is
+    a service, which may be unreachable for long.
 
     Raises:
         UnpicklableValueError: Its cause says why.
-        StoreError: The store would not take it.
-        OSError: Neither would the disk.
+        StoreError: The store did not take it.
+        OSError: Neither did the disk.
     """
     ways = _ways(store, name, pending_uploads, replace)
     return retry(
@@ -105,12 +105,12 @@ def _pickled(value: Any, store: Store, name: str, way: Way, *, replace: bool) ->
             if sink.failure is not None:
                 raise sink.failure from None
             raise _unpicklable(value, error) from error
-        leave_if_forked(pid)  # Pickling runs code of the user's.
+        leave_if_forked(pid)  # Pickling runs user code.
         kept = sink.kept(name)
         try:
             stack.close()
         except PreconditionFailedError as error:
-            # A retried create is told that its own object is in the way.
+            # A retried create fails because its own object is there.
             if kept.name is None or stored_digest(store, name) != kept.digest:
                 raise overwritten_error(store, name) if replace else error
         return kept
@@ -130,7 +130,7 @@ def error_info(
 
     Never raises. Without a *store* only a small one is added; a large one is stored as by `keep`.
     """
-    # The text first: pickling runs code of the user's that may change the exception.
+    # The text first: pickling runs user code that may change the exception.
     kind, message, notes = type_name(error), message_of(error), notes_of(error)
     text = text_of(error)
     pid = os.getpid()
@@ -143,7 +143,7 @@ def error_info(
             leave_if_forked(pid)
             ways = _ways(store, name, pending_uploads, replace) if store is not None else []
             pickled = _keep_bytes(data, store, name, ways, seconds, on_failure, replace=replace)
-        except BaseException as failure:  # noqa: BLE001 - the text is what must get home
+        except BaseException as failure:  # noqa: BLE001 - the text must be reported all the same
             leave_if_forked(pid, failure)
             why = f"{type_name(failure)}: {bounded(message_of(failure), REPR_LIMIT)}"
     return ErrorInfo(kind, message, text, notes, pickled, why)
@@ -152,7 +152,7 @@ def error_info(
 def dump_error(error: BaseException) -> bytes:
     """Pickle *error* with its causes, such that it unpickles to what it is.
 
-    A cause that will not pickle stays behind.
+    A cause that does not pickle is left out.
 
     Raises:
         Exception: It does not pickle, or does not unpickle.
@@ -167,7 +167,7 @@ def dump_error(error: BaseException) -> bytes:
             continue
         if type(again) is type(error) and message_of(again) == message_of(error):
             return data
-        failure = failure or TypeError("unpickled, it says something else")
+        failure = failure or TypeError("unpickled, its message differs")
     assert failure is not None
     raise failure
 
@@ -186,7 +186,7 @@ def short_repr(value: object) -> str:
 
 
 class _Sink:
-    """A file for the pickler: digests what passes, and opens the store's object when it is large."""
+    """A file for the pickler: digests the data, and opens the store's object once they are large."""
 
     def __init__(self, open_object: Callable[[], BinaryIO]) -> None:
         self._open = open_object
@@ -195,10 +195,10 @@ class _Sink:
         self._digest = hashlib.sha256()
         self.size = 0
         self.failure: BaseException | None = None
-        """What writing failed with, to tell it from what pickling failed with."""
+        """The error of writing, to tell it from one of pickling."""
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Take one piece of the pickle; large buffers arrive, and pass, without a copy."""
+        """Take one piece of the pickle; large buffers are not copied."""
         count = memoryview(data).nbytes
         try:
             self._digest.update(data)
@@ -221,7 +221,7 @@ class _Sink:
 
 
 class _ErrorPickler(ValuePickler):
-    """Also takes along what exceptions lose when pickled: their cause and context."""
+    """Also pickles what exceptions lose by default: their cause and context."""
 
     def __init__(self, file: BinaryIO, *, chained: bool) -> None:
         super().__init__(file)
@@ -245,10 +245,10 @@ class _ErrorPickler(ValuePickler):
 
 
 def _unpicklable(value: Any, error: BaseException) -> UnpicklableValueError:
-    """Name the piece of *value* that will not pickle, and say what to do about it."""
+    """Return an error that names the piece of *value* that does not pickle, and what to do about it."""
     from kinetic_payload.calls.unpicklable import advise, describe, find_culprit
 
-    said = f"{type_name(error)}: {message_of(error)}"
+    reason = f"{type_name(error)}: {message_of(error)}"
     hint = "Return plain data, or write it below KINETIC_OUTPUT_DIR and return its path."
     piece = ""
     try:
@@ -259,14 +259,14 @@ def _unpicklable(value: Any, error: BaseException) -> UnpicklableValueError:
     except BaseException:  # noqa: BLE001 - code of the value's classes takes part in the search
         piece = ""
     return UnpicklableValueError(
-        f"The function returned a value that cannot be pickled{piece} ({said}).", hint=hint
+        f"The function returned a value that cannot be pickled{piece} ({reason}).", hint=hint
     )
 
 
 def _problem_with(value: Any) -> Exception | None:
     try:
         ValuePickler(ByteCounter()).dump(value)
-    except Exception as error:  # noqa: BLE001 - the question was whether it pickles
+    except Exception as error:  # noqa: BLE001 - this is what is tried
         return error
     return None
 

@@ -1,4 +1,4 @@
-"""(child) What Python does at its end, each step for a bounded time: threads, exit handlers, open files."""
+"""(child) Shut Python down in bounded time: join threads, run exit handlers, flush open files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _HANDLERS_SHARE: Final = 0.5
-"""Of the time there is, kept for exit handlers while threads go on."""
+"""Part of the time that is kept for exit handlers while threads go on."""
 _CLOSING_SHARE: Final = 0.1
 """The same for closing files."""
-_PATIENCE: Final = 1.0
-"""Seconds that other files wait for one."""
+_FILE_SECONDS: Final = 1.0
+"""Seconds after which one file does not delay the others any more."""
 _NAMES: Final = 10
 
 
@@ -26,8 +26,8 @@ def shut_down(seconds: float) -> None:
     """Join threads, run exit handlers, close files; meant to take at most *seconds*.
 
     Python waits for threads and then runs exit handlers. So does this; but handlers run also if
-    threads go on, and those that do are named in the log. Exit handlers and flushing C's streams
-    take as long as they take: whoever gave us the time watches over it.
+    threads go on, and those threads are named in the log. Exit handlers and flushing C's streams are
+    not limited here: the parent limits them.
     """
     began = monotonic()
     handlers_at = began + seconds * (1 - _HANDLERS_SHARE)
@@ -56,7 +56,7 @@ def _run_threading_handlers(until: float) -> None:
 
 
 def _started(run: Callable[[], object]) -> threading.Thread | None:
-    """Call *run* in a thread; None if there can be no more of them."""
+    """Call *run* in a thread; return None if none can be started."""
     import threading
 
     thread = threading.Thread(target=run, name="kinetic-shutdown", daemon=True)
@@ -68,7 +68,7 @@ def _started(run: Callable[[], object]) -> threading.Thread | None:
 
 
 def _join_threads(until: float) -> list[str]:
-    """Wait for all threads that are not daemons, also those that they start; name those that are left."""
+    """Wait for all threads but daemons, also those that they start; return the names of those left."""
     import threading
 
     while True:
@@ -89,13 +89,13 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _finish_files(until: float) -> None:
-    """Let buffers reach their files, and archives get their ends."""
+    """Flush files, and write the ends of archives."""
     files = _open_files()
     if not files:
         return
     import threading
 
-    # A thread that goes on must not complain of what is taken from it now.
+    # Threads that go on fail once their files are closed, which is not worth a traceback.
     threading.excepthook = lambda _: None
     waiting = iter(files)
     current = files[:1]
@@ -105,13 +105,13 @@ def _finish_files(until: float) -> None:
             current[:] = [file]
             _finish(file)
 
-    # Another thread may hold a file's lock for whatever reason: the others do not wait for that one.
+    # Another thread may hold a file's lock; the other files do not wait for it.
     held: list[tuple[threading.Thread, Any]] = []
     while (left := until - monotonic()) > 0:
         thread = _started(finish)
         if thread is None:
             break
-        thread.join(min(_PATIENCE, left))
+        thread.join(min(_FILE_SECONDS, left))
         if not thread.is_alive():
             break
         held.append((thread, *current))
@@ -136,7 +136,7 @@ def _open_files() -> list[Any]:
     ):
         ranks.update((id(kind), rank) for kind in kinds)
     for kind in (_io.FileIO, _io.BufferedReader, _io.BytesIO, _io.StringIO):
-        del ranks[id(kind)]  # They hold nothing back.
+        del ranks[id(kind)]  # They buffer nothing.
     # `gc.freeze` hid what came with our own modules, so there is little to look through.
     found = [(ranks[id(type(each))], each) for each in gc.get_objects() if id(type(each)) in ranks]
     written = [(rank, each) for rank, each in found if _is_written(each)]
@@ -168,7 +168,7 @@ def _is_written(file: Any) -> bool:
 
 
 def _is_standard(file: Any) -> bool:
-    """Say whether *file* is standard output or error, which are needed to the end."""
+    """Return whether *file* is standard output or error, which are needed to the end."""
     try:
         return file.fileno() in (0, 1, 2)
     except (OSError, AttributeError):
@@ -177,12 +177,12 @@ def _is_standard(file: Any) -> bool:
 
 def _finish(file: Any) -> None:
     try:
-        # What is Python's own has all it needs with a flush: the system closes it.
+        # Python's own files need no more than a flush: the system closes them.
         if type(file).__module__ == "_io":
             file.flush()
         else:
             file.close()
-    except Exception as error:  # noqa: BLE001  # whatever it is, the next one has its turn
+    except Exception as error:  # noqa: BLE001  # the next file must be closed all the same
         _log(f"{_described(file)} could not be closed: {type(error).__name__}: {error}")
 
 

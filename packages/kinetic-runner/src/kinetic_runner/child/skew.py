@@ -1,4 +1,4 @@
-"""Two fingerprints, of where a call was pickled and where it runs, compared in words."""
+"""Differences between where a call was pickled and where it runs, in words."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _OTHER_LIBRARY = ("ELF", "mach-o")
 
 
 class Fingerprint(NamedTuple):
-    """What decides whether one Python can load what another one pickled."""
+    """The versions that decide whether one Python can load what another one pickled."""
 
     python: str
     """Full version, `3.11.7`."""
     cloudpickle: str
     """Full version, `3.1.1`."""
     platform: str = ""
-    """System and machine, `darwin-arm64`; empty where a call does not say."""
+    """System and machine, `darwin-arm64`; empty where a call does not name it."""
 
 
 class Skew(NamedTuple):
@@ -25,13 +25,13 @@ class Skew(NamedTuple):
     warning: str
     advice: str
     silent: bool = False
-    """Whether it is not worth a word where nothing failed."""
+    """Whether no warning is printed unless something fails."""
 
 
 def skews_of(client: Fingerprint, here: Fingerprint) -> tuple[Skew, ...]:
     """Return the differences between *client* and *here* that matter to a pickle.
 
-    Patch releases do not; a version that cannot be read is never taken for a difference.
+    Patch releases do not, nor does a version that cannot be read.
     """
     found = []
     if _differ(client.python, here.python):

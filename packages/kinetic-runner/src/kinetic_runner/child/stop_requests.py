@@ -1,8 +1,8 @@
-"""(child) A stop reaches the user's function: by SIGTERM, or by a request of the parent where that is taken.
+"""(child) Stop the user's function: by SIGTERM, or by a request of the parent where native code takes that.
 
 XLA takes SIGTERM once `jax.distributed` has joined, to report preemptions to checkpoint libraries; Python's
-handler is not called any more. So the parent writes a request into a pipe, and what finds it here calls
-Python's handler of SIGTERM in the main thread: ours, or one of the user's. The parent also sends SIGURG,
+handler is not called any more. So the parent writes a request into a pipe, and Python's handler of SIGTERM
+(ours, or one of the user's) is called here in the main thread. The parent also sends SIGURG,
 whose handler looks into the pipe. Native code may take that signal as well, but not the pipe: where
 SIGTERM is known to be taken, a thread waits for the request. Where user code had closed the pipe before that,
 the handler looks for a file, which the parent makes as well.
@@ -36,7 +36,7 @@ _LOADING: Final = (
     ExtensionFileLoader.exec_module.__code__,
 )
 _LOADING_SECONDS: Final = 2.0
-"""Seconds for which to wait for native modules: a compiled program is one that never ends to load."""
+"""Seconds to wait for a native module to be loaded: a compiled program never ends loading."""
 _RAISE_EVERY: Final = 0.01
 _WAKE_EVERY: Final = 0.1
 _WAKE_AT_MOST: Final = 50
@@ -53,10 +53,10 @@ class Terminated(SystemExit):
 
 
 class Stopping:
-    """Whether this process was told to stop, and what the first SIGTERM does.
+    """The handler of SIGTERM, and whether this process was told to stop.
 
-    Processes that user code forks die of it, as everywhere: pools end their workers so, and an exception
-    would be lost in one that is just being made.
+    SIGTERM ends processes that user code forks, as in a plain script: pools end their workers so, and an
+    exception would be lost in a process that is just being made.
     """
 
     def __init__(self, requests: int = -1, file: str = "") -> None:
@@ -89,7 +89,7 @@ class Stopping:
 
     def __call__(self, _signum: int, frame: FrameType | None) -> None:
         """Handle the signal. Only the first raises: clean-up must not be interrupted again."""
-        if os.getpid() != self._process:  # It came before `_forked` did, or our end was handed on.
+        if os.getpid() != self._process:  # It came before `_forked` was called, or was passed on.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
         self.asked = True
@@ -97,20 +97,22 @@ class Stopping:
             self._raise(frame)
 
     def check(self) -> None:
-        """Raise `Terminated` if that was due and somebody swallowed it.
+        """Raise `Terminated` if that was due and user code dropped it.
 
-        Imports and debuggers run code that does.
+        Imports and debuggers run code that drops exceptions.
         """
         if self.asked and self._raises:
             raise Terminated
 
-    def only_note(self) -> None:
-        """From now on a signal is remembered and interrupts nothing: what ended gets reported.
+    def only_record(self) -> None:
+        """From now on only record a signal, so that it does not interrupt the report.
 
-        A handler of the user's for SIGTERM is replaced: it has had its time. Others go on, and what
-        they raise is dropped: a watchdog that nobody switched off must not cost the value.
+        A handler of the user's for SIGTERM is replaced. Others are still called, and what they raise is
+        dropped: a watchdog that was not switched off must not cost the value.
         """
-        heard = self.asked or signal.getsignal(signal.SIGTERM) is not self  # Then nobody knows.
+        heard = (
+            self.asked or signal.getsignal(signal.SIGTERM) is not self
+        )  # A handler of the user's may have been called.
         self.came_late |= not heard and signal.SIGTERM not in signal.sigpending()
         self._raises = False
         signal.signal(signal.SIGTERM, self)
@@ -121,7 +123,7 @@ class Stopping:
 
 
 class _Quiet:
-    """A handler of the user's that cannot interrupt what it comes into."""
+    """A handler of the user's, whose exceptions are dropped."""
 
     def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
         self._handler = handler
@@ -150,7 +152,7 @@ class Raising:
             self._until = monotonic() + _LOADING_SECONDS
             self._before, sys.unraisablehook = sys.unraisablehook, self._dropped
         if _loads_native_code(frame) and monotonic() < self._until:
-            if first:  # Otherwise a thread is at it, which calls this.
+            if first:  # Otherwise a thread does that already.
                 self._try_again()
             return
         self._raised = True

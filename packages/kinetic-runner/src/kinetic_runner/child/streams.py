@@ -1,4 +1,4 @@
-"""(child) Standard output and error: all that is written to them gets out."""
+"""(child) Write standard output and error completely."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 
 
 class _Whole(io.FileIO):
-    """A file that writes all of its bytes.
+    """A file that writes all bytes it is given.
 
-    A signal in the middle of a large write (a profiler's timer, a laptop that wakes up) has the system
-    write a part. Unbuffered streams of Python (`python -u`) take that for everything and drop the rest.
+    If a signal comes in the middle of a large write (a profiler's timer, a laptop that wakes up), the
+    system writes a part. Python's unbuffered streams (`python -u`) drop the rest.
     """
 
     def write(self, data: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]
@@ -28,7 +28,7 @@ class _Whole(io.FileIO):
 
 
 def write_whole() -> None:
-    """Let `sys.stdout` and `sys.stderr` be such files, where they are unbuffered."""
+    """Replace `sys.stdout` and `sys.stderr` by such files, where they are unbuffered."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(getattr(stream, "buffer", None), io.RawIOBase):
@@ -49,7 +49,7 @@ def write_whole() -> None:
 
 
 def flush() -> None:
-    """Empty what Python and C hold back of output, because `os._exit` does not."""
+    """Flush the buffers of Python and C, because `os._exit` does not."""
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         try:
             if stream is not None:

@@ -1,4 +1,4 @@
-"""Exceptions as text: without our own frames, bounded, whatever the user's classes do."""
+"""(child) Exceptions as text: without our own frames, bounded, and safe against the user's classes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def type_name(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return `str(error)`, bounded, or a word about why there is none."""
+    """Return `str(error)`, bounded, or why there is none."""
     return bounded(_safe_text(error), MESSAGE_LIMIT)
 
 
@@ -71,7 +71,7 @@ def text_of(error: BaseException) -> str:
 
 
 def bounded(text: str, limit: int) -> str:
-    """Return *text*, or its beginning and end with a word about what is missing between them."""
+    """Return *text*, or its beginning and end, with a note of what is left out between them."""
     if len(text) <= limit:
         return text
     head, tail = limit // 2, limit // 4
@@ -105,10 +105,10 @@ def _trim(error: BaseException) -> int:
     frames = list(_frames(error.__traceback__))
     first = next((i for i, frame in enumerate(frames) if not _is_ours(frame)), None)
     if first is None:
-        # Nothing but ours: of interest only where we did not foresee it.
+        # All frames are ours: they matter only for an unexpected error.
         first = len(frames) if isinstance(error, KineticError) else 0
     frames = frames[first:]
-    # Our signal handler at the end has nothing to say, either.
+    # Nor does our signal handler at the end matter.
     while frames and _is_ours(frames[-1]) and not _is_ours(frames[0]):
         frames.pop()
     if frames:

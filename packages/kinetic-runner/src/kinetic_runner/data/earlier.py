@@ -16,11 +16,11 @@ _NAME = ".earlier"
 
 
 class EarlierFiles:
-    """The remains of earlier attempts, out of the way in a folder of the workspace *root*.
+    """What earlier attempts left, moved to a folder of the workspace *root*.
 
-    Code of the user's could write to all of it, so nothing of it is believed: files and data are
-    compared with the digests that the job names. Of the project nothing is taken over; its archive
-    is, and extracting it verifies it.
+    User code could write to all of it, so none of it is trusted: files and data are compared with the
+    digests that the job names. The extracted project is never reused; its archive is, and extracting it
+    verifies it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -28,11 +28,11 @@ class EarlierFiles:
         self._folder = root / _NAME
 
     def put_aside(self) -> None:
-        """Move all that lies in the workspace out of the way."""
+        """Move everything in the workspace to that folder."""
         left = [path for path in self._root.iterdir() if path != self._folder]
         if left:
             self.remove()
-            if self._folder.exists():  # Not all of it may be removed: it goes along.
+            if self._folder.exists():  # Some of it could not be removed: move it, too.
                 stays = self._root / f"{_NAME}.{os.urandom(4).hex()}"
                 self._folder.rename(stays)
                 left.append(stays)
@@ -42,7 +42,7 @@ class EarlierFiles:
                 path.rename(self._folder / path.name)
 
     def take_file(self, path: Path, *, digest: str | None = None) -> bool:
-        """Let the file *path* be what it was before, if it was there, with that SHA-256."""
+        """Move the earlier file back to *path* if it exists with that SHA-256; return whether it did."""
         found = self._before(path)
         if found.is_symlink() or not found.is_file():
             return False
@@ -54,7 +54,7 @@ class EarlierFiles:
         return True
 
     def take_data(self, ref: DataRef, path: Path, *, was_at: Path) -> bool:
-        """Let *path* be the uploaded data of *ref*, if that still lies unchanged where it was."""
+        """Move the earlier download of *ref* to *path* if it is unchanged; return whether it was."""
         if ref.kind != "local" or ref.digest is None or self._root not in was_at.parents:
             return False
         found = self._before(was_at)
@@ -63,15 +63,15 @@ class EarlierFiles:
                 return False
             found.rename(path)
         except OSError:
-            return False  # Something is there that was not downloaded.
+            return False  # It is not what was downloaded.
         return True
 
     def remove(self) -> None:
-        """Remove what was not taken over; what cannot be removed stays."""
+        """Remove what was not reused; what cannot be removed stays."""
         import shutil
 
         shutil.rmtree(self._folder, ignore_errors=True)
-        if self._folder.exists():  # Folders that nobody may write to, made by code of the user's.
+        if self._folder.exists():  # Read-only folders, made by user code.
             for folder, names, _ in os.walk(self._folder):
                 for name in names:
                     _open(f"{folder}/{name}")
@@ -82,7 +82,7 @@ class EarlierFiles:
 
 
 def _open(path: str) -> None:
-    """Let the folder *path* be looked into, moved and removed, if it is one of ours."""
+    """Make *path* readable and removable, if it is a folder of this user."""
     with suppress(OSError):
         if stat.S_ISDIR(os.lstat(path).st_mode):
             os.chmod(path, 0o700)  # noqa: PTH101

@@ -1,8 +1,8 @@
 """Data sets of the Hugging Face Hub, loaded by the user's own `datasets` library into a folder.
 
 The library runs in a process of its own: a project that has a folder called `datasets` does not hide
-it, what it reads from the environment does not change what user code sees, and its memory is given
-back. What it needs to know (`HF_TOKEN`, `HF_ENDPOINT`, `HF_HOME`, …) stands in the environment.
+it, changes of its environment do not reach user code, and its memory is freed. Its settings (`HF_TOKEN`,
+`HF_ENDPOINT`, `HF_HOME`, …) come from the environment.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _WITHOUT_SCRIPTS: Final = 4
 _ASKS_FOR_TRUST: Final = (2, 16)
 _LONGEST: Final = 1000
 _SET: Final = "set"
-_TOLD: Final = "told.json"
+_RESULT: Final = "result.json"
 _TOKENS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HOME")
-"""Where a token can be that was meant for this job. One that only lies on the machine is not used: on a
-laptop the set would load that on a cluster would not."""
+"""Variables that name a token meant for this job. One that is only stored on the machine is not used:
+a set would load on a laptop that does not load on a cluster."""
 _ADD: Final = (
     "Add 'datasets' to the requirements of your project: it is what loads data of the Hub."
 )
@@ -78,15 +78,15 @@ def load(
     """Load the data set that *uri* names and save it as the folder *dest*: whole, or not at all.
 
     Raises:
-        DataError: The library is missing, or could not load it; its own words are in the message.
+        DataError: The library is missing, or could not load it; its own message is included.
     """
     with prepare_beside(dest) as folder:
         print_line(f"loading {uri}")
-        told = _run(interpreter, uri, folder, trusts=trusts)
-        if "error" in told:
-            raise DataError(told["error"], hint=told.get("hint"))
+        result = _run(interpreter, uri, folder, trusts=trusts)
+        if "error" in result:
+            raise DataError(result["error"], hint=result.get("hint"))
         rename_into_place(folder / _SET, dest)
-        print_line(f"loaded {uri}: {told['words']}")
+        print_line(f"loaded {uri}: {result['words']}")
 
 
 def _run(interpreter: str, uri: str, folder: Path, *, trusts: bool) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _run(interpreter: str, uri: str, folder: Path, *, trusts: bool) -> dict[str,
         for file in (kinetic_runner.__file__, kinetic_payload.__file__)
     ]
     task = json.dumps({"uri": uri, "folder": str(folder), "trusts": trusts})
-    # The project's folders are on nobody's path there, nor is the working directory.
+    # Neither the project's folders nor the working directory are on the path there.
     command = [interpreter, "-P", "-u", "-c", _START, task, *dict.fromkeys(paths)]
     with subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL) as process:
         try:
@@ -104,23 +104,23 @@ def _run(interpreter: str, uri: str, folder: Path, *, trusts: bool) -> dict[str,
             process.kill()
             raise
     try:
-        told: dict[str, Any] = json.loads((folder / _TOLD).read_bytes())
+        result: dict[str, Any] = json.loads((folder / _RESULT).read_bytes())
     except (OSError, ValueError):
         words = f"it ended with exit code {status}"
         if status < 0:
             words = f"it was killed by signal {-status}" + ", for lack of memory?" * (status == -9)
         return {"error": f"The library 'datasets' did not load {uri}: {words}."}
-    return told
+    return result
 
 
 def main(task: str) -> None:
-    """Load what *task* says, in this process, and tell in a file how that went."""
+    """Load the data set of *task* in this process, and write how that went to a file."""
     given = json.loads(task)
     folder = Path(given["folder"])
-    told = _load(parse_hf(given["uri"]), given["uri"], folder / _SET, trusts=given["trusts"])
-    part = folder / f"{_TOLD}.part"
-    part.write_text(json.dumps(told))
-    part.replace(folder / _TOLD)
+    result = _load(parse_hf(given["uri"]), given["uri"], folder / _SET, trusts=given["trusts"])
+    part = folder / f"{_RESULT}.part"
+    part.write_text(json.dumps(result))
+    part.replace(folder / _RESULT)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # Threads of the libraries' own are not waited for.
@@ -128,7 +128,7 @@ def main(task: str) -> None:
 
 def _load(source: HuggingFaceSource, uri: str, dest: Path, *, trusts: bool) -> dict[str, Any]:
     environment = os.environ  # noqa: TID251 - this process is the library's alone
-    # Before the library is imported, which is when it looks. Bars are for terminals.
+    # Before the library is imported, which reads them then. Bars are for terminals.
     environment["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     environment["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
     _have_a_cache(environment, dest)
@@ -137,13 +137,13 @@ def _load(source: HuggingFaceSource, uri: str, dest: Path, *, trusts: bool) -> d
     except ModuleNotFoundError as error:
         if error.name != LIBRARY:
             return {"error": f"The library 'datasets' cannot be imported: {error}."}
-        return _as_told(why_unusable(uri, None, trusts=trusts))
+        return _as_result(why_unusable(uri, None, trusts=trusts))
     except Exception as error:  # noqa: BLE001 - whatever it is, it goes into the outcome
         return {"error": f"The library 'datasets' cannot be imported: {_words(error)}"}
     version = str(datasets.__version__)
     unusable = why_unusable(uri, version, trusts=trusts)
     if unusable is not None:
-        return _as_told(unusable)
+        return _as_result(unusable)
     has_token = any(environment.get(name) for name in _TOKENS)
     options: dict[str, Any] = {"token": None if has_token else False}
     if _ASKS_FOR_TRUST <= _numbers(version) < (_WITHOUT_SCRIPTS,):
@@ -176,13 +176,13 @@ def _full_name(source: HuggingFaceSource, token: Any) -> str:
         from huggingface_hub import HfApi
 
         found = str(HfApi(token=token).dataset_info(source.repo, revision=source.revision).id)
-    except Exception:  # noqa: BLE001 - the library will say what is wrong, in its own words
+    except Exception:  # noqa: BLE001 - the library itself reports what is wrong
         return source.repo
     return found or source.repo
 
 
 def _hint(error: BaseException) -> dict[str, str]:
-    """Return what helps against *error*, decided by its name: the library's versions differ."""
+    """Return a hint for *error*, chosen by its class name: the library's versions differ."""
     names = {cls.__name__ for link in _chain(error) for cls in type(link).__mro__}
     text = " ".join(map(str, _chain(error)))
     if names & {"RevisionNotFoundError"}:
@@ -200,7 +200,7 @@ def _hint(error: BaseException) -> dict[str, str]:
 
 
 def _foreign(error: BaseException) -> dict[str, str] | None:
-    """Return what helps where a captive portal or a proxy answered in place of the Hub, or None."""
+    """Return a hint if a captive portal or a proxy answered in place of the Hub, else None."""
     if type(error).__name__ == "DatasetGenerationError":
         return None  # It is about what the rows' files hold.
     for link in _chain(error):
@@ -225,10 +225,9 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _have_a_cache(environment: Any, dest: Path) -> None:
-    """Keep to the library's own cache, so that what this machine has is not fetched again.
+    """Use the library's own cache, so that what this machine has is not downloaded again.
 
-    Where its place cannot be written to, as in containers of users without a home, a folder beside
-    the data does.
+    Where it cannot be written to, as in containers of users without a home, use a folder beside the data.
     """
     if any(environment.get(name) for name in ("HF_HOME", "HF_DATASETS_CACHE", "XDG_CACHE_HOME")):
         return
@@ -263,6 +262,6 @@ def _numbers(version: str) -> tuple[int, ...]:
     )
 
 
-def _as_told(error: DataError | None) -> dict[str, Any]:
+def _as_result(error: DataError | None) -> dict[str, Any]:
     assert error is not None
     return {"error": error.message, "hint": error.hint}

@@ -1,4 +1,4 @@
-"""Bring a call's data to where the function will look for it: copied, mounted or shown in place."""
+"""Provide a call's data at the paths that the function gets: copied, mounted or shown in place."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _AT_ONCE: Final = 4
 
 
 class Download(Protocol):
-    """Bring the data of a reference to a path that does not exist yet, every byte verified."""
+    """Download the data of a reference to a path that does not exist yet, every byte verified."""
 
     def __call__(
         self, store: Store, ref: DataRef, dest: Path, /, *, track: TrackProgress
     ) -> object:
-        """Bring the data of *ref* to *dest*: whole, or nothing appears there."""
+        """Download the data of *ref* to *dest*: whole, or nothing appears there."""
         ...
 
 
 class Plan(NamedTuple):
-    """Where everything goes, decided before anything is downloaded."""
+    """Where all data go, decided before anything is downloaded."""
 
     paths: Mapping[str, str]
     """What the function sees, by key."""
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
     views: tuple[View, ...] = ()
     """What is shown where it lies on this machine, and not copied."""
     mounted: tuple[DataRef, ...] = ()
-    """What somebody mounted for us before we began."""
+    """What was mounted before the runner started."""
 
     @property
     def read_only(self) -> frozenset[str]:
@@ -69,7 +69,7 @@ class Transfer(NamedTuple):
 
 
 def plan(refs: Sequence[DataRef], workspace: Workspace, *, private_mounts: bool) -> Plan:
-    """Decide where the data of *refs* goes; touches nothing."""
+    """Decide where the data of *refs* go; change nothing."""
     planning = _Planning(workspace, private_mounts)
     for ref in refs:
         planning.add(ref)
@@ -140,13 +140,13 @@ class _Planning:
 
 
 def _identity(ref: DataRef) -> object:
-    """Return what two references share that can have one copy."""
+    """Return what is equal for two references that can share a copy."""
     what = ref.digest if ref.kind == "local" else ref.source
     return ref.kind, what, ref.name, ref.is_dir, ref.trust_remote_code
 
 
 def make_mount_points(decided: Plan) -> None:
-    """Make what private mounts show until their data is there: empty folders, and empty files."""
+    """Make the empty folders and files that private mounts show until their data are there."""
     for one in decided.downloads:
         if one.behind is not None:
             make_folder(one.behind.parent)
@@ -154,7 +154,7 @@ def make_mount_points(decided: Plan) -> None:
     for view in decided.views:
         if not view.source.exists():
             raise DataError(
-                f"{view.source} is not there any more, or cannot be reached from here.",
+                f"{view.source} does not exist any more, or cannot be reached from here.",
                 hint="With fuse=True local data is shown where it lies: keep it until the job ends.",
             )
         make_folder(view.stage.parent)
@@ -167,13 +167,13 @@ def make_mount_points(decided: Plan) -> None:
 def bring(
     decided: Plan, store: Store, download: Download, earlier: EarlierFiles | None = None
 ) -> None:
-    """Download everything of a plan, several items at a time, and look at what is mounted.
+    """Download all data of a plan, several items at a time, and check what is mounted.
 
-    *download* serves what was uploaded to *store*; what lies elsewhere is brought from there. What
-    an *earlier* attempt downloaded, and nobody changed since, is taken over.
+    *download* gets what was uploaded to *store*; other data are downloaded from where they are. What an
+    *earlier* attempt downloaded is reused if it is unchanged.
 
     Raises:
-        DataError: Something of it could not be brought; the message names it and its path.
+        DataError: An item could not be downloaded; the message names it and its path.
     """
     for ref in decided.mounted:
         _check_mounted(ref, Path(decided.paths[ref.key]))
@@ -188,7 +188,7 @@ def bring(
 
 
 def download_elsewhere(store: Store, ref: DataRef, dest: Path, /, *, track: TrackProgress) -> None:  # noqa: ARG001 - not from there
-    """Bring data that was not uploaded with its call: out of a bucket, or from the Hub."""
+    """Download data that were not uploaded with the call: from a bucket, or from the Hub."""
     if ref.kind == "gcs":
         from kinetic_payload.data import bucket as bucket_data
         from kinetic_payload.data.sources import parse_gcs
@@ -202,7 +202,7 @@ def download_elsewhere(store: Store, ref: DataRef, dest: Path, /, *, track: Trac
 
 
 def _at_once(work: Callable[[Transfer], None], items: Sequence[Transfer]) -> None:
-    """Call *work* with every item, a few at a time; after a failure, or a stop, wait for none."""
+    """Call *work* with every item, a few at a time; after a failure, or a stop, do not wait for the others."""
     if not items:
         return
     from queue import SimpleQueue
@@ -216,13 +216,13 @@ def _at_once(work: Callable[[Transfer], None], items: Sequence[Transfer]) -> Non
         for item in todo:
             try:
                 work(item)
-            except BaseException as error:  # noqa: BLE001 - raised by whoever waits
+            except BaseException as error:  # noqa: BLE001 - raised in the main thread
                 ends.put(error)
                 return
             ends.put(None)
 
     for _ in range(min(_AT_ONCE, len(items))):
-        # Daemons: a job that is stopped must not stay for a download.
+        # Daemons: a download must not delay the end of a job that is stopped.
         Thread(target=keep_working, name="kinetic-data", daemon=True).start()
     for _ in items:
         error = ends.get()

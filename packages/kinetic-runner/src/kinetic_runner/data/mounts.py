@@ -1,8 +1,8 @@
 """A private view of the file system, in which folders appear at paths that need not exist.
 
-Linux only: a mount namespace, below a user namespace where we are not root. What is missing is
-mirrored: the deepest folder that exists is covered by a small read-only tmpfs, in which every entry
-of that folder is bound to itself, so nothing is ever written to the machine's own file system.
+Linux only: a mount namespace, below a user namespace if this user is not root. If a path is missing, the
+deepest folder above it that exists is covered by a small read-only tmpfs, in which every entry of that
+folder is bound to itself, so nothing is ever written to the machine's own file system.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _COPY: Final = "Leave fuse=True out: the data is copied instead."
 def why_not_private() -> str | None:
     """Return why this system allows no private mounts, or None if it does.
 
-    It is tried out, in a process that is thrown away.
+    This is tried in a process of its own.
     """
     return _tried("probe()")
 
@@ -64,7 +64,7 @@ def _tried(call: str) -> str | None:
     import kinetic_runner
 
     code = f"import sys; sys.path[:0] = sys.argv[1:]\nfrom kinetic_runner.data.mounts import probe\n{call}"
-    # Found by path, so that neither `site` nor the user's environment costs or spoils anything.
+    # By path, so that neither `site` nor the user's environment takes time or changes anything.
     paths = [
         os.path.dirname(os.path.dirname(os.path.abspath(str(file))))  # noqa: PTH100, PTH120
         for file in (kinetic_runner.__file__, kinetic_payload.__file__)
@@ -137,7 +137,7 @@ class _Point:
     """One path to cover, with symbolic links on the way to it followed."""
 
     source: int
-    """A descriptor: its path may be covered before it is this one's turn."""
+    """A descriptor, as the path may be covered before this one is bound."""
     path: Path
     is_dir: bool
     exists: bool
@@ -168,13 +168,13 @@ def _cover(anchor: Path, points: Sequence[_Point]) -> None:
     """Cover *anchor* with a mirror of itself that also holds *points*."""
     mode = f"mode={stat.S_IMODE(anchor.stat().st_mode):o}"
     if anchor != Path("/"):
-        # Its entries are found through a descriptor: its path is covered meanwhile.
+        # Its entries are read through a descriptor, as its path is covered by now.
         below = os.open(anchor, os.O_RDONLY | os.O_DIRECTORY)
         _mount("tmpfs", str(anchor), "tmpfs", 0, mode)
         _fill(f"/proc/self/fd/{below}", str(anchor), anchor, points)
         os.close(below)
         return
-    # A root cannot be covered and looked at in one step. The mirror is made on some folder, then
+    # A root cannot be covered and read in one step. The mirror is made on some folder, then
     # moved over the root; until `chroot` this process still sees what lies below.
     stage = next(e.path for e in os.scandir("/") if e.name != "proc" and _is_real_folder(e))
     _mount("tmpfs", stage, "tmpfs", 0, mode)
@@ -197,7 +197,7 @@ def _fill(below: str, mirror: str, anchor: Path, points: Sequence[_Point]) -> No
         os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
         _make(target, is_dir=point.is_dir)
         _show(point, target)
-    # What somebody writes into the mirror would be lost without a word.
+    # Files written into the mirror would be lost silently.
     _mount(None, mirror, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY)
 
 
@@ -231,7 +231,7 @@ def _show(point: _Point, target: str) -> None:
 
 
 def _protect(target: str) -> None:
-    """Let nothing be written through the mount at *target*, nor through those below it."""
+    """Make the mount at *target*, and those below it, read-only."""
     import ctypes
 
     # What is set, what is cleared, propagation, a user namespace. Remounting instead would reach the
@@ -272,7 +272,7 @@ def _unshare() -> bool:
 
 
 def _drop_capabilities() -> None:
-    """Give up what a user namespace gave: files must refuse user code what they refuse outside."""
+    """Drop what a user namespace gave: user code must have the same access to files as outside."""
     import ctypes
 
     # Version 3 of the interface, this process; effective, permitted and inheritable, twice 32 bits.

@@ -172,9 +172,9 @@ def pipe_capacity(fd: int) -> int:
 
 
 def _trackers_among(pids: Sequence[int]) -> set[int]:
-    """Tell resource trackers by the code that Python was started with (`-c`).
+    """Return the resource trackers among *pids*, by the code that Python was started with (`-c`).
 
-    What has no command line is just being started, and may become one.
+    A process without a command line is just being started, and may become one.
     """
     lines = processes.command_lines(pids)
     if not lines:
