@@ -13,7 +13,7 @@ from kinetic_payload.layout import REPORT_SECONDS, Flag
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """What the runner was asked to do."""
+    """The runner's arguments."""
 
     store: str
     job: str

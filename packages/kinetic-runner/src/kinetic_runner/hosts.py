@@ -1,4 +1,4 @@
-"""Which of the job's hosts this one is: environment → index, count, coordinator."""
+"""Decide which of the job's hosts this one is: environment → index, count, coordinator."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ class Host:
 def host_of(environment: Mapping[str, str], *, hosts: int | None = None) -> Host:
     """Decide which host this is.
 
-    *hosts* says how many there are; without it the environment does, and else there is one. An
-    empty variable counts as unset.
+    *hosts* is their number; by default the environment names it, else there is one. An empty variable
+    counts as unset.
 
     Raises:
         InvalidRequestError: A variable holds something that cannot be.
     """
-    said = _number(environment, Env.HOST_COUNT, least=1)
-    if hosts is not None and said is not None and hosts != said:
+    counted = _number(environment, Env.HOST_COUNT, least=1)
+    if hosts is not None and counted is not None and hosts != counted:
         raise InvalidRequestError(
-            f"The command says {hosts} host(s), {Env.HOST_COUNT} says {said}.",
+            f"The command names {hosts} host(s), {Env.HOST_COUNT} names {counted}.",
             hint=f"Remove {Env.HOST_COUNT}, or make the two agree.",
         )
-    count = hosts or said or 1
+    count = hosts or counted or 1
     source = next((name for name in HOST_INDEX_SOURCES if environment.get(name)), None)
     index = (_number(environment, source, least=0) or 0) if source else 0
     if source is None and count > 1:
         raise InvalidRequestError(
-            f"The job has {count} hosts, and nothing says which one this is.",
+            f"The job has {count} hosts, and no variable names this one's index.",
             hint=f"Set {Env.HOST_INDEX} to a number from 0 to {count - 1}.",
         )
     if index >= count:
         raise InvalidRequestError(
             f"{source} is {index}, but the job has {count} host(s), counted from 0.",
-            hint=f"Set {Env.HOST_INDEX}, which wins over all others, or correct the count.",
+            hint=f"Set {Env.HOST_INDEX}, which takes precedence, or correct the count.",
         )
     return Host(index, count, environment.get(Env.COORDINATOR) or None)
 
 
 def attempt_of(environment: Mapping[str, str], host: Host) -> int | None:
-    """Return the number of this attempt, if *host* is one of several: they count how often all restarted.
+    """Return the number of this attempt, if *host* is one of several: the number of restarts is counted.
 
-    None leaves it to a host that is alone, which takes the next free one.
+    None: a single host takes the next free number.
 
     Raises:
-        InvalidRequestError: There are several hosts, and nothing says which attempt this is.
+        InvalidRequestError: There are several hosts, and no variable numbers this attempt.
     """
     if host.count == 1:
         return None

@@ -1,4 +1,4 @@
-"""What the runner's parent tells its child to do, and what the child tells back."""
+"""Messages between the runner's parent and its child: the task, and reports on it."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ class Task:
     workspace: str
     """A folder of this host of this attempt; made if missing."""
     report_file: str = "/dev/null"
-    """Where to report if the pipe for that is closed."""
+    """A file for reports, if the pipe for them is closed."""
     linger: float = 10.0
     """Seconds that threads may go on, and exit handlers may take, after the outcome is reported."""
     keep_inputs: bool = False
-    """Leave payload and project archive in the workspace: another attempt may follow in it."""
+    """Whether payload and project archive stay in the workspace, for another attempt."""
     stop_fd: int | None = None
-    """Where requests to stop arrive: the reading end of a pipe."""
+    """The read end of the pipe through which a stop is requested."""
     stop_file: str = ""
-    """What is there once a stop was requested, in case user code has closed the pipe."""
+    """A file that exists once a stop was requested, in case user code has closed the pipe."""
     hold: bool = False
-    """Let the host that coordinates a slice end last: the parent says when the others are gone."""
+    """Whether the host that coordinates a slice ends last: the parent tells it when the others have ended."""
     debug_port: int | None = None
     pending_uploads: str | None = None
-    """A folder that outlives the job, where the value may be left for the parent to store."""
+    """A folder that outlives the job, to which the value may be written for the parent to store."""
     report_seconds: float = REPORT_SECONDS
-    """For how long to try to leave the value somewhere."""
+    """For how many seconds storing the value is retried."""
     signed: bool = False
-    """Whether the job's records are signed: what lies in the place of its value is not the job's then."""
+    """Whether the job's records are signed. Then an object in the place of its value is not the job's."""
     private_mounts: bool = False
-    """Put volumes into a mount namespace of the child's own instead of the machine's file system."""
+    """Whether volumes are mounted in a namespace of the child's own, not in the machine's file system."""
 
     def encode(self) -> str:
         """Return the task as one line of JSON."""

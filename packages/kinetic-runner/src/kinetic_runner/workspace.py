@@ -1,4 +1,4 @@
-"""The folder of one host: where payload, project and data of its attempt lie."""
+"""The workspace of one host: the folder with payload, project and data of its attempt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kinetic_payload.files.private import make_folder
 
 
 class Workspace:
-    """The paths below one folder, which is made readable for its user only."""
+    """The paths below one folder, which only its user can read."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - `resolve` would change what the user sees
@@ -26,12 +26,12 @@ class Workspace:
         make_folder(self.project)
 
     def data(self, key: str, name: str) -> Path:
-        """Return where the data *key* is brought to; it keeps the last part of its *name*."""
+        """Return the path for the data *key*; it keeps the last part of its *name*."""
         last = Path(name).name
         return self.root / "data" / key / (key if last in ("", "..") else last)
 
     def mount(self, key: str) -> Path:
-        """Return what lies behind the private mount point of the data *key*."""
+        """Return the folder that is mounted at the private mount point of the data *key*."""
         return self.root / "mounts" / key
 
     def within_project(self, relative: str) -> Path:
@@ -64,7 +64,7 @@ _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 def disk_words(error: BaseException, root: Path) -> str | None:
-    """Say in words what the disk refused, or None if *error* is not about the disk."""
+    """Return in words what the disk refused, or None if *error* is not about the disk."""
     if not isinstance(error, OSError) or error.errno not in _WORDS:
         return None
     where = error.filename2 or error.filename

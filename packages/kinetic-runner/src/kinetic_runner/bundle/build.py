@@ -1,4 +1,4 @@
-"""The runner, the light part of kinetic and of kinetic-payload as one deterministic file."""
+"""Build one deterministic file of the runner and the light parts of kinetic and kinetic-payload."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import kinetic_runner
 from kinetic_payload.files.private import make_folder, read_private, write_private
 
 SIZE_LIMIT: Final = 512 * 1024
-"""Bytes of the form without bytecode: it must fit into a ConfigMap beside other things."""
+"""Most bytes of the form without bytecode: it must fit into a ConfigMap beside other data."""
 
 _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 _START: Final = "kinetic_runner/bundle/start.py"
@@ -104,9 +104,9 @@ def bundle_for(
 ) -> Path:
     """Return a file in *cache_dir* that holds `build_bundle(extra, …)`, made on first use.
 
-    Any number of threads and processes may ask at once. As long as no source changed, this costs one
-    `stat` for each of them and compiles nothing. The file's name holds the digest of its contents: one
-    that is damaged, or that another user may have written, is made again.
+    It is safe for any number of threads and processes. As long as no source changed, it takes one `stat`
+    for each source and compiles nothing. The file's name holds the digest of its contents: a file that is
+    damaged, or that another user may have written, is made again.
     """
     prefix = f"remote_runner-{_key(extra, bytecode=bytecode)}-"
     with _BUILDING:
@@ -141,7 +141,7 @@ def _is_left_out(name: str) -> bool:
 
 
 def slim(source: bytes) -> bytes:
-    """Return the Python *source* without what only its reader needs; every line stays where it was.
+    """Return the Python *source* without what only a reader needs; lines keep their numbers.
 
     Classes keep a docstring of one character: a dataclass without one makes one, which takes longer
     than reading it.
@@ -182,10 +182,7 @@ def _parsed(text: str) -> ast.Module:
 
 
 def _unneeded_statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, str]]:
-    """Iterate over strings that stand for themselves, and what only type checkers see.
-
-    With each comes what has to stand in its place.
-    """
+    """Iterate over docstrings, and over what only type checkers see; each with its replacement."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             for number, statement in enumerate(node.body):

@@ -1,12 +1,12 @@
-"""What the bundle does when it is started: put its own modules in their place, then run."""
+"""Start-up code of the bundle: make its modules importable, then run parent or child."""
 
-# This file becomes `__main__.py` of the bundle. It has to say something sensible under any Python.
+# This file becomes `__main__.py` of the bundle. Any Python must be able to print its error.
 import os
 import sys
 
 
 def start():  # type: ignore[no-untyped-def]  # annotations would not parse everywhere
-    """Import our packages from the bundle, and let everything else come from elsewhere first."""
+    """Import our packages from the bundle, and all others from elsewhere if they are there."""
     if sys.version_info < (3, 11):  # noqa: UP036  # whatever `python3` is
         version = "%d.%d" % sys.version_info[:2]  # noqa: UP031
         sys.stderr.write(

@@ -37,7 +37,7 @@ class TransferProgress:
 
     @contextmanager
     def __call__(self, doing: str, total: int | None) -> Iterator[Advance]:  # noqa: ARG002 - the protocol's
-        """Begin to report on one transfer more."""
+        """Report on one more transfer."""
         with self._lock:
             self._begun += 1
             known = self._progress.total
