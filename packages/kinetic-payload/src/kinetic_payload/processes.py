@@ -230,7 +230,7 @@ def signal_group(group: int, number: int = _SIGKILL) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # macOS says this of a group of zombies.
+        pass  # What macOS raises for a group of zombies.
     return True
 
 

@@ -157,7 +157,7 @@ def leave_quietly() -> None:
     """Keep JAX's exit handler from leaving the other hosts; what does is then returned by `left`.
 
     JAX waits until all hosts leave. If this one failed, the others would wait for it in the middle of their
-    work. If another one fails, waiting here could not be told from an exit handler at work.
+    work. If another one fails, waiting here would look like an exit handler at work.
     """
     state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     if state is None or getattr(state, "client", None) is None:

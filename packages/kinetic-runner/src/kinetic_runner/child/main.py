@@ -49,7 +49,7 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     _raise_file_limit()
     line = _read_line(task_fd)
     if not line:
-        os._exit(EXIT_NOT_PREPARED)  # There was nothing to do; the parent says why.
+        os._exit(EXIT_NOT_PREPARED)  # The parent ended, or prints why there is no task.
     gc.freeze()
     gc.enable()
     task = Task.decode(line)

@@ -105,7 +105,7 @@ def run(task: Task, send: Send, tools: Tools | None = None) -> HostOutcome:
 
 @dataclass
 class _Host:
-    """One host on its way through the phases."""
+    """One host, and its current phase."""
 
     task: Task
     send: Send

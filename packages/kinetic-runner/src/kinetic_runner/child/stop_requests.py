@@ -213,7 +213,9 @@ class StopRequests:
         if self._watched or os.getpid() != self._process or not sigterm_is_native():
             return
         if self._read() or os.path.exists(self._file):  # noqa: PTH110 - light
-            self._watched = True  # A file stays: it is one request, whoever sends SIGURG later.
+            self._watched = (
+                True  # The file stays, but is one request: another process may send SIGURG later.
+            )
             _call_handler()
 
     def watch(self) -> None:

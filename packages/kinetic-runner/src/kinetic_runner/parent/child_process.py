@@ -88,7 +88,7 @@ class Child:
         """Kill what resource trackers wait for; one round. Return whether no tracker was left.
 
         `multiprocessing` and `loky` start a process that removes shared memory, semaphores and
-        folders which their users left, once nobody holds its pipe any more. It ends by itself.
+        folders which their users left, once no process holds its pipe any more. It ends by itself.
         """
         self.signal(signal.SIGKILL)
         self.reap()

@@ -20,7 +20,7 @@ class Tee:
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self._waiting = bytearray()
-        # A descriptor of somebody else's is not made non-blocking: they share the setting.
+        # The descriptor is not made non-blocking: other processes share that setting.
         self._direct = stat.S_ISREG(os.fstat(fd).st_mode)
         self._atomic = max(_ATOMIC, getattr(select, "PIPE_BUF", _ATOMIC))
         self._broken = False

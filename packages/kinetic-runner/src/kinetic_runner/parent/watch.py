@@ -164,15 +164,15 @@ class Watch:
     def _read_lifeline(self) -> None:
         """Read what the supervisor sends; the lifeline closes when it ends."""
         try:
-            words = os.read(self._lifeline or 0, 512)
+            messages = os.read(self._lifeline or 0, 512)
         except ConnectionError:  # It was killed with something unread.
-            words = b""
-        if not words:
+            messages = b""
+        if not messages:
             self._lifeline = None
             self._drain(self._child.report)
             self._abandon()
-        self._stop_now = self._stop_now or STOP in words
-        self._others_gone = self._others_gone or OTHERS_GONE in words
+        self._stop_now = self._stop_now or STOP in messages
+        self._others_gone = self._others_gone or OTHERS_GONE in messages
 
     def _report_failure(self) -> None:
         """Let the supervisor stop the other hosts, before all is done here."""
@@ -256,7 +256,7 @@ class Watch:
         grace = self._limits.grace
         self._kill_at = monotonic() + grace
         if self._phase == "report":
-            return  # The function has ended: nothing is left to stop, and its value is on its way.
+            return  # The function has ended: nothing is left to stop, and its value is being stored.
         self._interrupted = True
         # The child alone: its own workers die when it lets go of them, not while it saves its state.
         if not (now and self._sigterm_native):

@@ -23,8 +23,8 @@ INTERVAL = 1.0
 class Descendants:
     """What descends from the runners, by id and start time, which together belong to one process alone.
 
-    macOS hides the environment of its own programs. One that left its session, and whose parent has
-    ended, cannot be told from a stranger's any more: it has to be known from before.
+    macOS hides the environment of its own programs. If one left its session, and its parent has ended,
+    nothing shows any more that it belongs to the job, unless it was recorded before.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
