@@ -1,4 +1,4 @@
-"""`BackendContract`: the tests that every backend passes.
+"""For tests: `BackendContract`, which every backend passes, and fakes.
 
 ```python
 class TestMyBackend(BackendContract):
@@ -8,7 +8,7 @@ class TestMyBackend(BackendContract):
     def refusing_starts(self, client: Client) -> AbstractContextManager[object]: ...
 ```
 
-`docs/backends.md` says how.
+`docs/backends.md` says how. `FakeServices` stand in for a store and a backend.
 """
 
 from kinetic.testing.clients import (
@@ -28,6 +28,13 @@ from kinetic.testing.contract import (
     BackendQueue,
     BackendTrust,
     BackendValues,
+)
+from kinetic.testing.fakes import (
+    FakeBackend,
+    FakeServices,
+    FakeStore,
+    a_record,
+    a_request,
 )
 from kinetic.testing.launches import (
     a_launch,
@@ -52,10 +59,15 @@ __all__ = [
     "BackendTrust",
     "BackendValues",
     "Client",
+    "FakeBackend",
+    "FakeServices",
+    "FakeStore",
     "RegisteredClient",
     "RunningBackend",
     "ServicesClient",
     "a_launch",
+    "a_record",
+    "a_request",
     "await_outcome",
     "eventually",
     "fake_runner_source",
