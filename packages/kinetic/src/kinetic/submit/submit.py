@@ -77,13 +77,14 @@ def submit(
         KeyboardInterrupt: Ctrl-C came; nothing of the job stays behind unless a note says so.
     """
     begun: list[JobHandle] = [] if started is None else started
+    call = Call(function=function, args=tuple(args), kwargs=kwargs, volumes=request.volumes)
     seconds = request.settings.store_timeout.value
     limit = OutageLimit(
         seconds - rollback_share(seconds), report=warn_caller if console is None else console.note
     )
     try:
         with limited(outage_limit or limit):
-            return _submit(request, function, (args, kwargs), services, console, begun, clock)
+            return _submit(request, call, services, console, begun, clock)
     except BaseException as error:
         if begun and started is None:
             job_id = begun[0].job_id
@@ -96,27 +97,23 @@ def submit(
 
 def _submit(
     request: JobRequest,
-    function: Callable[..., Any],
-    arguments: tuple[Sequence[Any], Mapping[str, Any]],
+    call: Call,
     services: Services | None,
     console: Console | None,
     begun: list[JobHandle],
     clock: Callable[[], float],
 ) -> JobHandle:
-    args, kwargs = arguments
     say, warn, track = _voices(console)
     for note in request.notes:
         warn(note)
     home = Path(request.settings.home.value)
-    location = jobs_location(request.settings, request.backend)
-    services = services or connect(request.backend, request.target, location, request.settings)
+    services = services or _connected(request)
     refuse_foreign_folder(services.store.location)
     warn_once(warn, shared_store_warning(services.store.location))
     services.backend.check(request)
     # Made, or refused, before there is anything that it would have to sign.
     key = None if services.key_signer is None else services.key_signer.key
     options = _packing_options(request, home, services.store.location)
-    call = Call(function=function, args=tuple(args), kwargs=kwargs, volumes=request.volumes)
 
     say("packaging")
     plan = plan_of(call, options)
@@ -156,6 +153,11 @@ def _submit(
     with suppress(Exception):  # A logger that fails must not cost a job that runs.
         say(f"submitted {handle.job_id}")
     return handle
+
+
+def _connected(request: JobRequest) -> Services:
+    location = jobs_location(request.settings, request.backend)
+    return connect(request.backend, request.target, location, request.settings)
 
 
 def _sent(
