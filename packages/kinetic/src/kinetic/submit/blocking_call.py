@@ -1,4 +1,4 @@
-"""A call that blocks: submit, show progress and the log, bring the value; say how to come back."""
+"""Blocking calls: submit, show progress and the log, return the value."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Submit(Protocol):
         console: Console | None,
         started: list[JobHandle],
     ) -> JobHandle:
-        """Start the job; the handle is in *started* from when it can no longer be taken back."""
+        """Start the job; *started* gets the handle once the job can no longer be taken back."""
         ...
 
 
@@ -42,10 +42,10 @@ def call(
     console: Console | None = None,
     ask: Callable[[str], str] | None = None,
 ) -> Any:
-    """Run *function* as *request* says, and return its value or raise its exception.
+    """Run *function* as the job *request*; return its value or raise its exception.
 
-    Ctrl-C before the job started undoes the submit. Afterwards it says how to come back, asks on a
-    terminal (with *ask*) whether to cancel, and is raised again. Of a job that has ended it says so.
+    Ctrl-C before the job started undoes the submit. After the start it prints how to get back to the
+    job, asks on a terminal (with *ask*) whether to cancel it, and is raised again.
     """
     if submit is None:
         from kinetic.submit.submit import submit as start_job
@@ -58,21 +58,22 @@ def call(
     started: list[JobHandle] = []
     seen: JobStatus | None = None
 
-    def tell(status: JobStatus) -> None:
+    def show_status(status: JobStatus) -> None:
         nonlocal seen
         seen = status
-        _say(console, status)
+        if status in _PHASES:
+            console.phase(_PHASES[status])
 
     with console:
         try:
             handle = submit(request, function, args, kwargs, console=console, started=started)
             started[:] = [handle]
             if console.interactive:
-                # Phases vanish from a terminal, and whoever closes it needs the id to come back.
+                # Phases vanish from a terminal, and a user who closes it needs the id to come back.
                 console.note(handle.job_id)
             return handle._collect(
-                on_line=_shown(handle, console),
-                on_status_change=tell,
+                on_line=_line_printer(handle, console),
+                on_status_change=show_status,
                 track=console.progress,
                 warn=console.note,
             )
@@ -90,13 +91,12 @@ def call(
                 )
             else:
                 _interrupted(started[0], console, ask)
-            # Without the frames in which we waited, and without what we were handling just then: they
-            # would push what was said off the screen.
+            # Without our frames and context, which would push the note off the screen.
             raise stop.with_traceback(None) from None
 
 
-def _shown(handle: JobHandle, console: Console) -> Callable[[LogLine], None]:
-    """Return what shows a line of the log; for a debug job also what the line means for a debugger."""
+def _line_printer(handle: JobHandle, console: Console) -> Callable[[LogLine], None]:
+    """Return what prints a line of the log, and for a debug job how to attach a debugger."""
     if not handle.debug:
         return console.line
     from kinetic.jobs.debugging import announcement_in
@@ -110,15 +110,10 @@ def _shown(handle: JobHandle, console: Console) -> Callable[[LogLine], None]:
     return show
 
 
-_SAID = {
+_PHASES = {
     JobStatus.PENDING: "waiting to start",
     JobStatus.RUNNING: "running",
 }
-
-
-def _say(console: Console, status: JobStatus) -> None:
-    if status in _SAID:
-        console.phase(_SAID[status])
 
 
 def _interrupted(handle: JobHandle, console: Console, ask: Callable[[str], str] | None) -> None:
@@ -133,7 +128,7 @@ def _interrupted(handle: JobHandle, console: Console, ask: Callable[[str], str] 
     try:
         answer = ask("Cancel it now? [y/N] ")
     except (KeyboardInterrupt, EOFError, OSError, RuntimeError, ValueError):
-        # A second Ctrl-C is no answer, nor is a terminal that is gone: the job is kept, as the note says.
+        # After a second Ctrl-C, or without a terminal, the job is kept.
         answer = ""
     if answer.strip().lower() in ("y", "yes"):
         console.phase("cancelling")

@@ -26,11 +26,11 @@ NEVER_BY_PATTERN = (
     "KUBERNETES_*",
     "KINETIC_*",
 )
-"""What a pattern never takes: they describe this machine or this client. An exact name does."""
+"""Variables that a pattern never matches: they describe this machine or this client. An exact name does."""
 
 
 class SecretValues(Mapping[str, str]):
-    """Variables whose values are secrets: as text it shows names only."""
+    """Variables whose values are secrets: its `repr` has names only."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
@@ -50,22 +50,22 @@ class SecretValues(Mapping[str, str]):
 
 @dataclass(frozen=True)
 class Captured:
-    """What `capture` took, and what it did not find."""
+    """What `capture` found, and what it did not."""
 
     values: SecretValues
     missing: tuple[str, ...]
-    """Exact names that were asked for and are not set."""
+    """Exact names that are not set."""
     unmatched: tuple[str, ...] = ()
-    """Patterns that took nothing."""
+    """Patterns that match no variable."""
 
     def notes(self) -> list[str]:
-        """Return what the user should read: names, never values."""
+        """Return warnings for the user; they have names, never values."""
         notes = [f"{name} is to be captured and is not set here." for name in self.missing]
         return notes + [f"No variable here matches {pattern}." for pattern in self.unmatched]
 
 
 def check_patterns(patterns: Iterable[str] | None) -> tuple[str, ...]:
-    """Return *patterns* if each is the name of a variable, or a beginning that ends in `*`.
+    """Return *patterns* if each is the name of a variable, or a prefix followed by `*`.
 
     Raises:
         InvalidRequestError: One is not.
@@ -87,7 +87,7 @@ def check_patterns(patterns: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def capture(patterns: Iterable[str], environ: Mapping[str, str]) -> Captured:
-    """Take from *environ* what checked *patterns* name."""
+    """Return the variables of *environ* that match *patterns*, which were checked."""
     taken: dict[str, str] = {}
     missing, unmatched = [], []
     for pattern in dict.fromkeys(patterns):

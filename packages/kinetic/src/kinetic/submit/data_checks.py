@@ -1,4 +1,4 @@
-"""Whether a job could have its data, asked once for each `Data` before anything is uploaded."""
+"""Checks of each `Data` of a call, made before anything is uploaded."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Worker:
-    """Where the function will run, as far as its data is concerned."""
+    """What the data checks need to know about where the function will run."""
 
     this_machine: bool
-    """With its file system and with what we may do."""
+    """It has this machine's file system and this user's permissions."""
     this_interpreter: bool = False
-    """With the libraries that are installed here."""
+    """It has the libraries that are installed here."""
 
 
 def check_data(
@@ -36,13 +36,13 @@ def check_data(
     warn: Callable[[str], None],
     open_bucket: Callable[[GcsSource], Bucket] | None = None,
 ) -> None:
-    """Look whether *data* is there, and whether *worker* can have it.
+    """Check that *data* exists, and that *worker* can use it.
 
-    What we may not look at is left to the worker, with a warning: it may have other rights.
+    If this user may not look at it, *warn* and leave it to the worker, which may have other permissions.
 
     Raises:
-        DataError: It is not there; the hint names what comes near.
-        InvalidRequestError: The worker cannot serve it in this form.
+        DataError: It does not exist; the hint has similar names.
+        InvalidRequestError: The worker cannot use it in this form.
     """
     if data.is_local:
         data.check()
@@ -79,7 +79,7 @@ def _check_library(data: Data) -> None:
 
     version: str | None
     try:
-        # Not imported: that takes seconds, and the job will do it anyway.
+        # Its metadata is enough: importing it takes seconds.
         version = metadata.version(LIBRARY)
     except metadata.PackageNotFoundError:
         version = None

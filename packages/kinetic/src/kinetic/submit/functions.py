@@ -15,7 +15,7 @@ _LONGEST_CHAIN: Final = 64
 
 
 class InvalidCallableError(InvalidRequestError, TypeError):
-    """What was decorated cannot be run as a job."""
+    """The decorated object cannot run as a job."""
 
 
 def check_callable(function: object) -> Callable[..., Any]:
@@ -44,7 +44,7 @@ def check_callable(function: object) -> Callable[..., Any]:
             f"A {type(function).__name__} cannot be called, so it cannot run as a job.",
             hint="Decorate a function.",
         )
-    # What a wrapper (`functools.wraps`) makes of an async function or a cache is the wrapper's affair.
+    # What a wrapper (`functools.wraps`) wraps is not looked at: it may call an async function properly.
     for layer in _layers(function):
         _check_layer(layer)
     return function
@@ -64,8 +64,7 @@ def check_arguments(
 ) -> None:
     """Refuse arguments that *function* would refuse.
 
-    Only a plain function is asked: what wraps another may take other arguments than its signature
-    says.
+    Only a plain function is checked: a wrapper may take other arguments than its signature says.
 
     Raises:
         TypeError: One is missing or too many, as the call itself would say.
@@ -81,10 +80,10 @@ def check_arguments(
 
 
 def check_class_given(remote: object, args: tuple[Any, ...]) -> None:
-    """Refuse a decorated classmethod that lost its class on the way.
+    """Refuse a decorated classmethod whose class is missing from the arguments.
 
-    From Python 3.13 on `Class.method` of a classmethod is a plain method object, and what is asked of
-    it (`Class.method.run_async`) it asks of the function, without saying for which class.
+    From Python 3.13 on `Class.method` of a classmethod is a plain method object, which looks up
+    attributes such as `run_async` on its function and so loses the class.
 
     Raises:
         InvalidRequestError: *remote* is a classmethod's function and *args* begin with no class.

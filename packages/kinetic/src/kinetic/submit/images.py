@@ -1,4 +1,4 @@
-"""What `container_image` means: the default, a mode by name, or an image's address."""
+"""Parse `container_image`: the default, a mode by name, or an image's address."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ADDRESS: Final = re.compile(
 
 @dataclass(frozen=True)
 class ContainerImage:
-    """In which environment the function runs."""
+    """The environment in which the function runs."""
 
     mode: ImageMode
-    """`default` is bundled on a cluster, and on this machine the interpreter that submits."""
+    """`default` means bundled on a cluster, and the interpreter that submits on this machine."""
     uri: str | None = None
     """The address, where the mode is `custom`."""
 

@@ -109,7 +109,7 @@ _SETTINGS: Final = (
     "namespace",
     "output_dir",
 )
-"""The arguments that are texts, for which settings can stand in."""
+"""The arguments that are texts; where they are None, settings apply."""
 
 
 def _check_types(arguments: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Package a call: the project as a snapshot, the function and its arguments as a pickle, its data."""
+"""Package and upload a call: its project, its pickle and its data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """What the user called, and the volumes that go with it."""
+    """What the user called, and its volumes."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -39,7 +39,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class PackingOptions:
-    """What decides how a project is packaged."""
+    """How a project is packaged."""
 
     home: Path
     """`KINETIC_HOME`."""
@@ -54,14 +54,14 @@ class PackingOptions:
     payload_warn_mb: float
     kinetic_version: str
     this_machine: bool = True
-    """Whether the function will run here, and can be shown what lies here."""
+    """Whether the function will run here, and can read local data in place."""
 
     @property
     def own(self) -> list[Path]:
-        """What may lie in a project or in data and is no part of it: what jobs keep, and their key."""
+        """Files of Kinetic that may lie inside a project or data, and are never shipped."""
         from kinetic.settings.keys import key_path
 
-        # The key by itself as well: a link may lead to it past the home.
+        # The key too: a link may lead to it without leading through the home.
         return [self.home, key_path(self.home), *filter(None, [self.store])]
 
 
@@ -74,7 +74,7 @@ class Packed:
     """None where no files are shipped."""
     call: DumpedCall
     retake: Callable[[], Snapshot | None]
-    """Takes the snapshot again, for when the project changed since."""
+    """Takes the snapshot again, if the project changed meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Uploaded:
 
 
 def plan_of(call: Call, options: PackingOptions) -> ProjectPlan:
-    """Decide which project the call belongs to, and what its `sys.path` and folder were."""
+    """Decide which project the call belongs to, and its `sys.path` and working directory."""
     from kinetic_payload.project.roots import entry_of, plan_project
 
     return plan_project(
@@ -134,13 +134,13 @@ def pack(
     dumped = _dump(call, plan, ships)
     try:
         given: list[Data] = [found.value for found in dumped.data]
-        # A look into a bucket is a request, and they do not depend on each other.
+        # In parallel: a check of a bucket is a request.
         parallel_map(check, given, threads=8 if any(data.is_gcs for data in given) else 1)
         local = [Path(data.path) for data in given if data.is_local]
         take = partial(_take, plan, options, local, track)
         snapshot = take()
         if snapshot and any(ships(path) and not snapshot.contains(path) for path in list(asked)):
-            # A module lies inside a `Data` and so outside the snapshot: it cannot go by reference.
+            # A module lies inside a `Data`, which is not in the snapshot: it cannot be pickled by reference.
             dumped.close()
             dumped = _dump(call, plan, snapshot.contains)
         files = (entry.path for entry in snapshot.entries) if snapshot else ()
@@ -200,14 +200,14 @@ def upload(
 ) -> Uploaded:
     """Upload what the store does not have yet.
 
-    Over a network the project, each `Data` and the payload go up together. *writing* is told of what
-    belongs to this job alone, while it is written.
+    Over a network the project, each `Data` and the payload are uploaded in parallel. *writing* is
+    entered with the name of each object that belongs to this job alone, while it is written.
     """
     found_data = packed.call.data
     with Executor(store.concurrency) as executor:
         sending = _Sending(packed, store, options, say, executor.checked(track))
         context = executor.submit(sending.context)
-        # As an argument and a volume, say, the same data is sent once.
+        # The same data, as an argument and a volume for instance, is uploaded once.
         different = {_what(found.value): found.value for found in found_data}
         sent = {
             what: executor.submit(partial(sending.data, data)) for what, data in different.items()
@@ -230,7 +230,7 @@ def upload(
             digest = sending.payload(name, refs, assumed, if_generation=ABSENT)
         context_digest = _digest(context.result())
     if context_digest != assumed:
-        # A file changed while the project went up, and the payload names what was there before.
+        # A file changed while the project was uploaded, and the payload names the earlier digest.
         digest = sending.payload(name, refs, context_digest)
     return Uploaded(digest, context_digest, tuple(refs))
 
@@ -241,7 +241,7 @@ def _digest(snapshot: Snapshot | None) -> str | None:
 
 @dataclass(frozen=True)
 class _Sending:
-    """What goes up for one call, each part in a way that can be begun beside the others."""
+    """Uploads the parts of one call; they can run in parallel."""
 
     packed: Packed
     store: Store
@@ -249,10 +249,10 @@ class _Sending:
     say: Say
     track: TrackProgress
     left_out: list[str] = field(default_factory=list)
-    """What of the data does not travel, in words."""
+    """Warnings about files of the data that were left out."""
 
     def context(self) -> Snapshot | None:
-        """Upload the project and return the snapshot that went up: a later one if files changed."""
+        """Upload the project and return the uploaded snapshot: a later one if files changed."""
         from kinetic_payload.project.context import ensure_context
 
         packed = self.packed
@@ -267,7 +267,7 @@ class _Sending:
         return _settled(send, tries=3)
 
     def in_place(self, data: Data) -> bool:
-        """Return whether the worker shows *data* where it lies."""
+        """Return whether the worker reads *data* in place."""
         return data.is_local and data.fuse and self.options.this_machine
 
     def data(self, data: Data) -> str | None:
@@ -304,7 +304,7 @@ class _Sending:
         *,
         if_generation: int | None = None,
     ) -> str:
-        """Write the call, with what is known of its data and its project, and return its digest."""
+        """Write the payload and return its digest."""
         with (
             self.track("uploading the call", self.packed.call.size) as advance,
             self.store.writer(name, if_generation=if_generation, progress=advance) as stream,
@@ -318,12 +318,12 @@ class _Sending:
 
 
 def _what(data: Data) -> object:
-    """Return what two `Data` share of which one upload serves both."""
+    """Return a key that is equal for two `Data` if one upload serves both."""
     return data.path, data.fuse
 
 
 def _settled(send: Callable[[], T], tries: int = 3) -> T:
-    """Return what *send* gives; where files change while it reads them, call it again."""
+    """Call *send* and return its value; if files changed while it read them, call it again."""
     from kinetic_payload.errors import TreeChangedError
 
     try:

@@ -1,4 +1,4 @@
-"""`JobRequest`: everything a job is, decided before anything is packaged, uploaded or billed."""
+"""`JobRequest`: all decisions about a job, made before anything is packaged, uploaded or billed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class JobRequest:
-    """One job as it was asked for, with nothing left to look up."""
+    """A job as it was requested, with nothing left to resolve."""
 
     function_name: str
     """Qualified, such as `Trainer.fit`."""
@@ -33,7 +33,7 @@ class JobRequest:
     backend: str
     """A name that `kinetic.backends.registry` knows."""
     semantics: Semantics
-    """How several hosts see each other."""
+    """Whether each host runs the function, or one controls all devices."""
     target: Target
     image: ContainerImage
     base_image_repo: str
@@ -49,7 +49,7 @@ class JobRequest:
     labels: Mapping[str, str]
     settings: Settings
     notes: tuple[str, ...] = ()
-    """What the user should read before the job runs."""
+    """Warnings for the user."""
 
     @property
     def on_this_machine(self) -> bool:
@@ -70,7 +70,7 @@ def request_of(
     *environ* is what `capture_env_vars` takes from; *cwd* is what a relative `output_dir` is below.
 
     Raises:
-        InvalidRequestError: Something cannot be right; nothing was done yet.
+        InvalidRequestError: Something is wrong; nothing was done yet.
     """
     entry = backend_of(settings, options.accelerator)
     semantics = entry.semantics_for(options.accelerator)
@@ -101,7 +101,7 @@ def request_of(
 def backend_of(settings: Settings, accelerator: Accelerator) -> Entry:
     """Return the backend that was asked for, else the one that suits *accelerator*.
 
-    One of this machine is never chosen here: who wants it says so.
+    A backend of this machine is never chosen by itself.
 
     Raises:
         InvalidRequestError: There is no such backend; the hint names those that are near.
@@ -130,7 +130,7 @@ def _output_dir(text: str | None, cwd: Path) -> str | None:
             f"output_dir={text!r} is neither a folder nor a place in a bucket.",
             hint="Write gs://BUCKET/FOLDER.",
         )
-    # The job has another working directory, and what is written there would be lost with it.
+    # Relative to the working directory here: the job has one of its own, which is removed with it.
     try:
         return str(cwd / Path(text).expanduser())
     except RuntimeError as error:

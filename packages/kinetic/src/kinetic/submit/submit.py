@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("kinetic")
 
 _SLOW = 12 * 3600.0
-"""Seconds of uploading after which the payload may soon look like a killed submit's (`LEFT_AGE`)."""
+"""Seconds of upload after which the payload may soon be taken for the leftover of a killed submit
+(`LEFT_AGE`).
+"""
 
 
 def submit(
@@ -67,14 +69,21 @@ def submit(
 ) -> JobHandle:
     """Start *request* and return a handle to it, at once.
 
-    The handle is appended to *started* in the moment from which on the job goes on, whatever is raised
-    here. Without that list, what is raised then has a note that names the job. *clock* tells the time,
-    also that during which this machine sleeps. A store that cannot be reached is waited for as the
-    settings say, or *outage_limit*.
+    Args:
+        request: The job.
+        function: What the user called.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        services: The store and the backend; by default those that the request names.
+        console: Where progress is shown; without one it is logged.
+        started: Gets the handle once the job can no longer be taken back, even if this function
+            raises. Without it, an exception that is raised then has a note that names the job.
+        clock: The wall clock, which counts while this machine sleeps.
+        outage_limit: How long to wait for a store that cannot be reached; by default as the settings say.
 
     Raises:
-        KineticError: It could not be packaged or started; nothing of this job stays behind.
-        KeyboardInterrupt: Ctrl-C came; nothing of the job stays behind unless a note says so.
+        KineticError: The job could not be packaged or started; nothing of it is left.
+        KeyboardInterrupt: The submit was interrupted; nothing of the job is left unless a note says so.
     """
     begun: list[JobHandle] = [] if started is None else started
     call = Call(function=function, args=tuple(args), kwargs=kwargs, volumes=request.volumes)
@@ -103,7 +112,7 @@ def _submit(
     begun: list[JobHandle],
     clock: Callable[[], float],
 ) -> JobHandle:
-    say, warn, track = _voices(console)
+    phase, warn, progress = _outputs(console)
     for note in request.notes:
         warn(note)
     home = Path(request.settings.home.value)
@@ -111,20 +120,20 @@ def _submit(
     refuse_foreign_folder(services.store.location)
     warn_once(warn, shared_store_warning(services.store.location))
     services.backend.check(request)
-    # Made, or refused, before there is anything that it would have to sign.
+    # Before anything is written: a key that cannot be made or read must leave nothing behind.
     key = None if services.key_signer is None else services.key_signer.key
     options = _packing_options(request, home, services.store.location)
 
-    say("packaging")
+    phase("packaging")
     plan = plan_of(call, options)
     with _written_below(home):
         make_home(str(home))
     check = partial(check_data, worker=_worker(request), warn=warn)
     reads_buckets = Future[bool]()
-    packaging = Packaging(plan, reads_buckets.result, say)
+    packaging = Packaging(plan, reads_buckets.result, phase)
     with Executor(2) as executor:
         environment = executor.submit(partial(_environment, request, services, packaging))
-        packed = pack(call, plan, options, check=check, warn=warn, track=track)
+        packed = pack(call, plan, options, check=check, warn=warn, track=progress)
         with closing(packed.call):
             reads_buckets.set_result(any(found.value.is_gcs for found in packed.call.data))
             if plan.root is None:
@@ -136,9 +145,9 @@ def _submit(
                 upload,
                 packed,
                 options=options,
-                say=say,
+                say=phase,
                 warn=partial(warn_once, warn),
-                track=track,
+                track=progress,
             )
             handle = _start(
                 request,
@@ -150,8 +159,8 @@ def _submit(
                 begun=begun,
                 clock=clock,
             )
-    with suppress(Exception):  # A logger that fails must not cost a job that runs.
-        say(f"submitted {handle.job_id}")
+    with suppress(Exception):  # A logger that fails must not fail a job that runs.
+        phase(f"submitted {handle.job_id}")
     return handle
 
 
@@ -166,7 +175,7 @@ def _sent(
     send: Callable[..., Uploaded],
     **given: Any,
 ) -> Uploaded:
-    """Upload with *send* until the *environment*, which is prepared meanwhile, cannot be had."""
+    """Upload with *send*; stop if preparing the *environment*, which runs in parallel, fails."""
     with executor.stopped_by(environment):
         return send(**given)
 
@@ -182,7 +191,7 @@ def _start(
     begun: list[JobHandle],
     clock: Callable[[], float],
 ) -> JobHandle:
-    """Upload, record and start what was packaged; put its handle into *begun*, and return it."""
+    """Upload, record and start a packaged call; append its handle to *begun* and return it."""
     now, suffix = datetime.now(UTC), secrets.token_hex(4)[:7]
     job_id = job_id_of(request.accelerator.slug, request.function_name, now, suffix)
     made = Rollback(job_id, services, request.settings.store_timeout.value)
@@ -217,8 +226,8 @@ def _start(
             )
             handle = _handle(record, services, project)
             services.backend.start(launch)
-            # After the start: whoever cleans up removes the record first, and looks for what runs
-            # second. Of a job that was cancelled, the runner finds the outcome.
+            # Asked after the start, because clean-up removes the record before it looks for a resource.
+            # If the job was cancelled instead, its runner finds the outcome and does not call the function.
             if made.record_is_gone:
                 raise JobNotFoundError(f"The record of {job_id} is gone.")
         begun.append(handle)
@@ -233,9 +242,10 @@ def _start(
 
 
 def _renew_payload(job_id: str, store: Store) -> None:
-    """Make sure that nobody removes the payload as the leftover of a killed submit, or has done so.
+    """Make sure that the payload exists and is not removed as the leftover of a killed submit.
 
-    From its record on the job is left alone; who looked before that cannot remove a later generation.
+    A collection spares jobs that have a record. One that listed the jobs before there was a record
+    removes only the generation that it saw.
     """
     name = JobObjects(job_id).payload
     found = store.stat(name)
@@ -243,7 +253,7 @@ def _renew_payload(job_id: str, store: Store) -> None:
         raise SubmitError(
             f"The payload of {job_id} was removed from {store.location} before the job was started: "
             "its upload took longer than a day.",
-            hint="Submit it again: what was uploaded besides is still there.",
+            hint="Submit it again: the project and the data are still in the store.",
         )
 
 
@@ -259,7 +269,7 @@ def _worker(request: JobRequest) -> Worker:
 
 @contextmanager
 def _written_below(home: Path) -> Iterator[None]:
-    """Turn what the system says about `KINETIC_HOME` into words about it."""
+    """Translate errors of the system about *home* (`KINETIC_HOME`)."""
     try:
         yield
     except OSError as error:
@@ -272,13 +282,13 @@ def _written_below(home: Path) -> Iterator[None]:
         ) from error
 
 
-def _voices(
+def _outputs(
     console: Console | None,
 ) -> tuple[Callable[[str], None], Callable[[str], None], TrackProgress]:
+    """Return what reports phases, warnings and progress."""
     if console is not None:
         return console.phase, console.note, console.progress
-    # Nobody watches, so what is only progress goes to the log, and what should be read is a warning.
-    # What takes long is shown all the same to who sits at a terminal.
+    # Without a console, phases are logged. On a terminal, progress of long transfers is shown as well.
     return _log.info, warn_caller, progress_beside(_log.info)
 
 
