@@ -38,7 +38,7 @@ class Call:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackingOptions:
+class PackageOptions:
     """How a project is packaged."""
 
     home: Path
@@ -66,7 +66,7 @@ class PackingOptions:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackagedCall:
     """A call ready to be uploaded."""
 
     plan: ProjectPlan
@@ -88,7 +88,7 @@ class Uploaded:
     """What replaced the `Data` of the call, volumes included."""
 
 
-def plan_of(call: Call, options: PackingOptions) -> ProjectPlan:
+def plan_of(call: Call, options: PackageOptions) -> ProjectPlan:
     """Decide which project the call belongs to, and its `sys.path` and working directory."""
     from kinetic_payload.project.roots import entry_of, plan_project
 
@@ -101,15 +101,15 @@ def plan_of(call: Call, options: PackingOptions) -> ProjectPlan:
     )
 
 
-def pack(
+def package(
     call: Call,
     plan: ProjectPlan,
-    options: PackingOptions,
+    options: PackageOptions,
     *,
     check: Callable[[Data], None],
     warn: Say,
     track: TrackProgress = silent,
-) -> Packed:
+) -> PackagedCall:
     """Pickle the call and take the project's snapshot, if there is a project. Nothing is uploaded.
 
     *check* refuses a `Data` that the backend cannot serve.
@@ -154,7 +154,7 @@ def pack(
     except BaseException:
         dumped.close()
         raise
-    return Packed(plan, snapshot, dumped, take)
+    return PackagedCall(plan, snapshot, dumped, take)
 
 
 def _dump(call: Call, plan: ProjectPlan, ships: Callable[[Path], bool]) -> DumpedCall:
@@ -172,7 +172,7 @@ def _dump(call: Call, plan: ProjectPlan, ships: Callable[[Path], bool]) -> Dumpe
 
 
 def _take(
-    plan: ProjectPlan, options: PackingOptions, data: Sequence[Path], track: TrackProgress
+    plan: ProjectPlan, options: PackageOptions, data: Sequence[Path], track: TrackProgress
 ) -> Snapshot | None:
     from kinetic_payload.project.snapshot import take_snapshot
 
@@ -188,10 +188,10 @@ def _take(
 
 
 def upload(
-    packed: Packed,
+    packed: PackagedCall,
     store: Store,
     job_id: str,
-    options: PackingOptions,
+    options: PackageOptions,
     *,
     say: Say,
     warn: Say = lambda _: None,
@@ -243,9 +243,9 @@ def _digest(snapshot: Snapshot | None) -> str | None:
 class _Sending:
     """Uploads the parts of one call; they can run in parallel."""
 
-    packed: Packed
+    packed: PackagedCall
     store: Store
-    options: PackingOptions
+    options: PackageOptions
     say: Say
     track: TrackProgress
     left_out: list[str] = field(default_factory=list)

@@ -25,7 +25,7 @@ from kinetic.notices import warn_caller
 from kinetic.settings.home import make_home
 from kinetic.settings.settings import user_home, working_folder
 from kinetic.submit.data_checks import Worker, check_data
-from kinetic.submit.package import Call, PackingOptions, Uploaded, pack, plan_of, upload
+from kinetic.submit.package import Call, PackageOptions, Uploaded, package, plan_of, upload
 from kinetic.submit.rollback import Rollback, rollback_share
 from kinetic.submit.warnings import (
     left_out_warning,
@@ -122,7 +122,7 @@ def _submit(
     services.backend.check(request)
     # Before anything is written: a key that cannot be made or read must leave nothing behind.
     key = None if services.key_signer is None else services.key_signer.key
-    options = _packing_options(request, home, services.store.location)
+    options = _package_options(request, home, services.store.location)
 
     phase("packaging")
     plan = plan_of(call, options)
@@ -133,7 +133,7 @@ def _submit(
     packaging = Packaging(plan, reads_buckets.result, phase)
     with Executor(2) as executor:
         environment = executor.submit(partial(_environment, request, services, packaging))
-        packed = pack(call, plan, options, check=check, warn=warn, track=progress)
+        packed = package(call, plan, options, check=check, warn=warn, track=progress)
         with closing(packed.call):
             reads_buckets.set_result(any(found.value.is_gcs for found in packed.call.data))
             if plan.root is None:
@@ -292,9 +292,9 @@ def _outputs(
     return _log.info, warn_caller, progress_beside(_log.info)
 
 
-def _packing_options(request: JobRequest, home: Path, store: Location) -> PackingOptions:
+def _package_options(request: JobRequest, home: Path, store: Location) -> PackageOptions:
     settings = request.settings
-    return PackingOptions(
+    return PackageOptions(
         home=home,
         store=Path(store.path) if store.kind == "folder" else None,
         cwd=working_folder(),
