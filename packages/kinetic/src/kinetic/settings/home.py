@@ -1,4 +1,4 @@
-"""`KINETIC_HOME`: refused where other users may change what is in it."""
+"""Checks of `KINETIC_HOME`: other users must not be able to change it."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from kinetic.errors import ConfigurationError
 from kinetic_payload.files.private import FOLDER_MODE, make_folder, others_may_write
 
 _FOLDERS = ("bundles", "cache", "environments", "jobs", "ports")
-"""What lies right below it, and is for nobody else to see."""
+"""Folders in it that other users must not read."""
 _STORE = "store"
 _OR_ANOTHER = "Or name a folder of your own with KINETIC_HOME."
 
 
 def make_home(path: str) -> None:
-    """Make the home *path* unless it is there.
+    """Make the home *path* unless it exists.
 
     Raises:
         ConfigurationError: Other users may change what is in it.
-        OSError: The system refuses.
+        OSError: It cannot be made.
     """
     make_folder(path)
-    check_home(path)  # Again: another user may have been first.
+    check_home(path)  # After it was made: another user may have made it.
 
 
 def check_home(path: str) -> None:
-    """Make sure that only this user and root may change what is in the home *path*, if it is there.
+    """Make sure that only this user and root may change what is in the home *path*, if it exists.
 
-    Folders that earlier versions made for others to read are made private. ACLs are not looked at, nor
-    are the owner and the group of folders above that not everybody may write to: they are trusted.
+    Folders in it that other users may read, as earlier versions made them, are made private. ACLs are not
+    checked. Of the folders above it, only those are checked that everybody may write to.
 
     Raises:
-        ConfigurationError: Others may; the hint has the command that ends it.
+        ConfigurationError: Other users may change it; the hint has the command that mends it.
     """
     _refuse_replaceable(path)
     private = [f"{path}/{name}" for name in _FOLDERS]
@@ -62,13 +62,13 @@ def check_home(path: str) -> None:
 
 
 def _refuse_replaceable(path: str) -> None:
-    """Make sure that not everybody may put, or have put, another folder in the place of *path*."""
+    """Make sure that not everybody may replace *path*, or may have replaced it before."""
     for above, entry in _way_to(path):
         folder, found = _stat(above), _stat(entry, follow=False)
         if folder is None or not folder.st_mode & stat.S_IWOTH:
             continue
-        # In a folder with the sticky bit, /tmp for instance, everybody but its owner may rename their
-        # own only. Which may be a link that leads to another folder in the next moment.
+        # In a folder with the sticky bit, /tmp for instance, users may rename only their own entries. But
+        # such an entry may be a link, which its owner can point to another folder at any time.
         if not (folder.st_mode & stat.S_ISVTX and _is_trusted(folder)):
             raise ConfigurationError(
                 f"Other users may replace {path}, from which Kinetic runs code: {above} above it can be "
@@ -84,12 +84,12 @@ def _refuse_replaceable(path: str) -> None:
 
 
 def _way_to(path: str) -> Iterator[tuple[str, str]]:
-    """Iterate over the folders in which the system looks on its way to *path*, links included.
+    """Iterate over the folders by which the system resolves *path*, through links as well.
 
-    With each comes what it looks for there.
+    Each comes with the path of the entry that is looked up in it.
     """
     at, todo = "/", [part for part in reversed(os.path.abspath(path).split("/")) if part]  # noqa: PTH100 - light
-    for _ in range(1000):  # Links may lead round and round.
+    for _ in range(1000):  # Links may form a cycle.
         if not todo:
             return
         part = todo.pop()
@@ -108,7 +108,7 @@ def _way_to(path: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_trusted(found: os.stat_result) -> bool:
-    """Return whether *found* belongs to this user or to root, whatever root is called in a container."""
+    """Return whether *found* belongs to this user or to root, which may have another id in a container."""
     return found.st_uid in (os.geteuid(), 0, os.stat("/").st_uid)  # noqa: PTH116 - light
 
 
@@ -116,7 +116,7 @@ def _stat(path: str, *, follow: bool = True) -> os.stat_result | None:
     try:
         return os.stat(path, follow_symlinks=follow)  # noqa: PTH116 - light
     except OSError:
-        return None  # Not there, or not to be reached: whoever needs it finds out.
+        return None  # It does not exist or cannot be reached; using it will report that.
 
 
 def _not_ours(path: str, owner: int) -> ConfigurationError:

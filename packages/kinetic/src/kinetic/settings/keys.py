@@ -1,4 +1,4 @@
-"""The key by which records in a bucket are signed and known for our own; the one in `KINETIC_HOME`."""
+"""Keys that sign and verify records in a bucket; the key in `KINETIC_HOME`."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ from kinetic_payload.records.signing import KEY_SIZE, signed, verify
 log = logging.getLogger("kinetic")
 
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
-"""What file systems say that have no hard links."""
+"""Errors of file systems without hard links."""
 
 
 class KeySource(Protocol):
-    """Where the key lies that records are signed with."""
+    """Where the key is kept that signs records."""
 
     def read(self) -> bytes | None:
-        """Return the key, or None where none was made yet.
+        """Return the key, or None if none was made yet.
 
         Raises:
-            ConfigurationError: There is something that is no key, or that may not be read.
+            ConfigurationError: What is there is not a key, or may not be read.
         """
         ...
 
     def ensure(self) -> bytes:
-        """Return the key, made if there is none yet; all who ask get the same.
+        """Return the key; make one if there is none. All processes get the same.
 
         Raises:
-            ConfigurationError: There is something that is no key; it is left as it is.
+            ConfigurationError: What is there is not a key; it is left as it is.
             SubmitError: It cannot be written.
         """
         ...
 
     @property
     def place(self) -> str:
-        """Where it lies, in words."""
+        """Where it is kept, for messages."""
         ...
 
     @property
     def hint(self) -> str:
-        """What to do where a record was signed with another key."""
+        """The hint of errors about a record that was signed with another key."""
         ...
 
 
@@ -63,21 +63,21 @@ class KeyFile:
     home: Path
 
     def read(self) -> bytes | None:
-        """Return the key, or None where none was made yet."""
+        """Return the key, or None if none was made yet."""
         return read_key(self.home)
 
     def ensure(self) -> bytes:
-        """Return the key, made if there is none yet."""
+        """Return the key; make one if there is none."""
         return signing_key(self.home)
 
     @property
     def place(self) -> str:
-        """Where it lies, in words."""
+        """Where it is kept, for messages."""
         return str(key_path(self.home))
 
     @property
     def hint(self) -> str:
-        """What to do where a record was signed with another key."""
+        """The hint of errors about a record that was signed with another key."""
         return (
             "Nothing of it was unpickled. If you submitted it from another machine (or KINETIC_HOME), "
             f"copy its KINETIC_HOME/key to {self.place}; if you trust everyone who can write to this "
@@ -86,9 +86,9 @@ class KeyFile:
 
 
 class KeySigner:
-    """Signs the records of jobs whose store is a bucket, and verifies them before they are relied on.
+    """Signs and verifies the records of jobs whose store is a bucket.
 
-    *trusting* is asked when one does not hold: whether it is to be accepted all the same.
+    If a signature is wrong, *trusting* is asked whether to accept the record nevertheless.
     """
 
     def __init__(self, keys: KeySource, *, trusting: Callable[[], bool] = lambda: False) -> None:
@@ -97,7 +97,7 @@ class KeySigner:
 
     @property
     def key(self) -> bytes:
-        """The key, made if there is none yet."""
+        """The key; it is made if there is none."""
         return self._keys.ensure()
 
     def sign(self, data: bytes, name: str) -> bytes:
@@ -105,11 +105,10 @@ class KeySigner:
         return signed(data, self.key, name=name)
 
     def verify(self, data: bytes, name: str, *, strictly: bool = False) -> None:
-        """Make sure that *data*, read from the object *name*, was written by who has our key.
+        """Make sure that *data*, read from the object *name*, was signed with our key.
 
         Raises:
-            SignatureError: It was not, and `KINETIC_TRUST_BUCKET` does not accept it, or may not
-                where it is to be done *strictly*.
+            SignatureError: It was not, and `KINETIC_TRUST_BUCKET` is not set or, with *strictly*, ignored.
         """
         try:
             self._check(data, name)
@@ -129,15 +128,15 @@ class KeySigner:
 
 
 def key_path(home: Path) -> Path:
-    """Return where the key of *home* (`KINETIC_HOME`) lies."""
+    """Return the path of the key of *home* (`KINETIC_HOME`)."""
     return home / "key"
 
 
 def read_key(home: Path) -> bytes | None:
-    """Return the key of *home*, or None where none was made yet.
+    """Return the key of *home*, or None if none was made yet.
 
     Raises:
-        ConfigurationError: There is something that is no key, or that may not be read.
+        ConfigurationError: What is there is not a key, or may not be read.
     """
     path = key_path(home)
     try:
@@ -157,12 +156,12 @@ def read_key(home: Path) -> bytes | None:
             hint=f"Run: chmod 600 {shlex.quote(str(path))}\nIf you do not trust what it holds, remove it "
             "instead: a new key is made, which does not fit the jobs that were submitted with the old one.",
         )
-    if found.st_mode & 0o077:  # A copy, made with another mode than the key that it is of.
+    if found.st_mode & 0o077:  # A copy of a key, made with another mode.
         with suppress(OSError):
             path.chmod(FILE_MODE)
     key = b""
     with suppress(ValueError):
-        # Nothing but what we write: `fromhex` would take spaces between the digits, too.
+        # Exactly what we write: `fromhex` accepts spaces between the digits as well.
         key = bytes.fromhex(text.decode("ascii")) if len(text) == 2 * KEY_SIZE + 1 else b""
     if len(key) != KEY_SIZE:
         raise ConfigurationError(
@@ -174,10 +173,10 @@ def read_key(home: Path) -> bytes | None:
 
 
 def signing_key(home: Path) -> bytes:
-    """Return the key of *home*, making one if there is none; all processes get the same.
+    """Return the key of *home*; make one if there is none. All processes get the same.
 
     Raises:
-        ConfigurationError: There is something that is no key; it is left as it is.
+        ConfigurationError: What is there is not a key; it is left as it is.
         SubmitError: It cannot be written.
     """
     key = read_key(home)
@@ -193,7 +192,7 @@ def signing_key(home: Path) -> bytes:
             hint="Make room or give yourself the right to write there, or name another folder with "
             "KINETIC_HOME.",
         ) from error
-    # Also where another process was first: what counts is what lies there.
+    # Another process may have been first: its key counts.
     key = read_key(home)
     if key is None:
         raise SubmitError(f"{path} was removed while it was made.", hint="Submit again.")
@@ -201,7 +200,7 @@ def signing_key(home: Path) -> bytes:
 
 
 def _create(path: Path, data: bytes) -> None:
-    """Write *path* as a whole unless it is there already."""
+    """Write *path* atomically unless it exists."""
     part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         descriptor = open_private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -218,7 +217,7 @@ def _create(path: Path, data: bytes) -> None:
                 raise
             from kinetic_payload.files.locks import locked
 
-            # Of two processes, the second would take away the key that the first has signed with.
+            # Without the lock a second process could replace the key that the first has signed with.
             with locked(str(path.with_name(f".{path.name}.lock"))):
                 if not path.exists():
                     part.rename(path)

@@ -1,4 +1,4 @@
-"""The profiles file: named sets of project, zone, cluster and the like, one of them current."""
+"""The profiles file: named sets of settings, one of them current."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """One named set of settings; what is None comes from elsewhere."""
+    """A named set of settings; those that are None are not set by it."""
 
     name: str
     project: str | None = None
@@ -29,7 +29,7 @@ class Profile:
     store_timeout: str | None = None
 
     def values(self) -> dict[str, str]:
-        """Return the settings it makes, without its name."""
+        """Return the settings that are not None, without the name."""
         return {k: v for k, v in asdict(self).items() if v is not None and k != "name"}
 
 
@@ -38,17 +38,17 @@ _KEYS = tuple(f.name for f in fields(Profile) if f.name != "name")
 
 @dataclass(frozen=True)
 class Profiles:
-    """What the profiles file says."""
+    """The contents of the profiles file."""
 
     path: Path
     current: str | None
     profiles: Mapping[str, Profile]
 
     def find(self, name: str, *, because: str = "") -> Profile:
-        """Return the profile *name*; *because* says who asked for it.
+        """Return the profile *name*; *because* is what asked for it, for the message.
 
         Raises:
-            ConfigurationError: There is none; the message names those that are near.
+            ConfigurationError: There is none; the hint has similar names.
         """
         try:
             return self.profiles[name]
@@ -75,7 +75,7 @@ def create_profile(path: Path, profile: Profile, *, replace: bool = False) -> Pr
     """Add *profile*; the first one made becomes current.
 
     Raises:
-        ConfigurationError: Its name cannot be one, it says too little, or it is there already.
+        ConfigurationError: Its name is not valid, it lacks a setting, or it exists already.
     """
     check_name(profile.name)
     _check_complete(profile)

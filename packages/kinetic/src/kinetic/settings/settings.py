@@ -1,6 +1,6 @@
-"""What the user set, and where: argument > `KINETIC_*` > active profile > default.
+"""Settings, each with its source: argument > `KINETIC_*` > active profile > default.
 
-The only module that reads the environment and the profiles file.
+The only module that reads the environment.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ DEFAULT_CLUSTER = "kinetic-cluster"
 DEFAULT_NAMESPACE = "default"
 DEFAULT_IMAGE_REPO = "kinetic"
 _LONGEST = 86_400
-"""Seconds that a setting may be."""
+"""The largest number of seconds of a setting."""
 
 
 @dataclass(frozen=True)
 class Setting(Generic[T]):
-    """A value, and who set it: `argument`, `KINETIC_ZONE`, `profile 'dev'` or `default`."""
+    """A value and its source: `argument`, `KINETIC_ZONE`, `profile 'dev'` or `default`."""
 
     value: T
     source: str
@@ -47,7 +47,7 @@ class Settings:
     backend: Setting[str | None]
     store: Setting[str | None]
     output_dir: Setting[str | None]
-    """None means a folder of its own for every job."""
+    """None: a folder for each job."""
     base_image_repo: Setting[str]
     kube_context: Setting[str | None]
     home: Setting[str]
@@ -58,14 +58,14 @@ class Settings:
     context_size_warn_mb: Setting[float]
     payload_size_warn_mb: Setting[float]
     store_timeout: Setting[float]
-    """Seconds that a submit waits for a store that cannot be reached."""
+    """Seconds for which a submit waits for a store that cannot be reached."""
     trust_bucket: Setting[bool]
     allow_sleep: Setting[bool]
     no_color: Setting[bool]
 
     @classmethod
     def from_environment(cls, *, profile: str | None = None, **arguments: str | None) -> Settings:
-        """Resolve with this process's environment.
+        """Resolve every setting from this process's environment.
 
         Raises:
             ConfigurationError: A variable, the profile or the profiles file is wrong.
@@ -78,7 +78,7 @@ class Settings:
 
 
 def environment() -> dict[str, str]:
-    """Return a copy of this process's environment, for `capture`."""
+    """Return a copy of this process's environment."""
     return dict(os.environ)  # noqa: TID251 - this is the place
 
 
@@ -86,7 +86,7 @@ def working_folder() -> Path:
     """Return this process's working directory.
 
     Raises:
-        ConfigurationError: It was deleted meanwhile.
+        ConfigurationError: It was deleted.
     """
     try:
         return Path.cwd()
@@ -103,7 +103,7 @@ def trusts_bucket() -> bool:
 
 
 def user_home() -> Path:
-    """Return the home folder of this process's user; `/`, as in containers, for one who has none."""
+    """Return the home folder of this process's user; `/` if there is none, as in containers."""
     try:
         return Path.home()
     except RuntimeError:
@@ -111,7 +111,7 @@ def user_home() -> Path:
 
 
 def expanded(text: str, source: str) -> Path:
-    """Return *text*, which *source* gave, as a path whose `~` or `~user` is replaced.
+    """Return *text*, the setting from *source*, as a path without `~` and `~user`.
 
     Raises:
         ConfigurationError: There is no such user, or the user has no home folder.
@@ -286,7 +286,7 @@ def _first(*candidates: Setting[str] | None) -> Setting[str] | None:
 
 
 def _active_profile(path: Path, asked: Setting[str] | None) -> Profile | None:
-    # Without a file there is nothing to read, and reading would import what reading needs.
+    # Without a file, spare the imports that reading it needs.
     if asked is None and _is_missing(path):
         return None
     from kinetic.settings.profiles import read_profiles
@@ -304,7 +304,7 @@ def _is_missing(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
-        return False  # In a folder of somebody else's, for instance: reading it says why.
+        return False  # In a folder of another user, for instance: reading it reports why.
     return False
 
 
