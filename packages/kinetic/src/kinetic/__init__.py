@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# A library says nothing unless its user asks; this is all that importing it configures.
+# Libraries do not print log messages unless the user configures logging.
 _logging.getLogger("kinetic").addHandler(_logging.NullHandler())
 
 _HOMES = {
@@ -75,7 +75,7 @@ _HOMES = {
         "errors",
     ),
 }
-"""The public names and their modules, loaded when first used."""
+"""The public names and their modules, which are imported on first use."""
 
 __all__ = [*sorted(_HOMES), "__version__"]
 
@@ -101,9 +101,9 @@ def __dir__() -> list[str]:
 
 
 def _stand_in(name: str, error: ModuleNotFoundError) -> _Any:
-    """Return what *name* is inside a job that has no full `kinetic`: it says so when it is used.
+    """Return a stand-in for *name* inside a job without the full `kinetic`; using it raises.
 
-    A module that imports it next to `run` must not fail for that.
+    A module that imports the name and does not use it must not fail in a job.
     """
     from kinetic_payload.data.references import inside_job
 

@@ -1,4 +1,4 @@
-"""What goes with `JobHandle.debug_attach`."""
+"""`cleanup_port_forward`: ends the port forward of `JobHandle.debug_attach`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ def cleanup_port_forward(proc: subprocess.Popen[bytes], timeout: float = 5) -> N
     """End the process that `debug_attach` returned.
 
     Args:
-        proc: What `debug_attach` returned.
-        timeout: Seconds it may take to end by itself before it is killed.
+        proc: The process.
+        timeout: Seconds to wait for it to terminate before it is killed.
     """
     proc.terminate()
     try:

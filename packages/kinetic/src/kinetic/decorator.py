@@ -1,4 +1,4 @@
-"""`kinetic.run`: turns a function into one that runs elsewhere, and does nothing inside a job."""
+"""`kinetic.run`: turns a function into one that runs remotely; inside a job it has no effect."""
 
 from __future__ import annotations
 
@@ -58,33 +58,33 @@ def run(
         accelerator: What to run on, such as `tpu-v5litepod-4`, `gpu-l4`, `gpu-a100x8`, `cpu`;
             `kinetic accelerators` lists all. A `:spot` at the end asks for spot machines.
         container_image: None or `"bundled"`: an image with the project's requirements; None on the
-            local backend is the interpreter that submits. `"prebuilt"`: a base image, requirements
-            installed at start. Anything else is an image's address.
-        base_image_repo: Where prebuilt base images lie. Falls back to KINETIC_BASE_IMAGE_REPO.
+            local backend is the interpreter that submits. `"prebuilt"`: a base image, in which the
+            requirements are installed at start. Anything else is an image's address.
+        base_image_repo: The repository of prebuilt base images. Falls back to KINETIC_BASE_IMAGE_REPO.
         zone: GCP zone. Falls back, like the next ones, to KINETIC_ZONE, then the active profile.
         project: GCP project; after the profile also GOOGLE_CLOUD_PROJECT. The local backend needs none.
-        capture_env_vars: Variables to take along: names, or beginnings that end in `*`.
+        capture_env_vars: Environment variables that the job gets: names, or prefixes followed by `*`.
         cluster: GKE cluster.
         backend: `"gke"`, `"pathways"`, or `"local"` for this machine (`"local-gke"` and
-            `"local-pathways"` say which of the two to emulate). None on a cluster: what suits the
-            accelerator.
+            `"local-pathways"` choose which of the two to emulate). None: the one of `"gke"` and
+            `"pathways"` that suits the accelerator.
         namespace: Kubernetes namespace.
         volumes: Data by absolute mount path: `{"/data": kinetic.Data("./dataset/")}`.
-        spot: Use spot machines. Means nothing on the local backend.
-        output_dir: What the job finds in KINETIC_OUTPUT_DIR; None is a folder of the job's own.
-        debug: Wait for a debugger before the function is called.
+        spot: Use spot machines. It has no effect on the local backend.
+        output_dir: The folder that the job finds in KINETIC_OUTPUT_DIR; None: one of its own.
+        debug: Wait for a debugger before calling the function.
         timeout: Seconds, or a timedelta, that the function may take in one attempt.
-        retries: How often to try again after the function failed.
-        preemptions: How many disruptions to bear, which are not failures; None means any number.
-            Means something on a cluster only.
-        cpu: Cores of each host (`4`, `"500m"`). Means something on a cluster only.
-        memory: Memory of each host in bytes or as text (`"16Gi"`); a limit on the local backend, too,
-            where the system offers one.
-        shared_memory: Size of /dev/shm. Means something on a cluster only.
+        retries: How many more attempts to make after the function failed.
+        preemptions: How many more attempts to make after disruptions, which are not failures; None
+            means any number. It has an effect on a cluster only.
+        cpu: Cores of each host (`4`, `"500m"`). It has an effect on a cluster only.
+        memory: Memory of each host in bytes or as text (`"16Gi"`); on the local backend a limit, if
+            the system offers one.
+        shared_memory: Size of /dev/shm. It has an effect on a cluster only.
         labels: Labels of the job's resources.
 
     Raises:
-        InvalidRequestError: An argument cannot be right; the message says what to do.
+        InvalidRequestError: An argument is wrong; the hint says what to write instead.
     """
     given = dict(locals())
     first: object = accelerator
@@ -112,9 +112,9 @@ def run(
 
 
 class RemoteCallable(Generic[P, R]):
-    """A function that runs elsewhere: call it and wait, or `run_async` it.
+    """A function that runs remotely: call it and wait for its value, or call `run_async`.
 
-    As an attribute of a class it is a method: the instance travels along as the first argument.
+    As an attribute of a class it is a method: the instance is sent along as the first argument.
     """
 
     __wrapped__: Callable[..., R]
@@ -138,7 +138,7 @@ class RemoteCallable(Generic[P, R]):
         Raises:
             Exception: Whatever the function raised, with the remote traceback in its notes.
             KineticError: The job was refused, could not start, or ended without a value.
-            KeyboardInterrupt: Ctrl-C; the message before it says how to come back to the job.
+            KeyboardInterrupt: Ctrl-C; the output before it says how to get back to the job.
         """
         if inside_job():
             return self._function(*self._first, *args, **kwargs)
@@ -148,13 +148,13 @@ class RemoteCallable(Generic[P, R]):
         return cast("R", call(request, self._function, (*self._first, *args), kwargs))
 
     def run_async(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
-        """Start the function elsewhere and return a handle at once.
+        """Start the function remotely and return a handle at once.
 
         The job outlives this process. `handle.result()` waits for the value; `await handle` does so
         without blocking the event loop.
 
         Raises:
-            KineticError: The job was refused or could not start; nothing of it stays behind.
+            KineticError: The job was refused or could not start; nothing of it is left.
         """
         if inside_job():
             raise NotInsideJobError(
@@ -177,7 +177,7 @@ class RemoteCallable(Generic[P, R]):
         check_arguments(self._function, args, kwargs)
         options = self._options
         if options is None:
-            # It was decorated inside a job, or rebuilt from a pickle, and is called outside of one.
+            # Decorated inside a job, or unpickled, and now called outside of a job.
             raise NotInsideJobError(
                 f"{self._name} came out of a job, without what @kinetic.run was given.",
                 hint="Decorate the function here.",
@@ -217,7 +217,7 @@ class RemoteCallable(Generic[P, R]):
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """What the user's function takes, for editors and notebooks."""
+        """The signature of the user's function, for editors and notebooks."""
         import inspect
 
         signature = inspect.signature(self._function)
@@ -234,7 +234,7 @@ class RemoteCallable(Generic[P, R]):
         return f"<{self._name}{bound}, decorated with @kinetic.run({options})>"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle by reference, like a function; a bound one like a method."""
+        """Pickle by reference, like a function; if bound, like a method."""
         if self._first:
             return getattr, (self._first[0], getattr(self, "__name__", self._name))
         return self._name if "__qualname__" in vars(self) else _by_value(self)
@@ -250,9 +250,9 @@ class RemoteCallable(Generic[P, R]):
 
 
 def _teach_cloudpickle() -> None:
-    """Let cloudpickle, and it alone, take decorated functions of scripts by value.
+    """Let cloudpickle, and nothing else, pickle decorated functions of scripts by value.
 
-    What can be imported in the job goes by reference before this is asked.
+    It asks this only for functions that cannot be imported in the job.
     """
     import cloudpickle
 
@@ -262,6 +262,6 @@ def _teach_cloudpickle() -> None:
 def _by_value(remote: RemoteCallable[Any, Any]) -> Any:
     if remote._first:
         return remote.__reduce_ex__(4)
-    # Made first and filled later, so that a function that calls itself can be pickled. What the
-    # decorator was given stays here: its data and settings mean nothing in the job.
+    # Created empty and filled later, so that a function that calls itself can be pickled. The options
+    # are left out: their data and settings have no meaning in the job.
     return copyreg.__newobj__, (RemoteCallable,), {"function": remote._function}  # type: ignore[attr-defined]

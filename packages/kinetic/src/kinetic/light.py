@@ -1,4 +1,4 @@
-"""The part of `kinetic` that travels with the runner, so that user code can import it in a job."""
+"""The modules of `kinetic` that travel with the runner, so that user code can import them in a job."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ MODULES: Final = (
     "submit/__init__",
     "submit/functions",
 )
-"""What imports with nothing but the standard library and the rest of the bundle."""
+"""Modules that import only the standard library and other modules of the bundle."""
 
 
 def light_files() -> dict[str, bytes]:
-    """Return the sources of the light part by their name in the bundle: `light/kinetic/….py`."""
+    """Return the sources of these modules by their path in the bundle: `light/kinetic/….py`."""
     folder = Path(__file__).parent
     return {f"light/kinetic/{name}.py": (folder / f"{name}.py").read_bytes() for name in MODULES}

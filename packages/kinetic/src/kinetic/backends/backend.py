@@ -1,4 +1,4 @@
-"""How a job maps to something that runs: the `Backend` protocol."""
+"""`Backend`: the protocol of what runs jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kinetic_payload.project.roots import ProjectPlan
 
 GRACE_SECONDS = 30.0
-"""Between SIGTERM and SIGKILL, where nothing else is asked for: the default of Kubernetes."""
+"""Seconds between SIGTERM and SIGKILL; the default of Kubernetes."""
 
 
 def never() -> bool:
@@ -27,43 +27,43 @@ def never() -> bool:
 
 @dataclass(frozen=True)
 class Packaging:
-    """The project of a call that is being packaged."""
+    """A call that is being packaged."""
 
     plan: ProjectPlan
     reads_buckets: Callable[[], bool]
-    """Whether data of the call lies in buckets; known, and returned, once the call is pickled."""
+    """Whether data of the call lies in buckets; it blocks until the call is pickled."""
     report: Callable[[str], None]
-    """Shows the user what takes long."""
+    """Reports to the user what takes long."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a function will run, prepared before its job is recorded. Backends add what they need."""
+    """Where a function will run, prepared before its job is recorded. Backends add fields."""
 
     image: str
-    """As records name it (`image_uri`): an image, or an interpreter of this machine."""
+    """Recorded as `image_uri`: an image, or an interpreter of this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """All a backend needs to start a job whose record, payload and context are in the store."""
+    """What a backend needs to start a job whose record, payload and context are in the store."""
 
     record: JobRecord
     request: JobRequest
-    """What was asked for. Its captured variables are secret: never persisted, logged or shown."""
+    """The request. Its captured variables are secret: never persist, log or show them."""
     environment: Environment
     """What `Backend.environment` returned."""
     data: tuple[DataRef, ...] = ()
     """What replaced the `Data` of the call, volumes included."""
     signing_key: bytes | None = field(default=None, repr=False)
-    """What the job's records are signed with, where its store is a bucket. User code never sees it."""
+    """Signs the job's records if its store is a bucket. It must not reach user code."""
     grace: float = GRACE_SECONDS
     """Seconds between SIGTERM and SIGKILL."""
 
 
 @dataclass(frozen=True)
 class AttemptView:
-    """One attempt, as far as the backend can tell."""
+    """One attempt, as the backend sees it."""
 
     number: int
     hosts: int
@@ -74,44 +74,45 @@ class AttemptView:
 
 @dataclass(frozen=True)
 class Observation:
-    """What a backend sees of a job's resource, before the durable outcome is considered."""
+    """The state of a job's resource, without regard to the outcome in the store."""
 
     status: JobStatus
-    """NOT_FOUND where it is certain that no resource is left."""
+    """NOT_FOUND only if it is certain that no resource is left."""
     reason: str = ""
-    """Why it is pending, or how it died; one sentence."""
+    """Why it is pending, or how it ended; one sentence."""
     attempts: tuple[AttemptView, ...] = ()
     vanished: bool = False
-    """The resource ended (or its keeper died): nothing of it can report or write an outcome any more."""
+    """The resource ended, or what keeps it died: it can no longer report or write an outcome."""
     lost: bool = False
-    """Nothing was heard of it for longer than it should be silent; it may come back all the same."""
+    """There has been no sign of life for too long; it may come back nevertheless."""
     unreachable: bool = False
-    """What keeps it cannot be asked from here: it can be waited for, but not stopped or removed."""
+    """What keeps it cannot be reached from here: it can be waited for, but not stopped or removed."""
     upload_pending: bool = False
-    """Its function has ended, and its result lies where it ran: nobody may say that it failed.
-    If it does not run any more, `store_result` stores it."""
+    """Its function has ended, and its result is still where it ran: it must not be declared failed.
+    Once it no longer runs, `store_result` stores the result.
+    """
 
     @property
     def going_on(self) -> bool:
-        """Whether the job waits or runs, with nothing else to know about it."""
-        unclear = self.vanished or self.lost or self.unreachable or self.upload_pending
+        """Whether the job is pending or running, and none of the flags is set."""
+        unclear = self.vanished or self.lost or self.unreachable or self.pending_uploads
         return self.status in (JobStatus.PENDING, JobStatus.RUNNING) and not unclear
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a job is as it is."""
+    """Why a job has its status."""
 
     reason: str = ""
-    """What was seen, in one or a few sentences; empty where there is nothing to say."""
+    """What was seen, in one or a few sentences; empty if there is nothing to explain."""
     remedy: str = ""
-    """What its user can do about it; empty where the reason needs none, or none is known."""
+    """What the user can do about it; empty if nothing is needed or known."""
     trouble: bool = False
-    """Whether something keeps it from going on, or from being stored, that a waiting user should read."""
+    """Whether a waiting user should read it: something keeps the job from running, or from being stored."""
 
     @property
     def text(self) -> str:
-        """Both, as people read them."""
+        """Reason and remedy as one text."""
         return " ".join(filter(None, (self.reason, self.remedy)))
 
 
@@ -125,72 +126,72 @@ class Listed:
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line of a host's output, without its line end. Text is data, never markup."""
+    """One line of a host's output, without its line end."""
 
     text: str
     host: int = 0
     attempt: int = 1
     hosts: int = 1
-    """Of the job; with several, `shown` says whose line it is."""
+    """The number of hosts of the job."""
 
     @property
     def shown(self) -> str:
-        """The line as people see it."""
+        """The line as it is printed: with its host, if the job has several."""
         return f"[host {self.host}] {self.text}" if self.hosts > 1 else self.text
 
 
 class Watch(Protocol):
-    """Jobs that are watched."""
+    """A watch on jobs."""
 
     def wait(self, timeout: float | None) -> None:
-        """Return when something of the jobs may have changed since the last call, or after *timeout* seconds.
+        """Return when the jobs may have changed since the last call, or after *timeout* seconds.
 
-        The first call may return at once. Never spins.
+        The first call may return at once. It must not busy-wait.
         """
         ...
 
     def wake(self) -> None:
-        """Let `wait` return at once, the one under way or the next. Any thread may call it."""
+        """Make the current call of `wait`, or the next one, return at once. Any thread may call it."""
         ...
 
 
 class Backend(Protocol):
     """What every backend does, in the order of a job's life. All pass `kinetic.testing.BackendContract`.
 
-    A backend knows its store. It prints nothing, and unpickles nothing. What only looks gives up after
-    some seconds where the store or the cluster is not reached, as the block it is called in says
-    (`kinetic_payload.stores.outages.limited`).
+    A backend knows its store. It prints nothing, and unpickles nothing. If the store or the cluster
+    cannot be reached, calls that only observe give up after some seconds: within the limit of the block
+    in which they are called (`kinetic_payload.stores.outages.limited`).
     """
 
     name: str
 
     def check(self, request: JobRequest) -> None:
-        """Refuse what the backend cannot run, before anything is packaged; it may ask the cluster.
+        """Refuse what the backend cannot run, before anything is packaged; it may query the cluster.
 
         Raises:
-            KineticError: It cannot run it; the hint says what it can.
+            KineticError: It cannot run this; the hint says what it can run.
         """
         ...
 
     def environment(self, request: JobRequest, project: Packaging) -> Environment:
-        """Return where the function will run, prepared first if need be.
+        """Prepare and return the environment in which the function will run.
 
         It is called in a thread of its own while the project is packaged.
         """
         ...
 
     def announced(self, record: JobRecord) -> AbstractContextManager[JobRecord]:
-        """Let the job be seen as pending within the block, in which its record is written and it starts.
+        """Report the job as pending within the block, in which it is recorded and started.
 
-        The block gets the record to write, completed with what says who keeps the job.
+        The block gets the completed record, which is the one to write.
 
         Raises:
-            SubmitError: It will not start.
+            SubmitError: The job cannot start.
         """
         ...
 
     def start(self, launch: Launch) -> None:
-        """Start the resource. On failure nothing of it stays behind.
+        """Start the resource. On failure leave nothing of it behind.
 
         Raises:
             SubmitError: It could not be started.
@@ -198,26 +199,26 @@ class Backend(Protocol):
         ...
 
     def observe(self, record: JobRecord) -> Observation:
-        """Look once, cheaply, at the job's resource.
+        """Observe the job's resource once, cheaply.
 
         Raises:
-            UnavailableError: Who knows is not reached: nothing is known of the job.
-            KineticError: It cannot be told otherwise: that is not permitted, or asked of another place.
+            UnavailableError: What knows the job cannot be reached.
+            KineticError: The job cannot be observed: it is not permitted, or the job is elsewhere.
         """
         ...
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:
-        """Return why the job, *seen* a moment ago, is as it is; that may cost requests."""
+        """Return why the job, which was just *seen*, has its status; that may cost requests."""
         ...
 
     def lives_here(self, record: JobRecord) -> bool:
-        """Return whether the job is known to live on this machine; the store is not asked."""
+        """Return whether the job certainly runs on this machine, without a request to the store."""
         ...
 
     def watch(self, records: Sequence[JobRecord]) -> AbstractContextManager[Watch]:
-        """Watch the jobs of *records* within the block. Their outcomes, in the store, are watched as well.
+        """Watch the jobs of *records*, and their outcomes in the store, within the block.
 
-        What cannot be reached or read is met in `Watch.wait`, which raises as `observe` does.
+        `Watch.wait` raises what `observe` raises.
         """
         ...
 
@@ -231,13 +232,12 @@ class Backend(Protocol):
     ) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt, hosts interleaved.
 
-        With *follow*, until the job ends, later attempts included, without losing the tail; or until
-        *stopped*, which is asked again and again, returns True.
+        With *follow*, until the job ends: to its last line, and with later attempts.
         """
         ...
 
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        """Stop everything of the job that runs, gracefully, and return when it is gone.
+        """Stop all processes of the job gracefully, and return when they are gone.
 
         Raises:
             JobError: It is still there after *timeout* seconds.
@@ -245,28 +245,28 @@ class Backend(Protocol):
         ...
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        """Remove the resource (stopping it if need be): afterwards it is NOT_FOUND."""
+        """Remove the resource; stop it first if it runs. Afterwards it is NOT_FOUND."""
         ...
 
     def list(self) -> Iterable[Listed]:
-        """Iterate over the jobs that have a resource, with no more requests than there are pages of them."""
+        """Iterate over the jobs that have a resource, with one request for each page of them."""
         ...
 
     def store_result(self, record: JobRecord) -> None:
         """Store the result of a job that ended and could not store it itself.
 
         Raises:
-            StoreError: The store still does not take it; it stays where it is.
+            StoreError: The store refuses it again; it stays where it is.
         """
         ...
 
     def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
-        """Return the outcome of a job that vanished without one: what its hosts reported decides.
+        """Return the outcome of a job that vanished without one, as its hosts' reports decide.
 
-        Of one that is `lost`, only a success is a result.
+        Of a job that is `lost`, only a success counts.
         """
         ...
 
     def collect_left(self, recorded: Set[str]) -> None:
-        """Have removed, some time, what killed submits left in the store of jobs that are not *recorded*."""
+        """Start a removal, now and then, of what killed submits left of jobs that are not *recorded*."""
         ...

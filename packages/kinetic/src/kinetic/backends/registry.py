@@ -1,4 +1,4 @@
-"""The backends by name. No other module knows which there are."""
+"""The backends by name. No other module knows their names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kinetic_payload.stores.store import Location
 
 Semantics = Literal["gke", "pathways"]
-"""How several hosts see each other: each runs the function, or one controls all devices."""
+"""`gke`: each host runs the function. `pathways`: one process controls the devices of all hosts."""
 
 
 class Connect(Protocol):
@@ -35,14 +35,14 @@ class Entry:
 
     name: str
     module: str | None
-    """The module with `connect`, imported when it is needed; None if this version has none."""
+    """The module with `connect`, imported on first use; None if this version does not have the backend."""
     on_this_machine: bool = False
-    """Whether jobs run here: without a project, with what lies here, and with their objects in a folder."""
+    """Whether jobs run here: with local files, without a project, and with a folder as the store."""
     semantics: Semantics | None = None
-    """None: those that suit the accelerator."""
+    """None: as suits the accelerator."""
 
     def semantics_for(self, accelerator: Accelerator) -> Semantics:
-        """Return how several hosts of *accelerator* see each other.
+        """Return the semantics of several hosts of *accelerator*.
 
         Raises:
             InvalidRequestError: The backend cannot run that accelerator.
@@ -51,7 +51,7 @@ class Entry:
         if chosen == "pathways" and accelerator.kind != "tpu":
             raise InvalidRequestError(
                 f"Pathways supports TPU slices only; got {accelerator.canonical}.",
-                hint="Leave the backend out, or ask for a TPU.",
+                hint="Leave the backend out, or use a TPU.",
             )
         return chosen
 
@@ -76,7 +76,7 @@ class Entry:
 LOCAL: Final = "local"
 """The backend for jobs on this machine."""
 CLUSTER: Final = "gke"
-"""The backend for jobs on a cluster where nothing else is asked for."""
+"""The default backend for jobs on a cluster."""
 
 _LOCAL_MODULE: Final = "kinetic.backends.local.backend"
 
@@ -100,7 +100,7 @@ BACKENDS: Final[Mapping[str, Entry]] = MappingProxyType(
 
 
 def entry_of(name: str) -> Entry:
-    """Return the backend of that *name*; one that a later version recorded has no module here."""
+    """Return the backend *name*; one that only a later version knows has no module."""
     return BACKENDS.get(name) or Entry(name=name, module=None)
 
 
@@ -108,7 +108,7 @@ def asked_for(name: str, source: str) -> Entry:
     """Return the backend that the user named in *source*.
 
     Raises:
-        InvalidRequestError: There is no such backend; the hint names those that are near.
+        InvalidRequestError: There is no such backend; the hint has similar names.
     """
     entry = BACKENDS.get(name)
     if entry is not None:
@@ -122,5 +122,5 @@ def asked_for(name: str, source: str) -> Entry:
 
 
 def suited_to(accelerator: Accelerator) -> Entry:
-    """Return the backend for *accelerator* where the user named none: never one of this machine."""
+    """Return the backend for *accelerator* if the user named none: never one of this machine."""
     return BACKENDS["pathways" if accelerator.multi_host else CLUSTER]
