@@ -95,7 +95,7 @@ class Observation:
     @property
     def going_on(self) -> bool:
         """Whether the job is pending or running, and none of the flags is set."""
-        unclear = self.vanished or self.lost or self.unreachable or self.pending_uploads
+        unclear = self.vanished or self.lost or self.unreachable or self.upload_pending
         return self.status in (JobStatus.PENDING, JobStatus.RUNNING) and not unclear
 
 

@@ -1,4 +1,4 @@
-"""`GkeBackend`: each job on one host is a Job of Kubernetes."""
+"""`GkeBackend`: runs each job as a Job of Kubernetes."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 class GkeBackend:
     """Runs jobs in one namespace of *cluster*, with their objects in *store*.
 
-    *home* (`KINETIC_HOME`) keeps the runner, *environment* says where buckets are, and *key_signer* verifies
-    what lies in the store.
+    *home* (`KINETIC_HOME`) keeps the runner, *environment* has the variables that lead to the buckets,
+    and *signer* verifies records in the store.
     """
 
     name = CLUSTER
@@ -86,12 +86,12 @@ class GkeBackend:
         self._watches = JobWatches(cluster)
 
     def check(self, request: JobRequest) -> None:
-        """Refuse what cannot run there; ask the cluster whether it would take such a Job.
+        """Refuse what cannot run on a cluster; let the cluster check the Job by a dry run.
 
         Raises:
             InvalidRequestError: This version cannot run it; the hint says what it can.
-            ConfigurationError: The store's address means this machine.
-            ClusterError: The cluster is not reached, or would refuse the Job.
+            ConfigurationError: The address of the bucket service is a loopback address.
+            ClusterError: The cluster cannot be reached, or would refuse the Job.
         """
         check_request(request, self._store.location)
         check_environment(request.environment)
@@ -100,7 +100,7 @@ class GkeBackend:
         with_timeout(self._cluster).create(job_manifest(self._spec(draft, None)), dry_run=True)
 
     def environment(self, request: JobRequest, project: Packaging) -> ClusterEnvironment:  # noqa: ARG002
-        """Return the image that was named, and the runner to mount into it."""
+        """Return the requested image, and the runner to mount into it."""
         from kinetic.jobs.runner import runner_bundle
         from kinetic_runner.bundle import bundle_digest
 
@@ -110,7 +110,7 @@ class GkeBackend:
 
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:
-        """Complete the record. A job without a Job is seen as pending while its record is young."""
+        """Complete the record. While it is new, a job without a Job is reported as pending."""
         where = self._cluster.identity
         yield replace(
             record, workload=WORKLOAD, namespace=where.namespace, kube_context=where.context
@@ -121,7 +121,7 @@ class GkeBackend:
 
         Raises:
             InvalidRequestError: Its data would have to be mounted.
-            SubmitError: There is such a Job already, or the cluster does not take it.
+            SubmitError: The Job exists already, or the cluster refuses it.
         """
         assert isinstance(launch.environment, ClusterEnvironment)
         check_data(launch.data)
@@ -145,16 +145,16 @@ class GkeBackend:
         return job_spec(launch, self._store.location, runner=runner, variables=variables)
 
     def observe(self, record: JobRecord) -> Observation:
-        """Look once at the job's Job and pods.
+        """Observe the job's Job and pods once.
 
         Raises:
-            ClusterError: The cluster cannot be asked.
+            ClusterError: The cluster cannot be queried.
             JobError: It was submitted to another cluster or namespace.
         """
         return self._observer.observe(record)
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:  # noqa: ARG002
-        """Return what keeps the job from running, or how it ended, as the cluster reports it."""
+        """Return what keeps the job from running, or how it ended, from the cluster's objects."""
         if not isinstance(seen, JobObservation):
             return Explanation(seen.reason)
         return explanation_of(seen, [] if seen.status.terminal else self._events(seen))
@@ -170,15 +170,15 @@ class GkeBackend:
                     uid = each["metadata"]["uid"]
                     found += cluster.list("Event", fields=f"involvedObject.uid={uid}")
         except NotPermittedError:
-            return []  # What the objects themselves say is known all the same.
+            return []  # The objects themselves explain something as well.
         return found
 
     def lives_here(self, record: JobRecord) -> bool:  # noqa: ARG002
-        """Return False: a job on a cluster lives there."""
+        """Return False: the job runs on a cluster."""
         return False
 
     def watch(self, records: Sequence[JobRecord]) -> AbstractContextManager[Watch]:
-        """Watch the Jobs and pods of the jobs; now and then their outcomes are due as well."""
+        """Watch the Jobs and pods of the jobs; `wait` also returns now and then, for their outcomes."""
         return self._watches.open([record.job_id for record in records])
 
     def log_lines(
@@ -200,7 +200,7 @@ class GkeBackend:
 
         Raises:
             JobError: A pod is still there after *timeout* seconds.
-            ClusterError: The Job cannot be deleted: its pods run on.
+            ClusterError: The Job cannot be deleted; its pods keep running.
         """
         cluster = with_timeout(self._cluster)
         found = cluster.get("Job", record.k8s_name, brief=True)
@@ -216,7 +216,7 @@ class GkeBackend:
             raise still from error
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        """Delete the Job and its pods; their Secret goes with them."""
+        """Delete the Job, its pods and their Secret."""
         self.stop(record, timeout=timeout, poll_interval=poll_interval)
 
     def list(self) -> Iterator[Listed]:
@@ -231,17 +231,17 @@ class GkeBackend:
                 yield Listed(job_id, self._observer.of(job, pods[job_id], job_id))
 
     def store_result(self, record: JobRecord) -> None:
-        """Return at once: a pod stores its result itself, or the job has failed."""
+        """Do nothing: a pod stores its result itself, or the job has failed."""
 
     def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
-        """Return the outcome of a job that ended without one, as its reports have it."""
+        """Return the outcome of a job that ended without one, from its hosts' reports."""
         from kinetic.jobs.outcome import outcome_of_vanished
 
         verify = self._signer.verify
         return outcome_of_vanished(self._store, record, observation, now=time.time(), verify=verify)
 
     def collect_left(self, recorded: Set[str]) -> None:
-        """Have removed, at most once an hour, what killed submits left of other jobs."""
+        """Start the removal, at most once an hour, of what killed submits left of other jobs."""
         from kinetic.backends.local.collection import collect_left
 
         collect_left(Home(str(self._home)), self._store, recorded, self._environment)

@@ -19,7 +19,7 @@ def check_request(request: JobRequest, store: Location) -> None:
     """Refuse what this version cannot run on a cluster.
 
     Raises:
-        InvalidRequestError: The hint says what to use instead.
+        InvalidRequestError: It cannot; the hint says what to use instead.
     """
     form_of(request.accelerator)
     if request.image.mode != "custom":

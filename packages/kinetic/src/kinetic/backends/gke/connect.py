@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def connect(target: Target, location: Location, settings: Settings) -> Services:
-    """Return the services of the jobs in *target*, signed with the key of its namespace.
+    """Return the services of the jobs in *target*, which sign with the key of its namespace.
 
     No request is sent yet.
 
     Raises:
-        ConfigurationError: No context of a kubeconfig is named.
+        ConfigurationError: The target names no context of a kubeconfig.
         UnknownContextError: The kubeconfig has no such context.
     """
     if target.kube_context is None:
@@ -46,7 +46,7 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
 
 
 def _cluster(context: str, namespace: str, kubeconfig: str | None, settings: Settings) -> Cluster:
-    """Return the cluster of *context*, a name that the machine may have given it that submitted the job."""
+    """Return the cluster of *context*; if this machine does not know that name, that of the settings."""
     from kinetic_k8s.cluster.connect import connect as connect_cluster
     from kinetic_k8s.errors import UnknownContextError
 

@@ -1,4 +1,4 @@
-"""The address of a bucket service other than Google's own, as pods get it."""
+"""Environment variables that lead pods to a bucket service other than Google's."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kinetic.errors import ConfigurationError
 from kinetic_payload.layout import Env
 
 _VARIABLES: Final = (Env.STORAGE_ENDPOINT, "STORAGE_EMULATOR_HOST")
-"""The first that is set counts, in pods as here."""
+"""The first that is set counts, here and in pods."""
 
 
 def storage_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables by which a pod finds the buckets that *environment* leads to.
+    """Return the variable of *environment* that names a bucket service, for pods; nothing for Google's.
 
     Raises:
-        ConfigurationError: The address means this very machine, where no pod finds it.
+        ConfigurationError: The address is a loopback address, which pods cannot reach.
     """
     for name in _VARIABLES:
         if address := environment.get(name):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kinetic_payload.stores.store import Location
 
 WORKLOAD = "Job"
-"""The form of every job so far, as records name it."""
+"""The form of every job so far; it is recorded as `workload`."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class ClusterEnvironment(Environment):
 def job_spec(
     launch: Launch, store: Location, *, runner: Runner | None, variables: Mapping[str, str]
 ) -> JobSpec:
-    """Return the Job that runs the job of *launch*, whose objects lie at *store*.
+    """Return the spec of the Job that runs the job of *launch*, whose objects lie at *store*.
 
-    *variables* are those by which the pod finds the store. Captured values are not in it, nor is the key:
-    it names the Secrets that hold them.
+    *variables* lead the pod to the store. Captured values and the key are not in the spec: it names the
+    Secrets that hold them.
 
     Raises:
-        InvalidRequestError: An amount is none that Kubernetes accepts.
+        InvalidRequestError: Kubernetes does not accept an amount.
     """
     record, request = launch.record, launch.request
     flags = runner_flags(

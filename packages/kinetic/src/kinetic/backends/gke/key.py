@@ -1,4 +1,4 @@
-"""The key of a namespace, in the Secret `kinetic-key`."""
+"""The signing key of a namespace, in its Secret `kinetic-key`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kinetic_payload.records.signing import KEY_SIZE
 
 
 class ClusterKey:
-    """The key of the namespace of *cluster*; asked for once, because it never changes."""
+    """The key of the namespace of *cluster*; it is read once, because it never changes."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -26,26 +26,26 @@ class ClusterKey:
         self._key: bytes | None = None
 
     def read(self) -> bytes | None:
-        """Return the key, or None where none was made yet.
+        """Return the key, or None if none was made yet.
 
         Raises:
-            ConfigurationError: The Secret holds no key, or may not be read.
-            ClusterError: The cluster cannot be asked.
+            ConfigurationError: The Secret does not hold a key, or may not be read.
+            ClusterError: The cluster cannot be queried.
         """
-        with self._lock, self._explained("read"):
+        with self._lock, self._translated("read"):
             if self._key is None:
                 found = with_short_timeout(self._cluster).get("Secret", KEY_SECRET)
                 self._key = None if found is None else _checked(key_in(found))
             return self._key
 
     def ensure(self) -> bytes:
-        """Return the key, made if there is none yet; all who ask get the same.
+        """Return the key; make one if there is none. All processes get the same.
 
         Raises:
-            ConfigurationError: The Secret holds no key, or may be neither read nor created.
-            ClusterError: The cluster cannot be asked.
+            ConfigurationError: The Secret does not hold a key, or may not be read or created.
+            ClusterError: The cluster cannot be queried.
         """
-        with self._lock, self._explained("read or created"):
+        with self._lock, self._translated("read or created"):
             if self._key is None:
                 found = ensure_key(
                     with_timeout(self._cluster), lambda: secrets.token_bytes(KEY_SIZE)
@@ -55,12 +55,12 @@ class ClusterKey:
 
     @property
     def place(self) -> str:
-        """Where it lies, in words."""
+        """Where it is kept, for messages."""
         return f"the Secret {KEY_SECRET!r} in {self._cluster.identity}"
 
     @property
     def hint(self) -> str:
-        """What to do where a record was signed with another key."""
+        """The hint of errors about a record that was signed with another key."""
         return (
             "Nothing of it was unpickled. If it was submitted to another cluster or namespace, choose that "
             "(KINETIC_KUBE_CONTEXT, KINETIC_NAMESPACE); if you trust everyone who can write to this "
@@ -68,7 +68,7 @@ class ClusterKey:
         )
 
     @contextmanager
-    def _explained(self, verb: str) -> Iterator[None]:
+    def _translated(self, verb: str) -> Iterator[None]:
         try:
             yield
         except NotPermittedError as error:

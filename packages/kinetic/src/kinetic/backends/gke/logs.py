@@ -1,4 +1,4 @@
-"""The log of a job on a cluster: live from its pods, and from the bucket what they do not show."""
+"""The log of a job on a cluster: live from its pods, the rest from the bucket."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 _LOOK_AGAIN: Final = 15.0
 _REMEMBERED: Final = 3
-"""Lines by which the place in the stored log is found at which a live log begins, or broke off."""
+"""Lines that are compared to find where a live log begins or broke off in the stored log."""
 
 
 class JobLog:
     """The log of the job of *record*.
 
-    The log in the bucket is the lossless one, and a little behind. A pod's own is live, and lacks its
-    beginning once it is long; it is gone with the pod.
+    The log in the bucket is complete, and a little behind. A pod's own log is live, loses its beginning
+    once it is long, and is deleted with the pod.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class JobLog:
         self._observer = observer
         self._watches = watches
         self._whole = False
-        """Whether the pod's log that was read last was seen to its last line."""
+        """Whether the pod's log that was read last had its end marker."""
 
     def read(self, tail: int | None) -> Iterator[LogLine]:
-        """Iterate over the log of the latest attempt as far as it has come."""
+        """Iterate over the log of the latest attempt as far as it is written."""
         found = views(self._observer.pods(self._record))
         pod = found[-1] if found and found[-1].started else None
         if pod is None or not pod.alive:
@@ -81,19 +81,18 @@ class JobLog:
         Or until *stopped*: between two pods, and at a pod's next line.
 
         Raises:
-            ClusterUnreachableError: The cluster did not respond at the beginning; later it is waited for.
+            ClusterUnreachableError: The cluster did not respond at the beginning; later it retries.
         """
         attempt, reached = 0, False
         known: set[str] = set()
         with self._watches.open([self._record.job_id]) as watch:
             while not stopped():
                 try:
-                    over = (
-                        self._is_over()
-                    )  # Asked first: a last pod may come between the questions.
+                    # Before the pods are listed: a last pod may start in between.
+                    over = self._is_over()
                     found = views(self._observer.pods(self._record))
                 except ClusterUnreachableError:
-                    if not reached:  # Nothing would ever be shown, and nobody would know why.
+                    if not reached:  # Otherwise nothing would be printed, without a reason.
                         raise
                     watch.wait(_LOOK_AGAIN)
                     continue
@@ -117,7 +116,7 @@ class JobLog:
                     return
 
     def _is_over(self) -> bool:
-        """Return whether no further pod will come."""
+        """Return whether there will be no further pod."""
         outcome = JobObjects(self._record.job_id).outcome
         if read_verified(self._store, self._signer, outcome) is not None:
             return True
@@ -131,9 +130,9 @@ class JobLog:
         first = next(live, None)  # Waits for the pod to start.
         number = self._attempt_of(pod, before + 1)
         if first is None and self._observer.claimed_by(self._record, number) is None:
-            return  # It never began.
+            return  # The attempt never began.
         if before:
-            # Pods that came and went unseen.
+            # Attempts whose pods were never listed.
             for missed in range(before + 1, number):
                 yield missed, self._stored(missed)
         lines = self._filled(first, live, number, tail)
@@ -142,7 +141,7 @@ class JobLog:
         yield number, lines
 
     def _lost(self, pod: PodView, attempt: int) -> Iterator[LogLine]:
-        """Iterate over the stored lines before those that *pod* still has: the kubelet keeps 10 MiB or so."""
+        """Iterate over the stored lines that *pod* no longer has: the kubelet keeps about 10 MiB."""
         with PodLog(self._cluster, pod.name, follow=False) as log:
             head = [_shown(text) for text in islice(log, _REMEMBERED)]
         if head and is_end_marker(head[-1], self._record.job_id):
@@ -152,7 +151,7 @@ class JobLog:
     def _filled(
         self, first: LogLine | None, live: Iterator[LogLine], attempt: int, tail: int | None
     ) -> Iterator[LogLine]:
-        """Iterate over what a pod wrote, and over what the bucket has of it besides."""
+        """Iterate over a pod's lines, and then over those that only the bucket has."""
         last: deque[str] = deque(maxlen=_REMEMBERED)
         for lines in ([first] if first is not None else [], live):
             for line in lines:
@@ -165,9 +164,9 @@ class JobLog:
     def _live(
         self, pod: PodView, attempt: int, *, follow: bool, tail: int | None
     ) -> Iterator[LogLine]:
-        """Iterate over what *pod* itself has of its log, without the line that marks its end."""
+        """Iterate over the log that *pod* itself has, without its end marker."""
         self._whole = False
-        # One more: the last line may be that one.
+        # One more line: the last one may be the end marker.
         last: deque[str] = deque(maxlen=tail)
         asked = None if tail is None else tail + 1
         with PodLog(self._cluster, pod.name, follow=follow, tail=asked) as log:
@@ -175,7 +174,7 @@ class JobLog:
                 if is_end_marker(text, self._record.job_id):
                     self._whole = True
                     self._watches.wake(self._record.job_id)
-                    break  # It is the last line; the stream itself ends a second later.
+                    break  # The last line; the stream itself ends a second later.
                 elif follow or tail is None:
                     yield LogLine(_shown(text), 0, attempt)
                 else:
@@ -188,18 +187,18 @@ class JobLog:
         if first is not None:
             yield first
             yield from stored
-        elif pod is not None:  # The bucket did not take it.
+        elif pod is not None:  # It could not be stored.
             yield from self._live(pod, self._attempt_of(pod, 1), follow=False, tail=tail)
 
     def _stored(self, attempt: int | None, tail: int | None = None) -> Iterator[LogLine]:
-        """Iterate over what the bucket has of *attempt*, or of the latest one."""
+        """Iterate over the stored lines of *attempt*, or of the latest one."""
         if attempt is None:
             return latest_lines(*self._kept, tail=tail)
         job_id = self._record.job_id
         return stored_lines(self._store, job_id, tail=tail, attempts=[attempt], most=1)
 
     def _attempt_of(self, pod: PodView, least: int) -> int:
-        """Return the number of the attempt of *pod*, which is *least* or more; the next if it has none."""
+        """Return the number of the attempt of *pod*, *least* or more; the next one if it has claimed none."""
         number = least
         while self._observer.claimed_by(self._record, number) not in (None, pod.name):
             number += 1
@@ -211,7 +210,7 @@ def _shown(text: str) -> str:
 
 
 def _place_of(head: Sequence[str], stored: Iterator[LogLine]) -> int:
-    """Return how many lines of *stored* come before the lines *head*; 0 if these are not there."""
+    """Return how many lines of *stored* come before the lines *head*; 0 if it does not have these."""
     window: deque[str] = deque(maxlen=len(head))
     for count, line in enumerate(stored, 1):
         window.append(line.text)
@@ -221,7 +220,7 @@ def _place_of(head: Sequence[str], stored: Iterator[LogLine]) -> int:
 
 
 def _after(last: Sequence[str], stored: Iterator[LogLine]) -> Iterator[LogLine]:
-    """Iterate over what comes in *stored* after the lines *last*; over nothing if they are not there."""
+    """Iterate over the lines of *stored* after the lines *last*; over nothing if it does not have these."""
     if not last:
         yield from stored
         return

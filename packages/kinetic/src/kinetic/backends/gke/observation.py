@@ -24,7 +24,7 @@ _STATUS: Final = {
 }
 
 _AT_ONCE: Final = timedelta(seconds=5)
-"""After a Job its first pod is made; the next one comes 8 s after that was evicted, or later."""
+"""Time between a Job and its first pod. A pod that replaces an evicted one comes after 8 s or more."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class JobObservation(Observation):
 def observation_of(
     job: Manifest | None, pods: Sequence[Manifest], *, begun: bool = False
 ) -> JobObservation:
-    """Decide what *job* and *pods* show; *begun*: whether an attempt is known to have begun."""
+    """Decide the observation of *job* and *pods*; *begun*: whether an attempt is known to have begun."""
     found = status_of(job, pods, attempts=int(begun))
     status = _STATUS[found.state]
     ended = status in (JobStatus.SUCCEEDED, JobStatus.FAILED)
@@ -48,10 +48,10 @@ def observation_of(
 
 
 def explanation_of(seen: JobObservation, events: Sequence[Manifest]) -> Explanation:
-    """Return why a job is as it was *seen*; *events* are those of its Job and of its pods."""
+    """Return why a job has the status *seen*; *events* are those of its Job and of its pods."""
     latest = views(seen.pods)[-1:]
     found = diagnosis_of(seen.job, seen.pods, events)
-    # How an attempt ended that another one may follow is in its report.
+    # Between two attempts, the report of the earlier one says how it ended.
     between = not seen.status.terminal and any(not pod.alive for pod in latest)
     if found is None or between:
         return Explanation(seen.reason)
@@ -62,12 +62,12 @@ def explanation_of(seen: JobObservation, events: Sequence[Manifest]) -> Explanat
 
 
 def has_first_pod(job: Manifest, pods: Sequence[Manifest]) -> bool:
-    """Return whether one of *pods* came with the Job itself, rather than in place of an evicted one."""
+    """Return whether one of *pods* is the Job's first, and does not replace an evicted one."""
     begun = datetime.fromisoformat(job["metadata"]["creationTimestamp"])
     created = (datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in pods)
     return any(each - begun <= _AT_ONCE for each in created)
 
 
 def belongs_to(manifest: Manifest, job_id: str) -> bool:
-    """Return whether an object is of the job *job_id*, and not of another one with its name."""
+    """Return whether an object belongs to the job *job_id*, and not to another one with its name."""
     return (manifest["metadata"].get("labels") or {}).get(JOB_ID) == job_id

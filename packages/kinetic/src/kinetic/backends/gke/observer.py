@@ -55,13 +55,13 @@ class Observer:
         self._pause = pause
         self._starting = starting
         self._begun: set[str] = set()
-        """Jobs of which an attempt has begun: they are never pending again."""
+        """Jobs that have begun an attempt: they are never pending again."""
 
     def observe(self, record: JobRecord) -> Observation:
-        """Return what is certain of the job.
+        """Return what is certain about the job.
 
         Raises:
-            ClusterError: The cluster cannot be asked.
+            ClusterError: The cluster cannot be queried.
             JobError: The job was submitted to another cluster or namespace.
             ConfigurationError: That cannot be decided, because the key may not be read.
         """
@@ -69,9 +69,9 @@ class Observer:
         return self._absent(record) if seen.status is JobStatus.NOT_FOUND else seen
 
     def of(self, job: Manifest, pods: Sequence[Manifest], job_id: str) -> Observation:
-        """Return what is seen of a job whose Job and pods were listed.
+        """Return the observation of a job whose Job and pods were listed.
 
-        The store is asked only where an earlier pod may have been evicted.
+        The store is queried only if an earlier pod may have been evicted.
         """
         seen = observation_of(job, pods, begun=job_id in self._begun)
         if (
@@ -88,7 +88,7 @@ class Observer:
         return with_short_timeout(self._cluster).list("Pod", labels=of_job(record.job_id))
 
     def claimed_by(self, record: JobRecord, attempt: int) -> str | None:
-        """Return the pod that has *attempt*, or None where none has."""
+        """Return the pod that has claimed *attempt*, or None."""
         return self._claimant(record.job_id, attempt)
 
     def _claimant(self, job_id: str, attempt: int) -> str | None:
@@ -100,9 +100,9 @@ class Observer:
         job = with_short_timeout(self._cluster).get("Job", record.k8s_name)
         if job is not None and not belongs_to(job, record.job_id):
             job = None
-        pods = self.pods(record)  # After the Job: what ended it is seen then.
+        pods = self.pods(record)  # After the Job, so that the pods that ended it are listed.
         seen = observation_of(job, pods, begun=record.job_id in self._begun)
-        # Between two pods nothing in the cluster shows that the job ever ran.
+        # Between two pods, nothing in the cluster shows that the job has run.
         if seen.status is JobStatus.PENDING and self.claimed_by(record, 1) is not None:
             seen = observation_of(job, pods, begun=True)
         if seen.status is JobStatus.RUNNING:
@@ -110,7 +110,7 @@ class Observer:
         return seen
 
     def _absent(self, record: JobRecord) -> Observation:
-        """Return what it means that there is neither a Job nor a pod."""
+        """Return the observation of a job without a Job and pods."""
         verify = self._signer.verify
         found = starting_or_gone(self._store, record, verify, starting=self._starting)
         if found.status is JobStatus.PENDING or not self._is_recorded_here(record):
@@ -123,9 +123,9 @@ class Observer:
         return replace(found, reason=f"{found.reason} {where}")
 
     def _is_recorded_here(self, record: JobRecord) -> bool:
-        """Return whether there is a record of the job, which is signed with the key of this namespace.
+        """Return whether the job has a record that is signed with the key of this namespace.
 
-        Another address may lead to the same cluster, and one name of a context to different ones.
+        Names cannot tell: a cluster may have several addresses, and a context's name several clusters.
 
         Raises:
             JobError: It is signed with another key.
@@ -133,7 +133,7 @@ class Observer:
         name = JobObjects(record.job_id).handle
         try:
             data = read_record(self._store, name)
-            if self._key_signer is not None:  # Whatever else KINETIC_TRUST_BUCKET accepts.
+            if self._key_signer is not None:  # Even with KINETIC_TRUST_BUCKET.
                 self._key_signer.verify(data, name, strictly=True)
         except ObjectNotFoundError:
             return False

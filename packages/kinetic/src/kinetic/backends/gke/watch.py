@@ -24,11 +24,11 @@ class JobWatch:
         self._watch = watch
 
     def wait(self, timeout: float | None) -> None:
-        """Return when something of the jobs may have changed, or after *timeout* seconds."""
+        """Return when the jobs may have changed, or after *timeout* seconds."""
         self._watch.wait(_LONGEST if timeout is None else min(timeout, _LONGEST))
 
     def wake(self) -> None:
-        """Let `wait` return at once, the one under way or the next. Any thread may call it."""
+        """Make the current call of `wait`, or the next one, return at once. Any thread may call it."""
         self._watch.wake()
 
 
