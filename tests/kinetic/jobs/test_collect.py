@@ -135,7 +135,7 @@ def test_waiting_goes_on_until_the_end_and_tells_each_status_once(
     seen: list[JobStatus] = []
     services.journal.before(
         "wait *",
-        lambda: services.backend.says(job.job_id, "woken up, and nothing is new"),
+        lambda: services.backend.prints(job.job_id, "woken up, and nothing is new"),
         lambda: services.backend.runs(job.job_id),
         lambda: services.backend.returns(job.job_id, 42),
     )
@@ -162,10 +162,10 @@ def test_every_line_is_handed_on_before_the_value_is(
     services: FakeServices, job: JobRecord
 ) -> None:
     lines: list[str] = []
-    services.backend.says(job.job_id, "first")
+    services.backend.prints(job.job_id, "first")
 
     def end() -> None:
-        services.backend.says(job.job_id, "last")
+        services.backend.prints(job.job_id, "last")
         services.backend.returns(job.job_id, 42)
 
     services.journal.before("wait *", end)
@@ -178,7 +178,7 @@ def test_a_log_that_does_not_come_to_its_end_is_given_up_in_words(
     services: FakeServices, job: JobRecord
 ) -> None:
     shown, told = threading.Event(), []
-    services.backend.says(job.job_id, "hello")
+    services.backend.prints(job.job_id, "hello")
     services.backend.returns(job.job_id, 42)
 
     with LiveLog(job, services, lambda line: shown.wait(60), told.append, idle_seconds=0.01):
@@ -231,7 +231,7 @@ def test_a_log_that_breaks_off_costs_no_result(
     fail = raising(OSError("gone"))
     if broken == "the log":
         services.journal.before("log_lines *", fail)
-    services.backend.says(job.job_id, "hello")
+    services.backend.prints(job.job_id, "hello")
     services.backend.returns(job.job_id, 42)
 
     with caplog.at_level(logging.WARNING, "kinetic"):
@@ -770,7 +770,7 @@ def test_a_forged_outcome_ends_no_wait_for_a_job_that_runs_and_blocks_no_real_on
     assert look(job, bucket).status is JobStatus.RUNNING
     bucket.journal.before(
         "wait *",
-        lambda: bucket.backend.says(job.job_id, "nothing is new"),
+        lambda: bucket.backend.prints(job.job_id, "nothing is new"),
         lambda: bucket.backend.returns(job.job_id, 42),
     )
 

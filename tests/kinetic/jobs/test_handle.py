@@ -288,7 +288,7 @@ def test_a_result_that_timed_out_can_be_asked_for_again(
 def test_the_log_is_printed_only_where_it_is_asked_for(
     services: FakeServices, job: JobHandle, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    services.backend.says(job.job_id, "[bold]hello[/bold]")
+    services.backend.prints(job.job_id, "[bold]hello[/bold]")
     services.backend.returns(job.job_id, 42)
 
     job.result(cleanup=False)
@@ -302,7 +302,7 @@ def test_the_log_is_printed_only_where_it_is_asked_for(
 def test_lines_come_as_text_as_a_tail_and_one_by_one(
     services: FakeServices, job: JobHandle, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    services.backend.says(job.job_id, "one", "two", "three")
+    services.backend.prints(job.job_id, "one", "two", "three")
     services.backend.returns(job.job_id, None)
 
     assert job.logs() == "one\ntwo\nthree\n"
@@ -314,7 +314,7 @@ def test_lines_come_as_text_as_a_tail_and_one_by_one(
 
 def test_hosts_are_told_apart_by_a_handle_that_knows_of_none(services: FakeServices) -> None:
     job = connected(handle_of(services.job(hosts=2)), services)
-    services.backend.says(job.job_id, "hello", host=1)
+    services.backend.prints(job.job_id, "hello", host=1)
 
     assert job.tail() == "[host 1] hello"
 

@@ -243,6 +243,6 @@ def test_a_line_says_its_host_where_there_are_several(
     services: FakeServices, hosts: int, shown: str
 ) -> None:
     job = services.job(hosts=hosts)
-    services.backend.says(job.job_id, "hello", host=1)
+    services.backend.prints(job.job_id, "hello", host=1)
 
     assert [line.shown for line in log_lines(job, services)] == [shown]

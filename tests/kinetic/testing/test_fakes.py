@@ -56,10 +56,10 @@ def test_following_a_fake_job_ends_with_it_and_loses_no_line() -> None:
     launch = a_launch(services.store, "pass")
     job_id, lines = launch.record.job_id, []
     services.backend.start(launch)
-    services.backend.says(job_id, "one")
+    services.backend.prints(job_id, "one")
 
     def end() -> None:
-        services.backend.says(job_id, "two", "three")
+        services.backend.prints(job_id, "two", "three")
         services.backend.returns(job_id, None)
 
     for line in services.backend.log_lines(launch.record, follow=True):

@@ -40,11 +40,11 @@ print(json.dumps([job.status().value, job.tail(1), job.result(cleanup=False)]))
 PROJECT_FILES: Final[Mapping[str, str]] = MappingProxyType(
     {"pyproject.toml": "[project]\nname = 'users-project'\nversion = '1'\n"}
 )
-"""Files of a user's project beside its functions."""
+"""Files of a user's project, besides its functions."""
 
 
 def eventually(holds: Callable[[], Any], seconds: float = 60, *, every: float = 0.01) -> Any:
-    """Ask until *holds* returns something true, and return that."""
+    """Call *holds* until it returns something true, and return that."""
     deadline = Deadline(seconds)
     while not (found := holds()):
         if deadline.passed:
@@ -55,7 +55,7 @@ def eventually(holds: Callable[[], Any], seconds: float = 60, *, every: float = 
 
 @contextmanager
 def users_project(folder: Path, files: Mapping[str, str] = PROJECT_FILES) -> Iterator[ModuleType]:
-    """Make a project with *files* in *folder*; its module of functions can be imported in the block."""
+    """Make a project with *files* in *folder*; within the block its module of functions can be imported."""
     source = Path(functions.__file__).read_text(encoding="utf-8")
     for name, text in {**files, f"{_MODULE}.py": source}.items():
         path = folder / name
@@ -111,15 +111,15 @@ class Client(ABC):
 
     @abstractmethod
     def attach(self, job_id: str) -> JobHandle:
-        """Return a handle that knows nothing but the id."""
+        """Return a handle that is made from the id alone."""
 
     @abstractmethod
     def list(self) -> list[JobHandle]:
-        """Return the jobs there are."""
+        """Return all jobs."""
 
     @abstractmethod
     def elsewhere(self, job_id: str) -> tuple[str, str, Any]:
-        """Return what another process sees: status, last line and value, which JSON can hold."""
+        """Return the status, the last line and the value that another process sees; the value fits JSON."""
 
     def put(self, handle: JobHandle, name: str) -> None:
         """Write an output of the job, for which its function may wait."""
@@ -129,7 +129,7 @@ class Client(ABC):
         """Return the names of the job's outputs that begin with *prefix*."""
         outputs = JobObjects(handle.job_id).outputs
         listed = self.services.store.list(outputs + prefix)
-        # A part of a file that is being written is none.
+        # Temporary files of atomic writes do not count.
         names = (info.name.removeprefix(outputs) for info in listed)
         return {name for name in names if not name.rpartition("/")[2].startswith(".")}
 
@@ -143,7 +143,7 @@ class Client(ABC):
         return {one.job_id for one in self.services.backend.list()}
 
     def close(self) -> None:
-        """Clean up every job that was submitted and is still there."""
+        """Clean up every submitted job that still exists."""
         for handle in self._submitted:
             with suppress(KineticError):
                 if handle.status() is not JobStatus.NOT_FOUND:
@@ -187,7 +187,7 @@ class RegisteredClient(Client):
         return kinetic.list_jobs(**self._named("project", "zone", "cluster", "namespace"))
 
     def elsewhere(self, job_id: str) -> tuple[str, str, Any]:
-        """Attach from a process of its own."""
+        """Attach in another process."""
         named = json.dumps(self._named("project", "cluster"))
         done = subprocess.run(
             [sys.executable, "-c", _ELSEWHERE, job_id, named],
@@ -247,6 +247,6 @@ class ServicesClient(Client):
         return [connected(handle, self._services) for handle in jobs_in(self._services.store)]
 
     def elsewhere(self, job_id: str) -> tuple[str, str, Any]:
-        """Attach with a handle of its own."""
+        """Attach with another handle."""
         job = self.attach(job_id)
         return job.status().value, job.tail(1), job.result(cleanup=False)

@@ -39,7 +39,7 @@ from kinetic_payload.records.outcome import Outcome
 
 _LARGE: Final = 3 << 20
 _EVERY: Final = 0.1
-"""Seconds between looks: on a cluster each is a request or two."""
+"""Seconds between observations: on a cluster each is a request or two."""
 _BEATS: Final = 1.0
 """Seconds in which a function that beats would have left many outputs."""
 
@@ -51,7 +51,7 @@ class WithClient:
     """Files of the user's project beside its functions, by name."""
 
     def make_client(self, folder: Path) -> Client:
-        """Return a client whose store holds nothing; *folder* is empty, and the test's own.
+        """Return a client whose store is empty; *folder* is empty and belongs to the test.
 
         It is called again for each test.
         """
@@ -59,7 +59,7 @@ class WithClient:
 
     @contextmanager
     def at_work(self, folder: Path) -> Iterator[Client]:
-        """Give a client with the user's functions; clean up after it."""
+        """Yield a client with the user's functions; clean up its jobs at the end."""
         with users_project(folder / "project", self.project_files) as functions:
             client = self.make_client(folder)
             client.functions = functions
@@ -286,7 +286,7 @@ class BackendQueue(WithClient):
     """Jobs that stay pending until the backend has room."""
 
     def full(self, client: Client) -> AbstractContextManager[Mapping[str, Any]]:
-        """Return a block in which jobs that are submitted with the options it gives have to wait."""
+        """Return a block that yields options with which submitted jobs stay pending."""
         raise NotImplementedError
 
     def test_a_job_that_waits_says_why_and_can_be_cancelled(self, tmp_path: Path) -> None:
@@ -373,7 +373,7 @@ class BackendContract(BackendBasics, BackendLife, BackendLogs, BackendAttempts):
 
 
 def _trusted(job: JobHandle) -> Any:
-    """Return the value, once what was forged has been replaced."""
+    """Return the value once the forged records have been replaced."""
     with suppress(SignatureError):
         return job.result(cleanup=False)
     return None
@@ -382,7 +382,7 @@ def _trusted(job: JobHandle) -> Any:
 def _raised(
     call: Callable[[], Any], kind: type[BaseException] | tuple[type[BaseException], ...] = Exception
 ) -> Any:
-    """Return what *call* raises, which has to be of that *kind*."""
+    """Return the exception of type *kind* that *call* raises."""
     try:
         value = call()
     except kind as error:
@@ -396,20 +396,20 @@ def _log(job: JobHandle) -> list[str]:
 
 
 def _listed(client: Client) -> dict[str, JobStatus | KineticError]:
-    """Return the jobs there are, and their statuses."""
+    """Return all jobs and their statuses."""
     jobs = client.list()
     return {job.job_id: status for job, status in zip(jobs, statuses_of(jobs), strict=True)}
 
 
 def _assert_in_order(seen: list[JobStatus], last: JobStatus) -> None:
-    """Make sure that a job was pending, ran, and ended, in this order; each may have been missed."""
+    """Check that a job was pending, ran and ended, in this order; each may have been missed."""
     order = [JobStatus.PENDING, JobStatus.RUNNING, last]
     assert seen == [status for status in order if status in seen], seen
     assert seen[-1] is last
 
 
 def _assert_gone(client: Client, job: JobHandle) -> None:
-    """Make sure that nothing is left of *job*, the only one in its store, but log and outputs."""
+    """Check that only the log and the outputs of *job*, the only one in its store, are left."""
     assert job.status() is JobStatus.NOT_FOUND
     assert client.objects() == set()
     assert job.job_id not in client.resources()
@@ -418,7 +418,7 @@ def _assert_gone(client: Client, job: JobHandle) -> None:
 
 
 def _assert_quiet(client: Client, job: JobHandle) -> None:
-    """Make sure that the function `beat` does not run any more."""
+    """Check that the function `beat` no longer runs."""
     left = client.outputs(job, "beats/")
     threading.Event().wait(_BEATS)
     assert client.outputs(job, "beats/") == left
@@ -442,7 +442,7 @@ def _wake_a_watch(client: Client, job: JobHandle) -> None:
 
 
 async def _await_a_while(job: JobHandle) -> None:
-    """Await the job, and give up: that leaves the job alone."""
+    """Await the job and cancel the wait, which does not affect the job."""
     task = asyncio.ensure_future(_await(job))
     await asyncio.sleep(0.2)
     task.cancel()

@@ -1,4 +1,4 @@
-"""`FakeServices`: a store and a backend inside this process, whose jobs end as they are told to."""
+"""`FakeServices`: a store and a backend in memory, whose jobs do what a test tells them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from kinetic_payload.testing import MemoryStore
 
 
 class Journal:
-    """What was asked of a fake, in order: `write j/outcome.json`, `stop j`. Things can happen in between."""
+    """The calls of a fake, in order: `write j/outcome.json`, `stop j`. Acts can be run around them."""
 
     def __init__(self) -> None:
         self.entries: list[str] = []
@@ -53,15 +53,15 @@ class Journal:
         self._choosing = threading.Lock()
 
     def before(self, pattern: str, *acts: Callable[[], object]) -> None:
-        """Call each of *acts* once, in order, before something that matches *pattern* is done."""
+        """Run each of *acts* once, in order, before calls that match *pattern*."""
         self._acts += [(pattern, False, act) for act in acts]
 
     def after(self, pattern: str, *acts: Callable[[], object]) -> None:
-        """Call each of *acts* once, in order, after something that matches *pattern* was done."""
+        """Run each of *acts* once, in order, after calls that match *pattern*."""
         self._acts += [(pattern, True, act) for act in acts]
 
     def refuse(self, pattern: str, error: BaseException) -> None:
-        """Raise *error*, once, instead of doing what matches *pattern*."""
+        """Raise *error* once, instead of the next call that matches *pattern*."""
         self.before(pattern, raising(error))
 
     def of(self, *patterns: str) -> list[str]:
@@ -70,7 +70,7 @@ class Journal:
 
     @contextmanager
     def noting(self, entry: str) -> Iterator[None]:
-        """Note *entry*, and let happen what was to happen around it."""
+        """Note the call *entry*, and run the acts before and after it."""
         self.entries.append(entry)
         self._act(entry, after=False)
         yield
@@ -87,7 +87,7 @@ class Journal:
 
 
 def raising(error: BaseException) -> Callable[[], object]:
-    """Return what raises *error* when it is called."""
+    """Return an act that raises *error*."""
 
     def act() -> object:
         raise error
@@ -105,7 +105,7 @@ class FakeStore(MemoryStore):
 
     @property
     def concurrency(self) -> int:
-        """How many requests at once are worth it."""
+        """How many requests to make in parallel."""
         return 8 if self._remote else 1
 
     def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
@@ -139,7 +139,7 @@ class _Resource:
 
 
 class FakeBackend:
-    """A backend whose resources are entries of a dict. Nothing runs; jobs are told how they fare."""
+    """A backend whose resources are entries of a dict. Nothing runs; tests set what a job does."""
 
     name = "fake"
 
@@ -155,10 +155,10 @@ class FakeBackend:
         self.changed = threading.Condition()
         self._changes = 0
         self._seen: dict[str, tuple[int, int]] = {}
-        """How many changes there had been when a job was looked at last, and its outcome's generation."""
+        """For each job the number of changes when it was observed last, and its outcome's generation."""
 
     def store_result(self, record: JobRecord) -> None:
-        """Do nothing: what is reported here is in the store."""
+        """Do nothing: results are in the store already."""
 
     def check(self, request: JobRequest) -> None:  # noqa: ARG002
         """Refuse nothing."""
@@ -171,7 +171,7 @@ class FakeBackend:
 
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:
-        """Let the job be pending already."""
+        """Report the job as pending within the block."""
         self._announced.add(record.job_id)
         try:
             yield replace(record, project=LOCAL)
@@ -179,10 +179,10 @@ class FakeBackend:
             self._announced.remove(record.job_id)
 
     def start(self, launch: Launch) -> None:
-        """Make the job's resource; it is pending until it is told to run.
+        """Make the job's resource; it is pending until `runs` is called.
 
         Raises:
-            SubmitError: It has one, or what it needs is not in the store.
+            SubmitError: It has one already, or an object that it needs is not in the store.
         """
         record = launch.record
         with self.journal.noting(f"start {record.job_id}"):
@@ -196,7 +196,7 @@ class FakeBackend:
             self._resources[record.job_id] = _Resource(launch)
 
     def observe(self, record: JobRecord) -> Observation:
-        """Look once at the job's resource."""
+        """Observe the job's resource once."""
         with self.journal.noting(f"observe {record.job_id}"):
             self._seen[record.job_id] = self._changes, self._outcome(record.job_id)
             found = self._resources.get(record.job_id)
@@ -218,13 +218,13 @@ class FakeBackend:
         return found is not None and found.status in (JobStatus.PENDING, JobStatus.RUNNING)
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:
-        """Return what was seen."""
+        """Return the reason of the observation."""
         with self.journal.noting(f"explain {record.job_id}"):
             return Explanation(seen.reason)
 
     @contextmanager
     def watch(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
-        """Watch jobs: their outcomes, and what they are told."""
+        """Watch changes of jobs, and their outcomes."""
         yield _FakeWatch(self, [record.job_id for record in records])
 
     def log_lines(
@@ -235,7 +235,7 @@ class FakeBackend:
         tail: int | None = None,
         stopped: Callable[[], bool] = never,
     ) -> Iterator[LogLine]:
-        """Iterate over what the job said; with *follow*, until it ends."""
+        """Iterate over the lines that the job printed; with *follow*, until it ends."""
         with self.journal.noting(f"log_lines {record.job_id}"):
             lines = self._logs.get(record.job_id, [])
             seen = 0 if tail is None else max(0, len(lines) - tail)
@@ -251,16 +251,16 @@ class FakeBackend:
                 return
 
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
-        """End the job if it has not; like a supervisor, say in its outcome that it was cancelled."""
+        """End the job unless it has ended; write the outcome `cancelled`, as a supervisor does."""
         with self.journal.noting(f"stop {record.job_id}"):
             found = self._resources.get(record.job_id)
             if found is not None and not found.status.terminal:
                 outcome = Outcome(job_id=record.job_id, status="cancelled", written_by="supervisor")
                 create_outcome(self._store, outcome, self._key_signer)
-                self._tell(found, JobStatus.FAILED, "It was stopped.")
+                self._change(found, JobStatus.FAILED, "It was stopped.")
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        """Remove the resource, stopping it before."""
+        """Stop the job and remove its resource."""
         with self.journal.noting(f"remove {record.job_id}"):
             self.stop(record, timeout=timeout, poll_interval=poll_interval)
             self.loses(record.job_id)
@@ -273,7 +273,7 @@ class FakeBackend:
             yield Listed(job_id, self._seen_of(resource))
 
     def collect_left(self, recorded: Set[str]) -> None:  # noqa: ARG002
-        """Note that it was asked for."""
+        """Note the call."""
         self.journal.entries.append("collect_left")
 
     def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
@@ -287,44 +287,44 @@ class FakeBackend:
         )
 
     def launch_of(self, job_id: str) -> Launch:
-        """Return what the job was started with."""
+        """Return the launch of the job."""
         return self._resources[job_id].launch
 
     def runs(self, job_id: str) -> None:
-        """Let the job run."""
-        self._tell(self._resources[job_id], JobStatus.RUNNING, "")
+        """Set the job running."""
+        self._change(self._resources[job_id], JobStatus.RUNNING, "")
 
-    def says(self, job_id: str, *lines: str, host: int = 0) -> None:
-        """Let a host of the job print *lines*."""
+    def prints(self, job_id: str, *lines: str, host: int = 0) -> None:
+        """Print *lines* as a host of the job."""
         self._logs.setdefault(job_id, []).extend(LogLine(line, host) for line in lines)
         self._notify()
 
     def returns(self, job_id: str, value: object) -> None:
-        """Let the function return *value*: the job succeeds, and its leader reports it."""
-        # Looked up first: whoever waits sees the outcome, and may clean up before the rest is told.
+        """Return *value* from the function: the job succeeds, and its leader reports it."""
+        # Looked up first: another thread that waits for the outcome may clean the job up at once.
         found = self._resources[job_id]
         report_value(self._store, job_id, value, key_signer=self._key_signer)
-        self._tell(found, JobStatus.SUCCEEDED, "")
+        self._change(found, JobStatus.SUCCEEDED, "")
 
     def raises(self, job_id: str, error: BaseException) -> None:
-        """Let the function raise *error*: the job fails, and its leader reports it."""
+        """Raise *error* from the function: the job fails, and its leader reports it."""
         found = self._resources[job_id]
         report_error(self._store, job_id, error, key_signer=self._key_signer)
-        self._tell(found, JobStatus.FAILED, "")
+        self._change(found, JobStatus.FAILED, "")
 
     def dies(self, job_id: str, reason: str) -> None:
         """End the job without any outcome."""
         found = self._resources[job_id]
         found.vanished = True
-        self._tell(found, JobStatus.FAILED, reason)
+        self._change(found, JobStatus.FAILED, reason)
 
     def loses(self, job_id: str) -> None:
-        """Forget the resource: somebody removed it."""
+        """Remove the resource, as another process may do."""
         self._resources.pop(job_id, None)
         self._notify()
 
     def has_news(self, job_ids: Sequence[str]) -> bool:
-        """Return whether a job has an outcome, or was told something since it was looked at."""
+        """Return whether a job has changed, or got an outcome, since it was observed."""
         return any(self._seen.get(one) != (self._changes, self._outcome(one)) for one in job_ids)
 
     def _outcome(self, job_id: str) -> int:
@@ -335,7 +335,7 @@ class FakeBackend:
         found = self._resources.get(job_id)
         return found is None or found.status.terminal
 
-    def _tell(self, found: _Resource, status: JobStatus, reason: str) -> None:
+    def _change(self, found: _Resource, status: JobStatus, reason: str) -> None:
         found.status, found.reason = status, reason
         self._notify()
 
@@ -346,7 +346,7 @@ class FakeBackend:
 
 
 class _FakeWatch:
-    """Waits for what jobs are told, and looks for outcomes, of which nobody tells."""
+    """Waits for changes of jobs, and polls for their outcomes."""
 
     def __init__(self, backend: FakeBackend, job_ids: Sequence[str]) -> None:
         self._backend = backend
@@ -354,7 +354,7 @@ class _FakeWatch:
         self._woken = False
 
     def wait(self, timeout: float | None) -> None:
-        """Return when a job has an outcome or was told something, or after *timeout* seconds."""
+        """Return when a job has changed or got an outcome, or after *timeout* seconds."""
         deadline, backend = Deadline(timeout), self._backend
         with backend.journal.noting(f"wait {' '.join(self._job_ids)}"), backend.changed:
             while not (deadline.passed or self._woken or backend.has_news(self._job_ids)):
@@ -362,7 +362,7 @@ class _FakeWatch:
             self._woken = False
 
     def wake(self) -> None:
-        """Let `wait` return at once."""
+        """Make `wait` return at once."""
         with self._backend.changed:
             self._woken = True
             self._backend.changed.notify_all()
@@ -370,7 +370,7 @@ class _FakeWatch:
 
 @dataclass(frozen=True)
 class FakeServices(Services):
-    """A fake store and a fake backend that keep one journal."""
+    """A fake store and a fake backend with one journal."""
 
     store: FakeStore
     backend: FakeBackend
@@ -378,7 +378,7 @@ class FakeServices(Services):
 
     @classmethod
     def make(cls, *, home: Path | None = None, trusting: bool = False) -> FakeServices:
-        """Return services that know no job; with a *home* as of a bucket, signing with its key."""
+        """Return services without jobs; with a *home*, as of a bucket whose records its key signs."""
         journal = Journal()
         store = FakeStore(journal, remote=home is not None)
         key_signer = None if home is None else KeySigner(KeyFile(home), trusting=lambda: trusting)
@@ -390,7 +390,7 @@ class FakeServices(Services):
         )
 
     def job(self, **fields: Any) -> JobRecord:
-        """Store and start a job, as submit would; it is pending. *fields* are some of its record's."""
+        """Store and start a job, as submit does; it is pending. *fields* override those of `a_record`."""
         record = a_record(**fields)
         names = JobObjects(record.job_id)
         self.store.write(names.payload, b"")
@@ -402,14 +402,14 @@ class FakeServices(Services):
 
 
 def a_request(**options: Any) -> JobRequest:
-    """Return the request of a job on one processor of this machine, but for *options* of `run`."""
+    """Return the request of a job on one CPU of this machine; *options* override arguments of `run`."""
     checked = check_options(**{"accelerator": "cpu", "backend": LOCAL, **options})
     settings = resolve(checked.settings, environ={}, user_home=Path("/"))
     return request_of(checked, a_request, settings, environ={}, cwd=Path("/"))
 
 
 def a_record(**fields: Any) -> JobRecord:
-    """Return the record of a job on one processor, but for *fields*."""
+    """Return the record of a job on one CPU; *fields* override its fields."""
     usual = {
         "job_id": "cpu-f-20260101-000000-abcdef0",
         "backend": "fake",
@@ -429,20 +429,20 @@ def a_record(**fields: Any) -> JobRecord:
 
 
 def create(store: Store, name: str, data: bytes) -> None:
-    """Write *data* as *name* unless there is such an object."""
+    """Write *data* as *name* unless the object exists."""
     with suppress(PreconditionFailedError):
         store.write(name, data, if_generation=ABSENT)
 
 
-def create_outcome(store: Store, outcome: Outcome, key_signer: KeySigner | None) -> None:
-    """Write *outcome* unless the job has one, signed by *key_signer* as that of a job over a bucket."""
-    write_once(store, key_signer or UNSIGNED, JobObjects(outcome.job_id).outcome, encode(outcome))
+def create_outcome(store: Store, outcome: Outcome, signer: KeySigner | None) -> None:
+    """Write *outcome*, signed by *signer*, unless the job has one."""
+    write_once(store, signer or UNSIGNED, JobObjects(outcome.job_id).outcome, encode(outcome))
 
 
 def report_value(
     store: Store, job_id: str, value: object, *, key_signer: KeySigner | None = None
 ) -> Outcome:
-    """Report as the runner does that the job's first attempt returned *value*."""
+    """Report that the job's first attempt returned *value*, as the runner does."""
     from kinetic_runner.child.result import keep
 
     kept = keep(value, store, JobObjects(job_id).host_value(1, 0))
@@ -457,7 +457,7 @@ def report_error(
     phase: Phase = "call",
     key_signer: KeySigner | None = None,
 ) -> Outcome:
-    """Report as the runner does that the job's first attempt raised *error*."""
+    """Report that the job's first attempt raised *error*, as the runner does."""
     from kinetic_runner.child.result import error_info
 
     info = error_info(error, store, JobObjects(job_id).host_value(1, 0))
@@ -467,7 +467,7 @@ def report_error(
 
 
 def a_report(job_id: str, *, value: Pickled | None = None, **more: Any) -> HostOutcome:
-    """Return what the leader reports of a first attempt that succeeded, but for *more*."""
+    """Return the report of a leader whose first attempt succeeded; *more* overrides its fields."""
     usual: dict[str, Any] = {
         "attempt": 1,
         "host": 0,
@@ -482,7 +482,7 @@ def a_report(job_id: str, *, value: Pickled | None = None, **more: Any) -> HostO
 def report(
     store: Store, host: HostOutcome, *, key_signer: KeySigner | None = None, **more: Any
 ) -> Outcome:
-    """Write the report of the *host* that decides, and the outcome that vouches for it."""
+    """Write the report of the *host* that decides, and the outcome with its digest."""
     names = JobObjects(host.job_id)
     name = names.host_outcome(host.attempt, host.host)
     data = (key_signer or UNSIGNED).sign(encode(host), name)

@@ -24,7 +24,7 @@ class Sad(Exception):  # noqa: N818 - a user's own, called as users call theirs
 
 
 class Unloadable:
-    """Pickles here, and cannot be unpickled: it needs a module that no job has."""
+    """Can be pickled here, but not unpickled: it needs a module that no job has."""
 
     def __reduce__(self) -> Any:
         """Name that module."""
@@ -51,7 +51,7 @@ def fail(what: str, code: int) -> None:
 
 
 def leave(code: int) -> None:
-    """End like a script does."""
+    """Exit like a script."""
     sys.exit(code)
 
 
@@ -65,7 +65,7 @@ def fail_until(attempt: int) -> int:
 
 
 def count(lines: int) -> None:
-    """Print as many numbered lines to each stream, and words without an end."""
+    """Print numbered lines to each stream, and text without a line end."""
     for number in range(lines):
         print("out", number)  # noqa: T201
         print("err", number, file=sys.stderr)  # noqa: T201
@@ -83,7 +83,7 @@ def wait(value: Any) -> Any:
 
 
 def beat() -> None:
-    """Leave outputs `beats/{number}` for ever."""
+    """Write outputs `beats/{number}` forever."""
     print("beating", flush=True)  # noqa: T201
     number = 0
     while True:
@@ -110,7 +110,7 @@ def meet(hosts: int, failing: int) -> int:
 
 
 def put(name: str, text: str = "") -> None:
-    """Write the output *name*, as a whole."""
+    """Write the output *name* atomically."""
     where = variables()["KINETIC_OUTPUT_DIR"]
     if "://" in where:
         _bucket(where).write(name, text.encode())

@@ -1,4 +1,4 @@
-"""Launches of jobs over a stand-in for the runner."""
+"""Launches of jobs with a fake runner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kinetic_payload.stores.store import Store
 
 
 def fake_runner_source() -> bytes:
-    """Return a runner of one file that obeys the real one's command line.
+    """Return a fake runner in one file, with the command line of the real one.
 
     Its payload is Python source, run with `attempt`, `host` and `hosts` in its globals. It needs
     only the standard library and starts at once. Its store is a folder, or a bucket of the server
@@ -52,9 +52,9 @@ def a_launch(
     keep_awake: tuple[str, ...] = (),
     **more: Any,
 ) -> Launch:
-    """Store a job whose fake runner runs *code*, as submit would, and return how to start it."""
+    """Store a job whose fake runner runs *code*, as submit does, and return its launch."""
     payload = code.encode()
-    # Unique: processes of a job are found by its id, also those of a test that runs beside this.
+    # Unique: processes are found by their job's id, also those of tests that run in parallel.
     job_id = job_id or f"cpu-f-20260101-000000-{os.urandom(4).hex()[:7]}"
     record = JobRecord(
         job_id=job_id, backend="local", project="local", cluster_name="", zone="", namespace="",
@@ -72,7 +72,7 @@ def a_launch(
 
 
 def outcome_of(store: Store, job_id: str) -> Outcome | None:
-    """Return the job's durable outcome, or None."""
+    """Return the job's outcome in the store, or None."""
     name = JobObjects(job_id).outcome
     try:
         return decode(Outcome, store.read(name), name=name)
@@ -88,7 +88,7 @@ def job_ids_of(backend: Backend) -> list[str]:
 def await_outcome(
     backend: Backend, store: Store, record: JobRecord, seconds: float = 60
 ) -> Outcome:
-    """Wait until the job has an outcome, or vanished, and return what is to be said of it."""
+    """Wait until the job has an outcome or has vanished, and return its outcome."""
     deadline = Deadline(seconds)
     with backend.watch([record]) as watch:
         while True:
@@ -104,7 +104,7 @@ def await_outcome(
 
 
 def kill_hard(pid: int) -> None:
-    """Send SIGKILL; a process that is gone is no error."""
+    """Send SIGKILL unless the process is gone."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""`BackendProtocol`: tests of a backend's own calls, over a launch that the subclass gives."""
+"""`BackendProtocol`: tests of a backend's own calls, with a launch that the subclass makes."""
 
 # The tests' names say what a docstring would.
 # ruff: noqa: D102
@@ -20,7 +20,7 @@ class BackendProtocol:
     """The calls of `Backend`, on jobs that run until they are stopped."""
 
     def make_backend(self, folder: Path) -> tuple[Backend, Store]:
-        """Return a backend in which nothing runs, and the store of its jobs."""
+        """Return a backend without jobs, and its store."""
         raise NotImplementedError
 
     def make_launch(self, store: Store) -> Launch:

@@ -35,7 +35,7 @@ from kinetic_payload.stores.store import Store
 class _Runner:
     process: subprocess.Popen[str]
     lifeline: int
-    """Our end of a pipe: the runner ends with it."""
+    """Our end of a pipe; the runner ends when it is closed."""
 
 
 @dataclass
@@ -47,9 +47,9 @@ class _Job:
 
 
 class RunningBackend(FakeBackend):
-    """The smallest backend that runs what it is given: Kinetic's runner, one child for each host.
+    """The smallest backend that runs jobs: it starts Kinetic's runner, one child for each host.
 
-    *store* is a folder, without signatures; workspaces lie below *home*. At most *places* jobs run at once, the
+    *store* is a folder, without signatures; workspaces are below *home*. At most *places* jobs run at once, the
     others are pending. Nothing survives this process.
     """
 
@@ -67,10 +67,10 @@ class RunningBackend(FakeBackend):
         return Environment(f"python:{sys.executable}")
 
     def start(self, launch: Launch) -> None:
-        """Make the job's resource, and run it as soon as there is a place.
+        """Make the job's resource, and run it as soon as a place is free.
 
         Raises:
-            SubmitError: It has one, or what it needs is not in the store.
+            SubmitError: It has one already, or an object that it needs is not in the store.
         """
         super().start(launch)
         job = self._jobs[launch.record.job_id] = _Job(launch)
@@ -113,19 +113,19 @@ class RunningBackend(FakeBackend):
                 raise JobError(f"Job {record.job_id} still runs {timeout:g} s after SIGTERM.")
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        """Remove the resource, stopping it before."""
+        """Stop the job and remove its resource."""
         super().remove(record, timeout=timeout, poll_interval=poll_interval)
         self._jobs.pop(record.job_id, None)
         shutil.rmtree(self._folder(record), ignore_errors=True)
 
     def _keep(self, job: _Job) -> None:
-        """See the job through to its outcome."""
+        """Run the job and write its outcome."""
         job_id = job.launch.record.job_id
         found = self._resources[job_id]
         try:
             outcome = self._outcome_of(job)
             create_outcome(self._store, outcome, self._key_signer)
-        except Exception as error:  # noqa: BLE001 - whatever it is, nothing of the job runs any more
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job no longer runs
             self.dies(job_id, f"It could not be run: {error}")
             return
         finally:
@@ -133,10 +133,10 @@ class RunningBackend(FakeBackend):
                 self._at_work.discard(job_id)
         succeeded = outcome.status == "succeeded"
         status = JobStatus.SUCCEEDED if succeeded else JobStatus.FAILED
-        self._tell(found, status, outcome.message)
+        self._change(found, status, outcome.message)
 
     def _outcome_of(self, job: _Job) -> Outcome:
-        """Wait for a place, make attempts until one is the last, and return what follows from it."""
+        """Wait for a place, make attempts until no other follows, and return the outcome."""
         record = job.launch.record
         if not self._takes_place(record.job_id, job):
             return Outcome(job_id=record.job_id, status="cancelled", written_by="supervisor")
@@ -166,7 +166,7 @@ class RunningBackend(FakeBackend):
         return not job.stopping.is_set()
 
     def _attempt(self, job: _Job, number: int) -> list[HostEnd]:
-        """Run one attempt on all hosts, and return how each ended; one that fails ends the others."""
+        """Run one attempt on all hosts, and return how each ended; a host that fails ends the others."""
         record = job.launch.record
         hosts = range(record.hosts)
         job.runners = [self._runner(job.launch, number, host) for host in hosts]
@@ -242,4 +242,4 @@ class RunningBackend(FakeBackend):
 
 def _terminate(runners: list[_Runner]) -> None:
     for runner in runners:
-        runner.process.send_signal(signal.SIGTERM)  # Does nothing to one that has ended.
+        runner.process.send_signal(signal.SIGTERM)  # No effect on one that has ended.
