@@ -62,7 +62,7 @@ def test_captured_values_are_in_the_request_and_never_in_its_text(tmp_path: Path
         tmp_path, backend="local", capture_env_vars=["TOKEN", "GONE"], captured={"TOKEN": "s3cret"}
     )
 
-    assert dict(resolved.environment) == {"TOKEN": "s3cret"}
+    assert dict(resolved.captured_env) == {"TOKEN": "s3cret"}
     assert "s3cret" not in repr(resolved)
     assert any("GONE" in note for note in resolved.notes)
 

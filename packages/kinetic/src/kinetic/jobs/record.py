@@ -63,7 +63,7 @@ def record_of(
         spot=request.spot,
         timeout=limits.timeout,
         output_dir=request.output_dir,
-        captured_env=tuple(request.environment),
+        captured_env=tuple(request.captured_env),
         labels=dict(request.labels),
         client=f"kinetic {kinetic.__version__}, Python {sys.version.split()[0]}",
     )

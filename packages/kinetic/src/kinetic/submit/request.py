@@ -37,7 +37,8 @@ class JobRequest:
     target: Target
     image: ContainerImage
     base_image_repo: str
-    environment: SecretValues
+    captured_env: SecretValues
+    """Environment variables that the job gets."""
     volumes: Mapping[str, Data]
     """By normalised mount path."""
     spot: bool
@@ -85,7 +86,7 @@ def request_of(
         target=target,
         image=options.image,
         base_image_repo=settings.base_image_repo.value,
-        environment=captured.values,
+        captured_env=captured.values,
         volumes=options.volumes,
         spot=options.spot,
         output_dir=_output_dir(settings.output_dir.value, cwd),

@@ -67,7 +67,7 @@ def a_launch(
     place = LocalEnvironment(
         f"python:{interpreter}", interpreter, bundle or fake_runner_source(), keep_awake
     )
-    request = replace(a_request(memory=memory, debug=debug), environment=SecretValues(environment))
+    request = replace(a_request(memory=memory, debug=debug), captured_env=SecretValues(environment))
     return Launch(record=record, request=request, environment=place, **more)
 
 

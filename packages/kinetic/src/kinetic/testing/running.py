@@ -204,7 +204,7 @@ class RunningBackend(FakeBackend):
         try:
             process = subprocess.Popen(
                 [sys.executable, "-u", str(bundle), *runner_flags(launch, location, more)],
-                env={**base_environment(environment()), **launch.request.environment, **variables},
+                env={**base_environment(environment()), **launch.request.captured_env, **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -94,7 +94,7 @@ class GkeBackend:
             ClusterError: The cluster cannot be reached, or would refuse the Job.
         """
         check_request(request, self._store.location)
-        check_environment(request.environment)
+        check_environment(request.captured_env)
         record = _draft(request, self._store.location)
         draft = Launch(record=record, request=request, environment=Environment(_image(request)))
         with_timeout(self._cluster).create(job_manifest(self._spec(draft, None)), dry_run=True)
@@ -130,7 +130,7 @@ class GkeBackend:
             create_job(
                 with_timeout(self._cluster),
                 self._spec(launch, runner),
-                environment=launch.request.environment,
+                environment=launch.request.captured_env,
                 runner=runner,
             )
         except AlreadyExistsError as error:

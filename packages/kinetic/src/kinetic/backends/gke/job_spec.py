@@ -69,7 +69,7 @@ def job_spec(
         command=("python3", "-u", RUNNER_PATH, *flags, Flag.END_MARKER),
         environment={**runner_environment(record, store), **variables},
         environment_secret=environment_secret_name(record.k8s_name)
-        if request.environment
+        if request.captured_env
         else None,
         secret_variables=(
             SecretVariable(variable=Env.SIGNING_KEY, secret=KEY_SECRET, key=KEY_IN_SECRET),

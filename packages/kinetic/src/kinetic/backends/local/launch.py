@@ -241,7 +241,7 @@ def _environment(launch: Launch, store: Store) -> dict[str, str]:
     variables = runner_environment(launch.record, store.location)
     output_dir = variables.pop(Env.OUTPUT_DIR)
     shape = shape_of(request.accelerator, request.semantics).environment
-    return {Env.OUTPUT_DIR: output_dir, **merge(shape, request.environment), **variables}
+    return {Env.OUTPUT_DIR: output_dir, **merge(shape, request.captured_env), **variables}
 
 
 def _host_environment(record: JobRecord, home: Home) -> dict[str, str]:
