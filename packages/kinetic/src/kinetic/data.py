@@ -1,4 +1,4 @@
-"""`Data`: a file, a folder or a URI that a job needs."""
+"""`Data`: a file, a folder or a URI that a job gets as a path."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 class Data:
-    """Data that the function receives as a local path where it runs.
+    """Data that the function gets as a path.
 
-    Pass it as an argument, anywhere inside an argument, or in `volumes`.
+    Pass it as an argument, anywhere inside one, or in `volumes`.
 
     *path* is a local file or folder, `gs://bucket/object`, `gs://bucket/folder/` (the slash at the end
     makes it a folder) or `hf://[organisation/]name[?config_name=…&split=…&revision=…]`. With *fuse*
     the data is mounted and read on demand instead of copied. *hf_trust_remote_code* lets a data set
     of the Hub run its own loading code.
 
-    Creating a `Data` reads no data. Inside a job it does not even look at the working directory.
+    Creating a `Data` reads nothing; inside a job, it does not resolve *path* either.
 
     Raises:
         InvalidRequestError: *path* is not valid, or the options contradict each other.
@@ -70,7 +70,7 @@ class Data:
         """The absolute local path, or the URI.
 
         Raises:
-            DataError: This is a job, where a local path of the submitting machine is not available.
+            DataError: This is a job, in which a local path of the submitting machine has no meaning.
         """
         return self._path if self.is_gcs or self.is_hf else self.__fspath__()
 
@@ -132,7 +132,7 @@ class Data:
         """Check that local data exists and can be read; called when a job is submitted.
 
         Raises:
-            DataNotFoundError: It does not exist; the message suggests similar names.
+            DataNotFoundError: It does not exist; the hint has similar names.
             DataError: It cannot be read.
         """
         if self.is_gcs or self.is_hf:
@@ -179,7 +179,7 @@ class Data:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Data:
-        # A copy that user code makes while a call is pickled must remain a Data that pickle recognizes.
+        # User code may copy it while a call is pickled: it must remain a `Data`.
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -199,7 +199,7 @@ def to_ref(
 ) -> DataRef:
     """Return the reference that replaces *data* in a payload; *digest* is that of its uploaded tree.
 
-    With *in_place* it was not uploaded: the worker is this machine and uses it where it is.
+    With *in_place* it was not uploaded: the worker is this machine and reads it in place.
     """
     kind: DataKind = "gcs" if data.is_gcs else "hf" if data.is_hf else "local"
     return DataRef(
@@ -222,7 +222,7 @@ def _cache(path: Path) -> StatCache | None:
 
     try:
         home = Settings.from_environment().home.value
-    except InvalidRequestError:  # hash even if a setting is invalid
+    except InvalidRequestError:  # hashing works without a cache
         return None
     return stat_cache(Path(home), path)
 
@@ -278,7 +278,7 @@ def _resolved(given: str) -> str:
 
 
 def _missing(data: Data, path: Path) -> DataNotFoundError:
-    """Return the error for the missing *path*, with similar names."""
+    """Return an error that names the missing part of *path*, and similar names."""
     from difflib import get_close_matches
 
     missing = partial(DataNotFoundError, filename=str(path))

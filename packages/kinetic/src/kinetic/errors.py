@@ -1,4 +1,4 @@
-"""The errors a user of Kinetic can meet; one tree under `KineticError`."""
+"""The errors that Kinetic raises; one tree under `KineticError`."""
 
 from __future__ import annotations
 
@@ -66,17 +66,17 @@ class SubmitError(KineticError, RuntimeError):
 
 
 class JobError(KineticError, RuntimeError):
-    """Something about one job; `job_id` says which."""
+    """An error about the job `job_id`."""
 
     job_id: str = ""
 
 
 class JobFailedError(JobError):
-    """The job ended without a value, and not by an exception of the user's own."""
+    """The job ended without a value and without an exception of the user's function."""
 
 
 class JobCancelledError(JobFailedError):
-    """Somebody cancelled the job."""
+    """The job was cancelled."""
 
 
 class RemoteError(JobFailedError):
@@ -91,11 +91,11 @@ class RemoteError(JobFailedError):
 
 
 class JobNotFoundError(JobError, LookupError):
-    """No such job: the message names every place that was looked at."""
+    """There is no such job; the message names every place that was searched."""
 
 
 class ResultTimeoutError(JobError, TimeoutError):
-    """The wait was given up; the job runs on and its handle stays valid."""
+    """The wait timed out; the job keeps running and its handle stays valid."""
 
 
 class ResultUnreadableError(JobError):
@@ -103,4 +103,4 @@ class ResultUnreadableError(JobError):
 
 
 class NotInsideJobError(KineticError, RuntimeError):
-    """Something for the client was used inside a job."""
+    """A function for clients was called inside a job."""

@@ -1,4 +1,4 @@
-"""Mount paths of volumes: validated before anything else is done."""
+"""Mount paths of volumes: which ones are valid."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SYSTEM_PATHS = (
 """No volume may be mounted at these or below them."""
 
 FULL_PATHS = ("/home", "/opt", "/root", "/var")
-"""No volume may be mounted at these, since it would hide their contents; below them is fine."""
+"""No volume may be mounted at these, where it would hide what is there; below them it may."""
 
 
 def check_volumes(
@@ -31,10 +31,10 @@ def check_volumes(
 
     Args:
         volumes: Mount path → `Data`.
-        workspaces: Folders in which jobs work: nothing may be mounted over or inside them.
+        workspaces: Working folders of jobs: nothing may be mounted over or inside them.
 
     Raises:
-        InvalidRequestError: A mount path is not allowed, or a value is not a `Data`.
+        InvalidRequestError: A mount path is not valid, or a value is not a `Data`.
     """
     checked: dict[str, Data] = {}
     for path, data in (volumes or {}).items():

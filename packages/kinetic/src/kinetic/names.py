@@ -1,4 +1,4 @@
-"""Names of jobs: readable ids that sort by time, and short names for Kubernetes."""
+"""Names of jobs: readable ids, and shorter names for Kubernetes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def slug(text: str) -> str:
 def job_id_of(accelerator: str, function: str, when: datetime, suffix: str) -> str:
     """Return `{accelerator}-{function}-{yyyymmdd}-{hhmmss}-{suffix}`, at most 63 characters.
 
-    If it is too long, the function's part is shortened.
+    The function's part is shortened if necessary.
     """
     head, tail = slug(accelerator), f"{when:%Y%m%d-%H%M%S}-{suffix}"
     room = MOST_ID - len(head) - len(tail) - 2
@@ -25,5 +25,5 @@ def job_id_of(accelerator: str, function: str, when: datetime, suffix: str) -> s
 
 
 def k8s_name_of(function: str, suffix: str) -> str:
-    """Return `kn-{function, at most 11 characters}-{suffix}`: short enough for every name derived from it."""
+    """Return `kn-{at most 11 characters of the function}-{suffix}`: names derived from it stay valid."""
     return f"kn-{slug(function)[:11].strip('-')}-{suffix}"

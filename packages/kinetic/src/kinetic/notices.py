@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the user's code that called Kinetic, or that a program shows itself."""
+"""Warnings that point at the line of the user that called Kinetic."""
 
 from __future__ import annotations
 
@@ -32,15 +32,12 @@ def reported_to(report: Callable[[str], None]) -> Iterator[None]:
 
 
 def warn_caller(text: str) -> None:
-    """Warn with the location of the user's call; control characters of *text* are escaped."""
-    if _report is not None:
-        _report(printable(text))
-        return
+    """Warn at the line of user code that called Kinetic; escape control characters."""
     frame: FrameType | None = sys._getframe()
     level = depth = 1
     while frame is not None:
         depth += 1
-        # Frames of the standard library may lie between ours, such as those of context managers.
+        # Between our frames there are some of the standard library, of context managers for instance.
         if _is_ours(frame.f_globals.get("__name__")):
             level = depth
         frame = frame.f_back
