@@ -1,4 +1,4 @@
-"""A submitted job: its handle, and what every backend needs to keep and read one."""
+"""Submitted jobs: their handles, and the code that every backend shares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["JobHandle"]
 if not TYPE_CHECKING:  # it would make every name look public
 
     def __getattr__(name: str) -> Any:
-        # Loaded on first use: a supervisor imports other modules of this package, and nothing of the handle.
+        # Loaded on first use: a supervisor imports other modules of this package, but not the handle.
         if name != "JobHandle":
             raise AttributeError(f"module 'kinetic.jobs' has no attribute {name!r}")
         from kinetic.jobs.handle import JobHandle

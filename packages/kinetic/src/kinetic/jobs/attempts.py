@@ -1,4 +1,4 @@
-"""Attempts of a job, as its claims and reports in the store have them."""
+"""Attempts of a job, read from its claims and reports in the store."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from kinetic_payload.records.retry import Tally, another_attempt, tally_of
 from kinetic_payload.stores.store import Store
 
 Verify = Callable[[bytes, str], None]
-"""Raises `SignatureError` if the bytes, read from the object of that name, are not by the job."""
+"""Raises `SignatureError` if the bytes, read from the object of that name, were not written by the job."""
 
 _MOST_LISTED: Final = 5000
 _MOST_MISSES: Final = 50
-"""Records that are not there, or not the job's, after which no more of it are looked for."""
+"""Missing or refused records after which the search of a job ends."""
 _MISSES_OF_HOST: Final = 4
-"""So many more for each host: of an attempt that runs all reports are missing."""
+"""Additional ones for each host: all reports of a running attempt are missing."""
 
 
 @dataclass(frozen=True)
@@ -39,27 +39,27 @@ class Attempts:
 
     hosts: int
     ends: Mapping[int, Sequence[HostEnd]]
-    """How hosts of each attempt ended, by its number; those that did not report are missing."""
+    """How the hosts of each attempt ended, by its number, without those that did not report."""
 
     @property
     def latest(self) -> int:
-        """The number of the latest one; 0 if none has begun."""
+        """The number of the latest attempt; 0 if none has begun."""
         return max(self.ends, default=0)
 
     @property
     def results(self) -> dict[int, Result]:
-        """What each was, by its number."""
+        """The result of each, by its number."""
         return ended_attempts(self.ends, self.hosts)
 
     @property
     def earlier(self) -> Tally:
-        """How many failed, and how many were disrupted, before the latest."""
+        """The number of failures and of disruptions before the latest attempt."""
         return tally_of(result for number, result in self.results.items() if number < self.latest)
 
     def another_follows(self, *, retries: int | None, preemptions: int | None) -> bool:
-        """Return whether another attempt follows the latest, all of which has ended.
+        """Return whether another attempt follows the latest one, whose hosts have all ended.
 
-        One of which nothing is known may be followed by another.
+        If nothing is known of the latest, another one may follow.
         """
         ends = self.ends.get(self.latest, ())
         if not ends or self.results[self.latest] == "unknown":
@@ -69,7 +69,7 @@ class Attempts:
         )
 
     def views(self, *, running: bool) -> tuple[AttemptView, ...]:
-        """Return what is to be shown of each; the latest may still be *running*."""
+        """Return each attempt as users see it; the latest may still be *running*."""
         found = []
         for number, result in self.results.items():
             ends = self.ends[number]
@@ -82,9 +82,9 @@ class Attempts:
 
 
 def attempts_of(store: Store, record: JobRecord, verify: Verify) -> Attempts:
-    """Return the attempts of the job of which a claim or a report lies in *store*.
+    """Return the attempts of the job that have a claim or a report in *store*.
 
-    A record that *verify* refuses, or that cannot be read, counts for nothing.
+    Records that *verify* refuses, or that cannot be read, are ignored.
 
     Raises:
         StoreError: The store could not be read.
@@ -93,10 +93,10 @@ def attempts_of(store: Store, record: JobRecord, verify: Verify) -> Attempts:
 
 
 def logged_attempts(store: Store, record: JobRecord, verify: Verify) -> list[int] | None:
-    """Return the attempts whose log can be shown, in order; None if nothing tells, as after a clean-up.
+    """Return the attempts whose log can be shown, in order; None if they are unknown, as after a clean-up.
 
-    Logs are signed by nobody, so more is believed than where something is decided: claims of earlier
-    versions were not signed, and a reader without the job's key can verify nothing.
+    Logs are not signed, so unverified claims count here too: those of earlier versions were not signed,
+    and a reader without the job's key cannot verify any.
     """
     search = _Search(store, record, verify)
     found = set(search.attempts().ends)
@@ -113,7 +113,7 @@ def logged_attempts(store: Store, record: JobRecord, verify: Verify) -> list[int
 
 
 class _Search:
-    """Looks for the claims and the reports of a job, with as much work as those of one may cost."""
+    """Reads the claims and reports of a job, with a limit on how many records are read."""
 
     def __init__(self, store: Store, record: JobRecord, verify: Verify) -> None:
         self._store = store
@@ -123,14 +123,14 @@ class _Search:
         self._missing: list[str] = []
         self._refused: list[str] = []
         self.unverified: set[int] = set()
-        """Attempts that somebody claimed of whom is not known whether it was the job."""
+        """Attempts with a claim that could not be verified."""
 
     def attempts(self) -> Attempts:
-        """Return the attempts that began."""
+        """Return the attempts that have begun."""
         from kinetic_payload.threads import parallel_map
 
         listed = self._listed()
-        # Where somebody put too many to be listed, those of the job are among the first numbers.
+        # If there are too many objects to list, the job's own attempts have the first numbers.
         numbers: Iterable[int] = count(1) if listed is None else sorted(listed)
         ends: dict[int, list[HostEnd]] = {}
         for number in numbers:
@@ -161,7 +161,7 @@ class _Search:
         return False
 
     def reads(self, name: str) -> bytes | None:
-        """Return the record *name*, if it is the job's."""
+        """Return the record *name*, or None if it is missing or refused."""
         if self._exhausted:
             return None
         try:
@@ -183,7 +183,7 @@ class _Search:
             return None
 
     def _listed(self) -> Mapping[int, tuple[Sequence[int], Sequence[int]]] | None:
-        """Return the hosts that have a claim, and a report, by attempt; None where there are too many."""
+        """Return the hosts with a claim and those with a report, by attempt; None if there are too many."""
         found: dict[int, tuple[list[int], list[int]]] = {}
         names = [info.name for info in islice(self._store.list(self._names.attempts), _MOST_LISTED)]
         if len(names) == _MOST_LISTED:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 async def result_of(handle: JobHandle) -> Any:
-    """Return `handle.result()`, waited for in a thread that never keeps the interpreter alive.
+    """Return `handle.result()`, called in a daemon thread.
 
-    If the awaiting task is cancelled the waiting stops; the job runs on.
+    If the awaiting task is cancelled, the wait ends; the job runs on.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
@@ -39,10 +39,10 @@ async def result_of(handle: JobHandle) -> Any:
             # A future refuses to carry one.
             error = RuntimeError("The job raised StopIteration.")
             error.__cause__ = problem
-        except BaseException as problem:  # noqa: BLE001 - handed to whoever awaits
+        except BaseException as problem:  # noqa: BLE001 - raised in the awaiting task
             error = problem
         if not stop.is_set():
-            # Whoever closed the loop meanwhile does not wait any more.
+            # The loop may have been closed meanwhile.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, value, error)
 

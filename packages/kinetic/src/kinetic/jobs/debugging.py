@@ -1,4 +1,4 @@
-"""Attach a debugger to a job: wait for debugpy, say what VS Code needs."""
+"""Attach a debugger to a job: wait for debugpy, then print the settings for VS Code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def attach(
     """Wait until debugpy listens in *handle*'s job and print how to reach it.
 
     A job of the local backend listens on the loopback of this machine, so nothing is forwarded and
-    *local_port* has no say: the process that is returned only marks the session and does nothing.
+    *local_port* is ignored: the returned process only marks the session.
 
     Raises:
         JobError: It is not a debug job, or it ended before debugpy was ready.
@@ -52,7 +52,7 @@ def attach(
 
 
 def announcement_in(line: LogLine, handle: JobHandle, working_dir: str | None = None) -> str | None:
-    """Return what to tell a person when *line* of the job's log says where its debugger listens."""
+    """Return the text to print if *line* of the job's log says where its debugger listens."""
     from kinetic_runner.child.debugger import listening_in
 
     listening = listening_in(line.text) if line.host == 0 else None
@@ -66,7 +66,7 @@ def announcement_in(line: LogLine, handle: JobHandle, working_dir: str | None = 
 
 
 def _project_here(folder: str) -> str:
-    """Return the project's root, taking the working directory for its *folder*."""
+    """Return the project's root, if the working directory is its *folder*."""
     here = working_folder()
     parts = Path(folder).parts
     if parts and here.parts[-len(parts) :] == parts:

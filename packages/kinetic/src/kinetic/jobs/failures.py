@@ -1,4 +1,4 @@
-"""What hosts reported → the value or the exception, and what to say about it."""
+"""Exceptions of failed jobs, made from what hosts reported."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def failure_without_exception(outcome: Outcome, host: HostOutcome | None) -> Job
                 hint=f"Its log is kept: kinetic jobs logs {outcome.job_id}",
             ),
         )
-    said = outcome.message or (host.message if host else "") or "It left no word of why."
+    reason = outcome.message or (host.message if host else "") or "It left no word of why."
     attempt = f" in attempt {outcome.attempt}" if (outcome.attempt or 1) > 1 else ""
     error = JobFailedError(
-        f"Job {outcome.job_id} failed{attempt}: {said}",
+        f"Job {outcome.job_id} failed{attempt}: {reason}",
         hint=f"Its log: kinetic jobs logs {outcome.job_id}",
     )
     for note in notes_of(outcome, host):
@@ -42,7 +42,7 @@ def failure_without_exception(outcome: Outcome, host: HostOutcome | None) -> Job
 
 
 def remote_error(outcome: Outcome, host: HostOutcome, why: str) -> RemoteError:
-    """Return the stand-in for the user's exception, which cannot be rebuilt here because of *why*."""
+    """Return an error in place of the user's exception, which cannot be rebuilt here because of *why*."""
     info = host.error
     assert info is not None
     headline = f"{info.type}: {info.message}" if info.message else info.type
@@ -55,7 +55,7 @@ def remote_error(outcome: Outcome, host: HostOutcome, why: str) -> RemoteError:
 
 
 def unreadable(job_id: str, host: HostOutcome, problem: Exception) -> ResultUnreadableError:
-    """Return the error for a value that *host* reported and that *problem* keeps from being unpickled."""
+    """Return the error for a value that *host* reported, and that cannot be unpickled because of *problem*."""
     todo = "Install what it needs here, then call result() again."
     if difference(host.python) is not None:
         todo = f"Call result() from Python {minor(host.python)}."
@@ -67,7 +67,7 @@ def unreadable(job_id: str, host: HostOutcome, problem: Exception) -> ResultUnre
 
 
 def why_unreadable(host: HostOutcome, problem: Exception) -> str:
-    """Return why what *host* reported does not unpickle here, with both Pythons where they differ."""
+    """Return why the result of *host* does not unpickle here, with both Pythons if they differ."""
     versions = difference(host.python)
     text = _sentence(problem)
     return text if versions is None else f"it was {versions}. {text}"
@@ -81,7 +81,7 @@ def _sentence(problem: Exception) -> str:
 
 
 def annotated(error: E, outcome: Outcome, host: HostOutcome) -> E:
-    """Add where *error* happened and its remote traceback as notes, once."""
+    """Add the place where *error* happened and its remote traceback as notes, once."""
     known = set(getattr(error, "__notes__", ()))
     for note in notes_of(outcome, host):
         if note not in known:
@@ -90,7 +90,7 @@ def annotated(error: E, outcome: Outcome, host: HostOutcome) -> E:
 
 
 def notes_of(outcome: Outcome, host: HostOutcome | None) -> list[str]:
-    """Return what a reader of a traceback should know of where it happened."""
+    """Return notes on where an exception happened: remote traceback, phase, attempt, host."""
     if host is None:
         return []
     notes = []

@@ -21,15 +21,15 @@ from kinetic_payload.records.storage import read_verified
 from kinetic_payload.stores.store import Store
 
 _FIRST: Final = 1.0
-"""Seconds before the first one: what it needs takes long to import, and a job's start goes first."""
+"""Seconds before the first renewal: its imports take long, and the job's start has priority."""
 _REMOVAL: Final = 10.0
 
 
 class LeaseRenewal:
     """Renews the lease of a job until it is closed, through failures of the store.
 
-    *stop* is called, from the thread, when somebody elsewhere ended the job: its outcome is there,
-    signed with the key of *signer*, and says so, or the job was removed altogether.
+    *stop* is called, from the thread, when the job was ended on another machine: a client has written
+    its outcome, signed with the key of *signer*, or the job was removed.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class LeaseRenewal:
         self._thread.start()
 
     def close(self, seconds: float = _REMOVAL) -> None:
-        """End it: nothing of the job runs any more. Without a store it has to run out by itself."""
+        """Remove the lease: the job has ended. If the store cannot be reached, the lease expires."""
         self._closing.set()
         self._thread.join(seconds)
 
@@ -78,7 +78,7 @@ class LeaseRenewal:
         try:
             self._store = self._store or self._open_store()
             step(self._store)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next time may be better
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next renewal may succeed
             text = f"{type(error).__name__}: {error}"
             if text != self._trouble:
                 with suppress(OSError):  # A full disk: the next lease may be written all the same.
@@ -89,11 +89,11 @@ class LeaseRenewal:
             self._trouble = ""
 
     def _look(self, store: Store) -> None:
-        """Notice that somebody elsewhere cancelled the job."""
+        """Call *stop* if the job was cancelled on another machine."""
         if self._stopped:
             return
         outcome = read_verified(store, self._signer, self._names.outcome)
-        # One that a runner wrote is no reason to disturb it: it is about to end.
+        # If a runner wrote it, the job is about to end by itself.
         if outcome is not None and fields_of(outcome).get("written_by") == "client":
             self._end()
 
@@ -102,7 +102,7 @@ class LeaseRenewal:
         try:
             written = store.write(name, self._lease, if_generation=self._generation)
         except PreconditionFailedError:
-            # It is not the one we wrote last: an answer was lost, or somebody removed it.
+            # It is not the one we wrote last: an answer was lost, or it was removed.
             if store.stat(self._names.handle) is None:
                 self._removed = True
                 self._end()
@@ -116,7 +116,7 @@ class LeaseRenewal:
 
     def _remove(self, store: Store) -> None:
         if self._removed:
-            # Cleaned up elsewhere while we were asleep: what was written since is nobody's.
+            # It was cleaned up while this machine was asleep: remove what was written since.
             for info in list(store.list(self._names.prefix)):
                 if is_job_object(info.name, self._names.job_id):
                     store.delete(info.name)

@@ -1,4 +1,4 @@
-"""A job's output as lines: split as it comes, cut where they are too long, hosts interleaved."""
+"""Lines of a job's output: split, cut if they are too long, interleaved between hosts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONGEST_LINE: Final = 1 << 20
 """Bytes after which a line is cut: a progress bar may never end one."""
 
 _LONGEST_IN_TAIL: Final = 4 * LONGEST_LINE
-"""Bytes of a line, before which a tail does not look for its beginning: it may be anywhere."""
+"""Bytes of a line after which a tail stops searching for its beginning."""
 
 _CUT: Final = "[kinetic] (The beginning of this long line, and what was before it, is left out.) "
 
@@ -27,7 +27,7 @@ def whole_lines(stream: BinaryIO) -> Iterator[str]:
 
 
 def interleaved(parts: Iterable[tuple[int, Iterator[str]]], attempt: int) -> Iterator[LogLine]:
-    """Iterate over the lines of several hosts in turn: hosts of one program say the same things."""
+    """Iterate over the lines of several hosts in turn: hosts of one program print similar lines."""
     waiting = list(parts)
     while waiting:
         for part in list(waiting):
@@ -56,16 +56,16 @@ def last_lines(
 
 
 def tail_size(blocks: Iterable[bytes], count: int) -> tuple[int, bool]:
-    """Return how many of the last bytes hold the last *count* lines, and whether these lack a part.
+    """Return how many of the last bytes hold the last *count* lines, and whether their beginning is cut.
 
-    *blocks* are what there is, from the last one back; no more of them is taken than need be. A line
-    longer than `LONGEST_LINE` is cut at its beginning, and nothing before it belongs to the tail.
+    *blocks* come from the last one backwards; no more are read than needed. A line longer than
+    `LONGEST_LINE` is cut at its beginning, and the tail begins there.
     """
     if count <= 0:
         return 0, False
     size = line_end = 0  # Both are counted from the end.
     for block in blocks:
-        # What ends the very last line begins none.
+        # The end of the last line does not begin another one.
         at = len(block) - (size == 0 and block.endswith(b"\n"))
         while (at := block.rfind(b"\n", 0, at)) >= 0:
             begin = size + len(block) - at - 1
@@ -82,23 +82,23 @@ def tail_size(blocks: Iterable[bytes], count: int) -> tuple[int, bool]:
 
 
 def with_note(lines: list[str], *, cut: bool) -> list[str]:
-    """Return *lines*, the first of which says so if its beginning was *cut* off."""
+    """Return *lines*, with a note in the first one if its beginning was *cut* off."""
     return [f"{_CUT}{lines[0]}", *lines[1:]] if cut and lines else lines
 
 
 BAR_SECONDS: Final = 1.0
-"""How often a follower sees where a progress bar is, which may not end its line for hours."""
+"""Seconds between two states of a progress bar, which may not end its line for hours."""
 
 
 class LineSplitter:
-    """Makes lines of a host's output as it comes."""
+    """Splits a host's output into lines as it arrives."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._shown_at = clock()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._pieces: list[str] = []
-        """Of the line that is not at its end yet; joined once, however many there come to be."""
+        """Parts of the unfinished line; joined once, because there may be many."""
         self._size = 0
 
     def feed(self, data: bytes) -> list[str]:
@@ -115,9 +115,9 @@ class LineSplitter:
         return [_clean(line) for line in lines]
 
     def bar(self) -> list[str]:
-        """Return the last state of a line that writes over itself, if it is time to show one.
+        """Return the last state of a line that overwrites itself, if it is time to show one.
 
-        The states before it are left out, as on a terminal; the log as it is read later has them all.
+        Earlier states are left out, as on a terminal; the stored log has them all.
         """
         now = self._clock()
         if now - self._shown_at < BAR_SECONDS or not any("\r" in piece for piece in self._pieces):

@@ -1,4 +1,4 @@
-"""Modules that a job did not find: where they lie on this machine, and what would ship them."""
+"""Modules that a job did not find: where they are on this machine, and how to ship them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Project(NamedTuple):
 
 
 def note_on(error: BaseException, project: Project | None) -> str | None:
-    """Return what is known here of the module whose absence in the job *error* reports, if it does.
+    """Return a note on the module that was missing in the job according to *error*; None if none was.
 
     *project* is None where another process submitted the job. Nothing is imported.
     """
@@ -57,7 +57,7 @@ def _place_of(name: str) -> Path | None:
                 return None
             folders = list(found.submodule_search_locations)
             found = PathFinder.find_spec(".".join(parts[:count]), folders)
-    except Exception:  # noqa: BLE001 - finders are anybody's; without an answer there is no note
+    except Exception:  # noqa: BLE001 - import hooks may raise anything; then there is no note
         return None
     if found is None:
         return None

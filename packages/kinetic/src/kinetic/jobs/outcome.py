@@ -65,9 +65,9 @@ _STOPPED = {
 def read_end(
     store: Store, job_id: str, attempt: int, host: int, verify: Verify = UNSIGNED.verify
 ) -> HostEnd | None:
-    """Return how a host reported its end, or None if it did not, or *verify* refuses what is there.
+    """Return how a host reported its end; None if it did not report, or *verify* refuses the report.
 
-    What is no report is the end of a host that did not report, and whose place was taken.
+    An unreadable object in its place counts as the end of a host that did not report.
     """
     name = JobObjects(job_id).host_outcome(attempt, host)
     try:
@@ -81,7 +81,7 @@ def read_end(
 
 
 def end_from(host: int, data: bytes) -> HostEnd:
-    """Return the end of *host* that *data*, in the place of its report, describes."""
+    """Return the end of *host* that *data*, the contents of its report, describes."""
     try:
         return parse_host_end(host, data)
     except RecordError as error:
@@ -94,14 +94,14 @@ def _unreadable(host: int, error: RecordError) -> HostEnd:
 
 
 def stored_outcome(store: Store, job_id: str, verify: Verify) -> bytes | None:
-    """Return the outcome that the job has in *store*; None if there is none, or *verify* refuses it."""
+    """Return the job's outcome in *store*; None if there is none, or *verify* refuses it."""
     name = JobObjects(job_id).outcome
     try:
         data = read_record(store, name)
     except ObjectNotFoundError:
         return None
     except RecordError:
-        data = b""  # Too large: the job's only where nothing is signed.
+        data = b""  # Too large; accepted only if records are not signed.
     try:
         verify(data, name)
     except SignatureError:
@@ -112,11 +112,11 @@ def stored_outcome(store: Store, job_id: str, verify: Verify) -> bytes | None:
 def outcome_of_vanished(
     store: Store, record: JobRecord, observation: Observation, *, now: float, verify: Verify
 ) -> Outcome:
-    """Return the outcome that the hosts' reports support, or one that says how it vanished.
+    """Return the outcome that the hosts' reports support, or one with the reason why the job vanished.
 
-    If all hosts of the last attempt that began succeeded, so did the job; if one failed by itself, that
-    is why. What a host says that merely lost its supervisor explains nothing, but that it was disrupted
-    once more than *record* allows does. What *verify* refuses counts for nothing.
+    If all hosts of the last attempt succeeded, so did the job; if one failed by itself, that is the
+    reason. The report of a host that only lost its supervisor is no reason, unless it was disrupted more
+    often than *record* allows. Reports that *verify* refuses are ignored.
     """
     attempts = attempts_of(store, record, verify)
     attempt = attempts.latest
@@ -158,7 +158,7 @@ class JobOutcome:
     job_id: str
     status: JobStatus
     message: str
-    """What happened, for people: how each attempt ended, where there were several; empty while the first runs."""
+    """What happened, as users read it: how each attempt ended, if there were several; empty while the first runs."""
     final: Outcome | None
     """The durable outcome, None while there is none."""
     hosts: tuple[HostOutcome, ...]
@@ -187,10 +187,10 @@ def deciding_host(outcome: Outcome, hosts: Sequence[HostOutcome]) -> HostOutcome
 def with_earlier_attempts(
     message: str, attempts: Mapping[int, Sequence[HostOutcome]], hosts: int, last: int | None
 ) -> str:
-    """Return *message*, which is of the attempt *last*, after how each attempt before that ended.
+    """Return *message*, about the attempt *last*, preceded by how each earlier attempt ended.
 
-    *attempts* are the reports by attempt of a job with so many *hosts*. Without *last* the job is in an
-    attempt that has not ended.
+    *attempts* are the reports, by attempt, of a job with so many *hosts*. Without *last*, the latest
+    attempt has not ended.
     """
     sentences = []
     for number, reports in sorted(attempts.items()):

@@ -1,7 +1,7 @@
-"""The durable log in the store, for when a job's folder is gone or on another machine.
+"""Logs in the store, read when a job's folder is gone or on another machine.
 
-Logs are not signed. What is read from a bucket is taken for text that anybody may have written: it
-keeps its colours, and nothing else that a terminal would obey; a chunk has a size limit.
+Logs are not signed, so anybody who can write to a bucket may have written them. Colours are kept;
+other control characters are escaped, and the size of a chunk is limited.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _AHEAD: Final = 8
 """Reads at once over a network, of all hosts together."""
 _IN_MEMORY: Final = 64 << 20
-"""Bytes that these bring, but for the least size of a read."""
+"""Bytes that these hold together, apart from the least size of a read."""
 _LEAST_READ: Final = 64 << 10
 _CHUNK: Final = re.compile(r"[0-9]{8}")
 
@@ -62,8 +62,8 @@ def stored_lines(
 ) -> Iterator[LogLine]:
     """Iterate over the stored log of the latest attempt, or over its last *tail* lines.
 
-    Whoever can write to a bucket can put logs of other attempts there: *attempts* are those that the
-    job made, as far as that is known, on *most* hosts.
+    Logs of other attempts may have been put into a bucket: *attempts* are those that the job made, if
+    they are known, on *most* hosts.
     """
     names = JobObjects(job_id)
     logged = _numbers(store, names.logs)
@@ -87,18 +87,18 @@ def stored_lines(
 
 
 def _shown_by(store: Store) -> Callable[[str], str]:
-    """Return what makes a line of a log out of *store* fit for a terminal."""
+    """Return a function that makes a line of a log in *store* safe to print."""
     return printable_log if store.location.kind == "gs" else str
 
 
 def _numbers(store: Store, prefix: str, before: str = "") -> list[int]:
-    """Return the numbers by which folders below *prefix* are called, after the word *before*."""
+    """Return the numbers in the names of folders below *prefix*, which begin with *before*."""
     names = (folder.removeprefix(prefix + before)[:-1] for folder in store.folders(prefix))
     return [number for name in names if (number := number_in(name)) is not None]
 
 
 def _chunks(store: Store, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
-    """Iterate over the chunks of a log, whatever else there is besides."""
+    """Iterate over the chunks of a log; other objects are ignored."""
     for info in store.list(prefix, start_after=start_after):
         if _CHUNK.fullmatch(info.name, len(prefix)):
             yield info
@@ -106,7 +106,7 @@ def _chunks(store: Store, prefix: str, start_after: str = "") -> Iterator[Object
 
 @dataclass(frozen=True)
 class _Reading:
-    """How the chunks of one of several logs are read: by *workers*, *size* bytes at a time."""
+    """How chunks of logs are read: by so many workers, so many bytes at a time."""
 
     store: Store
     workers: int
@@ -114,13 +114,13 @@ class _Reading:
 
     @classmethod
     def of(cls, store: Store, logs: int) -> _Reading:
-        """Return how *logs* logs are read together: in memory that hardly depends on their number."""
+        """Return how *logs* logs are read together, in memory that hardly depends on their number."""
         workers = max(1, min(store.concurrency, _AHEAD // max(logs, 1)))
         size = _IN_MEMORY // (max(logs, 1) * workers)
         return cls(store, workers, max(_LEAST_READ, min(size, MOST_CHUNK)))
 
     def contents(self, chunks: Iterable[ObjectInfo]) -> Iterator[bytes]:
-        """Iterate over the contents of *chunks*; over a network a few are on their way at any time."""
+        """Iterate over the contents of *chunks*; over a network, a few are read in parallel."""
         coming: deque[Future[bytes]] = deque()
         with Executor(self.workers) as executor:
             for read in self._reads(chunks):
@@ -176,7 +176,7 @@ def _tail(store: Store, prefix: str, count: int) -> list[str]:
 
 
 def _end(store: Store, found: list[ObjectInfo], count: int) -> tuple[bytes, bool]:
-    """Return the end of the log that holds *count* lines, and whether these lack a part."""
+    """Return the end of the log that holds *count* lines, and whether their beginning is cut."""
     chunks: deque[bytes] = deque()
 
     def backwards() -> Iterator[bytes]:
@@ -200,7 +200,7 @@ def follow_stored(
 ) -> Iterator[LogLine]:
     """Iterate over the stored log from the latest attempt on, until *ended* and all of it was read.
 
-    Another attempt has begun where a claim or a report of it is there that *verify* takes for the job's.
+    Another attempt has begun if it has a claim or a report that *verify* accepts.
     """
     attempt = max(logged_attempts(store, record, verify) or (), default=1)
     share = None if tail is None else -(-tail // record.hosts)
@@ -247,8 +247,8 @@ class _Host:
         self._lines = LineSplitter()
 
     def read(self) -> Iterator[LogLine]:
-        """Iterate over the lines that were written since the last time."""
-        # Listed before any is read: whoever goes on writing chunks must not keep us here.
+        """Iterate over the lines that were written since the last call."""
+        # Listed before any is read: otherwise a fast writer would keep us here.
         chunks = list(_chunks(self._store, self._prefix, self._last))
         if not chunks:
             yield from self._log_lines(self._lines.bar())
@@ -261,7 +261,7 @@ class _Host:
             return
         data, self._cut = _end(self._store, chunks, tail)
         whole = self._lines.feed(data)
-        # A last line that is not at its end yet is one of them.
+        # An unfinished last line counts as one of them.
         wanted = tail if data.endswith(b"\n") else tail - 1
         yield from self._log_lines(whole[-wanted:] if wanted > 0 else [])
 
@@ -287,7 +287,7 @@ def _next_attempt(store: Store, record: JobRecord, verify: Verify, attempt: int)
 def attempt_separator(
     store: Store, record: JobRecord, verify: Verify, attempt: int, newer: int
 ) -> LogLine:
-    """Return the line between the logs of two attempts, which says why the first of them ended."""
+    """Return the line between the logs of two attempts, with the reason why the first one ended."""
     ends = attempts_of(store, record, verify).ends.get(attempt)
     message = deciding(ends).message.rstrip(".") if ends else ""
     why = f": {message}" if message else ""
