@@ -236,6 +236,6 @@ def test_a_job_without_a_resource_is_starting_for_a_minute_unless_it_has_begun()
     assert seen() == (JobStatus.NOT_FOUND, "It never started: its submit was interrupted.")
     job.store.later = 0.0
     job.claims(2)
-    assert seen() == (JobStatus.NOT_FOUND, "What ran it was removed after attempt 2 had begun.")
+    assert seen() == (JobStatus.NOT_FOUND, "Its resource was removed after attempt 2 had begun.")
     job.store.delete(job.names.handle)
     assert seen() == (JobStatus.NOT_FOUND, "")

@@ -329,7 +329,7 @@ def test_a_job_that_was_cleaned_up_is_not_waited_for(
 
     services.journal.before("wait *", clean_up)
 
-    with pytest.raises(JobNotFoundError, match="neither an outcome nor anything") as caught:
+    with pytest.raises(JobNotFoundError, match="neither an outcome nor a resource") as caught:
         result(job, services)
 
     assert caught.value.job_id == job.job_id
@@ -557,7 +557,7 @@ def test_a_success_of_which_a_part_was_removed_is_damage_and_no_failure_of_the_j
     services.backend.returns(job.job_id, LARGE)
     services.store.delete(getattr(JobObjects(job.job_id), part)(1, 0))
 
-    with pytest.raises(IntegrityError, match="a part of what it left is missing"):
+    with pytest.raises(IntegrityError, match="a part of its result is missing"):
         result(job, services)
 
 

@@ -50,7 +50,7 @@ def test_reports_are_given_by_attempt() -> None:
 def test_there_is_always_a_word_of_why() -> None:
     assert "It failed." in failure_without_exception(FAILED, HOST).message
     assert "Odd: 7" in failure_without_exception(replace(FAILED, message=""), HOST).message
-    assert "no word" in failure_without_exception(replace(FAILED, message=""), None).message
+    assert "No reason" in failure_without_exception(replace(FAILED, message=""), None).message
 
 
 def test_an_error_about_a_job_knows_its_id_and_points_to_the_log() -> None:

@@ -51,19 +51,19 @@ def collect(
     warn: Callable[[str], None] = log.warning,
     keep: Keep | None = None,
 ) -> Collected:
-    """Wait for the job's end, handing its log to *on_line*, and bring what it left.
+    """Wait for the job's end, passing its log to *on_line*; return its value or exception.
 
-    *keep* gets the pickle of a value before it is unpickled, whether that works or not.
-    A log that breaks off costs no result; *warn* is told. *verify* is called before anything is unpickled:
-    it makes sure that a record that was read from the store is signed with our key. A store that does not
-    answer once the job has ended is waited for until the *timeout*.
+    *keep* is called with the pickle of a value before it is unpickled. If the log breaks off, *warn* is
+    called, and the result is collected. *verify* is called before anything is unpickled: it makes sure
+    that a record from the store is signed with our key. Once the job has ended, an unavailable store is
+    retried until the *timeout*.
 
     Raises:
-        ResultTimeoutError: *timeout* seconds passed; the job runs on, or what it left is kept.
+        ResultTimeoutError: *timeout* seconds passed; the job runs on, or its result is kept.
         JobNotFoundError: There is neither an outcome nor a resource.
-        JobFailedError: What keeps the job was not heard of for too long; it may come back.
-        IntegrityError: What lies in the store is not what the outcome vouches for.
-        SignatureError: The record, or the outcome, may be of somebody who can only write to the bucket.
+        JobFailedError: The job's supervisor has been silent for too long; it may come back.
+        IntegrityError: An object in the store does not match its digest in the outcome.
+        SignatureError: The record or the outcome is not signed with our key.
         ResultUnreadableError: The value is there and cannot be unpickled here.
     """
     deadline = Deadline(parse_wait(timeout))
@@ -108,7 +108,7 @@ def _fetch_through_outages(
             with limited(limit):
                 return attempt()
         except StoreUnavailableError as error:
-            # What the job left stays there: only who waits decides that it takes too long.
+            # The result stays in the store: only the timeout ends the wait.
             if stop is not None and stop.is_set():
                 raise WaitStopped from error
             if deadline.passed:
@@ -122,11 +122,11 @@ def _fetch_through_outages(
             sleep(deadline.at_most(between.next()))
         except ObjectNotFoundError as error:
             if services.store.stat(JobObjects(record.job_id).handle) is None:
-                # Somebody cleaned up between our looking and our reading.
+                # It was cleaned up between our look and our read.
                 raise not_found(record, view.status) from None
             raise IntegrityError(
-                f"Job {record.job_id} ended, and a part of what it left is missing: {error.message}",
-                hint="Something other than Kinetic removed it. Run the job again.",
+                f"Job {record.job_id} ended, and a part of its result is missing: {error.message}",
+                hint="It was not removed by Kinetic. Run the job again.",
             ) from error
 
 

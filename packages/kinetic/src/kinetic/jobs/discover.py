@@ -52,7 +52,7 @@ log = logging.getLogger("kinetic")
 
 @dataclass(frozen=True)
 class Place:
-    """A store in which a job may be found, and how to call it in a message."""
+    """A store in which a job may be found, and its name in messages."""
 
     title: str
     location: Location
@@ -61,8 +61,8 @@ class Place:
 def attach(job_id: str, project: str | None = None, cluster: str | None = None) -> JobHandle:
     """Return the handle of a job that any process submitted.
 
-    The local store is asked first, without any network; then `KINETIC_STORE`; then the bucket of the
-    cluster, where a project is known.
+    It looks in the local store first, without any network; then in `KINETIC_STORE`; then in the bucket of
+    the cluster, if a project is known.
 
     Args:
         job_id: The job's identifier.
@@ -71,8 +71,8 @@ def attach(job_id: str, project: str | None = None, cluster: str | None = None) 
         cluster: GKE cluster; falls back to KINETIC_CLUSTER, the active profile, then the default.
 
     Raises:
-        JobNotFoundError: None of the places knows the job; the message names them all.
-        StoreUnavailableError: One of them could not be reached, and the others do not know the job.
+        JobNotFoundError: None of the stores has the job; the message names them all.
+        StoreUnavailableError: One of them could not be reached, and the others do not have the job.
     """
     from kinetic.settings.settings import Settings
 
@@ -80,7 +80,7 @@ def attach(job_id: str, project: str | None = None, cluster: str | None = None) 
 
 
 def find_job(job_id: str, settings: Settings) -> JobHandle:
-    """Return the handle of a job, as `attach` does; the handle goes on with *settings*."""
+    """Return the handle of a job, as `attach` does; the handle keeps *settings*."""
     handle = _find_job(job_id, settings)
     handle._session.settings = settings
     return handle
@@ -126,9 +126,9 @@ def _look_for(job_id: str, settings: Settings) -> JobHandle:
 def kept_log(
     job_id: str, settings: Settings, *, tail: int | None = None
 ) -> Iterator[LogLine] | None:
-    """Return the lines, or the last *tail*, that are kept of the log of a job that was cleaned up.
+    """Return the stored log, or its last *tail* lines, of a job that was cleaned up.
 
-    None where nothing is known of it.
+    None if there is none.
     """
     return _kept_log(job_id, _places(settings), settings, tail=tail)
 
@@ -139,7 +139,7 @@ def _kept_log(
     from kinetic.jobs.stored_logs import stored_lines
 
     for place in places:
-        with suppress(StoreError):  # Where nobody answers, there is no log for us.
+        with suppress(StoreError):  # Then there is no log to show.
             store = _open(place.location, settings)
             if store is not None and any(store.folders(JobObjects(job_id).logs)):
                 return stored_lines(store, job_id, tail=tail)
@@ -176,9 +176,9 @@ def list_jobs(
 ) -> list[JobHandle]:
     """Return the jobs there are, newest first.
 
-    Those of the backend that the settings resolve to; where they name none, the jobs of this machine,
-    and those of the cluster where a project is resolved. A job whose record cannot be read is skipped
-    with a warning.
+    They are the jobs of the backend that the settings resolve to. If the settings name no backend, they
+    are the jobs of this machine, and those of the cluster if a project is resolved. A job whose record
+    cannot be read is skipped with a warning.
 
     Args:
         project: GCP project; like the others it falls back to KINETIC_*, then the active profile.
@@ -199,7 +199,7 @@ def list_jobs(
 
 
 def find_jobs(settings: Settings) -> list[JobHandle]:
-    """Return the jobs there are, as `list_jobs` does; the handles go on with *settings*."""
+    """Return the jobs there are, as `list_jobs` does; the handles keep *settings*."""
     handles = _find_jobs(settings)
     for handle in handles:
         handle._session.settings = settings
@@ -216,7 +216,7 @@ def _find_jobs(settings: Settings) -> list[JobHandle]:
     try:
         found = _jobs_of(CLUSTER, settings)
     except KineticError as error:
-        # A project is often set for other reasons than a cluster of ours.
+        # A project is often set for other reasons than a cluster with Kinetic jobs.
         none = isinstance(error, InvalidRequestError | BucketNotFoundError)
         level = logging.INFO if none else logging.WARNING
         log.log(level, "The jobs of the cluster are left out: %s", error.message)
@@ -228,12 +228,12 @@ def _find_jobs(settings: Settings) -> list[JobHandle]:
 
 
 def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
-    """Return the jobs whose records lie where those of *backend* do, newest first."""
+    """Return the jobs whose records are in the store of *backend*, newest first."""
     location = jobs_location(settings, backend)
     if not _is_there(location):
         return []
     recorded: set[str] = set()
-    # One for all of them, which each would make for itself.
+    # Shared by all of them; otherwise each handle would connect.
     target = Target.in_settings(settings)
     services = connect(backend, target, location, settings)
     with looking():
@@ -262,19 +262,19 @@ def jobs_in(
     recorded: Callable[[str], object] = lambda _: None,
     verify: Callable[[bytes, str], None] = UNSIGNED.verify,
 ) -> list[JobHandle]:
-    """Return the jobs whose records lie in *store*, newest first.
+    """Return the jobs whose records are in *store*, newest first.
 
     Records and outcomes are taken from one list of the store, as far as that shows them: `statuses_of`
-    asks nothing about a job whose outcome was there. Records that it does not show are read.
+    makes no request for a job whose outcome was shown. Other records are read.
 
-    *recorded* is called with the ids of all that have a record. Of records that *verify* refuses, anybody
-    may have written any number: those that have more than `MOST_UNVERIFIED` bytes together are left out,
-    with a warning.
+    *recorded* is called with the ids of all jobs that have a record. Records that *verify* refuses are
+    left out, with a warning, once they have more than `MOST_UNVERIFIED` bytes together: anybody may have
+    written any number of them.
     """
-    room = _Room()
+    budget = _MemoryBudget()
     handles: list[JobHandle | None] = []
     unread: list[tuple[str, _Outcome | None]] = []
-    readable = partial(_readable, store, room, verify)
+    readable = partial(_readable, store, budget, verify)
     for job_id, record, outcome in _listed(store):
         recorded(job_id)
         if record is None:
@@ -282,11 +282,11 @@ def jobs_in(
         else:
             handles.append(readable(job_id, outcome, record))
     handles += parallel_map(lambda job: readable(*job), unread, threads=store.concurrency)
-    if room.left_out:
+    if budget.left_out:
         log.warning(
             "%d jobs are left out: their records are not signed with our key, and such records have more "
             "than %d MiB together.",
-            room.left_out,
+            budget.left_out,
             MOST_UNVERIFIED >> 20,
         )
     found = sorted((job for job in handles if job is not None), key=lambda job: job.job_id)
@@ -294,11 +294,11 @@ def jobs_in(
 
 
 def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
-    """Return the status of each of *jobs*, in their order, or why it is not known.
+    """Return the status of each of *jobs*, in their order, or the error that hides it.
 
-    What the list that they come from showed is used once. A job with an outcome in it is not asked for;
-    those without one that go on are listed by their backend. The rest is asked for one by one, in a
-    bucket several at a time.
+    An outcome that the list of the jobs showed is used once, without a request. Jobs that wait or run are
+    found in the lists of their backends. For the rest there is a request each, in a bucket several at a
+    time.
     """
     undecided = [job for job in jobs if job._session.listed == "no outcome"]
     listed = [_take_listed(job) for job in jobs]
@@ -326,7 +326,7 @@ def _take_listed(job: JobHandle) -> JobStatus | KineticError | None:
 
 
 def _going_on(jobs: Sequence[JobHandle]) -> dict[str, JobStatus]:
-    """Return, by id, the status of those of *jobs* that go on, as their backends list them."""
+    """Return, by id, the status of those of *jobs* that wait or run, from their backends' lists."""
     wanted: dict[int, tuple[Services, set[str]]] = {}
     for job in jobs:
         services = job._session.services
@@ -334,7 +334,7 @@ def _going_on(jobs: Sequence[JobHandle]) -> dict[str, JobStatus]:
             wanted.setdefault(id(services), (services, set()))[1].add(job.job_id)
     found: dict[str, JobStatus] = {}
     for services, ids in wanted.values():
-        # What cannot be listed is asked for job by job, and says so there.
+        # If a list fails, each job is asked for by itself, and raises its own error.
         with suppress(KineticError):
             for one in services.backend.list():
                 if one.job_id in ids and one.observation.going_on:
@@ -349,7 +349,7 @@ _ASKED_AT_ONCE = 16
 
 
 def full_disk_of(jobs: Sequence[JobHandle], home: str) -> str:
-    """Return what to say of a full disk of this machine that some of *jobs* need; nothing if none is.
+    """Return a message about a full disk of this machine that some of *jobs* need; empty if none is.
 
     *home* is `KINETIC_HOME`.
     """
@@ -366,11 +366,11 @@ def full_disk_of(jobs: Sequence[JobHandle], home: str) -> str:
 
 
 def _listed(store: Store) -> Iterator[tuple[str, bytes | None, _Outcome | None]]:
-    """Iterate over the ids of jobs that have a record, with that where a list shows it, and the outcome."""
+    """Iterate over the ids of jobs that have a record, with record and outcome if a list shows them."""
     for folder, found in groupby(store.records(), key=lambda each: each[0].name.partition("/")[0]):
         names = JobObjects(folder)
         shown = {info.name: data for info, data in found}
-        # Whoever can write to a bucket can make any name there.
+        # Anybody who can write to the bucket can make objects with other names.
         if names.handle in shown and is_job_id(folder):
             outcome = _Outcome(shown[names.outcome]) if names.outcome in shown else None
             yield folder, shown[names.handle], outcome
@@ -378,26 +378,26 @@ def _listed(store: Store) -> Iterator[tuple[str, bytes | None, _Outcome | None]]
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The outcome that a list of a store has of a job."""
+    """The outcome of a job in a list of a store."""
 
     data: bytes | None
-    """None where the list does not show it."""
+    """None if the list does not show its contents."""
 
 
 MOST_UNVERIFIED: Final = 16 << 20
 """Bytes, for about 10,000 jobs. A record takes up to 15 times its size in memory."""
 
 
-class _Room:
-    """Room in memory for the records of a list that are not signed with our key."""
+class _MemoryBudget:
+    """The memory that is left for unsigned records of a list."""
 
     def __init__(self) -> None:
         self._left = MOST_UNVERIFIED
         self._lock = threading.Lock()
         self.left_out = 0
 
-    def takes(self, data: bytes) -> bool:
-        """Return whether there is room for *data*."""
+    def take(self, data: bytes) -> bool:
+        """Take the memory for *data*; return whether there was enough."""
         with self._lock:
             self._left -= len(data)
             fits = self._left >= 0
@@ -407,7 +407,7 @@ class _Room:
 
 def _readable(
     store: Store,
-    room: _Room,
+    budget: _MemoryBudget,
     verify: Callable[[bytes, str], None],
     job_id: str,
     outcome: _Outcome | None,
@@ -420,7 +420,7 @@ def _readable(
         try:
             verify(found.data, JobObjects(job_id).handle)
         except (SignatureError, ConfigurationError):
-            return _handle_known(store, found) if room.takes(found.data) else None
+            return _handle_known(store, found) if budget.take(found.data) else None
         handle = _handle_known(store, found)
     except RecordError as error:
         log.warning("The job %s is left out: %s", job_id, error)
@@ -428,7 +428,7 @@ def _readable(
     if outcome is None:
         handle._session.listed = "no outcome"
     elif outcome.data is not None:
-        # What is not the job's says nothing of it.
+        # An outcome that is not the job's is ignored.
         with suppress(SignatureError):
             handle._session.listed = _listed_status(store, job_id, outcome.data, verify)
     return handle
@@ -449,16 +449,16 @@ def _read_handle(store: Store, job_id: str) -> JobHandle | None:
 
 
 def _handle_known(store: Store, found: StoredRecord[JobRecord]) -> JobHandle:
-    # The store may have moved since, with everything in it.
+    # The store may have been moved since.
     handle = replace(handle_of(found.record), bucket_name=str(store.location))
     return with_record(handle, found.record, stored=found.data)
 
 
 def _is_there(location: Location) -> bool:
-    """Return whether there may be a store: only a folder can be seen not to be there.
+    """Return whether there may be a store: only a folder can be known to be missing.
 
     Raises:
-        StoreError: The folder holds other things than a store's.
+        StoreError: The folder is not a store, and is not empty.
     """
     if location.kind == "folder" and not Path(location.path).is_dir():
         return False
@@ -467,9 +467,9 @@ def _is_there(location: Location) -> bool:
 
 
 def _open(location: Location, settings: Settings) -> Store | None:
-    """Open the store at *location*; None for a folder that is not there: looking makes none.
+    """Open the store at *location*; None if it is a folder that does not exist.
 
     Raises:
-        StoreError: The folder holds other things than a store's.
+        StoreError: The folder is not a store, and is not empty.
     """
     return open_at(location, Path(settings.home.value)) if _is_there(location) else None

@@ -30,7 +30,7 @@ def failure_without_exception(outcome: Outcome, host: HostOutcome | None) -> Job
                 hint=f"Its log is kept: kinetic jobs logs {outcome.job_id}",
             ),
         )
-    reason = outcome.message or (host.message if host else "") or "It left no word of why."
+    reason = outcome.message or (host.message if host else "") or "No reason was reported."
     attempt = f" in attempt {outcome.attempt}" if (outcome.attempt or 1) > 1 else ""
     error = JobFailedError(
         f"Job {outcome.job_id} failed{attempt}: {reason}",

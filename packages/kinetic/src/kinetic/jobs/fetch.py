@@ -1,4 +1,4 @@
-"""The value or the exception of a job that has ended: verified, then unpickled."""
+"""Fetch the value or the exception of a job that has ended: verify it, then unpickle it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def fetch(
 ) -> Collected:
     """Return the value, or the very exception, of a job that ended as the verified *view* says.
 
-    *keep* gets the pickle of a value.
+    *keep* is called with the pickle of a value.
     """
     outcome, store = view.outcome, services.store
     assert outcome is not None
@@ -84,7 +84,7 @@ def fetch(
 
 
 def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome | None:
-    """Return the report that decides, if the outcome vouches for it by its digest."""
+    """Return the report that decides the outcome, which holds its digest."""
     if outcome.attempt is None or outcome.host is None or outcome.digest is None:
         return None
     from kinetic_payload.records.decode import decode
@@ -98,17 +98,17 @@ def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome
         return None
     if hashlib.sha256(data).hexdigest() != outcome.digest:
         raise IntegrityError(
-            f"{name} is not what the outcome of {job_id} vouches for.",
-            hint="Somebody changed it after the job ended; nothing of it was unpickled.",
+            f"{name} does not match its digest in the outcome of {job_id}.",
+            hint="It was changed after the job ended; nothing of it was unpickled.",
         )
     return decode(HostOutcome, data, name=name)
 
 
 @contextmanager
 def _verified(pickled: Pickled, store: Store, track: TrackProgress) -> Iterator[IO[bytes]]:
-    """Open a pickle whose bytes were compared with their digest. All of a large one is never in memory.
+    """Open a pickle after comparing its bytes with its digest; a large one is never all in memory.
 
-    What is verified is what is read: a stream that cannot go back is copied first.
+    The verified bytes are those that are read: a stream that cannot seek is copied first.
     """
     with ExitStack() as stack:
         if pickled.name is None:
@@ -132,12 +132,12 @@ def _verified(pickled: Pickled, store: Store, track: TrackProgress) -> Iterator[
 
 
 _AT_ONCE = 8 * 1024 * 1024
-"""Bytes that are not worth showing on their way."""
+"""Bytes that arrive too soon to show their progress."""
 
 
 @contextmanager
 def _downloaded(name: str, size: int, store: Store, track: TrackProgress) -> Iterator[IO[bytes]]:
-    """Bring the object *name* over a network, to a file that goes with the block."""
+    """Download the object *name* to a file that is removed at the end of the block."""
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
@@ -153,7 +153,7 @@ def _copied(stream: IO[bytes]) -> IO[bytes]:
     import shutil
     import tempfile
 
-    copy = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked closes it
+    copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     shutil.copyfileobj(stream, copy, 1 << 20)
     copy.seek(0)
     return copy
@@ -187,9 +187,9 @@ def _users_exception(
     with _verified(info.pickled, store, track) as stream:
         try:
             error = load(stream, host.python)
-        except Exception as problem:  # noqa: BLE001 - unpickling runs code of anybody
+        except Exception as problem:  # noqa: BLE001 - unpickling runs any code
             return remote_error(outcome, host, why_unreadable(host, problem))
     if not isinstance(error, Exception | BaseExceptionGroup):
-        # A KeyboardInterrupt of the job's must not look like one of whoever collects it.
+        # A KeyboardInterrupt of the job must not look like one of this process.
         return remote_error(outcome, host, f"a {type(error).__name__} is not raised here.")
     return annotated(error, outcome, host)

@@ -1,4 +1,4 @@
-"""`JobHandle`: a submitted job, seen from any process on any machine."""
+"""`JobHandle`: a submitted job, usable from any process on any machine."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Session:
 
 @dataclass
 class JobHandle:
-    """Durable description of a submitted job, and what can be done with it.
+    """Durable description of a submitted job, with methods to watch, collect and stop it.
 
-    Built from its fields alone; stores and backends are reached when a method first needs them.
-    A handle can be awaited: `await handle` is `handle.result()` without blocking the event loop.
-    For jobs of the local backend `project` is `"local"` and `bucket_name` where the store lies: a
-    folder, or `gs://…`.
+    It is built from its fields alone; methods connect to the store and the backend when they first need
+    them. A handle can be awaited: `await handle` is `handle.result()` without blocking the event loop.
+    For jobs of the local backend `project` is `"local"`, and `bucket_name` is the location of the store:
+    a folder, or `gs://…`.
     """
 
     job_id: str
@@ -78,7 +78,7 @@ class JobHandle:
     def from_job_context(
         cls, ctx: Any, backend_name: str, namespace: str, k8s_name: str
     ) -> JobHandle:
-        """Build a handle from what has the other fields as attributes, such as a job's record."""
+        """Build a handle from an object with the other fields as attributes, such as a job's record."""
         given = {"backend": backend_name, "namespace": namespace, "k8s_name": k8s_name}
         known = {f.name: getattr(ctx, f.name) for f in fields(cls) if f.name not in given}
         return cls(**{**known, **given})
@@ -95,7 +95,7 @@ class JobHandle:
         return checked(cls, d)
 
     def __hash__(self) -> int:
-        """Hash the id: `asyncio.gather(*handles)` and dicts by job need that."""
+        """Hash the id, for `asyncio.gather(*handles)` and dicts by job."""
         return hash(self.job_id)
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class JobHandle:
         return asdict(self)
 
     def status(self) -> JobStatus:
-        """Return the job's status now, decided by its durable outcome before anything else.
+        """Return the job's current status; its durable outcome decides before anything else.
 
         Raises:
             SignatureError: The record or the outcome, in a bucket, is not signed with our key.
@@ -159,23 +159,23 @@ class JobHandle:
     ) -> Any:
         """Wait for the job to end; return its value or raise its exception.
 
-        Calling it again gives the same value or exception again, also after the clean-up.
+        A further call returns the same value, or raises the same exception, also after the clean-up.
 
         Args:
             timeout: Seconds to wait; None waits for ever.
-            cleanup: Remove the resource and the artifacts once the value is here. None means yes,
-                except for debug jobs. A failed job is never cleaned up by this.
-            cleanup_timeout: Seconds to wait until the resource is really gone.
-            cleanup_poll_interval: Seconds between looks while waiting for that.
+            cleanup: Remove the resource and the artifacts once the value was fetched. None means yes,
+                except for debug jobs. A failed job is not cleaned up.
+            cleanup_timeout: Seconds to wait until the resource is gone.
+            cleanup_poll_interval: Seconds between looks during that wait.
             stream_logs: Print the log to stdout while waiting. None means no.
-            on_status_change: Called with each new status, the first and the last one included; what
-                it raises is logged and otherwise ignored.
+            on_status_change: Called with each new status, including the first and the last one; its
+                exceptions are logged and otherwise ignored.
 
         Raises:
-            TimeoutError: The time was up; the job runs on, or its value stays where it is, and the handle
-                stays valid.
-            RuntimeError: The job failed without an exception of its function's.
-            Exception: Whatever the function raised, with the remote traceback in its notes.
+            TimeoutError: *timeout* has passed; the job runs on, or its value is kept, and the handle stays
+                valid.
+            RuntimeError: The job failed, but not by an exception of its function.
+            Exception: The exception of the function, with the remote traceback in its notes.
         """
         show = _print_line if stream_logs else None
         return self._collect(
@@ -188,7 +188,7 @@ class JobHandle:
         )
 
     def __await__(self) -> Generator[Any, None, Any]:
-        """Wait for the result without blocking the event loop; cancelling leaves the job alone."""
+        """Wait for the result without blocking the event loop; cancelling the wait does not stop the job."""
         from kinetic.jobs.awaiting import result_of
 
         return result_of(self).__await__()
@@ -223,8 +223,8 @@ class JobHandle:
         Logs and everything under `KINETIC_OUTPUT_DIR` stay. A job that still runs is cancelled.
 
         Raises:
-            JobError: The resource is still there after *cleanup_timeout* seconds, or a running job
-                was to lose its artifacts but not its resource.
+            JobError: The resource is still there after *cleanup_timeout* seconds, or the job still runs
+                and only its artifacts were to be removed.
         """
         from kinetic.jobs.stop import clean_up
 
@@ -246,10 +246,10 @@ class JobHandle:
         Returns a process that lives until it is given to `kinetic.debug.cleanup_port_forward`.
 
         Args:
-            local_port: Where the debugger connects on this machine. A local job listens on a port of
-                its own, which is the one that is printed.
+            local_port: Port to which the debugger connects on this machine. A local job listens on a port
+                of its own, which is printed.
             working_dir: The project's folder here, for the path mappings; None means the one that was
-                submitted, and in another process the working directory's.
+                submitted, and in another process that of the working directory.
 
         Raises:
             JobError: The job is not a debug job, or ended before debugpy was ready.
@@ -280,7 +280,7 @@ class JobHandle:
 
         warn = warn or warn_caller
         session = self._session
-        # What was collected before has no pickle any more.
+        # A value that was collected before has no pickle any more.
         collected = None if keep else session.collected
         if collected is None:
             try:
@@ -298,7 +298,7 @@ class JobHandle:
                     keep=keep,
                 )
             except KineticError:
-                # Another thread may have had the result of this handle, and cleaned up, meanwhile.
+                # Another thread may have collected this handle's result, and cleaned up, meanwhile.
                 collected = session.collected
                 if collected is None:
                     raise
@@ -307,7 +307,7 @@ class JobHandle:
                 with session.lock:
                     collected = session.collected = session.collected or brought
         if stop is not None and stop.is_set():
-            # Whoever gave up gets no value, so what it was brought from stays.
+            # The caller gets no value, so the job is not cleaned up.
             raise WaitStopped
         if collected.succeeded and (not self.debug if cleanup is None else cleanup):
             self._clean_up_after_success(cleanup_timeout, cleanup_poll_interval, warn)
@@ -334,17 +334,17 @@ class JobHandle:
                 before_removal=removal_began.set,
             )
             self._session.cleaned_up = True
-        except Exception as error:  # noqa: BLE001 - whatever it is, the value is here
+        except Exception as error:  # noqa: BLE001 - whatever it is, the value was fetched
             _warn_surely(
-                f"The result of {self.job_id} is here, but cleaning up failed: {error}", warn
+                f"The result of {self.job_id} was collected, but its clean-up failed: {error}", warn
             )
         except KeyboardInterrupt:
             if not removal_began.is_set():
                 raise
-            # Nobody could collect the job any more: the value would be lost.
+            # The job cannot be collected again: the value would be lost.
             _warn_surely(
                 f"Interrupted while cleaning up {self.job_id}, which has finished: its result is "
-                "returned, and what is left of it is removed another day.",
+                "returned, and the rest of it is removed on another day.",
                 warn,
             )
 
@@ -372,7 +372,7 @@ class JobHandle:
 
     @property
     def _record(self) -> JobRecord:
-        """The persisted record, which knows more than the handle; without one, the fields alone."""
+        """The persisted record, which has more fields than the handle; without one, the fields alone."""
         session = self._session
         if session.record is None:
             from kinetic.jobs.records import find_record
@@ -404,7 +404,7 @@ class JobHandle:
         return session.services
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the fields alone: connections and collected values stay here."""
+        """Pickle the fields alone, without connections and collected values."""
         return self.to_dict()
 
 
@@ -439,10 +439,10 @@ def result_keeping(
     timeout: float | None = None,
     on_status_change: Callable[[JobStatus], None] | None = None,
 ) -> Any:
-    """Return the result of *handle*, whose job is kept; *keep* gets the value's pickle before that.
+    """Return the result of *handle* without a clean-up; first call *keep* with the value's pickle.
 
     Raises:
-        ResultUnreadableError: The value cannot be unpickled here; *keep* has had its pickle.
+        ResultUnreadableError: The value cannot be unpickled here; *keep* was called.
     """
     return handle._collect(
         timeout=timeout, cleanup=False, on_status_change=on_status_change, keep=keep
@@ -460,7 +460,7 @@ def _explain_missing_module(error: BaseException | None, shipped: Project | None
 
 
 def _warn_surely(text: str, warn: Callable[[str], None]) -> None:
-    """Warn, also where warnings are errors: this one comes with a value that must not be lost."""
+    """Warn; log it where warnings are errors, because an exception here would lose the value."""
     try:
         warn(text)
     except Warning:

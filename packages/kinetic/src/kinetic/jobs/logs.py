@@ -1,4 +1,4 @@
-"""The log of a job: its lines, also printed by a thread while the job is waited for."""
+"""The log of a job: iterate over its lines, or print them in a thread during a wait."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class LiveLog:
         if kind is not None:
             self._stopped.set()
             return
-        # The job has ended, so the follow ends by itself, after the last line.
+        # The job has ended, so the log ends after its last line.
         if not ends(self._thread, lambda: self._emitted, idle_seconds=self._idle_seconds):
             self._warn(
-                f"The rest of the log is not waited for any longer: kinetic jobs logs {self._job_id}"
+                f"The rest of the log did not arrive in time. Print it with: kinetic jobs logs {self._job_id}"
             )
         self._stopped.set()
 

@@ -57,8 +57,8 @@ def outcome_of(
 
 _STOPPED = {
     "cancelled": "The job was stopped on request.",
-    "terminated": "The job's supervisor was told to end (SIGTERM), for instance because the "
-    "machine shuts down.",
+    "terminated": "The job's supervisor was stopped by SIGTERM, for instance because the machine "
+    "shuts down.",
 }
 
 
@@ -137,10 +137,10 @@ def outcome_of_vanished(
             message = f"{outcome.message} {limit}".lstrip()
             return replace(outcome, message=message, written_by="client", written_at=now)
     message = observation.reason or (
-        "Nothing of the job is left: its submit was interrupted, or what ran it was removed."
+        "Nothing of the job is left: its submit was interrupted, or its resource was removed."
     )
     if observation.status is JobStatus.SUCCEEDED:
-        message = "It ran to its end, but what it reported was removed from the store since."
+        message = "It ran to its end, but its report was removed from the store since."
     return Outcome(
         job_id=record.job_id,
         status="failed",
@@ -210,7 +210,7 @@ _VERBS: Final[dict[Result, str]] = {
     "succeeded": "succeeded",
     "failed": "failed",
     "disrupted": "was preempted or stopped",
-    "unknown": "ended without a word of all hosts",
+    "unknown": "ended, and not every host reported",
 }
 
 

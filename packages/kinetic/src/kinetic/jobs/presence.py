@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kinetic_payload.stores.store import Store
 
 STARTING: Final = 60.0
-"""Seconds after its record was written within which a job may be without a lease, or a resource."""
+"""Seconds after its record was written in which a job may have no lease, or no resource."""
 
 
 _SLACK: Final = 5.0
@@ -57,10 +57,10 @@ def presence_of(heartbeat: Heartbeat, *, starting: float = STARTING) -> Presence
 def is_starting(
     recorded: float | None, now: float, *, begun: bool, starting: float = STARTING
 ) -> bool:
-    """Decide whether a job of which nothing is there may be about to start, rather than gone.
+    """Decide whether a job without a resource may be about to start, rather than gone.
 
-    Its record was written at *recorded*, by the clock that says *now*; None if that is gone, too. What has
-    *begun* was there before. A lease may come a moment after that.
+    Its record was written at *recorded*, by the clock of *now*; None if there is no record. A job that
+    has *begun* had a resource before.
     """
     return recorded is not None and not begun and now - recorded < starting
 
@@ -68,10 +68,10 @@ def is_starting(
 def starting_or_gone(
     store: Store, record: JobRecord, verify: Verify, *, starting: float = STARTING
 ) -> Observation:
-    """Return what to say of a job whose resource is certain not to exist: PENDING or NOT_FOUND.
+    """Return the observation of a job whose resource is certain not to exist: PENDING or NOT_FOUND.
 
-    For a backend that cannot announce a job before its resource exists. Only a claim or a report that
-    *verify* takes for the job's says that it has begun.
+    For a backend that cannot announce a job before its resource exists. The job has begun if it has a
+    claim or a report that *verify* accepts.
     """
     from kinetic.backends.backend import Observation
     from kinetic.job_status import JobStatus
@@ -86,5 +86,5 @@ def starting_or_gone(
         return Observation(JobStatus.PENDING, "It was submitted, and is about to start.")
     reason = "It never started: its submit was interrupted."
     if begun:
-        reason = f"What ran it was removed after attempt {attempts.latest} had begun."
+        reason = f"Its resource was removed after attempt {attempts.latest} had begun."
     return Observation(JobStatus.NOT_FOUND, reason, attempts.views(running=False))

@@ -1,4 +1,4 @@
-"""Records of a job in its store: read, checked, and its outcome written once."""
+"""A job's records in its store: reading and checking them, writing the outcome once."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import parallel_map
 
 _MOST_REPORTS = 5000
-"""Of all hosts and attempts together. Whoever can write to a bucket can make any number of objects."""
+"""Of all hosts and attempts together. Anybody who can write to the bucket can make any number."""
 
 
 _MOST_REFUSED = 50
-"""Reports that somebody else wrote, or that are damaged: those are not ours to show."""
+"""Unsigned or damaged reports after which the rest is not read."""
 
 
 R = TypeVar("R", JobRecord, Outcome, HostOutcome)
@@ -42,7 +42,7 @@ R = TypeVar("R", JobRecord, Outcome, HostOutcome)
 
 @dataclass(frozen=True)
 class StoredRecord(Generic[R]):
-    """A record, and the very bytes that it was read from: what is verified is what was read."""
+    """A record, and the bytes that it was read from: these are verified."""
 
     record: R
     data: bytes
@@ -64,7 +64,7 @@ def find_outcome(
     """Return the job's final outcome, or None while there is none.
 
     Raises:
-        SignatureError: *verify* does not hold for what is there.
+        SignatureError: *verify* refuses what is there.
     """
     try:
         return _read(Outcome, store, JobObjects(job_id).outcome, verify=verify)
@@ -73,11 +73,11 @@ def find_outcome(
 
 
 def listed_status(store: Store, job_id: str, outcome: bytes, verify: Verify) -> JobStatus:
-    """Return the status of a job by its *outcome*, whose bytes a list of *store* showed.
+    """Return the status of a job from its *outcome*, whose bytes a list of *store* showed.
 
     Raises:
         RecordError: It is no outcome of this job.
-        SignatureError: As `look`.
+        SignatureError: *verify* refuses it.
     """
     name = JobObjects(job_id).outcome
     return status_of(_read(Outcome, store, name, verify=verify, listed=outcome).record)
@@ -93,9 +93,9 @@ def write_outcome(services: Services, outcome: Outcome) -> Outcome:
 def find_record(
     store: Store, job_id: str, *, listed: bytes | None = None
 ) -> StoredRecord[JobRecord] | None:
-    """Return the job's record, or None where there is none any more.
+    """Return the job's record, or None if there is none.
 
-    It is not read where its bytes are known, from a list of the store (*listed*).
+    It is not read if its bytes are known from a list of the store (*listed*).
     """
     try:
         return _read(JobRecord, store, JobObjects(job_id).handle, listed=listed)
@@ -114,7 +114,7 @@ def _read(
     try:
         data = read_record(store, name, listed=listed)
     except RecordError as error:
-        verify(b"", name)  # Where records are signed, no record is so large.
+        verify(b"", name)  # A signed record is never so large.
         raise _damaged(store, name, error) from error
     verify(data, name)
     return _parsed(kind, store, name, data)
@@ -127,7 +127,7 @@ def _parsed(kind: type[R], store: Store, name: str, data: bytes) -> StoredRecord
     try:
         record = decode(kind, data, name=place)
         if record.job_id != job_id:
-            # Believed, it would have a look at this job, or its clean-up, hit another one.
+            # Otherwise a look at this job, or its clean-up, would affect another one.
             raise RecordError(f"{place} is the record of another job, {record.job_id[:100]!r}.")
     except FutureRecordError:
         raise
@@ -143,10 +143,10 @@ def _damaged(store: Store, name: str, error: RecordError) -> RecordError:
 
 
 def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
-    """Return what every host of every attempt reported, in that order.
+    """Return the reports of all hosts, in order of attempt and host.
 
-    A report that cannot be read or verified is skipped with a warning: the others still tell
-    something. After some dozens of those the rest is not read: each may be of many megabytes.
+    A report that cannot be read or verified is skipped with a warning. After some dozens of those the
+    rest is not read: each may have many megabytes.
     """
     store = services.store
     refused: list[str] = []
@@ -157,7 +157,7 @@ def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
         try:
             found = _read(HostOutcome, store, name, verify=services.verify)
         except ObjectNotFoundError:
-            return None  # Cleaned up a moment ago.
+            return None  # Removed by a clean-up meanwhile.
         except (RecordError, SignatureError) as error:
             refused.append(name)
             return error
@@ -178,6 +178,6 @@ def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
             reports.append(found)
     if len(refused) >= _MOST_REFUSED:
         warn_caller(
-            f"Skipped: all other reports of {job_id}, because so many are not to be trusted."
+            f"Skipped: all other reports of {job_id}, because too many are not signed or damaged."
         )
     return tuple(sorted(reports, key=lambda report: (report.attempt, report.host)))

@@ -1,4 +1,4 @@
-"""How the runner of a job is started, by whichever backend: its bundle, flags and environment."""
+"""Start-up of a job's runner, for every backend: its bundle, flags and environment."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def runner_bundle(home: Path, *, bytecode: bool = True) -> bytes:
     """Return the runner as one file, kept in *home* (`KINETIC_HOME`) for later processes.
 
-    Without *bytecode* it fits into a ConfigMap, and starts more slowly. It is looked up once: what this
-    process has imported does not change.
+    Without *bytecode* it fits into a ConfigMap, and starts more slowly. The result is cached: the modules
+    that this process has imported do not change.
     """
     from kinetic.light import light_files
     from kinetic_runner.bundle import bundle_for
@@ -50,7 +50,7 @@ def runner_flags(launch: Launch, store: Location, more: Mapping[str, object]) ->
 
 
 def runner_environment(record: JobRecord, store: Location) -> dict[str, str]:
-    """Return the variables that tell user code about its job, the same on each host of each attempt."""
+    """Return the variables that describe the job to user code, the same on each host of each attempt."""
     names = JobObjects(record.job_id)
     return {
         Env.OUTPUT_DIR: record.output_dir or f"{store}/{names.outputs.rstrip('/')}",

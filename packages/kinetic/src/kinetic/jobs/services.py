@@ -1,4 +1,4 @@
-"""Stores and backends, made from what a request or a handle says when they are first needed."""
+"""The store and the backend of a job, made when they are first needed."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from kinetic.target import Target
 
 LOOK = 10.0
-"""Seconds that what only looks waits for a store, or a cluster, that cannot be reached."""
+"""Seconds that a command which only looks waits for a store or a cluster that cannot be reached."""
 
 
 @dataclass(frozen=True)
 class Services:
-    """Where a job's objects are, and what runs it."""
+    """A job's store, its backend, and the key of its records."""
 
     store: Store
     backend: Backend
     key_signer: KeySigner | None = field(default=None, kw_only=True)
-    """What signs records and verifies them; None where the store is the user's own folder."""
+    """Signs records and verifies them; None if the store is the user's own folder."""
 
     @property
     def signer(self) -> Signing:
-        """What signs records and verifies them."""
+        """Signs records and verifies them, if there is a key."""
         return self.key_signer or UNSIGNED
 
     def sign(self, data: bytes, name: str) -> bytes:
@@ -40,25 +40,25 @@ class Services:
         return self.signer.sign(data, name)
 
     def verify(self, data: bytes, name: str) -> None:
-        """Make sure that *data*, which was read as the record *name*, can be relied on.
+        """Make sure that *data*, read as the record *name*, is signed with our key.
 
         Raises:
-            SignatureError: Somebody may have put it there who can only write to the bucket.
+            SignatureError: Anybody who can write to the bucket may have put it there.
         """
         self.signer.verify(data, name)
 
     def refuse_without_key(self, data: bytes, name: str) -> None:
-        """Make sure that what is signed here counts where *data*, the record *name*, does.
+        """Make sure that *data*, the record *name*, is signed with our key, whatever the settings trust.
 
         Raises:
-            SignatureError: It was signed with another key; no setting changes that.
+            SignatureError: It was signed with another key.
         """
         if self.key_signer is not None:
             self.key_signer.verify(data, name, strictly=True)
 
 
 def looking() -> AbstractContextManager[None]:
-    """Return a block in which a store that cannot be reached is not waited for longer than `LOOK`."""
+    """Return a block in which nothing waits longer than `LOOK` for a store that cannot be reached."""
     from kinetic.notices import warn_caller
     from kinetic_payload.stores.outages import limited_look
 
@@ -90,13 +90,13 @@ def connect(backend: str, target: Target, location: Location, settings: Settings
 
     Raises:
         InvalidRequestError: This version has no such backend.
-        StoreError: The store cannot be opened, for want of credentials for instance.
+        StoreError: The store cannot be opened, for instance without credentials.
     """
     return entry_of(backend).connect()(target, location, settings)
 
 
 def open_at(location: Location, home: Path) -> Store:
-    """Open the store at *location*; *home* (`KINETIC_HOME`) remembers uploads that were interrupted."""
+    """Open the store at *location*; interrupted uploads are kept in *home* (`KINETIC_HOME`)."""
     from kinetic.notices import warn_caller
     from kinetic_payload.stores import open_store
 
@@ -104,7 +104,7 @@ def open_at(location: Location, home: Path) -> Store:
 
 
 def key_signer_of(location: Location, keys: KeySource) -> KeySigner | None:
-    """Return what signs the records of a store at *location* with a key of *keys*: nothing for a folder."""
+    """Return the signer of the records of a store at *location*, with a key of *keys*; None for a folder."""
     if location.kind != "gs":
         return None
     from kinetic.settings.keys import KeySigner

@@ -1,4 +1,4 @@
-"""Look once at a job: its durable outcome first, then its resource."""
+"""The status of a job: one look at its durable outcome, then at its resource."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from kinetic_payload.records.outcome import Outcome
 
 @dataclass(frozen=True)
 class View:
-    """What one look at a job saw."""
+    """The result of one look at a job."""
 
     status: JobStatus
     outcome: Outcome | None = None
     reason: str = ""
     removed: bool = False
-    """Whether its objects were removed from the store: nothing more will be known of it."""
+    """Whether its objects were removed from the store."""
     lost: bool = False
-    """Whether what keeps it was not heard of for too long; it may come back all the same."""
+    """Whether its supervisor has been silent for too long; it may come back."""
     unreachable: bool = False
-    """Whether what keeps it cannot be asked from here, nor stopped."""
+    """Whether its supervisor can neither be asked nor stopped from here."""
     seen: Observation | None = None
-    """What the backend saw, where it was asked: it can explain that."""
+    """The backend's observation, if it was asked: it can explain that."""
     upload_pending: bool = False
-    """Whether its result lies where it ran, and is not in the store yet."""
+    """Whether its result is still on the machine where it ran, and not in the store."""
     forged: SignatureError | None = None
-    """What is in the place of the outcome of a job that runs, and is not the job's."""
+    """Why the outcome that is stored for the running job was refused."""
 
 
 def nothing_to_verify() -> None:
-    """Say nothing against a record that never left this process."""
+    """Accept a record that never left this process."""
 
 
 def look(
@@ -54,16 +54,15 @@ def look(
 ) -> View:
     """Return the job's status, by its outcome if there is one, else by its resource.
 
-    Nothing is said by a record, or by an outcome, that *verify* or the job's key does not hold for: what
-    somebody else put in the outcome's place counts for nothing while what runs, or what its hosts
-    reported, says more. A job whose resource ended without an outcome, and can report nothing any more, gets one here from
-    its reports, create-only: whoever sees the end writes it, and the first writer wins. Where it
-    cannot be written, because the disk is full for instance, it is true all the same. Where the backend
-    cannot tell, nothing is written.
+    A record that *verify* refuses raises. An outcome that is not signed with the job's key is ignored
+    while the resource, or the reports of the hosts, show the status. If the resource ended without an
+    outcome, an outcome is made from the reports and written here, create-only: the first writer wins. It
+    is returned even if it cannot be written, for instance to a full disk. If the backend does not know
+    the job's state, nothing is written.
 
     Raises:
-        SignatureError: The record or the outcome may be of somebody who can only write to the bucket.
-        KineticError: The backend is not reached, or does not permit to look; the message names the job.
+        SignatureError: The record or the outcome is not signed with our key.
+        KineticError: The backend cannot be reached, or does not permit to look; the message names the job.
     """
     verify()
     found = _outcome_or_forgery(services, record.job_id)
@@ -72,47 +71,47 @@ def look(
     with asking(record):
         seen = services.backend.observe(record)
     if seen.upload_pending:
-        # An outcome that says anything else would be false.
+        # Any outcome would be false until the result is stored.
         return View(seen.status, None, seen.reason, seen=seen, upload_pending=True)
     if not (seen.lost or seen.vanished or seen.status is JobStatus.NOT_FOUND):
         return View(
             seen.status, None, seen.reason, seen=seen, unreachable=seen.unreachable, forged=found
         )
-    # It may have finished between the two looks: the outcome is asked for again before it is made up.
+    # It may have ended between the two looks: read the outcome again before making one.
     found = _outcome_or_forgery(services, record.job_id)
     if isinstance(found, StoredRecord):
         return _decided(found.record)
     with asking(record):
         seen = replace(seen, reason=services.backend.explain(record, seen).text)
     if seen.lost:
-        # It may come back, so its failure is not written in its place. A success that all hosts have
-        # reported counts, whether what keeps it comes back or not.
+        # It may come back, so no failure is written. A success that all hosts have reported counts
+        # even if the supervisor does not come back.
         outcome = services.backend.unreported(record, seen)
         if outcome.status == "succeeded":
             return View(JobStatus.SUCCEEDED, outcome)
         if found is not None:
             raise found
         return View(JobStatus.FAILED, None, seen.reason, lost=True)
-    # The record goes with clean-up: without it there is nothing to add an outcome to, and with
-    # it, but without a resource, the job was not cleaned up; it vanished.
+    # Clean-up removes the record: without a record there is nothing to write an outcome for. With a
+    # record, but without a resource, the job vanished.
     stored = record_bytes(services.store, record.job_id)
     if stored is None:
         return View(seen.status, None, seen.reason, removed=True)
     outcome = services.backend.unreported(record, seen)
     if found is not None and outcome.digest is None:
-        raise found  # It ended in a way that no report tells, and what with_earlier_attempts it was overwritten.
+        raise found  # No report tells how it ended, and its outcome was overwritten.
     try:
-        # Without the job's key nobody writes over what may be the job's.
+        # Without the job's key, its outcome must not be overwritten.
         services.refuse_without_key(stored, JobObjects(record.job_id).handle)
         return _decided(write_outcome(services, outcome))
     except (StoreError, SignatureError) as error:
-        # Which may be why the job has none: what cannot be written now could not be written then.
+        # The job may have failed to write it for the same reason.
         message = f"{outcome.message} That cannot be stored: {error.message}".strip()
         return View(status_of(outcome), replace(outcome, message=message), message)
 
 
 def explained(record: JobRecord, view: View, services: Services) -> str:
-    """Return why the job is as *view* says, as its backend explains what it saw."""
+    """Return the reason for the status in *view*, as the backend explains it."""
     if view.seen is None:
         return view.reason
     with asking(record):
@@ -121,7 +120,7 @@ def explained(record: JobRecord, view: View, services: Services) -> str:
 
 @contextmanager
 def asking(record: JobRecord) -> Iterator[None]:
-    """Ask a backend in the block: its errors name the job."""
+    """Add the job's id to errors that a backend raises in the block."""
     try:
         yield
     except (StoreError, JobError):

@@ -1,4 +1,4 @@
-"""Cancel a job, and clean up after one."""
+"""Stop a job: cancel it, or remove its resource and its objects."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def cancel(
     poll_interval: float,
     stored: bytes | None = None,
 ) -> Outcome:
-    """Write `cancelled`, then stop what runs. A job that finished first keeps its outcome.
+    """Write the outcome `cancelled`, then stop what runs. A job that finished first keeps its outcome.
 
     *stored* is what the record was read from, if it was: only who has the key of the job can cancel it.
 
     Raises:
         JobNotFoundError: There is no such job.
         SignatureError: The record was signed with another key; nothing was written then.
-        KineticError: The backend is not reached, or does not permit to look; nothing was written then.
-        JobError: Something of it still runs after *timeout* seconds, or what keeps it cannot be asked
+        KineticError: The backend cannot be reached, or does not permit to look; nothing was written then.
+        JobError: Something of it still runs after *timeout* seconds. Or its supervisor cannot be asked
             from here; nothing was written then.
     """
     if stored is not None:
@@ -48,10 +48,10 @@ def cancel(
             hint="It was cleaned up, or never started.",
         )
     if view.unreachable:
-        # Raises. It would not hear of the outcome: the job would run on, and its value be lost.
+        # Raises. Its supervisor would not see the outcome: the job would run on, and its value be lost.
         _stop(record, services, timeout, poll_interval)
     if view.upload_pending:
-        # It finished first: what runs is stopped, and its result stays where it is.
+        # Its function finished first: what runs is stopped, and the result stays where it is.
         _stop(record, services, timeout, poll_interval)
         view = look(record, services)
         if view.outcome is None:
@@ -63,7 +63,7 @@ def cancel(
             Outcome(
                 job_id=record.job_id,
                 status="cancelled",
-                message="Somebody cancelled the job.",
+                message="The job was cancelled.",
                 written_by="client",
                 written_at=time.time(),
             ),
@@ -113,15 +113,15 @@ def clean_up(
     stored: bytes | None = None,
     before_removal: Callable[[], object] = lambda: None,
 ) -> None:
-    """Remove the job's resource and its objects. Logs, outputs and what jobs share stay.
+    """Remove the job's resource and its objects. Logs, outputs and shared objects stay.
 
-    *status* spares a look at a job that is known to have ended, *stored* is as for `cancel`.
-    A job of this machine is stopped and removed whatever lies in the bucket. *before_removal* is called before the
-    first object goes: until then any process can collect the job.
+    *status* saves a look at a job that is known to have ended, *stored* is as for `cancel`. A job of this
+    machine is stopped and removed whatever is in the bucket. *before_removal* is called before the first
+    object is removed: until then any process can collect the job.
 
     Raises:
-        JobError: The artifacts of a job that still runs were to go, and the resource was not; or the
-            only copy of its result lies where it ran.
+        JobError: The job still runs, and only its artifacts were to be removed; or the only copy of its
+            result is on the machine where it ran.
     """
     status = status or _status_to_clean(record, services)
     if artifacts and not resource:
@@ -130,7 +130,7 @@ def clean_up(
         _await_resource(record, services, timeout)
     if resource:
         if not status.terminal:
-            # A record that cannot be read or verified is no reason to let it run: removing stops it.
+            # Even if its record cannot be read or verified, the job is stopped: removing stops it.
             try:
                 cancel(
                     record,
@@ -143,20 +143,20 @@ def clean_up(
                 pass
             except SignatureError:
                 if not any(one.job_id == record.job_id for one in services.backend.list()):
-                    raise  # Another machine's would not hear of it.
+                    raise  # A supervisor on another machine would not notice.
         _remove(record, services, timeout, poll_interval)
     if artifacts:
         remove_objects(record.job_id, services.store, before_removal=before_removal)
     if resource and artifacts and not status.terminal:
-        # Whoever submits it may have started it meanwhile, and seen the record before it went.
+        # Its submit may have seen the record before it was removed, and started the job.
         _remove(record, services, timeout, poll_interval)
         remove_objects(record.job_id, services.store)
 
 
 def _await_resource(record: JobRecord, services: Services, timeout: float) -> None:
-    """Return when the resource knows how the job ended: what would tell it otherwise is to go.
+    """Wait until the resource has seen how the job ended, a moment after the outcome is written.
 
-    That is a moment after the outcome is there.
+    Afterwards the objects can be removed.
     """
     began, deadline = time.monotonic(), Deadline(timeout)
     while not (status := _observed(record, services)).terminal:
@@ -189,18 +189,19 @@ def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
             raise _kept(record, view, services)
         return view.status
     except (RecordError, SignatureError):
-        # What cannot be read or verified any more must not keep its job for ever.
+        # A job whose record cannot be read or verified can still be removed.
         return _observed(record, services)
 
 
 def remove_objects(
     job_id: str, store: Store, *, before_removal: Callable[[], object] = lambda: None
 ) -> None:
-    """Remove the job's own objects, and nothing that somebody put beside them.
+    """Remove the job's own objects, and no others in its folder.
 
-    The record goes first: whoever misses a part beside it takes the rest for damaged. The outcome goes
-    last: a clean-up that is interrupted must not make a job that succeeded look like one that vanished.
-    *before_removal* is called before the record goes: afterwards no other process finds the value.
+    The record is removed first: with a record and without other parts, the job would look damaged. The
+    outcome is removed last: an interrupted clean-up must not make a job that succeeded look like one
+    that vanished. *before_removal* is called before the record is removed: afterwards no other process
+    finds the value.
     """
     names = JobObjects(job_id)
     listed = [info.name for info in store.list(names.prefix)]

@@ -34,7 +34,7 @@ StatusCallback = Callable[[JobStatus], None]
 
 
 class WaitStopped(Exception):  # noqa: N818 - nothing went wrong: the waiting was called off
-    """Whoever waited does not want to know any more."""
+    """The caller ended the wait."""
 
 
 def wait_for_outcome(
@@ -48,21 +48,22 @@ def wait_for_outcome(
     warn: Callable[[str], None] = log.warning,
     waiting: Callable[[Watch], object] | None = None,
 ) -> View:
-    """Wait until the job has a durable outcome and return what was seen then.
+    """Wait until the job has a durable outcome; return the look that found it.
 
-    *waiting* gets what is waited on, so that who sets *stop* can wake us. *verify* is called at each look:
-    nobody is to wait for hours for what will be refused. *warn* is told, once each, what keeps the job from
-    its end, or pretends to be its outcome while it runs. A store that does not answer, or refuses, ends no
-    wait for a job that lives on this machine; nor does a backend that is not reached.
+    *waiting* is called with the watch, so that the thread that sets *stop* can wake us. *verify* is called
+    at each look, so that nobody waits for hours for a result that will be refused. *warn* is called once
+    for each trouble that keeps the job from its end, and for an outcome that is not the job's. An
+    unreachable backend does not end the wait; nor does a store that is unreachable or refuses access,
+    while the job runs on this machine.
 
     Raises:
         ResultTimeoutError: The deadline passed; the job runs on.
         JobNotFoundError: There is neither an outcome nor a resource.
-        JobFailedError: What keeps the job was not heard of for too long; it may come back.
-        StoreError: It has ended, and its result cannot be stored yet; it is kept where it ran.
-        StoreUnavailableError: The store does not answer, and the job does not live on this machine.
-        StorePermissionError, CredentialsError: It refuses, likewise.
-        KineticError: The backend does not permit to look, or is another one than the job's.
+        JobFailedError: The job's supervisor has been silent for too long; it may come back.
+        StoreError: The job has ended, and its result cannot be stored yet; it is kept where the job ran.
+        StoreUnavailableError: The store is not responding, and the job does not run on this machine.
+        StorePermissionError, CredentialsError: The store refuses access, likewise.
+        KineticError: The backend does not permit to look, or is not the job's.
     """
     with services.backend.watch([record]) as watch:
         if waiting is not None:
@@ -123,7 +124,7 @@ def _wait_for_outcome(
             raise _lost(record, view.reason)
         if deadline.passed:
             raise _timed_out(record, view.status, _why(record, view, services))
-        # Woken now and then all the same, so that a lost wake-up does no harm.
+        # The wait is limited, so that a lost wake-up does no harm.
         longest = _LONGEST_WAIT if lost is None else lost.at_most(_LONGEST_WAIT)
         reached = False
         with outage, asking(record):
@@ -131,12 +132,12 @@ def _wait_for_outcome(
             reached = True
         if reached:
             between.reset()
-        else:  # The next look need not meet it.
+        else:  # The next look may not fail in the same way.
             sleep(deadline.at_most(between.next()))
 
 
 def _why(record: JobRecord, view: View, services: Services) -> str:
-    """Return why the job has not ended; that its backend is not reached any more is no other end."""
+    """Return why the job has not ended, also if its backend cannot be reached any more."""
     try:
         return explained(record, view, services)
     except UnavailableError:
@@ -147,15 +148,15 @@ _LONGEST_WAIT = 30.0
 
 
 _LOST = 30.0
-"""Seconds that what was not heard of gets to be heard of: the network may have been away."""
+"""Seconds that a silent supervisor gets to come back: the network may have been down."""
 
 
 _PASSING: Final = (UnavailableError, CredentialsError, StorePermissionError)
-"""What may pass while the job goes on: tokens are renewed, and permissions come back."""
+"""Errors that may pass while the job runs: tokens are renewed, and permissions return."""
 
 
 def pauses() -> Backoff:
-    """Return the pauses between two tries: a refusal, or a certificate that fails, comes at once."""
+    """Return the pauses between two tries: some errors, such as a refusal, come at once."""
     return Backoff(0.25, 2.0)
 
 
@@ -168,7 +169,7 @@ class _Outage:
 
     def __init__(self, record: JobRecord, services: Services, warn: Callable[[str], None]) -> None:
         self.error: KineticError | None = None
-        """What the latest block met."""
+        """The error of the latest block."""
         self._record = record
         self._services = services
         self._warn = warn
@@ -202,7 +203,7 @@ class _Outage:
         return True
 
     def pause(self, deadline: Deadline) -> None:
-        """Rest before the next look, not beyond *deadline*."""
+        """Pause before the next look, not beyond *deadline*."""
         sleep(deadline.at_most(self._pauses.next()))
 
 
@@ -221,7 +222,7 @@ class _TroubleWarnings:
         """Ask why the job is as it is, if that changed or was last asked a while ago."""
         if view.forged is not None:
             self._warn_once(
-                f"{view.forged.message} Job {self._record.job_id} runs on, and is waited for."
+                f"{view.forged.message} Job {self._record.job_id} runs on; the wait for it goes on."
             )
         if view.seen is None or (view.seen == self._seen and not self._again.passed):
             return
@@ -238,7 +239,7 @@ class _TroubleWarnings:
 
 
 _EXPLAINED_EVERY = 30.0
-"""Seconds after which it is asked again why a job waits: on a cluster that costs requests."""
+"""Seconds between two explanations of why a job waits: on a cluster they cost requests."""
 
 
 def _notify(callback: StatusCallback | None, status: JobStatus) -> None:
@@ -256,7 +257,7 @@ def not_found(record: JobRecord, status: JobStatus) -> JobNotFoundError:
     """Return the error for a job of which nothing is left to collect."""
     if status is JobStatus.NOT_FOUND:
         error = JobNotFoundError(
-            f"Job {record.job_id} has neither an outcome nor anything that runs.",
+            f"Job {record.job_id} has neither an outcome nor a resource.",
             hint="It was cleaned up, or never started.",
         )
     else:
@@ -271,7 +272,7 @@ def not_found(record: JobRecord, status: JobStatus) -> JobNotFoundError:
 
 def _lost(record: JobRecord, reason: str) -> JobFailedError:
     error = JobFailedError(
-        f"Job {record.job_id} failed, as far as can be told from here: {reason}",
+        f"Job {record.job_id} failed, as far as is known here: {reason}",
         hint="If it comes back, so does its result: call result() again. To give the job up: "
         f"kinetic jobs cancel {record.job_id}",
     )
