@@ -140,7 +140,7 @@ def test_a_lost_supervisor_is_a_failure_that_names_it_and_is_not_final() -> None
 
     assert (seen.status, seen.lost, seen.vanished) == (JobStatus.FAILED, True, False)
     assert HOLDER in seen.reason
-    assert "not been heard of since 2001-09-09 00:46:40 UTC" in seen.reason
+    assert "been silent since 2001-09-09 00:46:40 UTC" in seen.reason
 
 
 def test_a_supervisor_that_was_never_heard_of_may_come_yet() -> None:
@@ -150,7 +150,7 @@ def test_a_supervisor_that_was_never_heard_of_may_come_yet() -> None:
 
     # Were it final, whoever looks would write an outcome, signed with a key that is not the job's.
     assert (seen.status, seen.lost, seen.vanished) == (JobStatus.NOT_FOUND, True, False)
-    assert "was never heard of" in seen.reason
+    assert "never wrote a lease" in seen.reason
 
 
 def test_a_lease_is_renewed_again_and_again_and_removed_at_the_end(

@@ -129,7 +129,7 @@ def test_a_killed_supervisor_is_known_here_at_once_and_elsewhere_when_its_lease_
     machines.age(JobObjects(record.job_id).lease, timedelta(minutes=5))
     seen = machines.elsewhere.observe(record)
     assert (seen.status, seen.lost, seen.vanished) == (JobStatus.FAILED, True, False)
-    assert "has not been heard of since" in seen.reason
+    assert "has been silent since" in seen.reason
     eventually(lambda: not machines.processes(record))
 
     machines.here.remove(record, timeout=60, poll_interval=0.1)

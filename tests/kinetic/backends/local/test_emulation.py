@@ -68,7 +68,7 @@ def test_a_slice_too_large_for_a_laptop_is_refused_with_a_smaller_one(
 
 @pytest.mark.parametrize("accelerator", ["l4", "cpu"])
 def test_pathways_without_a_tpu_is_refused(accelerator: str) -> None:
-    with pytest.raises(InvalidRequestError, match="Pathways runs TPU slices"):
+    with pytest.raises(InvalidRequestError, match="Pathways supports TPU slices only"):
         shape_of(parse_accelerator(accelerator), "pathways")
 
 

@@ -66,9 +66,9 @@ log = logging.getLogger("kinetic")
 
 _NOTHING: Final[Mapping[str, str]] = {}
 _CLEANUP_SECONDS: Final = 5.0
-"""Seconds a supervisor may take to end after it wrote the outcome."""
-_WHEN: Final = len("20260101-000000-0000000")
-"""Characters at the end of a job's id, which begin with the time of its submit."""
+"""Seconds that a supervisor may take to end after it wrote the outcome."""
+_TIME_AND_SUFFIX: Final = len("20260101-000000-0000000")
+"""Characters at the end of a job's id: the time of its submit, and a suffix."""
 
 
 def connect(target: Target, location: Location, settings: Settings) -> Services:  # noqa: ARG001
@@ -85,15 +85,16 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
 class LocalBackend:
     """Runs jobs below *home* with their objects in *store*.
 
-    *environment* is added to what every job gets (the shape of an emulated slice, for instance);
-    *inherited* is the environment of which jobs get a small base set, by default this process's.
+    *environment* is added to the variables of every job, for instance for the shape of an emulated
+    slice; *inherited* is the environment from which jobs get a small base set, by default this
+    process's.
 
-    Where the store is a bucket, it may also hold jobs that another home keeps. They are seen by
-    their lease, which a supervisor renews three times in *lease_seconds*, and which may be missing
-    for *starting* seconds after the job's record was written. Where the store is a folder, another
-    home on this machine is asked like this one; a job of any other is seen by what the store has of it.
-    *verify* raises `SignatureError` where an object was not written by who has our key. The end of a job
-    is stored again and again for *report_seconds*; what is not stored by then is kept in its folder.
+    If the store is a bucket, it may also hold jobs of other homes. They are seen by their lease, which
+    a supervisor renews three times in *lease_seconds*, and which may be missing for *starting* seconds
+    after the job's record was written. If the store is a folder, another home on this machine is asked
+    like this one; jobs of other machines are seen by their objects in the store. *verify* raises
+    `SignatureError` if an object is not signed with our key. A supervisor tries for *report_seconds* to
+    store the end of its job; what is not stored by then is kept in the job's folder.
     """
 
     name = LOCAL
@@ -124,14 +125,14 @@ class LocalBackend:
         self._announced: dict[str, Staged] = {}
         """Until the job is started, or removed."""
         self._others: OtherMachines | None = None
-        """Where the store is a bucket."""
+        """None if the store is a folder."""
         if store.location.kind == "gs":
             from kinetic.backends.local.other_machines import OtherMachines
 
             self._others = OtherMachines(store, starting=starting, verify=verify)
 
     def check(self, request: JobRequest) -> None:
-        """Refuse what needs containers, more of a slice than fits, or what this Python does not have.
+        """Refuse a request that needs containers, too large a slice, or packages that are not installed.
 
         Raises:
             InvalidRequestError: The hint says what to use instead.
@@ -164,10 +165,10 @@ class LocalBackend:
 
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:
-        """Let the job be seen as pending, for as long as this process lives to start it.
+        """Show the job as pending within the block, while this process lives.
 
-        The record gets this home, by which the job can be asked or told apart. Who is interrupted on
-        the way in or out lets `remove` take it back.
+        The record gets the name of this home, in which the job's folder will be. If the block's beginning
+        or end is interrupted, call `remove`.
 
         Raises:
             SubmitError: The home cannot be made.
@@ -195,11 +196,11 @@ class LocalBackend:
         from kinetic.backends.local.launch import Staged, local_environment, start_supervisor
 
         interpreter = local_environment(launch).interpreter
-        # By the rights with which it will be started, where the system can tell.
+        # Checked with the effective user id, with which it will be started, if the system can do that.
         effective = os.access in os.supports_effective_ids
         if not os.access(interpreter, os.X_OK, effective_ids=effective):
             raise SubmitError(f"{interpreter} is not a Python that could be started.")
-        # What the machine's own programs need; no setting of ours is among it.
+        # Only for variables that any program needs; Kinetic's own settings are not among them.
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
         environment = {**base_environment(inherited), **self._environment}
         if self._others is not None:
@@ -245,11 +246,10 @@ class LocalBackend:
             if is_due(self._home, time.time()):
                 start_collection(self._home, self._store, environment)
         except OSError as error:
-            # The job runs, and what is old may grow older.
-            log.info("What is old could not be collected today: %s", error)
+            log.info("Old files could not be removed today: %s", error)
 
     def observe(self, record: JobRecord) -> Observation:
-        """Look once at the job's supervisor and what it wrote."""
+        """Look once at the job's supervisor and at the state that it wrote."""
         home = self._home_of(record)
         if not isinstance(home, Home):
             return home.observe(record)
@@ -266,16 +266,16 @@ class LocalBackend:
         return self._others.observe(record) if self._others else Observation(JobStatus.NOT_FOUND)
 
     def _never_started(self, record: JobRecord, home: Home) -> bool:
-        """Return whether the process that was to start the job in *home*, which keeps it, was killed."""
+        """Return whether the process that was to start the job in *home* was killed."""
         if not was_announced(home, record.job_id):
             return False
-        # A bucket's jobs may have the same path as their home on another machine.
+        # A job over a bucket may have a home with the same path on another machine.
         return self._others is None or (
             record.keeper is not None and home_of(record.keeper, record.job_id, home) is home
         )
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:
-        """Return what was seen, a full disk of this machine first."""
+        """Return the reason that was seen, after a full disk of this machine."""
         from kinetic.backends.local.disks import full_disk, needed_by
 
         undecided = seen.status in (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.FAILED)
@@ -295,12 +295,12 @@ class LocalBackend:
 
     @contextmanager
     def watch(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
-        """Watch the supervisors of the jobs, and the outcomes of those that others may write."""
+        """Watch the supervisors of the jobs, and outcomes that other processes may write."""
         with LocalWatch([self._events_of(record) for record in records]) as watch:
             yield watch
 
     def _events_of(self, record: JobRecord) -> Callable[[], JobEvents]:
-        """Return what returns, at each wait, what tells of the job then: its folder may come to be."""
+        """Return a function that returns, at each wait, the events of the job: its folder may appear."""
         last: JobEvents | None = None
 
         def events() -> JobEvents:
@@ -358,10 +358,10 @@ class LocalBackend:
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
         """Stop everything of the job that runs, gracefully, and return when it is gone.
 
-        Another home's job ends because its outcome says so: that has to be written before.
+        Another machine's job stops because of its outcome: that has to be written before.
 
         Raises:
-            JobError: It is still there after *timeout* seconds, or nothing here can stop it.
+            JobError: It is still there after *timeout* seconds, or it cannot be stopped from here.
         """
         folder = self._folder(record)
         if isinstance(folder, JobFolder):
@@ -372,7 +372,7 @@ class LocalBackend:
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
         """Remove the job's folder; a job that still runs is stopped before.
 
-        Of another home's job there is nothing to remove here, but its end is waited for.
+        For another machine's job, wait for its end: there is nothing to remove here.
         """
         from kinetic.backends.local.liveness import is_alive, wait_for_death
         from kinetic.backends.local.removal import put_aside, remove_tree
@@ -381,14 +381,14 @@ class LocalBackend:
         if place is not None:
             place.close()
             if not place.started:
-                return  # Nor by anybody else: this process was to do it.
+                return  # This process was to start it, so no other one does.
         folder = self._folder(record)
         if not isinstance(folder, JobFolder):
             folder.await_end(record, timeout=timeout, poll_interval=poll_interval)
             return
         decided = stored_outcome(self._store, record.job_id, self._verify) is not None
         if decided:
-            # It is over, and its supervisor tidies up: that takes a moment, and no cancelling.
+            # It has ended, and its supervisor takes a moment to clean up: do not cancel it.
             wait_for_death(folder, min(timeout, _CLEANUP_SECONDS))
         self._await_end(record, folder, timeout, poll_interval)
         refuse_to_lose(record, folder, decided=decided)
@@ -396,22 +396,22 @@ class LocalBackend:
             left = remove_tree(gone)
             if left:
                 warn_caller(
-                    f"The job {record.job_id} was removed, but for what its function left and may "
-                    f"not be removed: {'; '.join(left)}. Remove {gone} when you can."
+                    f"The job {record.job_id} was removed, except for files of its function that "
+                    f"could not be removed: {'; '.join(left)}. Remove {gone} when you can."
                 )
 
     def collect_left(self, recorded: Set[str]) -> None:
-        """Start, at most once a day, a process that removes what killed submits left of other jobs."""
+        """Start, at most once an hour, a process that removes what killed submits left of other jobs."""
         from kinetic.backends.local.collection import collect_left
 
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
         collect_left(self._home, self._store, recorded, inherited)
 
     def store_result(self, record: JobRecord) -> None:
-        """Store what lies in the job's folder because its store did not take it.
+        """Store the result that is in the job's folder because it could not be stored before.
 
         Raises:
-            StoreError: The store still does not take it; it stays where it is.
+            StoreError: It still cannot be stored; it stays in the folder.
         """
 
         folder = self._folder(record)
@@ -419,26 +419,26 @@ class LocalBackend:
             store_result(record.job_id, folder, self._store, self._verify)
 
     def list(self) -> Iterator[Listed]:
-        """Iterate over the jobs that have a folder here, finished ones too, the newest first."""
+        """Iterate over the jobs that have a folder here, also finished ones, newest first."""
         for job_id in self._job_ids():
             seen = observe_folder(job_id, self._home.job(job_id))
             if seen is not None:  # Removed meanwhile.
                 yield Listed(job_id, seen)
 
     def _job_ids(self) -> Sequence[str]:
-        """Return the names of the jobs' folders, whatever else lies beside them."""
+        """Return the names of the jobs' folders; other files beside them are ignored."""
         try:
             with os.scandir(self._home.jobs) as found:
                 names = [one.name for one in found if one.is_dir()]
         except FileNotFoundError:
             return []
         jobs = [name for name in names if not name.startswith(".")]
-        return sorted(jobs, key=lambda name: name[-_WHEN:], reverse=True)
+        return sorted(jobs, key=lambda name: name[-_TIME_AND_SUFFIX:], reverse=True)
 
     def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
-        """Return the outcome of a job whose supervisor and runners are gone, as its reports have it.
+        """Return the outcome of a job whose supervisor and runners are gone, from its reports.
 
-        What they left running is killed: none of it can report any more.
+        Processes that they left are killed: none of them can report any more.
         """
         if observation.vanished:
             self._kill_orphans(record)
@@ -447,8 +447,8 @@ class LocalBackend:
         )
 
     def _home_of(self, record: JobRecord) -> Home | OtherMachines | OtherHome:
-        """Return the home in which to look for the job's folder, or what sees the job without it."""
-        if self._others is not None:  # Of other homes the lease tells.
+        """Return the home in which to look for the job's folder, or an observer of jobs without one."""
+        if self._others is not None:  # Jobs of other homes are seen by their lease.
             return self._home if is_on_this_machine(record.keeper) else self._others
         found = home_of(record.keeper, record.job_id, self._home)
         if not isinstance(found, Unreachable):
@@ -459,7 +459,7 @@ class LocalBackend:
         return OtherHome(self._store, record.keeper, found, kill=self._kill_orphans)
 
     def _folder(self, record: JobRecord) -> JobFolder | OtherMachines | OtherHome:
-        """Return the job's folder, which may not be there, or what sees the job without it."""
+        """Return the job's folder, which may be missing, or an observer of jobs without one."""
         home = self._home_of(record)
         if not isinstance(home, Home):
             return home
@@ -475,11 +475,11 @@ class LocalBackend:
 
         deadline = Deadline(timeout)
         while is_alive(folder):
-            request_cancel(folder)  # Again and again: it may not have listened yet.
+            request_cancel(folder)  # Repeated: it may not have listened yet.
             wait_for_death(folder, deadline.at_most(poll_interval))
             if deadline.passed and is_alive(folder):
                 error = JobError(
-                    f"Job {record.job_id} still runs {timeout:g} s after it was told to stop.",
+                    f"Job {record.job_id} still runs {timeout:g} s after the request to stop.",
                     hint="Its function may need a longer grace to end; try again.",
                 )
                 error.job_id = record.job_id
@@ -490,11 +490,11 @@ class LocalBackend:
         if running:
             self._kill_orphans(record)
             if self._others is not None:
-                # Nobody else will: with it the job would seem to live on for a while.
+                # Its supervisor cannot do it: the job would seem to run until the lease expires.
                 self._store.delete(JobObjects(record.job_id).lease)
 
     def _kill_orphans(self, record: JobRecord) -> None:
-        """Kill what a supervisor that was killed could not; its runners die by themselves."""
+        """Kill the processes that a killed supervisor left; its runners end by themselves."""
         from kinetic_payload.layout import Env
         from kinetic_payload.processes import kill_marked, kill_tree
 

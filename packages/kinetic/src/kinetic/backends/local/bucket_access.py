@@ -1,4 +1,4 @@
-"""What processes of a job need besides where its store is a bucket: variables, and a client."""
+"""Access of a job's processes to buckets: environment variables, and a client library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from kinetic.errors import SubmitError
 
 CLIENT: Final = "google-cloud-storage"
-"""The distribution that speaks to buckets."""
+"""The distribution with the client for buckets."""
 
 _VARIABLES: Final = (
     "CLOUDSDK_ACTIVE_CONFIG_NAME",
@@ -41,19 +41,19 @@ _ASK: Final = (
 
 
 def bucket_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of *environment* that says where buckets are and who asks for them.
+    """Return the variables of *environment* that name the bucket service and its credentials.
 
-    User code has it too, as it has the service account on a cluster.
+    User code gets them too, as it gets the service account on a cluster.
     """
     found = {name: environment[name] for name in _VARIABLES if environment.get(name)}
-    # Processes of a job work in folders of their own.
+    # Absolute, because processes of a job have other working directories.
     paths = {name: os.path.abspath(environment[name]) for name in _PATHS if environment.get(name)}  # noqa: PTH100
     return found | paths
 
 
 @functools.cache
 def client_folders() -> tuple[str, ...]:
-    """Return the folders in which the client of buckets and all it needs are installed here."""
+    """Return the folders in which the client for buckets and its dependencies are installed here."""
     import importlib.metadata
 
     from packaging.requirements import Requirement
@@ -69,20 +69,20 @@ def client_folders() -> tuple[str, ...]:
         try:
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
-            continue  # Not for this platform, or not needed after all: importing it will tell.
+            continue  # Not for this platform, or optional.
         folders.add(str(distribution.locate_file("")))
         for text in distribution.requires or ():
             needed = Requirement(text)
             if needed.marker is None or needed.marker.evaluate({"extra": ""}):
                 todo.append(needed.name)
-    # In the order in which this process looks there: of two versions the same one is found.
+    # In the order of sys.path: of two versions the same one is found.
     order = {folder: place for place, folder in enumerate(sys.path)}
     return tuple(sorted(folders, key=lambda folder: order.get(folder, len(order))))
 
 
 @functools.cache
 def refuse_without_client(interpreter: str, location: str) -> None:
-    """Make sure that jobs of *interpreter* can speak to buckets.
+    """Make sure that jobs of *interpreter* can reach buckets.
 
     Raises:
         SubmitError: It has no client for them.

@@ -1,4 +1,4 @@
-"""What the local backend refuses before anything is packaged."""
+"""Checks of the local backend before anything is packaged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_request(request: JobRequest, store: Location) -> None:
-    """Refuse what needs containers, more of a slice than fits, or what this machine does not have.
+    """Refuse a request that needs containers, too large a slice, or something that is missing here.
 
     Raises:
         InvalidRequestError: The hint says what to use instead.
@@ -21,7 +21,7 @@ def check_request(request: JobRequest, store: Location) -> None:
     shape_of(request.accelerator, request.semantics)
     if request.image.mode == "prebuilt":
         raise InvalidRequestError(
-            "The local backend has no use for prebuilt images: it runs no containers.",
+            "The local backend cannot use prebuilt images: it runs no containers.",
             hint=_IMAGES,
         )
     if request.image.mode == "custom":

@@ -1,4 +1,4 @@
-"""Whether a disk that jobs of this machine need is full."""
+"""Full disks of this machine that jobs need."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from kinetic.settings.settings import environment
 from kinetic_payload.stores.store import Location
 
 _LEAST: Final = 1 << 20
-"""Bytes with which nothing can be done."""
+"""Bytes below which a disk counts as full."""
 _MIB: Final = 1 << 20
 
 
 def needed_by(home: Home, store: Location) -> list[str]:
-    """Return the folders on whose disks the jobs of *home* with their objects in *store* write."""
+    """Return the folders to whose disks jobs of *home* and *store* write."""
     stores = [store.path] if store.kind == "folder" else []
     # `tempfile` would look for a folder in which there is room.
     return [home.path, *stores, environment().get("TMPDIR") or "/tmp"]  # noqa: S108 - only looked at
 
 
 def full_disk(folders: Iterable[str]) -> str:
-    """Return what to say of the first of *folders* whose disk is full; nothing if none is."""
+    """Return a message about the first of *folders* whose disk is full; empty if none is."""
     for folder in folders:
         try:
             disk = os.statvfs(_existing(folder))
@@ -32,9 +32,9 @@ def full_disk(folders: Iterable[str]) -> str:
             continue
         free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
         if size and free < _LEAST:
-            return _words(folder, f"{free // _MIB:,} MiB of {size // _MIB:,} MiB are free")
+            return _message(folder, f"{free // _MIB:,} MiB of {size // _MIB:,} MiB are free")
         if disk.f_files and not disk.f_favail:
-            return _words(folder, "it can hold no further file")
+            return _message(folder, "it can hold no further file")
     return ""
 
 
@@ -45,8 +45,7 @@ def _existing(folder: str) -> Path:
     return path
 
 
-def _words(folder: str, seen: str) -> str:
+def _message(folder: str, seen: str) -> str:
     return (
-        f"The disk of {folder} is full: {seen}. Make room there; how a job ends is stored as soon as "
-        "there is some."
+        f"The disk of {folder} is full: {seen}. Make room there: then the ends of jobs are stored."
     )

@@ -1,4 +1,4 @@
-"""The shape of a slice on a laptop: how many processes, with how many virtual devices each."""
+"""Emulation of a slice on a laptop: how many processes, with how many virtual devices each."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ Emulated = Literal["gke", "pathways"]
 """The backend whose semantics a local job follows."""
 
 MOST_DEVICES: Final = 512
-"""Of one process. JAX needs 5 s and 0.8 GB for so many, twice that for twice as many."""
+"""Of one process. JAX needs 5 s and 0.8 GB for them; both grow with the number."""
 MOST_PROCESSES: Final = 64
 """Of one job: a whole v5e or v6e pod."""
 
 _SPARE_THREADS: Final = 64
-"""Of XLA's pool, whose size is `NPROC`, else the number of cores or devices. With a thread a device and
-fewer cores than devices, one that does other work keeps a collective waiting for ever: 16 devices on 2
-cores aborted with "Expected 16 threads to join the rendezvous" until there were spare ones."""
+"""Additional threads of XLA's pool, whose size is `NPROC`, else the number of cores or devices.
+
+With one thread for each device and fewer cores than devices, a thread with other work blocks a collective
+for ever: 16 devices on 2 cores aborted with "Expected 16 threads to join the rendezvous"."""
 _DEVICE_COUNT: Final = "--xla_force_host_platform_device_count"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What a local job looks like to its function."""
+    """The hosts and devices that a local job shows to its function."""
 
     backend: Emulated
     hosts: int
@@ -36,23 +37,23 @@ class Shape:
     devices_per_host: int
     """How many virtual devices JAX sees in each."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What makes it so; `merge` joins it with what the user captured."""
+    """Variables that set it up; `merge` adds the variables that the user captured."""
 
 
 def shape_of(accelerator: Accelerator, backend: Emulated | None = None) -> Shape:
     """Decide how *accelerator* is emulated under the semantics of *backend*.
 
-    None means the backend that a cluster would choose: `pathways` for a slice of several hosts, `gke`
-    for all else. Under `pathways` one process sees every device; under `gke` there is one process a host.
-    GPUs become as many devices. A processor is one device, as JAX sees it on a cluster too; the N of
-    `cpu:N` is a request for cores and changes nothing here.
+    None means the backend that a cluster would choose: `pathways` for a slice of several hosts, else
+    `gke`. Under `pathways` one process sees all devices; under `gke` there is one process for each host.
+    Each GPU becomes a device. A CPU is one device, as JAX has it on a cluster too; the N of `cpu:N`
+    is a request for cores and has no effect here.
 
     Raises:
         InvalidRequestError: The slice is too large to be emulated, or *backend* cannot run it.
     """
     if backend == "pathways" and accelerator.kind != "tpu":
         raise InvalidRequestError(
-            f"Pathways runs TPU slices, and {accelerator.canonical} is none.",
+            f"Pathways supports TPU slices only; got {accelerator.canonical}.",
             hint="Leave the backend out, or ask for a TPU.",
         )
     chosen: Emulated = backend or ("pathways" if accelerator.multi_host else "gke")
@@ -73,9 +74,9 @@ def shape_of(accelerator: Accelerator, backend: Emulated | None = None) -> Shape
 
 
 def merge(shape: Mapping[str, str], captured: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of *shape* and what the user *captured*; the user's values win.
+    """Return the variables of *shape* and those that the user *captured*, which win.
 
-    `XLA_FLAGS` are joined, because flags for something else do not say how many devices there are.
+    `XLA_FLAGS` are joined, unless the user's flags set the number of devices.
     """
     joined = {**shape, **captured}
     ours, theirs = shape.get("XLA_FLAGS"), captured.get("XLA_FLAGS")
@@ -100,8 +101,8 @@ def _check_size(accelerator: Accelerator, hosts: int, devices: int) -> None:
     )
     raise InvalidRequestError(
         f"A laptop cannot emulate {describe(accelerator)}: "
-        f"that takes {needed}, and at most {most} are tried.",
+        f"that takes {needed}; the limit is {most}.",
         hint="Try the same code on a smaller slice, such as "
         f"{accelerator.canonical.partition('-')[0]}-16; "
-        "what is sharded over named mesh axes does not mind.",
+        "code that is sharded over named mesh axes runs on it unchanged.",
     )

@@ -1,10 +1,10 @@
-"""Isolated environments of local jobs: made by uv once per digest, reused at once afterwards.
+"""Isolated environments of local jobs: made once for each digest by uv, then reused.
 
-`{home}/environments/{digest}/` holds a virtual environment, `complete`, which is written last and
-names it, and `last-used`, touched at every use. Environments cannot be moved, so one is made where
-it stays, under a name of its own: when its maker is killed, the uv that lives on spoils nothing of
-the next one. `{digest}.lock` beside the folder is held while it is made or removed; `{digest}.failed`
-says why that failed, to those who waited for it.
+`{home}/environments/{digest}/` holds a virtual environment, `complete`, which is written last and names
+it, and `last-used`, which is touched at every use. An environment cannot be moved, so each one is made in
+its final place, with a unique name: if its maker is killed, the remaining uv process cannot damage the
+next one. `{digest}.lock` beside the folder is held while it is made or removed; `{digest}.failed` holds
+the reason of a failure, for processes that waited for it.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ ENVIRONMENTS: Final = "environments"
 COMPLETE: Final = "complete"
 LAST_USED: Final = "last-used"
 FAILED: Final = ".failed"
-"""What follows the folder's name in that of the file that says why it could not be made."""
+"""Suffix of the file that holds the reason why an environment could not be made."""
 
 _LAYOUT: Final = 2
-"""Environments of layout 1 were made with the umask of their maker: others may have changed them."""
+"""Environments of layout 1 have the modes of their maker's umask: other users may have changed them."""
 _WHEELS: Final = ("cache", "wheels")
 _PICKLE: Final = "cloudpickle"
 
@@ -67,12 +67,12 @@ class VirtualEnvironment:
     python: Path
     digest: str
     notes: tuple[str, ...] = ()
-    """What the user should know: what was left out or not read."""
+    """Notes for the user on what was left out or not read."""
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What an environment shall hold, and the digest of that."""
+    """The contents of an environment to make, and their digest."""
 
     digest: str
     interpreter: str
@@ -81,7 +81,7 @@ class _Plan:
     """Requirement (name and extras) → wheel of ours."""
     notes: tuple[str, ...] = ()
     client: str | None = None
-    """What to add, from an index, to reach buckets."""
+    """Requirement to install for access to buckets."""
 
 
 def ensure_environment(
@@ -95,13 +95,12 @@ def ensure_environment(
 ) -> VirtualEnvironment:
     """Return the environment for the project at *root*, if there is one, made first if need be.
 
-    Any number of processes and threads may ask for the same one at once: one makes it, the others
-    wait. *environ* is what uv inherits (the process's own environment). *report* is called with what happens,
+    Any number of processes and threads may call this for the same one: one makes it, the others wait. *environ* is what uv inherits (the process's own environment). *report* is called with what happens,
     and with each note once a process. For jobs whose store is a *bucket* it holds a client of those, too.
 
     Raises:
         DependencyError: A declared dependency cannot be read or used, by file and line.
-        InstallError: uv failed; its own words, and the lines they speak of.
+        InstallError: uv failed; the message holds its output, and the lines that it refers to.
         UvNotFoundError: There is no uv.
     """
     plan = _plan(root, home, interpreter, bucket=bucket, environ=environ)
@@ -122,15 +121,15 @@ _reported: Final[set[str]] = set()
 def _made(
     folder: Path, plan: _Plan, home: Path, environ: Mapping[str, str] | None, report: Report
 ) -> VirtualEnvironment:
-    """Make the environment, or wait for the one that somebody else makes."""
+    """Make the environment, or wait while another process makes it."""
     make_folder(folder.parent)
     before = _last_failure(folder)
     with _locked(folder, report):
         ready = _ready(folder, plan)
-        if ready is not None:  # Somebody else made it while we waited.
+        if ready is not None:  # Another process made it while we waited.
             return ready
         failed = _last_failure(folder)
-        if failed is not None and failed != before:  # Somebody else could not, while we waited.
+        if failed is not None and failed != before:  # Another process failed while we waited.
             raise _error_of(failed, plan)
         failure_file(folder).unlink(missing_ok=True)
         source = plan.dependencies.source
@@ -138,7 +137,7 @@ def _made(
         try:
             _make(folder, plan, home, find_uv(environ))
         except InstallError as error:
-            if not error.killed:  # Nobody else needs to fail where somebody stopped this one.
+            if not error.killed:  # If this one was stopped, the others need not fail.
                 _keep_failure(folder, error)
             raise
         report("The environment is ready, and is reused from now on.")
@@ -152,9 +151,9 @@ def _made(
 
 
 def failure_file(folder: Path) -> Path:
-    """Return where the failure of the last attempt to make the environment in *folder* is kept.
+    """Return the file with the failure of the last attempt to make the environment in *folder*.
 
-    It is for those who wait for that very attempt; whoever comes later tries again.
+    It is for processes that waited for that attempt; later ones try again.
     """
     return folder.with_name(f"{folder.name}{FAILED}")
 
@@ -168,7 +167,7 @@ def _last_failure(folder: Path) -> dict[str, str | None] | None:
 
 
 def _keep_failure(folder: Path, error: InstallError) -> None:
-    # Explained again by whoever reads it: the lines are those of another copy of the project.
+    # Each reader explains it again: the lines are those of its own copy of the project.
     explained = isinstance(error.__cause__, InstallError)
     failure = {
         "attempt": secrets.token_hex(8),
@@ -176,7 +175,7 @@ def _keep_failure(folder: Path, error: InstallError) -> None:
         "message": None if explained else error.message,
         "hint": error.hint,
     }
-    with suppress(OSError):  # Then those who wait try for themselves.
+    with suppress(OSError):  # Then the waiting processes try again.
         write_private(failure_file(folder), json.dumps(failure).encode())
 
 
@@ -188,15 +187,15 @@ def _error_of(failure: Mapping[str, str | None], plan: _Plan) -> InstallError:
 
 
 def remove_environment(home: Path, digest: str, *, unused_since: float | None = None) -> bool:
-    """Remove an environment, waiting while somebody makes it; return whether it was removed.
+    """Remove an environment, after waiting while it is made; return whether it was removed.
 
-    With *unused_since* (seconds since the epoch) one that was used later stays, even if somebody
-    begins to use it at this very moment.
+    With *unused_since* (seconds since the epoch), one that was used later stays, even if its use begins
+    at this moment.
     """
     folder = home / ENVIRONMENTS / digest
     if not folder.exists():
         return False
-    # The lock file stays: whoever removed it would let two others hold "the" lock at once.
+    # The lock file stays: otherwise two processes could hold locks on two files of that name.
     with _locked(folder, lambda _: None):
         complete, aside = folder / COMPLETE, folder / f"{COMPLETE}.aside"
         # A user marks first and looks second; so this hides first and looks second.
@@ -253,7 +252,7 @@ def _plan(
 
 
 def _client_requirement() -> str:
-    """Return what our own distribution asks for, for buckets."""
+    """Return the requirement of our own distribution for buckets."""
     for text in importlib.metadata.requires("kinetic-payload") or ():
         needed = Requirement(text)
         if canonicalize_name(needed.name) == CLIENT:
@@ -281,7 +280,7 @@ def _python_note(dependencies: Dependencies, version: str) -> Iterator[str]:
 
 
 def _identity(interpreter: str) -> tuple[str, str]:
-    """Return the version of *interpreter*, and the program that it is behind all links."""
+    """Return the version of *interpreter*, and the program to which its links lead."""
     base = os.path.realpath(interpreter)
     if base == os.path.realpath(sys.executable):
         return ".".join(map(str, sys.version_info[:3])), base
@@ -340,9 +339,9 @@ def _make(folder: Path, plan: _Plan, home: Path, uv: Uv) -> None:
 
 
 def _install(venv: Path, plan: _Plan, home: Path, uv: Uv, scratch: Path) -> tuple[list[str], str]:
-    """Install everything; return what to tell the user besides, and what uv printed."""
+    """Install everything; return notes for the user, and the output of uv."""
     wheels = home.joinpath(*_WHEELS)
-    # Should another package want one of ours, it gets the copy, not a stranger's from an index.
+    # If another package requires one of ours, it gets the copy, not a package from an index.
     names = installed_own_names()
     constraints = [
         f"{name} @ {wheel.as_uri()}"
@@ -360,15 +359,17 @@ def _install(venv: Path, plan: _Plan, home: Path, uv: Uv, scratch: Path) -> tupl
     except InstallError as error:
         if not pickle or _PICKLE not in error.output:
             raise
-    # Another package wants a cloudpickle of its own; small differences are harmless, and a
-    # greater one is reported by the runner before it unpickles anything.
+    # Another package requires a different cloudpickle; small differences are harmless, and the
+    # runner reports a greater one before it unpickles anything.
     output = job.run([*additions, _PICKLE])
-    return [f"A dependency asks for another {_PICKLE} than the one here; it got its own."], output
+    return [
+        f"A dependency requires another {_PICKLE} than the one here; that was installed."
+    ], output
 
 
 @dataclass(frozen=True)
 class _Installation:
-    """One `uv pip install`, which may have to be tried twice."""
+    """One `uv pip install`, which may have to be repeated."""
 
     venv: Path
     dependencies: Dependencies
@@ -377,11 +378,11 @@ class _Installation:
     constraints: list[str]
 
     def run(self, additions: list[str]) -> str:
-        """Install what the user asked for and our *additions*; return what uv printed."""
+        """Install the user's requirements and our *additions*; return the output of uv."""
         give = partial(write_input, self.scratch, self.dependencies)
         ours = partial(give, additions=additions, constraints=self.constraints)
         if self.dependencies.requires_hashes:
-            # Nobody wrote hashes for what we add.
+            # There are no hashes for our additions.
             return self._uv(give()) + self._uv(ours(asked=False))
         return self._uv(ours())
 
@@ -397,15 +398,17 @@ class _Installation:
 
 
 def _explained(error: InstallError, dependencies: Dependencies) -> InstallError:
-    """Add to uv's words which lines of the user's they speak of."""
+    """Add to uv's output the lines of the user's files to which it refers."""
     named = dependencies.named_in(error.output)
     source = f" of {dependencies.source}" if dependencies.source else ""
-    # Which Python it uses is no news, and the folder is gone by now.
+    # Leave out which Python it used: the folder is gone by now.
     output = re.sub(r"^Using .* environment at: .*\n", "", error.output, flags=re.MULTILINE)
-    message = f"The environment{source} could not be made. uv says:\n{output}"
+    message = f"The environment{source} could not be made. Output of uv:\n{output}"
     if named:
-        message += "\nThat speaks of:" + "".join(f"\n  {place}: {line}" for place, line in named)
-    explained = InstallError(message, hint="Mend that and call again; nothing half-made was kept.")
+        message += "\nIt refers to:" + "".join(f"\n  {place}: {line}" for place, line in named)
+    explained = InstallError(
+        message, hint="Correct that and call again; the unfinished environment was removed."
+    )
     explained.output = output
     explained.killed = error.killed
     explained.places = tuple(place for place, _ in named)
@@ -413,8 +416,8 @@ def _explained(error: InstallError, dependencies: Dependencies) -> InstallError:
 
 
 def _clear(folder: Path) -> None:
-    (folder / COMPLETE).unlink(missing_ok=True)  # First: a rest is never taken for the whole.
-    # A uv whose maker was killed may still be writing here, into a name that nobody uses.
+    (folder / COMPLETE).unlink(missing_ok=True)  # First: a part must not look complete.
+    # A uv whose maker was killed may still be writing here, but under another name.
     remove_tree(str(folder))
 
 

@@ -1,7 +1,7 @@
-"""Which home keeps a job, and whether its folder can be asked from here.
+"""The home that keeps a job, and whether the job's folder can be read from here.
 
-A store may be shared by several homes, on one machine, in containers or over a network, and so may a
-home. FIFOs and pids tell something only where the kernel is the one that the job's supervisor runs on.
+Several homes, on one machine, in containers or over a network, may share a store; a home may be shared as
+well. FIFOs and pids mean something only on the kernel on which the job's supervisor runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
 class Unreachable(Enum):
-    """Why the folder of a job cannot be asked."""
+    """Why the folder of a job cannot be read."""
 
     AWAY = "it is on another machine, or in another container"
     NOT_PERMITTED = "its files may not be read by this user"
@@ -28,16 +28,16 @@ class Unreachable(Enum):
 
 
 def keeper_of(home: Home) -> Keeper:
-    """Return *home* as the records of its jobs name it."""
+    """Return the description of *home* for the records of its jobs."""
     return Keeper(
         home=home.path, machine=os.uname().nodename, boot=boot_id(), inode=_inode(home.path)
     )
 
 
 def is_on_this_machine(keeper: Keeper | None, *, boot: Callable[[], str] | None = None) -> bool:
-    """Return whether the kernel that *keeper*'s supervisors run on is ours, or was before a reboot.
+    """Return whether *keeper*'s supervisors run on this machine, now or before a reboot.
 
-    A record that names no keeper was written when nobody thought of others.
+    Records of early versions name no keeper: those jobs count as this machine's.
     """
     if keeper is None or keeper.machine == os.uname().nodename:
         return True
@@ -50,8 +50,8 @@ def home_of(
 ) -> Home | Unreachable:
     """Return the home in which to look for the folder of a job that *keeper* keeps.
 
-    What is not found there is certain not to be there. *own* is the home of whoever asks, and *boot*
-    tells the id of the kernel's current run.
+    A job without a folder there is certain not to run. *own* is the home of this process, and *boot*
+    returns the id of the kernel's current run.
     """
     if keeper is None:
         return own
@@ -67,13 +67,13 @@ def home_of(
             return Unreachable.NOT_PERMITTED
         except OSError:
             continue
-        # A job's id is its alone, so this is its folder, wherever it was moved.
+        # A job's id is unique, so this is its folder, even if it was moved.
         return home if os.access(path, os.R_OK | os.X_OK) else Unreachable.NOT_PERMITTED
     for home in homes:
-        # The path alone says little: another container has the same, and a home is soon made again.
+        # The path alone is not enough: another container may have the same, or the home was made again.
         if here and (keeper.boot, keeper.inode) == (here, _inode(home.path)):
             return home
-    # Its own machine would find it. Under another name this is another container, with other folders.
+    # On the job's machine it would be found. With another host name this is another container.
     return Unreachable.GONE if keeper.machine == os.uname().nodename else Unreachable.AWAY
 
 
@@ -87,7 +87,7 @@ def _inode(path: str) -> str:
 
 @cache
 def boot_id() -> str:
-    """Return what identifies this run of the kernel; empty where the system does not tell."""
+    """Return the id of this run of the kernel; empty if the system has none."""
     if sys.platform == "darwin":
         return _boot_session()
     try:

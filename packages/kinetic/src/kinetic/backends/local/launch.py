@@ -50,9 +50,9 @@ _START: Final = (
     "package.__path__ = [sys.argv[5] + '/kinetic']; sys.modules['kinetic'] = package; "
     "from kinetic.backends.local.supervisor.main import main; main()"
 )
-"""With the FIFOs' three ends, the job's id (for whoever reads `ps`) and folders to import from.
+"""Arguments: the FIFOs' three ends, the job's id (shown by `ps`) and folders to import from.
 
-The package's own first module is left out: what it does for users takes longer than all the rest.
+`kinetic/__init__.py` is left out: it takes longer to import than all the rest.
 """
 
 
@@ -75,10 +75,10 @@ def local_environment(launch: Launch) -> LocalEnvironment:
 
 
 class Staged:
-    """What is to become a job's folder, and the living FIFOs in it.
+    """A folder that is to become a job's folder, with open FIFOs in it.
 
-    Who looks at the job sees that it is about to start, from `open` to `close`, unless this process
-    dies. `start_supervisor` takes it; otherwise nothing of it stays.
+    From `open` to `close` the job is seen as about to start, unless this process dies.
+    `start_supervisor` renames the folder; otherwise `close` removes it.
     """
 
     def __init__(self, home: Home, job_id: str) -> None:
@@ -89,17 +89,17 @@ class Staged:
         """Whether there may be a supervisor."""
 
     def open(self) -> None:
-        """Make the folder and the FIFOs; whatever this raises, `close` takes them back.
+        """Make the folder and the FIFOs; also after a failure, `close` removes them.
 
         Raises:
-            OSError: The system did not let us.
+            OSError: They could not be made.
         """
         make_folder(self._home.jobs)
         make_new_folder(self.folder.path)
         self.pipes = Pipes(self.folder)
 
     def close(self) -> None:
-        """Let go of it; what was not started is removed."""
+        """Close the FIFOs; remove the folder unless the job was started."""
         if self.pipes is not None:
             self.pipes.close()
         shutil.rmtree(self.folder.path, ignore_errors=True)
@@ -115,13 +115,13 @@ def start_supervisor(
     lease_seconds: float = LEASE_SECONDS,
     report_seconds: float = REPORT_SECONDS,
 ) -> None:
-    """Start the job of *launch* in *place*; *environment* is what its processes get besides their own.
+    """Start the job of *launch* in *place*; *environment* is added to its processes' own variables.
 
-    Who is interrupted meanwhile finds it not started, or as a whole: `place.started` tells.
+    After an interrupt it is either not started or started completely: `place.started` tells which.
 
     Raises:
         FileExistsError: The job was started before.
-        OSError: The system did not let us.
+        OSError: It could not be started.
     """
     record = launch.record
     folder = home.job(record.job_id)
@@ -139,7 +139,7 @@ def start_supervisor(
     assert place.pipes is not None
     with Uninterrupted():
         try:
-            # The job's folder appears with a living FIFO in it: whoever sees it can tell what it is.
+            # The job's folder appears with open FIFOs in it: its state is clear from the beginning.
             os.rename(place.folder.path, folder.path)  # noqa: PTH104
         except OSError as error:
             if os.path.exists(folder.path):  # noqa: PTH110
@@ -154,9 +154,9 @@ def start_supervisor(
 
 
 def ensure_bundle(home: Home, bundle: bytes) -> str:
-    """Return the path of the runner, written there once for all jobs that use the same one.
+    """Return the path of the runner, written once for all jobs that use the same one.
 
-    What is there is compared: a machine that lost its power may leave an empty file.
+    An existing file is compared: after a power cut it may be empty.
     """
     folder = Path(home.bundle(hashlib.sha256(bundle).hexdigest()))
     path = folder / RUNNER_NAME
@@ -186,7 +186,7 @@ def spec_of(
     lease_seconds: float = LEASE_SECONDS,
     report_seconds: float = REPORT_SECONDS,
 ) -> SupervisorSpec:
-    """Return *launch* in the terms of processes."""
+    """Return the supervisor's start-up spec for *launch*."""
     record = launch.record
     names = JobObjects(record.job_id)
     folder_store = store.location.kind == "folder"
@@ -232,7 +232,7 @@ def _command(
     command = [interpreter, "-u", bundle, *runner_flags(launch, store.location, own)]
     if record.retries:
         command.append(Flag.KEEP_INPUTS)
-    # Each process would see the volumes of all others at the same paths.
+    # Otherwise each process would see the volumes of all others at the same paths.
     return [*command, Flag.PRIVATE_MOUNTS] if request.volumes else command
 
 
@@ -263,16 +263,16 @@ def _uses(launch: Launch, bundle: str, home: Home, store: Store) -> dict[str, st
 def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
     output_dir = spec.environment[Env.OUTPUT_DIR]
     if "://" in output_dir:
-        pass  # Objects in a bucket.
+        pass  # A bucket.
     elif output_dir.startswith((f"{spec.home}/", f"{spec.store}/")):
         make_folder(output_dir)
-    else:  # The user's own folder: those above it have the modes of the user's umask.
+    else:  # The user's own folder: its parents get the modes of the user's umask.
         Path(output_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
     fds = pipes.for_supervisor
     log = open_private(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     spec_fd = _unnamed_file(folder, spec.encode())
-    # Neither the user's site nor the environment or the working directory of whoever submits may
-    # decide which modules a supervisor gets; and without `site` it starts 3 ms earlier.
+    # Which modules a supervisor imports must not depend on the user's site, on the environment or on the
+    # working directory; and without `site` it starts 3 ms earlier.
     command = [sys.executable, "-I", "-S", "-c", _START, *map(str, fds), spec.job_id]
     paths = _import_paths()
     environment = base_environment(spec.environment)
@@ -295,7 +295,7 @@ def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
 
 
 def _unnamed_file(folder: JobFolder, data: bytes) -> int:
-    """Return a descriptor that reads *data*, which is in a file without a name."""
+    """Return a descriptor of a file without a name that holds *data*."""
     path = f"{folder.path}/.spec"
     fd = open_private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     os.unlink(path)  # noqa: PTH108

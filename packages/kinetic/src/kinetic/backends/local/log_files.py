@@ -1,4 +1,4 @@
-"""The live log: files that the hosts of a job write, read while they grow or from their end."""
+"""Log files of a job's hosts, read as a whole, from their end, or while they grow."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def latest_attempt(folder: JobFolder) -> int:
 
 
 def read_lines(folder: JobFolder, hosts: int, *, tail: int | None = None) -> Iterator[LogLine]:
-    """Iterate over what is there of the latest attempt, or over its last *tail* lines."""
+    """Iterate over the log of the latest attempt so far, or over its last *tail* lines."""
     attempt = latest_attempt(folder)
     with ExitStack() as stack:
         streams = []
@@ -67,7 +67,7 @@ def _backwards(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _seek_tail(stream: BinaryIO, count: int) -> bool:
-    """Let *stream* go on where its last *count* lines begin; return whether these lack a part."""
+    """Move *stream* to its last *count* lines; return whether their beginning is cut."""
     end = stream.seek(0, os.SEEK_END)
     size, cut = tail_size(_backwards(stream), count)
     stream.seek(max(0, end - size))
@@ -86,7 +86,7 @@ class _Growing:
         self._lines = LineSplitter(clock)
 
     def read(self) -> list[str] | None:
-        """Return the lines that one more block completes; None where nothing is there now."""
+        """Return the lines that the next block completes; None if there is no new block."""
         if self._stream is None:
             try:
                 self._stream = open(self._path, "rb", buffering=0)  # noqa: PTH123, SIM115

@@ -1,4 +1,4 @@
-"""What the folder of a job on this machine shows of it."""
+"""Observation of a job on this machine, from its folder."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from kinetic.backends.local.supervisor.state import read_state
 from kinetic.job_status import JobStatus
 
 REPORTING: Final = (
-    "The job's supervisor died. Its runner is alive and may still report the result: "
-    "that is waited for."
+    "The job's supervisor died. Its runner is alive and may still report the result; "
+    "the job waits for that."
 )
 
 NEVER_STARTED: Final = "The submitting process was killed before it started the job: nothing of it ran. Submit it again."
 
 
 def observe_folder(job_id: str, folder: JobFolder) -> Observation | None:
-    """Return what is seen of the job in *folder*, which is on this machine; None where there is none."""
+    """Return the observation of the job in *folder*; None if there is no such folder."""
 
     alive = is_alive(folder)  # Asked first: what it wrote before it died is read after.
     state = read_state(folder.state)
@@ -68,21 +68,21 @@ def is_there(folder: JobFolder) -> bool:
 
 
 def has_begun(folder: JobFolder) -> bool:
-    """Return whether a runner may be at work, which is before its supervisor finds time to say so."""
+    """Return whether a runner may be at work; its supervisor writes that a moment later."""
     return os.path.isdir(folder.attempt(1))  # noqa: PTH112 - asked often
 
 
 def how_it_ended(folder: JobFolder, before_start: bool) -> str:
-    """Return how the supervisor of the job in *folder* ended, as far as is known.
+    """Return how the supervisor of the job in *folder* ended, as far as it is known.
 
     *before_start*: no runner was started.
     """
-    said = ""
+    output = ""
     try:
         lines = Path(folder.supervisor_log).read_text(errors="replace").strip().splitlines()
-        said = f" Its last words: {lines[-1]}" if lines else ""
+        output = f" Its last output: {lines[-1]}" if lines else ""
     except FileNotFoundError:
         pass
-    if before_start and not said:
+    if before_start and not output:
         return "The submitting process or the supervisor ended before the job was started."
-    return f"The job's supervisor died: it was killed, or the machine went down.{said}"
+    return f"The job's supervisor died: it was killed, or the machine went down.{output}"

@@ -1,6 +1,6 @@
-"""Jobs over a folder whose home cannot be asked from here: seen by what lies in the store.
+"""Jobs over a folder whose home cannot be read from here: seen by their objects in the store.
 
-Nobody here knows whether they run, so nobody here says how they ended.
+Whether they run is not known here, so no outcome is written for them here.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _LEAST: Final = 0.05
 
 
 class OtherHome:
-    """Looks at a job of *keeper*, whose folder cannot be asked because of *why*.
+    """Looks at a job of *keeper*, whose folder cannot be read because of *why*.
 
-    *kill* ends what can be found of a job on this machine.
+    *kill* ends the job's processes that are found on this machine.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class OtherHome:
         self._kill = kill
 
     def observe(self, record: JobRecord) -> Observation:
-        """Return what the store supports: it is pending until a host of it began.
+        """Return the job's state as the store shows it: pending until a host has begun.
 
-        Of a home that is gone its jobs are most likely gone as well; a supervisor that lives on all the
-        same may still say how its job ended.
+        If the home is gone, its jobs are most likely gone as well; a supervisor that is still alive may
+        yet write how its job ended.
         """
         keeper = self._keeper
         if self._why is Unreachable.GONE:
@@ -60,13 +60,13 @@ class OtherHome:
         begun = self._store.stat(JobObjects(record.job_id).claim(1, 0)) is not None
         return Observation(
             JobStatus.RUNNING if begun else JobStatus.PENDING,
-            f"It is kept by {keeper.home} on {keeper.machine}, which cannot be asked from here: "
+            f"It is kept by {keeper.home} on {keeper.machine}, which cannot be read from here: "
             f"{self._why.value}.",
             unreachable=True,
         )
 
     def events(self, record: JobRecord) -> StoreEvents:
-        """Return what notices that the job has begun, or has an outcome."""
+        """Return the events that the job has begun, or has an outcome."""
         names, stat = JobObjects(record.job_id), self._store.stat
 
         def look() -> object:
@@ -77,7 +77,7 @@ class OtherHome:
     def log_lines(
         self, record: JobRecord, *, follow: bool, tail: int | None, stopped: Callable[[], bool]
     ) -> Iterator[LogLine]:
-        """Iterate over the durable log; with *follow* as it is written, until there is an outcome."""
+        """Iterate over the stored log; with *follow* as it is written, until there is an outcome."""
         if not follow or self._why is Unreachable.GONE:
             return latest_lines(self._store, record, UNSIGNED.verify, tail=tail)
         outcome = JobObjects(record.job_id).outcome
@@ -91,10 +91,10 @@ class OtherHome:
         )
 
     def await_end(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
-        """Return if nothing of the job runs any more, as far as can be told.
+        """Return if the job does not run any more, as far as the store shows.
 
         Raises:
-            JobError: It may run, and nothing here can stop it.
+            JobError: It may run, and cannot be stopped from here.
         """
         if self._why is Unreachable.GONE:
             self._kill(record)

@@ -1,4 +1,4 @@
-"""Jobs over a bucket that another machine or `KINETIC_HOME` keeps: seen by lease, outcome and log."""
+"""Jobs over a bucket on another machine or in another home: seen by lease, outcome and log."""
 
 from __future__ import annotations
 
@@ -32,36 +32,35 @@ _POLL_MOST: Final = 2.0
 
 
 def observation_of(heartbeat: Heartbeat, presence: Presence) -> Observation:
-    """Say it as the state of a resource.
+    """Return the supervisor's presence as an observation of the job.
 
-    A lost one has not vanished: it may sit in a laptop that sleeps, and go on tomorrow; so may one that
-    fell asleep before its first lease. Nobody writes an outcome in the place of theirs, who might not
-    even have the job's key.
+    A lost supervisor has not vanished: its laptop may be asleep, also before the first lease, and the job
+    may go on tomorrow. So no other process writes an outcome for it.
     """
     match presence:
         case Presence.ALIVE:
             return Observation(JobStatus.RUNNING, f"It runs on {heartbeat.holder}.")
         case Presence.STARTING:
-            return Observation(JobStatus.PENDING, "Its supervisor was not heard of yet.")
+            return Observation(JobStatus.PENDING, "Its supervisor has not written its lease yet.")
         case Presence.LOST:
             since = datetime.fromtimestamp(heartbeat.renewed or 0.0, UTC)
             return Observation(
                 JobStatus.FAILED,
-                f"Its supervisor on {heartbeat.holder} has not been heard of since "
+                f"Its supervisor on {heartbeat.holder} has been silent since "
                 f"{since:%Y-%m-%d %H:%M:%S} UTC: it was killed, {_AWAY}",
                 lost=True,
             )
         case Presence.ABSENT if heartbeat.recorded is not None:
-            reason = f"Its supervisor was never heard of: its submit was interrupted, {_AWAY}"
+            reason = f"Its supervisor never wrote a lease: its submit was interrupted, {_AWAY}"
             return Observation(JobStatus.NOT_FOUND, reason, lost=True)
         case Presence.ABSENT:
             return Observation(JobStatus.NOT_FOUND)
 
 
 class OtherMachines:
-    """Looks at such jobs; *starting* is how long after its record one may be without a lease.
+    """Looks at such jobs; for *starting* seconds after its record a job may have no lease.
 
-    Outcomes, claims and reports that *verify* refuses count for nothing.
+    Outcomes, claims and reports that *verify* refuses are ignored.
     """
 
     def __init__(
@@ -78,12 +77,12 @@ class OtherMachines:
         return observation_of(heartbeat, presence_of(heartbeat, starting=self._starting))
 
     def events(self, record: JobRecord) -> StoreEvents:
-        """Return what notices that the job has an outcome, or what is to be told of its supervisor."""
+        """Return the events that the job has an outcome, or that its supervisor's presence changed."""
         outcome = JobObjects(record.job_id).outcome
 
         def look() -> object:
             found = self._store.stat(outcome)
-            # Who looks decides whether it is the job's: it may be replaced by that.
+            # A look decides whether it is the job's own; the job may replace it.
             return found.generation if found is not None else None, self._presence(record)
 
         return StoreEvents(look, _pause_after)
@@ -91,7 +90,7 @@ class OtherMachines:
     def log_lines(
         self, record: JobRecord, *, follow: bool, tail: int | None, stopped: Callable[[], bool]
     ) -> Iterator[LogLine]:
-        """Iterate over the durable log; with *follow* as it is written, until the job ends."""
+        """Iterate over the stored log; with *follow* as it is written, until the job ends."""
         if not follow:
             return latest_lines(self._store, record, self._verify, tail=tail)
         pauses = _Pauses()
@@ -105,9 +104,9 @@ class OtherMachines:
         )
 
     def await_end(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        """Wait until nothing of the job runs any more, as far as can be told.
+        """Wait until the job does not run any more, as far as the store shows.
 
-        Its supervisor sees within a few seconds that the outcome is there, and stops it.
+        Its supervisor sees the outcome within a few seconds, and stops the job.
 
         Raises:
             JobError: It still runs after *timeout* seconds.
@@ -120,10 +119,10 @@ class OtherMachines:
                 return
             if deadline.passed:
                 if presence is Presence.STARTING:
-                    return  # One that is yet to start finds the outcome, and ends at once.
+                    return  # If it starts later, it finds the outcome, and ends at once.
                 error = JobError(
-                    f"Job {record.job_id} still runs on {heartbeat.holder}, {timeout:g} s after it was to "
-                    "stop.",
+                    f"Job {record.job_id} still runs on {heartbeat.holder}, {timeout:g} s after the "
+                    "request to stop.",
                     hint="Its supervisor looks every few seconds, and its function has a grace to end; "
                     "try again.",
                 )
@@ -132,7 +131,7 @@ class OtherMachines:
             sleep(deadline.at_most(max(_POLL_LEAST, min(poll_interval, _POLL_MOST))))
 
     def _is_over(self, record: JobRecord) -> bool:
-        """Return whether nothing is written to the log any more."""
+        """Return whether the log is complete."""
         outcome = stored_outcome(self._store, record.job_id, self._verify)
         if outcome is None:
             return self._presence(record) in (Presence.LOST, Presence.ABSENT)
@@ -142,7 +141,7 @@ class OtherMachines:
 
     def _has_gone(self, record: JobRecord, presence: Presence) -> bool:
         if presence is Presence.STARTING:
-            # It may have ended before its first lease; then every host of it has reported.
+            # It may have ended before its first lease; then every host has reported.
             if stored_outcome(self._store, record.job_id, self._verify) is None:
                 return False
             attempts = attempts_of(self._store, record, self._verify)
@@ -162,7 +161,7 @@ class OtherMachines:
         return Heartbeat(self._store.now(), recorded=handle.updated if handle is not None else None)
 
     def _lease(self, job_id: str) -> Lease | None:
-        """Return what the lease says, which is the same as long as there is one."""
+        """Return the lease, whose contents do not change while it exists."""
         known = self._leases.get(job_id)
         if known is None:
             name = JobObjects(job_id).lease
@@ -173,7 +172,7 @@ class OtherMachines:
             except ObjectNotFoundError:
                 return None  # Removed a moment ago.
             except RecordError:
-                # Nobody vouches for a lease: it tells at most that a job seems to run.
+                # Leases are not signed: they only show that a job seems to run.
                 known = Lease(job_id=job_id, holder="an unknown machine", seconds=LEASE_SECONDS)
             self._leases[job_id] = known
         return known
@@ -184,7 +183,7 @@ def _pause_after(elapsed: float) -> float:
 
 
 class _Pauses:
-    """How long to rest between two looks: longer the longer it takes, and never for nothing."""
+    """Pauses between two looks, which grow with the time since the first."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

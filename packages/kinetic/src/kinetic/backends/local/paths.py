@@ -1,7 +1,7 @@
-"""Where the local backend keeps things below `KINETIC_HOME`.
+"""Paths of the local backend below `KINETIC_HOME`.
 
-The supervisor imports this before it starts anything, so paths are plain text here: `pathlib` and
-`dataclasses` would cost a tenth of a job's start.
+The supervisor imports this before it starts a runner, so paths are plain text: `pathlib` and `dataclasses`
+would cost a tenth of a job's start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Home:
 
 
 class JobFolder:
-    """The folder of one job, and what the supervisor and its clients keep there."""
+    """The folder of one job, and the files of its supervisor and its clients."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -43,17 +43,17 @@ class JobFolder:
         """Locked by the supervisor for as long as it lives."""
         self.state = f"{path}/state.json"
         self.uses = f"{path}/uses.json"
-        """What the job needs of what jobs share: nothing of it is collected meanwhile."""
+        """The shared files that the job needs: they are not collected meanwhile."""
         self.supervisor_log = f"{path}/supervisor.log"
-        self.pending_uploads = f"{path}/unsaved"  # so called in jobs of all versions
-        """Results that the store does not have yet."""
+        self.pending_uploads = f"{path}/unsaved"
+        """Results that could not be stored yet."""
 
     def attempt(self, number: int) -> str:
         """Return the folder of one attempt."""
         return f"{self.path}/attempt-{number}"
 
     def runners(self, attempt: int) -> str:
-        """Return a FIFO whose write end every runner of the attempt holds, and nobody else."""
+        """Return a FIFO whose write end only the runners of the attempt hold."""
         return f"{self.path}/attempt-{attempt}/runners"
 
     def log(self, attempt: int, host: int) -> str:
@@ -61,5 +61,5 @@ class JobFolder:
         return f"{self.path}/attempt-{attempt}/host-{host}.log"
 
     def workspace(self, host: int) -> str:
-        """Return the folder in which one host works; a later attempt finds it as the earlier left it."""
+        """Return the folder in which one host works, shared by all its attempts."""
         return f"{self.path}/host-{host}"

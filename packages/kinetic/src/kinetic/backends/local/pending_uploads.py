@@ -1,4 +1,4 @@
-"""Results that a job's store does not have yet: kept in the job's folder, and stored from there."""
+"""Results that could not be stored yet: kept in the job's folder, stored from there later."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ def observation_of(
     running: bool,
     reason: str,
 ) -> Observation | None:
-    """Return what to say of a job whose result lies in its *folder*; None if there is none.
+    """Return the observation of a job whose result is in its *folder*; None without such a result.
 
-    *reason* is what its supervisor wrote last. While that or a runner is *running*, the result is being
-    stored; afterwards nobody stores it before it is asked for.
+    *reason* is the last one that its supervisor wrote. While the supervisor or a runner is *running*, it
+    stores the result; afterwards the result is stored when it is collected.
     """
     pending_uploads = PendingUploads(folder.pending_uploads)
     reports = pending_uploads.host_outcomes()
     if running and (reports or pending_uploads.trouble):
-        said = "The function has ended, and its result is being stored."
-        why = pending_uploads.trouble or reason or said
+        storing = "The function has ended, and its result is being stored."
+        why = pending_uploads.trouble or reason or storing
         return Observation(JobStatus.RUNNING, why, attempts, upload_pending=bool(reports))
     if not reports:
         return None
     returned = all(fields_of(data).get("succeeded") for data in reports.values())
-    said = (
+    kept = (
         f"The function has {'returned' if returned else 'failed'}, and its result is not in the store "
         f"yet: it is kept in {folder.pending_uploads}. Store it from this machine with: kinetic jobs result "
         f"{job_id}"
     )
-    said = f"{said}. {reason}" if reason else said
-    return Observation(JobStatus.FAILED, said, attempts, upload_pending=True)
+    why = f"{kept}. {reason}" if reason else kept
+    return Observation(JobStatus.FAILED, why, attempts, upload_pending=True)
 
 
 def store_result(
     job_id: str, folder: JobFolder, store: Store, verify: Callable[[bytes, str], None]
 ) -> None:
-    """Store what lies in the job's *folder*, such that the job can be collected.
+    """Store the results in the job's *folder*, so that the job can be collected.
 
     Raises:
-        StoreError: The store still does not take it; it stays where it is.
-        IntegrityError: It is not what the job wrote.
+        StoreError: They still cannot be stored; they stay in the folder.
+        IntegrityError: They are not what the job wrote.
     """
     try:
         PendingUploads(folder.pending_uploads).store_all(store, verify)
@@ -69,24 +69,24 @@ def store_result(
 
 
 def trouble_of(folder: JobFolder) -> str:
-    """Return why the result of the job could be left nowhere; empty where nothing was in its way."""
+    """Return why the job's result could not be written to its folder either; empty if it could."""
     return PendingUploads(folder.pending_uploads).trouble
 
 
 def refuse_to_lose(record: JobRecord, folder: JobFolder, *, decided: bool) -> None:
-    """Make sure that the job's *folder*, which is to go, does not hold the only copy of its result.
+    """Make sure that the job's *folder*, to be removed, does not hold the only copy of its result.
 
-    Where the outcome is *decided* (another machine cancelled the job), the result is lost with a warning.
+    If the outcome is *decided* (another machine cancelled the job), the result is removed with a warning.
 
     Raises:
-        JobError: It does.
+        JobError: The folder holds the only copy.
     """
     if not PendingUploads(folder.pending_uploads).host_outcomes():
         return
     if decided:
         warn_caller(
-            f"Job {record.job_id} has an outcome, and a result that was not stored before: that is "
-            "removed with the job."
+            f"Job {record.job_id} has an outcome, and a result that was not stored before. The result "
+            "is removed with the job."
         )
     else:
         error = JobError(

@@ -1,4 +1,4 @@
-"""Remove folders that user code wrote into, completely, and nothing outside of them."""
+"""Complete removal of folders into which user code wrote."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from contextlib import suppress
 
 
 def put_aside(path: str, *, in_use: Callable[[str], bool]) -> list[str]:
-    """Rename the folder *path* at once; return the folders that are to be removed.
+    """Rename the folder *path*, so that it disappears at once; return the folders to remove.
 
-    If it is gone, return what an earlier removal renamed and did not remove, except those *in_use*.
+    If it is gone, return the folders that an earlier removal left, except those *in_use*.
     """
     parent, name = os.path.split(path)
     aside = f"{parent}/.{name}."
@@ -28,10 +28,10 @@ def put_aside(path: str, *, in_use: Callable[[str], bool]) -> list[str]:
 
 
 def remove_tree(path: str) -> tuple[str, ...]:
-    """Remove the folder *path* and what is in it; return what could not be removed, with reasons.
+    """Remove the folder *path* and its contents; return what stays, each with the reason.
 
-    Read-only folders are removed as well. Links are not followed. If another file system is mounted
-    inside, nothing is removed: its files are not the job's.
+    Read-only folders are removed too. Links are not followed. If another file system is mounted inside,
+    nothing is removed: its files are not the job's.
     """
     if os.path.islink(path):  # noqa: PTH114
         os.unlink(path)  # noqa: PTH108
@@ -46,7 +46,7 @@ def remove_tree(path: str) -> tuple[str, ...]:
     left: list[str] = []
 
     def note(_: object, where: str, error: BaseException) -> None:
-        # The folders above would be named as well, because they are not empty.
+        # Leave out the parents of what stays: they fail because they are not empty.
         inside = any(one.startswith(f"{where}/") for one in left)
         if not (inside or isinstance(error, FileNotFoundError)):
             left.append(f"{where}: {getattr(error, 'strerror', None) or error}")
@@ -59,12 +59,12 @@ def remove_tree(path: str) -> tuple[str, ...]:
 
 
 def _make_writable(path: str) -> None:
-    """Let the owner change all folders of the tree; what belongs to another user stays as it is."""
+    """Make all folders of the tree writable, except those of other users."""
     folders = [path]
     while folders:
         folder = folders.pop()
         with suppress(OSError):
-            os.chmod(folder, 0o700)  # noqa: PTH101 - not a link: looked at below
+            os.chmod(folder, 0o700)  # noqa: PTH101 - not a link: see below
         with suppress(OSError), os.scandir(folder) as entries:
             folders += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
 
@@ -79,7 +79,7 @@ def _mount_points() -> list[str]:
         import psutil
 
         return [one.mountpoint for one in psutil.disk_partitions(all=True)]
-    # The same without importing psutil, which takes long: this is part of every blocking call.
+    # Without psutil, whose import takes too long for a part of every blocking call.
     with open("/proc/self/mountinfo", "rb") as table:  # noqa: PTH123
         points = [os.fsdecode(line.split(b" ")[4]) for line in table]
     return [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), one) for one in points]

@@ -1,4 +1,4 @@
-"""Watches over jobs of the local backend: what changes is noticed at once, or with the next look."""
+"""Watches of local jobs: wait until something may have changed."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.stores.store import Store
 
 _OUTCOME_EVERY: Final = 2.0
-"""Seconds between two questions for an outcome in a bucket: the supervisor's state tells sooner."""
+"""Seconds between two reads of an outcome in a bucket: usually the supervisor's state changes first."""
 
 
 class JobEvents(Protocol):
-    """What is noticed of one job."""
+    """Changes of one job."""
 
     def changed(self) -> bool:
-        """Return whether there is something new since the last call."""
+        """Return whether something changed since the last call."""
         ...
 
     def rest(self, woken: threading.Event, seconds: float) -> None:
-        """Return after at most *seconds*, when *woken* is set, or when there may be something new."""
+        """Return after at most *seconds*, or when *woken* is set, or when something may have changed."""
         ...
 
 
 class LocalWatch:
-    """Watches jobs; *places* return, each time, what tells of one of them now.
+    """Watches jobs; each of *places* returns the current events of one job.
 
-    It takes no file descriptor: a program may wait for more jobs than it may open files.
+    It keeps no file descriptor open: a program may wait for more jobs than it may open files.
     """
 
     def __init__(self, places: Sequence[Callable[[], JobEvents]]) -> None:
@@ -53,7 +53,7 @@ class LocalWatch:
         pass
 
     def wait(self, timeout: float | None) -> None:
-        """Return when something of the jobs changed, or after *timeout* seconds."""
+        """Return when a job changed, or after *timeout* seconds."""
         deadline = Deadline(timeout)
         watched = [place() for place in self._places]
         while not (deadline.passed or self._woken.is_set()):
@@ -78,9 +78,9 @@ _Life = Literal["announced", "alive", "reporting", "gone"]
 
 
 class FolderEvents:
-    """What is noticed of a job that *home* keeps: its state, its supervisor's death, its runners' end.
+    """Changes of a job that *home* keeps: its state, the ends of its supervisor and its runners.
 
-    Its outcome, too, where *store* is a bucket: others may write it.
+    If *store* is a bucket, also its outcome: other machines may write it.
     """
 
     def __init__(self, home: Home, job_id: str, store: Store) -> None:
@@ -95,7 +95,7 @@ class FolderEvents:
         self._seen: int | None = None
 
     def changed(self) -> bool:
-        """Return whether the supervisor wrote its state, came to life or died, or its runners ended."""
+        """Return whether the supervisor wrote its state, started or died, or its runners ended."""
         if self._state_changed() or self._has_outcome():
             return True
         before, self._life = self._life, self._life_now()
@@ -133,16 +133,16 @@ class FolderEvents:
             return False
         self._asked = now
         found = self._store.stat(self._outcome)
-        # Who looks decides whether it is the job's: it may be replaced by that.
+        # A look decides whether it is the job's own; the job may replace it.
         seen = found.generation if found is not None else None
         changed, self._seen = seen != self._seen, seen
         return changed
 
 
 class StoreEvents:
-    """What is noticed of a job that only the store tells of.
+    """Changes of a job that only the store shows.
 
-    *look* returns what is to be told apart; *pause* how long to rest after so many seconds of waiting.
+    *look* returns a value to compare; *pause* returns how long to pause after so many seconds of waiting.
     """
 
     def __init__(self, look: Callable[[], object], pause: Callable[[float], float]) -> None:
@@ -153,7 +153,7 @@ class StoreEvents:
         self._last: object = None
 
     def changed(self) -> bool:
-        """Return whether the store tells something new; it is asked after each pause only."""
+        """Return whether the store shows a change; it is read only once after each pause."""
         now = time.monotonic()
         if now < self._next:
             return False
