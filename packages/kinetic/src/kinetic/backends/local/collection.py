@@ -1,15 +1,16 @@
-"""Removes what jobs shared and no kept job names any more: contexts, bundles, environments.
+"""Collection of garbage: shared files that no kept job uses, and remains of jobs and killed submits.
 
-And what is left here of jobs that were cleaned up from another machine, and of submits that were killed.
+Shared files are contexts, bundles and environments. Remains are folders of jobs that were cleaned up from
+another machine, and payloads and staging folders of killed submits.
 
-A store, or `KINETIC_HOME`, may be a folder that also holds other things: only what has exactly the
-names that we give is looked at. What a killed submit left goes after a day: its payload, in a bucket
-too, and its staging folder. A submit that takes longer renews its payload once its record is there: who
-listed it before that cannot delete it any more, and who lists it later sees the record.
+A store, or `KINETIC_HOME`, may be a folder that also holds other files: only names that Kinetic gives are
+touched. The remains of a killed submit are removed after a day, also from a bucket. A submit that takes
+longer renews its payload once its record is written: a collection that listed the payload before cannot
+delete it any more, and one that lists it later sees the record.
 
-Of the rest only what nobody used for 14 days goes. A submit that finds something old either uses it and makes
-it young, or finds it gone and makes it again: for bundles (`keep`) and environments both sides take a
-lock, for contexts (`transfer.ensure_context`) a week lies between the two ages.
+All else is removed after 14 days without use. A submit that finds something old either uses it and resets
+its age, or finds it removed and makes it again: for bundles (`keep`) and environments both sides take a
+lock, for contexts (`ensure_context`) a week lies between the two ages.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ from kinetic_payload.threads import parallel_map
 log = logging.getLogger("kinetic")
 
 MAX_AGE: Final = 14 * 86_400.0
-"""Seconds that something unused is kept."""
+"""Seconds for which unused files are kept."""
 LEFT_AGE: Final = 86_400.0
-"""Seconds after which what a submit began, and did not record, is what a killed one left."""
+"""Seconds after which a submit without a record counts as killed."""
 
 _EVERY: Final = 86_400.0
 _LEFT_EVERY: Final = 3_600.0
@@ -68,7 +69,7 @@ _LOCK: Final = ".collection.lock"
 
 
 def keep(home: Home, folder: Path) -> bool:
-    """Make *folder*, a bundle, young; return whether it is there."""
+    """Reset the age of *folder*, a bundle; return whether it exists."""
     make_folder(home.path)
     with locked(f"{home.path}/{_LOCK}"):
         try:
@@ -79,21 +80,21 @@ def keep(home: Home, folder: Path) -> bool:
 
 
 def is_due(home: Home, now: float) -> bool:
-    """Return whether a collection is to be started now; at most one a day is."""
+    """Return whether to start a collection now, at most once a day."""
     mark = Path(home.path, ".collected")
     try:
-        # A mark from days ahead was made by a clock that was wrong, and would hold until then.
+        # A mark from the future was made by a wrong clock, and would prevent collections until then.
         if abs(now - mark.stat().st_mtime) < _EVERY:
             return False
     except FileNotFoundError:
-        write_private(mark, b"")  # A new home holds nothing old.
+        write_private(mark, b"")  # A new home has no old files.
         return False
     os.utime(mark)
     return True
 
 
 def left_long_ago(job_ids: Iterable[str], now: float) -> list[str]:
-    """Return those of *job_ids*, which have no record, whose submit began a day before *now* or earlier."""
+    """Return those of *job_ids* without a record whose submit began a day before *now* or earlier."""
     return [one for one in job_ids if is_job_id(one) and now - _submitted_at(one) > LEFT_AGE]
 
 
@@ -107,21 +108,21 @@ def _submitted_at(job_id: str) -> float:
 
 
 def is_left_due(home: Home, now: float) -> bool:
-    """Return whether what killed submits left may be collected now by who lists jobs: once an hour."""
+    """Return whether a list of jobs is to start a collection of killed submits now, at most once an hour."""
     mark = Path(home.path, ".collected-left")
     with suppress(FileNotFoundError):
         if abs(now - mark.stat().st_mtime) < _LEFT_EVERY:
             return False
-    with suppress(FileNotFoundError):  # Who only lists jobs of a bucket has no home, and gets none.
+    with suppress(FileNotFoundError):  # A machine that only lists jobs of a bucket has no home.
         write_private(mark, b"")
     return True
 
 
 def main() -> None:
-    """Collect; run in a process of its own.
+    """Collect garbage; the entry point of a separate process.
 
-    Its arguments: the home, the store's place, and, if only the leftovers of some jobs are to go, their
-    ids, with commas between.
+    Arguments: the home, the store's location, and the ids of jobs, separated by commas, if only their
+    remains are to be removed.
     """
     from kinetic_payload.stores import open_store
 
@@ -136,11 +137,11 @@ def main() -> None:
 
 
 def collect(home: Home, store: Store, now: float, *, store_now: float | None = None) -> None:
-    """Remove what was not used since `MAX_AGE` before *now* and belongs to no kept job.
+    """Remove files that no kept job uses and that were not used for `MAX_AGE` before *now*.
 
-    Of a bucket only what killed submits left: it has rules of its own for what is old, and other
-    machines use it. *store_now* is the time by the store's clock, where that is another one. What
-    cannot be looked at or removed today may be so tomorrow, and keeps nothing else from being so.
+    From a bucket, remove only remains of killed submits: it has lifecycle rules of its own, and other
+    machines use it. *store_now* is the time by the store's clock, if that is another one. Failures are
+    ignored, and do not stop the rest: the next collection tries again.
     """
     oldest = now - MAX_AGE
     with _each_by_itself():
@@ -173,7 +174,7 @@ def _uses(home: Home) -> Iterable[dict[str, str | None]]:
 
 
 def _collect_staging(home: Home, oldest: float) -> None:
-    """Remove folders of jobs whose submit died before they had a name, or whose removal did."""
+    """Remove folders of jobs whose submit or removal was killed before it was complete."""
     for folder in _children(home.jobs):
         if _is_aside(folder.name, is_job_id) and not is_alive(JobFolder(str(folder))):
             with suppress(OSError):
@@ -182,13 +183,13 @@ def _collect_staging(home: Home, oldest: float) -> None:
 
 
 def _is_aside(name: str, is_name: Callable[[str], bool]) -> bool:
-    """Return whether *name* is that of a folder that is being made or removed: `.{name}.{8 hex}`."""
+    """Return whether *name* is of a folder that is being made or removed: `.{name}.{8 hex}`."""
     aside = re.fullmatch(r"\.(.+)\.[0-9a-f]{8}", name)
     return aside is not None and is_name(aside[1])
 
 
 def _collect_forgotten(home: Home, store: Store, oldest: float) -> None:
-    """Remove folders of jobs that *store* does not know any more: they were cleaned up elsewhere."""
+    """Remove folders of jobs that are no longer in *store*: another machine cleaned them up."""
     for job in _children(home.jobs):
         folder = JobFolder(str(job))
         if not is_job_id(job.name):
@@ -239,7 +240,7 @@ def _collect_contexts(store: Store, oldest: float) -> None:
     old = [one for one in store.list("contexts/") if is_context(one.name) and one.updated < oldest]
     if not old:
         return
-    # Looked up after the list: a job submitted meanwhile made its context young.
+    # Read after the list: a job that was submitted meanwhile has reset the age of its context.
     kept = set(_named_contexts(store))
     for info in old:
         if info.name not in kept:
@@ -248,24 +249,24 @@ def _collect_contexts(store: Store, oldest: float) -> None:
 
 
 def collect_unrecorded(store: Store, job_ids: Iterable[str], now: float) -> None:
-    """Remove what lies in *store* of those of *job_ids* whose submit died before they had a record.
+    """Remove the objects in *store* of those of *job_ids* that have no record: their submit was killed.
 
-    *now* is by the store's clock. A folder that holds anything younger than a day, or anything else
-    besides, is not touched.
+    *now* is by the store's clock. A folder with an object that is younger than a day, or that is not a
+    job's, is not touched.
     """
 
     def collect_one(job_id: str) -> None:
         try:
             collect_folder(JobObjects(job_id))
         except StoreUnavailableError:
-            raise  # The others would wait as long for nothing.
+            raise  # The others would fail after as long a wait.
         except StoreError:
             return
 
     def collect_folder(names: JobObjects) -> None:
         if store.stat(names.handle) is not None:
             return
-        # The list decides, not the look before: a record may have come in between.
+        # The list decides: a record may have been written after the look before.
         left = list(store.list(names.prefix))
         if all(
             is_job_object(info.name, names.job_id)
@@ -304,9 +305,9 @@ _COLLECT: Final = "import sys; sys.path += sys.argv[4:]; from kinetic.backends.l
 def start_collection(
     home: Home, store: Store, environment: Mapping[str, str], *, left: Sequence[str] = ()
 ) -> None:
-    """Start a process of its own, with *environment*, that removes what is old and unused.
+    """Start a separate process, with *environment*, that collects garbage.
 
-    With *left*, only what killed submits of these jobs left in the store.
+    With *left*, it removes only the remains of killed submits of these jobs.
     """
     arguments = [home.path, str(store.location), ",".join(left)]
     command = [sys.executable, "-I", "-c", _COLLECT, *arguments, *sys.path]
@@ -316,9 +317,9 @@ def start_collection(
 def collect_left(
     home: Home, store: Store, recorded: Set[str], environment: Mapping[str, str]
 ) -> None:
-    """Start, at most once an hour, a process that removes what killed submits left in *store*.
+    """Start, at most once an hour, a process that removes remains of killed submits from *store*.
 
-    The jobs that are *recorded* are no such leftovers. *environment* is this process's.
+    Jobs that are *recorded* are not touched. *environment* is the one of this process.
     """
     now = time.time()
     try:
@@ -330,8 +331,8 @@ def collect_left(
             handed_on = base_environment(environment) | bucket_environment(environment)
             start_collection(home, store, handed_on, left=left[:_LEFT_AT_ONCE])
     except (OSError, StoreError) as error:
-        log.info("What killed submits left could not be collected: %s", error)
+        log.info("Remains of killed submits could not be removed: %s", error)
 
 
 _LEFT_AT_ONCE: Final = 1000
-"""Ids that fit on a command line."""
+"""Number of ids that fit on a command line."""
