@@ -1,4 +1,4 @@
-"""`App`: what commands share, and the one place where they meet the facade."""
+"""`App`: settings and output of a command line, and its access to the package `kinetic`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TargetOptions:
 
 
 class App:
-    """The facade as one command line sees it. The facade is imported when a command first asks."""
+    """The package `kinetic` with the settings of a command line; imported when first needed."""
 
     def __init__(
         self, output: Output | None = None, clock: Callable[[], float] = time.time
@@ -72,13 +72,13 @@ class App:
         return find_job(job_id, self.settings())
 
     def kept_log(self, job_id: str, tail: int | None) -> Iterator[LogLine] | None:
-        """Return what is kept of the log of a job that was cleaned up; None where nothing is."""
+        """Return the stored log of a job that was cleaned up; None if there is none."""
         from kinetic.jobs.discover import kept_log
 
         return kept_log(job_id, self.settings(), tail=tail)
 
     def list_jobs(self, where: Where | None = None) -> list[JobHandle]:
-        """Return the jobs there are; *where* overrides what the settings say."""
+        """Return the jobs there are; *where* overrides the backend of the settings."""
         from kinetic.backends.registry import CLUSTER, LOCAL
         from kinetic.jobs.discover import find_jobs
 
@@ -88,22 +88,22 @@ class App:
         return find_jobs(self.settings(backend=LOCAL if where == "local" else CLUSTER))
 
     def statuses_of(self, jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
-        """Return the status of each of *jobs*, or why it is not known."""
+        """Return the status of each of *jobs*, or the error that hides it."""
         from kinetic.jobs.discover import statuses_of
 
         return statuses_of(jobs)
 
     def full_disk_of(self, jobs: Sequence[JobHandle]) -> str:
-        """Return what to say of a full disk that some of *jobs* need; nothing if none is."""
+        """Return a message about a full disk that some of *jobs* need; empty if none is."""
         from kinetic.jobs.discover import full_disk_of
 
         return full_disk_of(jobs, self.settings().home.value)
 
     def profiles_path(self) -> Path:
-        """Return where the profiles file is, or will be."""
+        """Return the path of the profiles file, which may not exist."""
         from kinetic.settings.settings import environment, resolve
 
-        # Which profile is chosen does not matter here, and may be the very thing to be mended.
+        # The chosen profile does not matter here, and may be the one to be corrected.
         outside = {k: v for k, v in environment().items() if k != "KINETIC_PROFILE"}
         return Path(resolve({}, environ=outside).profiles_file.value)
 
@@ -114,7 +114,7 @@ class App:
         return read_profiles(self.profiles_path())
 
     def _print_warnings(self) -> None:
-        """From now on, print what the facade warns of, such as a job whose record cannot be read."""
+        """From now on, print warnings, such as of a job whose record cannot be read."""
         from kinetic.notices import reported_to
 
         self.close()
@@ -126,7 +126,7 @@ class App:
 
 @contextmanager
 def _logged_to(note: Callable[[str], None]) -> Iterator[None]:
-    """Within the block, pass the warnings and errors that the facade logs to *note*."""
+    """Within the block, pass logged warnings and errors to *note*."""
     import logging
 
     class Notes(logging.Handler):

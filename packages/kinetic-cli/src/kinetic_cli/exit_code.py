@@ -44,7 +44,7 @@ def _output(ctx: click.Context) -> Output:
 
 
 def discard_what_cannot_be_printed() -> None:
-    """Drop output that stdout does not take, so that it fails no second time."""
+    """Discard output that stdout does not accept, so that it does not fail again."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -1,4 +1,4 @@
-"""`LazyGroup`: a group whose commands are imported when they are looked at."""
+"""`LazyGroup`: a group whose commands are imported when they are needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 
 class LazyGroup(click.Group):
-    """Commands that live in a module each: `command` of the module named as the command is."""
+    """Commands in one module each: `command` in the module of the same name."""
 
     def __init__(self, *args: Any, package: str, verbs: tuple[str, ...], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -17,7 +17,7 @@ class LazyGroup(click.Group):
         self.verbs = verbs
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the commands in the order they are written, which is the order of a job's life."""
+        """Return the commands as they were given, in the order of a job's life."""
         return list(self.verbs)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -31,7 +31,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which are near."""
+        """Find the command; if there is none, raise an error with similar names."""
         name = args[0]
         if name in self.verbs or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)

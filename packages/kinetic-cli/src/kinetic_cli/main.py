@@ -1,4 +1,4 @@
-"""The command `kinetic`: what it offers, and how it ends."""
+"""The command `kinetic`: its root group and its entry point."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kinetic_cli.output import Output
 
 
 class Root(LazyGroup):
-    """The root of all commands; nothing leaves it but an exit code."""
+    """The root of all commands, which turns errors into exit codes."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command and translate whatever ends it."""
+        """Run the command, and translate its exceptions."""
         with errors_as_exit_codes(ctx):
             return super().invoke(ctx)
 
@@ -63,9 +63,9 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 
 def main() -> None:
-    """Run the command that the process was started with."""
+    """Run the command of this process's arguments."""
     for stream in (sys.stdout, sys.stderr):
-        # What a user's job printed may hold anything; a terminal that cannot show it is no failure.
+        # A job may print any text; a terminal that cannot show it must not cause a failure.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         cli(prog_name="kinetic")

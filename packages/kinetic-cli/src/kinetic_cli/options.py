@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options and arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TARGET: Final = {
 
 
 class Seconds(click.FloatRange):
-    """A finite number, in digits of ASCII."""
+    """A finite number, in ASCII digits."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -38,7 +38,7 @@ class Seconds(click.FloatRange):
 
 
 class Count(click.IntRange):
-    """A whole number, in digits of ASCII."""
+    """A whole number, in ASCII digits."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return *value* as a number, or refuse it."""
@@ -48,7 +48,7 @@ class Count(click.IntRange):
 
 
 class NewFilePath(click.Path):
-    """A path at which a file can be made: nothing is there, and its folder may be written to."""
+    """The path of a new file, in a folder to which the user may write."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return *value* as a path, or refuse it."""
@@ -69,8 +69,8 @@ class NewFilePath(click.Path):
 def target_options(*, hidden: bool = False, without: str = "") -> Callable[[F], F]:
     """Add `--profile`, `--project`, `--zone`, `--cluster` and `--namespace`.
 
-    The root shows them; commands take them too, so that they may stand anywhere on the line. A command
-    that has a use of its own for one of the names says so by *without*.
+    The root command shows them; the others accept them too, so that they may stand anywhere on the line.
+    *without* leaves out one that the command defines itself.
     """
 
     def remember(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -113,14 +113,14 @@ def profile_argument(*, required: bool = True) -> Callable[[F], F]:
 
 
 def deletion_options(function: F) -> F:
-    """Add how long and how often to look whether a resource is really gone."""
+    """Add `--cleanup-timeout` and `--cleanup-poll-interval`."""
     function = click.option(
         "--cleanup-poll-interval",
         type=Seconds(min=0, min_open=True),
         default=2.0,
         show_default=True,
         metavar="SECONDS",
-        help="Time between looks while waiting for that.",
+        help="Time between looks during that wait.",
     )(function)
     return click.option(
         "--cleanup-timeout",
@@ -128,14 +128,14 @@ def deletion_options(function: F) -> F:
         default=180.0,
         show_default=True,
         metavar="SECONDS",
-        help="How long to wait until the resource is really gone.",
+        help="How long to wait until the resource is gone.",
     )(function)
 
 
 def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     try:
         jobs = App().list_jobs("local")
-    except Exception:  # noqa: BLE001 - a shell that completes is no place for our errors
+    except Exception:  # noqa: BLE001 - errors must not appear while a shell completes
         return []
     return [job.job_id for job in jobs if job.job_id.startswith(incomplete)]
 

@@ -1,4 +1,4 @@
-"""The only printer: text, tables and JSON on stdout, notes and failures on stderr."""
+"""Printing: text, tables and JSON on stdout, notes and errors on stderr."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COLOURS: Final = {
 
 
 class Output:
-    """Prints what commands say. User text is data: no markup is read in it."""
+    """Prints the output of commands. Text of users is never read as markup."""
 
     def __init__(
         self, stdout: TextIO | None = None, stderr: TextIO | None = None, colour: bool | None = None
@@ -34,18 +34,18 @@ class Output:
 
     @property
     def stdout(self) -> TextIO:
-        """Where data goes."""
-        # Looked up each time, because test runners put another stream there.
+        """The stream for data."""
+        # Looked up each time, because test runners replace it.
         return self._stdout or sys.stdout
 
     @property
     def stderr(self) -> TextIO:
-        """Where all else goes."""
+        """The stream for all else."""
         return self._stderr or sys.stderr
 
     @property
     def colour(self) -> bool:
-        """Whether stdout is a terminal whose user wants colours."""
+        """Whether stdout is a terminal, and colours are not disabled."""
         if self._colour is not None:
             return self._colour
         if not self.stdout.isatty():
@@ -56,7 +56,7 @@ class Output:
         return not outside.get("NO_COLOR") and outside.get("TERM") != "dumb"
 
     def line(self, text: str, *, flush: bool = False) -> None:
-        """Print one line as it is: the log of a job may colour itself."""
+        """Print one line as it is: the log of a job may contain colours."""
         _write(self.stdout, f"{text}\n")
         if flush:
             self.stdout.flush()
@@ -67,9 +67,9 @@ class Output:
         self.line(json.dumps(document, indent=None if lines else 2, allow_nan=False), flush=lines)
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Print aligned columns, never cut or wrapped; control characters of cells are spelled out.
+        """Print aligned columns, never cut or wrapped; control characters are escaped.
 
-        Every row has a cell in every column (`-` where there is nothing), so that `awk` counts right.
+        Every row has a cell in every column (`-` for an empty one), so that `awk` finds the columns.
         """
         cells = [[_cell(cell) for cell in row] for row in rows]
         heads = [head.upper() for head in heads]
@@ -82,16 +82,16 @@ class Output:
             self.line("  ".join(padded).rstrip())
 
     def facts(self, pairs: Iterable[tuple[str, object]]) -> None:
-        """Print names and values, one pair a line; what is None is left out."""
+        """Print names and values, one pair on each line, without values that are None."""
         known = [(name, _cell(value)) for name, value in pairs if value is not None]
         width = max((len(name) for name, _ in known), default=0)
         for name, value in known:
             self.line(f"{name:<{width}}  {self._coloured(value)}")
 
     def note(self, text: str) -> None:
-        """Say something beside the data; its control characters are escaped."""
+        """Print *text* on stderr; its control characters are escaped."""
         with suppress(OSError):
-            # A stdout that fails must not keep us from saying that it does.
+            # A stdout that fails must not suppress the note.
             self.flush()
         from kinetic_payload.printable import printable
 
@@ -99,7 +99,7 @@ class Output:
         self.stderr.flush()
 
     def failure(self, error: BaseException) -> None:
-        """Say what failed: message and hint of ours, the remote traceback of the user's."""
+        """Print an error: message and hint of Kinetic's, the remote traceback of a user's."""
         from kinetic.errors import KineticError
 
         if isinstance(error, KineticError):
@@ -120,7 +120,7 @@ class Output:
             self.note("Please report it; `kinetic --debug …` shows where it happened.")
 
     def flush(self) -> None:
-        """Send on what was printed, so that it stays in order with the notes."""
+        """Flush stdout, so that it stays in order with the notes."""
         self.stdout.flush()
 
     def _coloured(self, cell: str) -> str:
@@ -133,8 +133,8 @@ def _write(stream: TextIO, text: str) -> None:
     if not isinstance(raw, io.RawIOBase):
         stream.write(text)
         return
-    # Unbuffered, as `python -u` has it: text streams take for written what the system did not take, where
-    # a disk becomes full or a reader goes away.
+    # Unbuffered (`python -u`): a text stream would ignore a partial write, at a full disk or a closed
+    # pipe.
     stream.flush()
     left = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
     while left:
@@ -145,12 +145,12 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 def notes_of(error: BaseException) -> list[str]:
-    """Return the notes of an exception; those of a job's end say where it happened."""
+    """Return the notes of an exception; those of a failed job name the place of the failure."""
     return [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
 
 
 def headline_of(error: BaseException) -> str:
-    """Return `Type: message`, also of an exception that cannot say itself."""
+    """Return `Type: message`, also if the exception cannot be converted to text."""
     kind = type(error)
     name = kind.__qualname__
     if kind.__module__ not in ("builtins", "__main__"):

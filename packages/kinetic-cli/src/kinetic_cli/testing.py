@@ -1,4 +1,4 @@
-"""Command lines in this process, over jobs whose answers are given."""
+"""Run command lines in this process, with stub jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kinetic_cli.app import App, Where
 from kinetic_cli.main import cli
 
 NOW = 1_700_000_000.0
-"""What the clock of `StubApp` says: 2023-11-14, 22:13:20 UTC."""
+"""The time of `StubApp`: 2023-11-14, 22:13:20 UTC."""
 
 _CLEAN = ("PROFILE", "PROFILES_FILE", "BACKEND", "PROJECT", "ZONE", "CLUSTER", "NAMESPACE", "STORE")
 
@@ -39,7 +39,7 @@ def run(
 
 @dataclass
 class StubJob(JobHandle):
-    """A handle whose answers are given, and which remembers what it was asked."""
+    """A handle with given answers, which records its calls."""
 
     state: JobStatus = JobStatus.RUNNING
     reported: JobOutcome | None = None
@@ -74,7 +74,7 @@ class StubJob(JobHandle):
         return self.value
 
     def _collect(self, **options: Any) -> Any:
-        """Hand on the pickle of the given value, then return it."""
+        """Call `keep` with the pickle of the given value, then return the value."""
         import io
 
         import cloudpickle
@@ -120,7 +120,7 @@ def a_job(job_id: str = "j", **more: Any) -> StubJob:
 
 
 class StubApp(App):
-    """The facade as commands see it, over given jobs."""
+    """An `App` with given jobs."""
 
     def __init__(self, *jobs: StubJob) -> None:
         super().__init__(clock=lambda: NOW)

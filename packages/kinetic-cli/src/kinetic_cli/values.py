@@ -1,4 +1,4 @@
-"""Values as text: how each is written, and whether the text holds all of it."""
+"""Values as text, and whether the text holds the whole value."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Final
 LIMIT: Final = 1_000_000
 """Characters of a value that are shown."""
 _DEEPEST: Final = 100
-"""Containers inside one another. Parsers of Python and of JSON have limits; all take as many."""
+"""Levels of nested containers. Every parser of Python and JSON supports as many."""
 
 
 def text_of(value: Any) -> tuple[str, bool]:
-    """Return *value* as Python shows it, and whether `ast.literal_eval` gives it back from that."""
+    """Return the `repr` of *value*, and whether `ast.literal_eval` restores the value from it."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - the user's own __repr__ may do anything
@@ -25,7 +25,7 @@ def text_of(value: Any) -> tuple[str, bool]:
 
 
 def json_of(value: Any) -> str | None:
-    """Return *value* as JSON from which every reader gets it back, types included; None without one."""
+    """Return *value* as JSON from which it can be restored with its types; None if there is none."""
     if not _is_json(value):
         return None
     try:
@@ -36,9 +36,9 @@ def json_of(value: Any) -> str | None:
 
 
 def is_literal(value: Any, depth: int = 0) -> bool:
-    """Tell whether *value* consists of nothing but what Python has literals for.
+    """Return whether *value* consists only of values for which Python has literals.
 
-    Types count exactly: an instance of a subclass of `dict` is no dict.
+    Types must match exactly: an instance of a subclass of `dict` does not count.
     """
     kind = type(value)
     if kind in (NoneType, bool, int, str, bytes):
@@ -72,7 +72,7 @@ def _is_json(value: Any, depth: int = 0) -> bool:
 
 
 def is_encodable(text: str, encoding: str) -> bool:
-    """Tell whether *encoding* has all characters of *text*."""
+    """Return whether *encoding* has all characters of *text*."""
     try:
         text.encode(encoding)
     except UnicodeEncodeError:

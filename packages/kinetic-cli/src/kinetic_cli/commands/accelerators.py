@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def command(app: App, name: str | None, kind: str | None, every: bool, as_json: bool) -> None:
-    """List the accelerators there are, or say what NAME means.
+    """List the accelerators, or explain NAME.
 
     NAME is what @kinetic.run(accelerator=…) takes: v5e-8, tpu-v5p-2x2x4, l4x4, gpu:4, cpu:8, …:spot.
     """

@@ -11,7 +11,7 @@ from kinetic_cli.app import App
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print what makes SHELL complete `kinetic`.
+    """Print the completion script of `kinetic` for SHELL.
 
     \b
     bash: echo 'eval "$(kinetic completion bash)"' >> ~/.bashrc

@@ -11,7 +11,7 @@ from kinetic_cli.options import deletion_options, job_id_argument, target_option
 @click.command("cleanup")
 @job_id_argument
 @click.option(
-    "--k8s/--no-k8s", default=True, show_default=True, help="Remove what runs, or ran, the job."
+    "--k8s/--no-k8s", default=True, show_default=True, help="Remove the resource that runs the job."
 )
 @click.option(
     "--gcs/--no-gcs", default=True, show_default=True, help="Remove its artifacts in the store."

@@ -26,7 +26,7 @@ _UNVERIFIED: Final = "UNVERIFIED"
 @click.option(
     "--cluster",
     is_flag=False,
-    # What stands for `--cluster` without a name: the cluster that the settings name.
+    # `--cluster` without a name means the cluster of the settings.
     flag_value="",
     metavar="[NAME]",
     help="Only the jobs of the cluster.",
@@ -104,6 +104,6 @@ def _text(app: App, job: JobHandle, status: JobStatus | KineticError) -> str | N
         return status.value
     if isinstance(status, SignatureError):
         return _UNVERIFIED
-    # One job that cannot be asked must not hide the others.
+    # An error of one job must not hide the others.
     app.output.note(f"Warning: the status of {job.job_id} is unknown: {status.message}")
     return None

@@ -68,19 +68,19 @@ def command(
 ) -> None:
     """Wait for a job and print its value, or write it to a file.
 
-    The job is kept where what was printed does not hold the whole value. An exception of its function
-    is printed with its remote traceback, and exit code 1.
+    The job is kept if the output does not hold the whole value. An exception of its function is printed
+    with its remote traceback, and the exit code is 1.
     """
     from kinetic_payload.files.atomic import NewFile
 
     job = app.attach(job_id)
     with nullcontext() if output is None else NewFile(output) as file:
-        brought = _bring(app, job, timeout, file, as_json=as_json)
+        value = _fetch(app, job, timeout, file, as_json=as_json)
         with _keeping(app.output, job_id):
             if file is None:
-                written = _print(app.output, job_id, brought, as_json=as_json)
+                written = _print(app.output, job_id, value, as_json=as_json)
             else:
-                written = _save(app.output, job_id, brought, file, as_json=as_json)
+                written = _save(app.output, job_id, value, file, as_json=as_json)
             app.output.flush()
     if cleanup or (cleanup is None and written.whole and not job.debug):
         _clean_up(app.output, job, cleanup_timeout, cleanup_poll_interval)
@@ -90,22 +90,22 @@ def command(
 
 
 class _Unread(NamedTuple):
-    """A value whose pickle is here, and cannot be read."""
+    """A value whose pickle was fetched, but cannot be unpickled."""
 
     error: ResultUnreadableError
 
 
 class _Written(NamedTuple):
-    """What became of a value: whether reading what was written gives it back, and if not, why not."""
+    """Whether a value can be restored from what was written, and if not, why."""
 
     whole: bool
     lacks: str = ""
 
 
-def _bring(
+def _fetch(
     app: App, job: JobHandle, timeout: float | None, file: NewFile | None, *, as_json: bool
 ) -> Any:
-    """Wait for the job's value and return it; its pickle is written to *file*, if one is given."""
+    """Wait for the job's value and return it; write its pickle to *file*, if there is one."""
     from kinetic.errors import ResultUnreadableError
     from kinetic.jobs.handle import result_keeping
 
@@ -136,11 +136,11 @@ def _bring(
 
 @contextmanager
 def _keeping(output: Output, job_id: str) -> Iterator[None]:
-    """Say of a job whose value could not be written that it is kept."""
+    """If the block fails, print that the job is kept."""
     try:
         yield
     except BaseException:
-        with suppress(OSError):  # Of a stderr whose reader is gone as well.
+        with suppress(OSError):  # The reader of stderr may be gone as well.
             output.note(f"{job_id} is kept: its value was not written as a whole.")
         raise
 
@@ -155,7 +155,7 @@ def _print(output: Output, job_id: str, value: Any, *, as_json: bool) -> _Writte
         output.json(_succeeded(job_id, value))
         return _Written(json_of(value) is not None, lacks)
     if type(value) is str:
-        # A terminal acts on control characters instead of showing them.
+        # A terminal executes control characters instead of showing them.
         shown = value.replace("\n", "").replace("\t", "").isprintable()
         text, whole = value, shown or not output.stdout.isatty()
     elif isinstance(value, str):
@@ -170,7 +170,7 @@ def _print(output: Output, job_id: str, value: Any, *, as_json: bool) -> _Writte
 
 
 def _save(output: Output, job_id: str, value: Any, file: NewFile, *, as_json: bool) -> _Written:
-    """Let the file appear, with the value as JSON instead of its pickle where JSON holds all of it."""
+    """Write the file: the value as JSON if that holds all of it, else its pickle."""
     text = None if isinstance(value, _Unread) else json_of(value)
     if text is not None:
         file.begin().write(f"{text}\n".encode())
@@ -193,7 +193,7 @@ def _save(output: Output, job_id: str, value: Any, file: NewFile, *, as_json: bo
 
 
 def _clean_up(output: Output, job: JobHandle, timeout: float, poll_interval: float) -> None:
-    """Remove a job whose value was written. That this fails costs nobody the value."""
+    """Remove a job whose value was written; a failure is only a warning."""
     again = f"To remove it: kinetic jobs cleanup {job.job_id}"
     try:
         job.cleanup(cleanup_timeout=timeout, cleanup_poll_interval=poll_interval)

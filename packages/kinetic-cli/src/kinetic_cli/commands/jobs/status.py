@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def command(app: App, job_id: str, as_json: bool) -> None:
-    """Say how a job is: its status, why, and what each host reported."""
+    """Show the status of a job, the reason, and what each host reported."""
     job = app.attach(job_id)
     outcome = job.outcome()
     age = age_of(job.created_at, app.clock())
