@@ -1,1 +1,1 @@
-"""A call as a pickle: dumped where it is made, loaded where it runs."""
+"""A call as a pickle: dumped by the client, loaded by the runner."""

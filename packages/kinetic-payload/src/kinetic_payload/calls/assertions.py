@@ -1,6 +1,6 @@
-"""What code that pytest rewrote calls when an `assert` fails: pytest's own, or plain words without it.
+"""Functions that code rewritten by pytest calls when an `assert` fails: pytest's own, or simple ones without it.
 
-Pickles name this module: one that moves leaves its name in `unpickle`.
+Pickles name this module: if it is moved, add its former name to `unpickle`.
 """
 
 from __future__ import annotations

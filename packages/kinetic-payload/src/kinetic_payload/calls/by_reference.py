@@ -12,7 +12,7 @@ from typing import Final
 from kinetic_payload.distributions import DISTRIBUTIONS
 
 OURS: Final = frozenset(DISTRIBUTIONS)
-"""Our own packages: the bundle brings them, wherever they lie here."""
+"""Our own packages, which the bundle contains, wherever they are installed here."""
 
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 _STANDARD: Final = tuple(
@@ -30,10 +30,10 @@ def is_main(name: str) -> bool:
 
 
 class Importability:
-    """Decides for each module whether the import system of the worker finds the very same file.
+    """Decides for each module whether the worker would import the same file.
 
     *paths* are the entries of `sys.path` below *root*; *ships* tells whether a file is in the snapshot.
-    Without a *root* there is none.
+    Without a *root* there is no snapshot.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Importability:
         return known
 
     def source(self, filename: str) -> str | None:
-        """Return where the source *filename* lies below the root, if the snapshot has it."""
+        """Return the path of the source *filename* below the root, if the snapshot has it."""
         if filename not in self._sources:
             self._sources[filename] = self._source(filename)
         return self._sources[filename]
@@ -95,12 +95,12 @@ class Importability:
         folders = [str(folder) for folder in getattr(module, "__path__", ())]
         if folders:  # a namespace package
             return all(_is_installed(folder) for folder in folders) or self._finds(name, None)
-        # Made by code: importing what it belongs to makes it again.
+        # Made by code: importing its parent makes it again.
         parent = name.rpartition(".")[0]
         return bool(parent) and self.importable(parent)
 
     def _finds(self, name: str, file: str | None, *, late: Sequence[str] = ()) -> bool:
-        """Look for *name* as the worker will, and compare what is found with *file*."""
+        """Search for *name* as the worker does, and compare the result with *file*."""
         entries: Sequence[str] = [*self._project, *self._rest, *late]
         parts = name.split(".")
         origin = None
@@ -134,7 +134,7 @@ class Importability:
         return False
 
     def _target(self, name: str, file: str) -> bool:
-        """Recognise a folder made by `pip install --target`, wherever it lies."""
+        """Recognise a folder made by `pip install --target`, wherever it is."""
         base = _base(name, file)
         if base is None or base in self._roots:
             return False
@@ -175,7 +175,7 @@ def _find(name: str, entries: Sequence[str]) -> tuple[str | None, list[str]]:
 
 
 def _base(name: str, file: str) -> str | None:
-    """Return the folder below which *file* has the place that its dotted *name* says."""
+    """Return the folder below which *file* is at the path that its dotted *name* gives."""
     path = Path(os.path.realpath(file))
     path = path.parent if path.stem == "__init__" else path.with_name(path.name.partition(".")[0])
     parts = name.split(".")

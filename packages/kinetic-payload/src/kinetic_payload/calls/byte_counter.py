@@ -1,4 +1,4 @@
-"""A stream that keeps nothing but the number of bytes: pickling into it only asks whether, and to how many."""
+"""A stream that only counts bytes, to find out whether a value can be pickled, and how large it becomes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class ByteCounter:
-    """A stream that keeps nothing but the number of bytes."""
+    """A stream that keeps only the number of bytes."""
 
     def __init__(self) -> None:
         self.size = 0

@@ -1,4 +1,4 @@
-"""A call on the wire: one line of JSON that describes it, then its pickle; read and loaded here."""
+"""A call as it is stored: a header, which is one line of JSON, then a pickle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST_HEADER: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class CallHeader:
-    """What is known of a call without unpickling anything."""
+    """What can be read of a call without unpickling."""
 
     format: int = WIRE_VERSION
     python: str
@@ -41,19 +41,19 @@ class CallHeader:
     main_kind: MainKind
     data: tuple[DataRef, ...] = ()
     main_name: str | None = None
-    """What stood after `python -m`, where `main_kind` is `module`."""
+    """The argument of `python -m`, if `main_kind` is `module`."""
     late_paths: tuple[str, ...] = ()
     """Like `paths`, for the end of `sys.path`; `main_module.rebuild` appends them."""
     platform: str = ""
-    """The client's, `darwin-arm64`; the format began without it."""
+    """The client's, `darwin-arm64`; missing in the first payloads."""
 
     def encode(self) -> bytes:
         """Return the header as one line of JSON, without the line's end."""
         values = asdict(self)
         for ref in values["data"]:
-            if ref["local_path"] is None:  # The format began without it.
+            if ref["local_path"] is None:  # Missing in the first payloads.
                 del ref["local_path"]
-        if not values["platform"]:  # Nor did it have this.
+        if not values["platform"]:  # Missing there as well.
             del values["platform"]
         return json.dumps(values, sort_keys=True).encode()
 
@@ -63,7 +63,7 @@ class CallHeader:
 
         Raises:
             FutureRecordError: A newer Kinetic wrote it.
-            RecordError: It is no header.
+            RecordError: It is not a header.
         """
         try:
             values = json.loads(line)
@@ -92,41 +92,41 @@ class CallHeader:
 
 
 def platform_name() -> str:
-    """Return the system and the machine that compiled modules are built for: `linux-x86_64`."""
+    """Return the system and machine that compiled modules here are built for: `linux-x86_64`."""
     return f"{sys.platform}-{os.uname().machine}" if hasattr(os, "uname") else sys.platform
 
 
 @dataclass(frozen=True)
 class LoadedCall:
-    """A call, ready to be made."""
+    """A call that was unpickled, ready to be made."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     warnings: tuple[str, ...] = ()
-    """What differs here from where the call was made."""
+    """Differences between this process and the one that made the call."""
 
 
 def read_header(stream: BinaryIO) -> CallHeader:
-    """Read the header from the beginning of a payload; nothing is unpickled.
+    """Read the header at the beginning of a payload, without unpickling.
 
     Raises:
         FutureRecordError: A newer Kinetic wrote it.
-        RecordError: It is no payload.
+        RecordError: It is not a payload.
     """
     line = stream.readline(_LONGEST_HEADER)
     if not line.endswith(b"\n"):
-        raise RecordError("The payload ends within its header: it is not whole, or no payload.")
+        raise RecordError("The payload ends within its header: it is incomplete, or not a payload.")
     return CallHeader.decode(line)
 
 
 def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:
     """Unpickle the call from where `read_header` left *stream*.
 
-    `sys.path`, `main_module.rebuild` and `references.place` come first.
+    Set `sys.path`, and call `main_module.rebuild` and `references.place`, before.
 
     Raises:
-        PayloadError: It contains a function by value, and another minor version of Python wrote it.
+        PayloadError: It contains a function by value, from another minor version of Python.
     """
     from kinetic_payload.calls.module_globals.restore import restore
     from kinetic_payload.calls.rebuild import add_hints

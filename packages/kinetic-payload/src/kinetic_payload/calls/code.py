@@ -1,4 +1,4 @@
-"""Code objects: the names that they use, among them those that cloudpickle overlooks, and their source lines."""
+"""Code objects: the names that they use, also those that cloudpickle overlooks, and their source lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 _ATTRIBUTES: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"})
 _VARIABLES: Final = frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_GLOBAL", "LOAD_NAME"})
 _LOADS_FROM_CLASS: Final = "LOAD_FROM_DICT_OR_GLOBALS"
-"""What annotations do from Python 3.14 on: the attributes of the class around them come first."""
+"""Used by annotations from Python 3.14 on: the attributes of the enclosing class come first."""
 _LOADS: Final = frozenset({"LOAD_NAME", _LOADS_FROM_CLASS})
 
 
@@ -28,9 +28,9 @@ def assigned_globals_in(code: CodeType) -> frozenset[str]:
 
 @functools.lru_cache(4000)
 def attributes_in(code: CodeType) -> dict[tuple[str, ...], bool]:
-    """Return which attributes *code*, or code within it, uses of its variables, and if it assigns them.
+    """Return the attributes that *code*, or code within it, uses of its variables, and whether it assigns them.
 
-    `config.net.width` is `("config", "net")` and `("config", "net", "width")`.
+    `config.net.width` gives `("config", "net")` and `("config", "net", "width")`.
     """
     found: dict[tuple[str, ...], bool] = {}
     for one in (code, *code_within(code)):
@@ -42,13 +42,13 @@ def attributes_in(code: CodeType) -> dict[tuple[str, ...], bool]:
                 path = (*path, step.argval)
                 found[path] = found.get(path, False) or step.opname == "STORE_ATTR"
             elif step.opname != "EXTENDED_ARG" and (step.opname, step.arg) != ("COPY", 1):
-                path = ()  # A copy is for `config.steps += 1`.
+                path = ()  # `config.steps += 1` makes a copy.
     return found
 
 
 @functools.lru_cache(4000)
 def globals_of_classes_in(code: CodeType) -> frozenset[str]:
-    """Return the globals that the bodies of classes within *code* read, and what looks there first."""
+    """Return the globals that bodies and annotations of classes within *code* read."""
     names: set[str] = set()
     for one in (code, *code_within(code)):
         names.update(
@@ -152,12 +152,12 @@ def _texts_of_classes_in(code: CodeType) -> tuple[str, ...]:
 
 
 def lines_of(code: CodeType) -> str:
-    """Return the lines that *code* was compiled from, first to last; "" where nobody knows them.
+    """Return the lines that *code* was compiled from, first to last; "" if they are not known.
 
-    No others: what else stands in a cell was not asked to travel.
+    Other lines of a notebook's cell are left out: they may be private.
     """
     if code.co_filename == "<string>":
-        # What `exec` runs is called so, and from Python 3.13 on so is the text of `python -c`.
+        # The name of what `exec` runs, and from Python 3.13 on of the text of `python -c`.
         return ""
     known = linecache.getlines(code.co_filename)
     return "".join(known[code.co_firstlineno - 1 : max(_line_numbers(code))])
@@ -171,7 +171,7 @@ def keep_lines(code: CodeType, text: str) -> None:
     new = text.splitlines(keepends=True)
     known += ["\n"] * (before + len(new) - len(known))
     known[before : before + len(new)] = new
-    # Without a time it is not compared with a file, and stays.
+    # An entry without a time is not compared with a file, and stays.
     linecache.cache[name] = (sum(map(len, known)), None, known, name)
 
 

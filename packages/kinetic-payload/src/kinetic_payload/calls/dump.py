@@ -38,7 +38,7 @@ _IN_MEMORY: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class FoundData:
-    """A `Data` that pickle met, or a volume."""
+    """A `Data` found while pickling, or a volume."""
 
     key: str
     value: Any
@@ -54,7 +54,7 @@ class Writable(Protocol):
 
 
 class DumpedCall:
-    """A pickled call. Its header is completed when it is written: data must be uploaded before."""
+    """A pickled call. Its header is completed when it is written, after its data were uploaded."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class DumpedCall:
         self._header = header
         self._sizes = sizes
         self.data = tuple(data)
-        """The volumes, then each `Data` of the arguments and the code once."""
+        """The volumes, then each `Data` of the arguments and the code, once."""
         self.size = stream.seek(0, 2)
         """Bytes of the pickle."""
 
@@ -80,7 +80,7 @@ class DumpedCall:
     def header(
         self, *, refs: Sequence[DataRef], context_digest: str | None, kinetic_version: str
     ) -> CallHeader:
-        """Return the header, given what became known after the call was pickled."""
+        """Return the header, completed by what is known only after pickling."""
         return replace(
             self._header,
             data=tuple(refs),
@@ -120,7 +120,7 @@ class DumpedCall:
         return stream.getvalue()
 
     def oversize_warning(self, limit_mb: float) -> str | None:
-        """Return what to say about a pickle over *limit_mb* megabytes, or None if it is smaller."""
+        """Return a warning if the pickle has more than *limit_mb* megabytes, else None."""
         if self.size <= limit_mb * 1e6:
             return None
         largest = sorted(self._sizes(), key=lambda named: -named[1])[:5]
@@ -129,11 +129,11 @@ class DumpedCall:
             f"The call of {self._header.function} pickles to {self.size / 1e6:,.1f} MB"
             + (f"; the largest parts: {named}. " if named else ". ")
             + "Save large data to a file and pass it as kinetic.Data, which is uploaded once; "
-            "KINETIC_PAYLOAD_SIZE_WARN_MB sets when this is said."
+            "KINETIC_PAYLOAD_SIZE_WARN_MB sets the limit of this warning."
         )
 
     def close(self) -> None:
-        """Forget the pickle."""
+        """Delete the pickle."""
         self._stream.close()
 
 
@@ -152,7 +152,7 @@ def dump_call(
     *ships* tells whether the snapshot holds a file: a module that is ignored goes by value.
 
     Raises:
-        PayloadError: Something will not pickle; the message names it.
+        PayloadError: Something cannot be pickled; the message names it.
     """
     stream: Any = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - `close` of what is returned
     try:
@@ -243,15 +243,15 @@ def _dump(
             if found:
                 pickle.dump(found, stream, pickle.HIGHEST_PROTOCOL)
             return collector
-        # A module outside the project: only after everything was pickled is it known what of it
-        # the code needs.
+        # Of a module outside the project only the names that the code uses are shipped, and these are
+        # known only after everything was pickled.
         names |= pickler.wanted
         stream.seek(0)
         stream.truncate()
 
 
 class _Collector:
-    """Gives each `Data` its key, the same one however often it is met."""
+    """Gives each `Data` a key, the same one however often it occurs."""
 
     def __init__(self, volumes: Mapping[str, Any]) -> None:
         self.found = [
@@ -269,7 +269,7 @@ class _Collector:
 
 
 def _name_of(function: Any) -> str:
-    """Return what to call *function* in messages."""
+    """Return the name of *function* for messages."""
     inner = _innermost(function)
     return str(getattr(inner, "__qualname__", None) or type(inner).__qualname__)
 
@@ -327,9 +327,9 @@ def _explain(
         if culprit is None:
             continue
         what = f"argument {name!r} of {title}" if index else f"the function {title}"
-        said = f"{type(culprit.error).__name__}: {culprit.error}".rstrip(": ")
+        problem = f"{type(culprit.error).__name__}: {culprit.error}".rstrip(": ")
         return PayloadError(
-            f"Cannot pickle {what}: {culprit.path} is {describe(culprit.piece)} ({said}).",
+            f"Cannot pickle {what}: {culprit.path} is {describe(culprit.piece)} ({problem}).",
             hint=advise(culprit),
         )
     if isinstance(error, OSError):  # the disk, not the call
