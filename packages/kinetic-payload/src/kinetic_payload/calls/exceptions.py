@@ -1,4 +1,4 @@
-"""Exceptions that pickle would make with other arguments than their `__init__` takes."""
+"""Exceptions whose class has an `__init__` of its own: how to pickle them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Final
 from kinetic_payload.calls.rebuild import bare_error, builtin_base, fill_error
 
 _NOT_OF_ERRORS: Final = frozenset({"__suppress_context__", "exceptions", "message", "obj"})
-"""Attributes of builtin exceptions that are not state, or that pickle leaves out."""
+"""Attributes of builtin exceptions that are not part of their state, or that pickle leaves out."""
 
 
 def reduce_error(error: BaseException) -> Any:
-    """Return how to make *error* again where its class has an `__init__` of its own.
+    """Return how to make *error* again without calling an `__init__` of its own class.
 
-    Pickle would call that with `args`, which are often others than it takes.
+    Pickle would call that with `args`, which are often not the arguments that it takes.
     """
     kind = type(error)
     builtin = builtin_base(kind)
@@ -34,7 +34,7 @@ def reduce_error(error: BaseException) -> Any:
         args = error.message, list(error.exceptions)
     slots: dict[str, Any] = {"args": error.args}
     for base in kind.__mro__:
-        # To C code, None is another thing than nothing.
+        # C code distinguishes None from no value.
         nothing = None if builtin_base(base) is base else slots
         for name, member in vars(base).items():
             if isinstance(member, MemberDescriptorType) and name not in _NOT_OF_ERRORS:

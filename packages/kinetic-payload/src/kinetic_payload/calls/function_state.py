@@ -1,4 +1,4 @@
-"""What a function that travels by value consists of beside its code."""
+"""The state of a function that travels by value: all but its code."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _VALUE: Final = 1
 def function_state(function: FunctionType) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the attributes of *function*, and its slots with the globals that it reads.
 
-    cloudpickle's own overlooks what classes within the function read. And it evaluates annotations: here
-    the function that does so travels, unless somebody has put something else in the place of its result.
+    cloudpickle overlooks what classes within the function read, and it evaluates annotations. Here the function
+    that computes the annotations travels, unless they were replaced.
     """
     twin = FunctionType(
         function.__code__,
@@ -53,15 +53,15 @@ def function_state(function: FunctionType) -> tuple[dict[str, Any], dict[str, An
 
 
 def _are_others(function: FunctionType, annotate: Any) -> bool:
-    """Tell whether the annotations of *function* are not what *annotate* makes."""
+    """Tell whether the annotations of *function* differ from those that *annotate* computes."""
     try:
         return bool(function.__annotations__ != annotate(_VALUE))
-    except Exception:  # noqa: BLE001 - any expression may stand there
+    except Exception:  # noqa: BLE001 - annotations may be any expression
         return False
 
 
 def _needed(function: FunctionType, cell: CellType) -> CellType:
-    """Return a cell with those attributes of the class around *function* that it may read."""
+    """Return a cell with the attributes of the enclosing class that *function* may read."""
     try:
         namespace = cell.cell_contents
     except ValueError:

@@ -1,4 +1,4 @@
-"""`__main__` rebuilt where the function runs, so that process pools find the user's functions."""
+"""`__main__`, rebuilt in the job so that process pools find the user's functions."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from kinetic_payload.calls.rebuild import enter
+from kinetic_payload.calls.rebuild import set_up
 
 if TYPE_CHECKING:
     from kinetic_payload.calls.call import CallHeader
 
 
 def rebuild(header: CallHeader, workspace: Path) -> ModuleType:
-    """Put a fresh `__main__` in place of the runner's, and return it. Call it before `load_call`.
+    """Replace the runner's `__main__` by a new one, and return it. Call this before `load_call`.
 
-    *workspace* is the folder of the extracted project. What the call needs at the end of `sys.path`
-    is added there. Nothing of the user's is executed or imported.
+    *workspace* is the folder of the extracted project. The paths that the call needs at the end of `sys.path`
+    are added there. No code of the user is executed or imported.
     """
     import builtins
 
@@ -38,5 +38,5 @@ def rebuild(header: CallHeader, workspace: Path) -> ModuleType:
     sys.modules["__main__"] = main
     if "__mp_main__" in sys.modules:  # an alias that multiprocessing makes when it is imported
         sys.modules["__mp_main__"] = main
-    enter(str(workspace), main)
+    set_up(str(workspace), main)
     return main

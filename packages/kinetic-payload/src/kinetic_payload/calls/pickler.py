@@ -1,4 +1,4 @@
-"""The pickler of calls: what goes by reference, what by value, and `Data` wherever pickle meets it."""
+"""The pickler of calls: decides what travels by reference or by value, and collects `Data`."""
 
 from __future__ import annotations
 
@@ -50,15 +50,14 @@ _OF_THE_MODULE: Final = frozenset(
         "__spec__",
     }
 )
-"""Globals that a module on the worker has of its own; the client's would be wrong there."""
+"""Globals of which a module on the worker has its own values; the client's would be wrong there."""
 
 
 class CallPickler(ClassPickler):
     """Pickle a call so that a worker with the project's snapshot can load it.
 
-    *collect* takes a `Data` and returns its key. *main* is what the entry script's functions have for
-    globals. *names* are what to ship of modules that travel by
-    value; after `dump`, `wanted` holds what the code turned out to name.
+    *collect* takes a `Data` and returns its key. *main* is the globals of the entry script's functions. *names*
+    are the names to ship of modules that travel by value; after `dump`, `wanted` holds those that the code uses.
     """
 
     def __init__(
@@ -87,9 +86,9 @@ class CallPickler(ClassPickler):
         self._classes: list[type] = []
         self._asks_for_subclasses = False
         self.used_globals: dict[UsedGlobal, None] = {}
-        """In the order in which they were met."""
+        """In the order in which they were found."""
         self.collected = 0
-        """How many times a `Data` was met."""
+        """How many times a `Data` was found."""
 
     def reducer_override(self, obj: Any) -> Any:
         """Decide how *obj* travels. Pickle does not ask for atoms and plain containers."""
@@ -153,7 +152,7 @@ class CallPickler(ClassPickler):
             if main_name is not None:
                 self._shipped.add(main_name)
             elif is_main(cls.__module__) and self._leads_from_main_to(cls):
-                # Other processes look for it there.
+                # Other processes import it from there.
                 self._hinted.add(cls.__qualname__.partition(".")[0])
             return self.reduce_class_by_value(cls, main_name=main_name)
         if cls in internals._BUILTIN_TYPE_NAMES:  # of which some are in no module
@@ -208,7 +207,7 @@ class CallPickler(ClassPickler):
         return self.bared(function, (*self.reduce_bare(function), *state_and_setter))
 
     def travelling_globals(self, function: FunctionType) -> dict[str, Any]:
-        """Return the globals that have to travel with a *function* whose code goes by value."""
+        """Return the globals that must travel with a *function* whose code travels by value."""
         used = function_state(function)[1]["__globals__"]
         return self._travelling(function, self._home_of(function), used)
 
@@ -222,15 +221,15 @@ class CallPickler(ClassPickler):
         return {name: value for name, value in used.items() if name not in _OF_THE_MODULE}
 
     def _note_globals(self, home: ModuleType, used: dict[str, Any], assigned: Any) -> None:
-        """Take note of what is read of an imported module: the job's own may be another value."""
+        """Note the globals of an imported module that are read: the job's own may have other values."""
         ours = self.is_of_project(home.__name__)
         for name in used:
-            # What is set by a rewriting import, as that of pytest, is called `@…`.
+            # An import hook that rewrites code, such as pytest's, sets names like `@…`.
             if (ours and name not in _OF_THE_MODULE) or name.startswith("@"):
                 self.used_globals[UsedGlobal(home, name, name in assigned)] = None
 
     def _note_attributes(self, function: FunctionType, used: dict[str, Any]) -> None:
-        """Take note of what is read of the modules, and classes of modules, that *function* uses."""
+        """Note the attributes of modules, and of their classes, that *function* reads."""
         code = function.__code__
         cells = zip(code.co_freevars, map(_content, function.__closure__ or ()), strict=True)
         holders = {
@@ -252,7 +251,7 @@ class CallPickler(ClassPickler):
             self.used_globals[UsedGlobal(module, name, assigned)] = None
 
     def _holds_globals(self, holder: Any) -> bool:
-        """Tell whether *holder* is a module or class of the project, and imported anew in the job."""
+        """Tell whether *holder* is a module or class of the project, which the job imports itself."""
         if isinstance(holder, type):
             if isinstance(holder, enum.EnumMeta) or self.goes_by_value(holder):
                 return False
@@ -319,7 +318,7 @@ class CallPickler(ClassPickler):
         self._asks_for_subclasses |= "__subclasses__" in code.co_names
         source = self._where.source(code.co_filename)
         if source is None:
-            # Code within code is pickled after it, and its lines are among the outer one's.
+            # Inner code is pickled after the outer code, whose lines include its own.
             text = "" if code in self._inner_code else lines_of(code)
             self._inner_code.update(code_within(code))
             return (rebuild.code_with_lines, (text, arguments)) if text else (make, arguments)
@@ -357,30 +356,30 @@ class CallPickler(ClassPickler):
         )
 
     def _travels(self, value: Any) -> bool:
-        # The names are a guess: whatever the code mentions, of any object. What does not pickle
-        # stays behind, and the part of the module says so if it is used after all.
+        # The names are a guess: all that the code mentions, of any object. What cannot be pickled is left
+        # out, and `ModulePart` names it if the job uses it after all.
         try:
             self.measure(value)
-        except Exception:  # noqa: BLE001 - user code raises what it likes
+        except Exception:  # noqa: BLE001 - user code may raise anything
             return False
         return True
 
     def prober(self) -> CallPickler:
-        """Return a pickler like this one, whose pickle is thrown away."""
+        """Return a pickler like this one that only counts bytes."""
         return self._another(ByteCounter())
 
     def measure(self, value: Any) -> int:
-        """Return how many bytes *value* pickles to by itself; nothing is kept or collected.
+        """Return how many bytes *value* pickles to by itself; keep and collect nothing.
 
         Raises:
-            Exception: What pickling it raises.
+            Exception: Whatever pickling it raises.
         """
         sink = ByteCounter()
         self._another(sink).dump_uncollected(value)
         return sink.size
 
     def dump_apart(self, value: Any, stream: BinaryIO) -> None:
-        """Pickle *value* into *stream*, to be loaded by itself, and take note of what it needs."""
+        """Pickle *value* into *stream*, to be loaded by itself, and note what it needs."""
         part = self._another(stream, collect=self._collect, names=self._names)
         part.dump(value)
         self._parts += part._parts
@@ -399,7 +398,7 @@ class CallPickler(ClassPickler):
         )
 
     def dump_uncollected(self, value: Any) -> None:
-        """Pickle *value* for a purpose in which its `Data` are not needed."""
+        """Pickle *value* without collecting its `Data`."""
         token = collecting.set(_uncollected)
         try:
             self.dump(value)
@@ -418,13 +417,13 @@ class CallPickler(ClassPickler):
             self._mentioned.update(mentions_in(code))
 
     def note_annotations(self, cls: type) -> None:
-        """Take note of what the annotations of *cls*, which travels by value, name."""
+        """Note the names in the annotations of *cls*, which travels by value."""
         if is_main(cls.__module__):
             self._hinted.update(names_in(own_annotations(cls)))
 
     @property
     def hinted(self) -> frozenset[str]:
-        """What nothing but annotations and `__subclasses__` lead to of the entry script's globals."""
+        """Globals of the entry script that only annotations and `__subclasses__` refer to."""
         names = self._hinted & self._main.keys()
         if self._asks_for_subclasses:
             below = map(self._name_in_main, _subclasses_of(self._classes))
@@ -432,16 +431,18 @@ class CallPickler(ClassPickler):
         return frozenset(names) - self._shipped - _OF_THE_MODULE
 
     def hints(self) -> dict[str, bytes]:
-        """Pickle, after `dump`, what only annotations name, each by itself; leave out what will not."""
+        """Pickle, after `dump`, each of `hinted` by itself; leave out those that cannot be pickled."""
         hints: dict[str, bytes] = {}
         waiting = set(self.hinted)
         seen = {*waiting, *self._shipped}
         while waiting:
-            name = next(one for one in self._main if one in waiting)  # as they were defined
+            name = next(
+                one for one in self._main if one in waiting
+            )  # in the order of their definition
             waiting.remove(name)
             stream = io.BytesIO()
             pickler = self._another(stream)
-            with suppress(Exception):  # user code raises what it likes
+            with suppress(Exception):  # user code may raise anything
                 pickler.dump_uncollected(self._main[name])
                 hints[name] = stream.getvalue()
                 waiting |= pickler.hinted - seen
@@ -450,7 +451,7 @@ class CallPickler(ClassPickler):
 
     @property
     def wanted(self) -> frozenset[str]:
-        """What the dumped code names of the modules that travel by value."""
+        """The names of modules that travel by value which the dumped code uses."""
         return frozenset(
             name for module in self._parts for name in vars(module) if name in self._mentioned
         )
@@ -466,7 +467,7 @@ def _subclasses_of(classes: Iterable[type]) -> Iterator[type]:
 def _reduce_text_file(file: io.TextIOWrapper) -> Any:
     if file is sys.stdout or file is sys.stderr:
         return NotImplemented
-    # cloudpickle would read all of it into the payload, unasked.
+    # cloudpickle would read all of it into the payload.
     raise pickle.PicklingError(f"cannot pickle the open file {file.name!r}")
 
 
@@ -482,10 +483,10 @@ def _wraps(obj: Any) -> bool:
 
 
 def _needs_what_it_wraps(kind: Any) -> bool:
-    """Tell whether pickle would call the `__new__` of *kind*, which wants arguments, with none."""
+    """Tell whether pickle would call the `__new__` of *kind* without the arguments that it needs."""
     plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
-    told = hasattr(kind, "__getnewargs__") or hasattr(kind, "__getnewargs_ex__")
-    return plain and not told and isinstance(kind.__new__, FunctionType)
+    has_arguments = hasattr(kind, "__getnewargs__") or hasattr(kind, "__getnewargs_ex__")
+    return plain and not has_arguments and isinstance(kind.__new__, FunctionType)
 
 
 def _content(cell: Any) -> Any:

@@ -1,7 +1,7 @@
-"""The functions that a pickle refers to by name: they make its functions, modules, exceptions and types again.
+"""The functions that a pickle refers to by name, to make its functions, modules, exceptions and types again.
 
-Names and signatures here are part of the wire, and a value in a store outlives the version that wrote it.
-They stay as they are; a module that moves leaves its name in `unpickle`.
+Their names and signatures are part of the wire format, and a stored value may be older than this version: do
+not change them. If this module is moved, add its former name to `unpickle`.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from kinetic_payload.errors import PayloadError
 
 CACHED: Final = type(functools.lru_cache(lambda: None))
 HEAP_TYPE: Final = 1 << 9
-"""A flag of types that Python code has made."""
+"""A flag of types that were made by Python code."""
 _LONGEST_CHAIN: Final = 64
 
 _project: str | None = None
 _main: ModuleType | None = None
 
 
-def enter(project: str, main: ModuleType) -> None:
-    """Say where the project lies here, and which module takes the functions of `__main__`."""
+def set_up(project: str, main: ModuleType) -> None:
+    """Set the folder of the project here, and the module that takes the functions of `__main__`."""
     global _project, _main
     _project, _main = project, main
 
 
 def lookup(module: ModuleType, qualname: str) -> Any:
-    """Return what *qualname* names in *module*, without binding methods.
+    """Return the object *qualname* of *module*, without binding methods.
 
     Raises:
-        AttributeError: Nothing.
+        AttributeError: There is none.
     """
     found: Any = module
     for name in qualname.split("."):
@@ -61,7 +61,7 @@ def wrappings(found: Any) -> Iterator[Any]:
 
 
 def leads_to(obj: Any, module: str, qualname: str) -> bool:
-    """Tell whether *obj* is what *qualname* names in *module*, or wrapped by it."""
+    """Tell whether *obj* is the object *qualname* of *module*, or wrapped by it."""
     if "<locals>" in qualname:
         return False
     try:
@@ -72,7 +72,7 @@ def leads_to(obj: Any, module: str, qualname: str) -> bool:
 
 
 def leads_plainly_to(obj: Any, module: str, qualname: str) -> bool:
-    """Tell whether pickle's own look-up finds *obj*."""
+    """Tell whether pickle itself would find *obj* by its name."""
     found: Any = sys.modules.get(module)
     for part in qualname.split("."):
         found = getattr(found, part, None)
@@ -82,7 +82,7 @@ def leads_plainly_to(obj: Any, module: str, qualname: str) -> bool:
 def resolve(module: str, qualname: str, inner: int) -> Any:
     """Return the object behind *qualname* that wraps *inner* others.
 
-    Counted from the innermost: a decorator may do nothing in a job and return the function itself.
+    Count from the innermost: in a job, a decorator may return the function itself.
     """
     from importlib import import_module
 
@@ -126,12 +126,12 @@ def cached_function(function: Callable[..., Any], parameters: dict[str, Any]) ->
 
 
 def bare_wrapper(kind: type) -> Any:
-    """Make an object of *kind*, such as `jax.custom_vjp`; its state, and what it wraps, follow."""
+    """Make an object of *kind*, such as `jax.custom_vjp`; its state, and the function that it wraps, follow."""
     return object.__new__(kind)
 
 
 def builtin_base(kind: Any) -> Any:
-    """Return the builtin type that objects of *kind* are laid out as."""
+    """Return the builtin type whose memory layout objects of *kind* have."""
     while kind.__flags__ & HEAP_TYPE:
         kind = kind.__base__
     return kind
@@ -164,10 +164,10 @@ def named_type(
     arguments: tuple[Any, ...],
     keywords: dict[str, Any],
 ) -> Any:
-    """Make a `typing.NewType`, a type alias or the like of *module*, unless that *identity* is here."""
+    """Make a `typing.NewType`, type alias or similar of *module*, unless this process has one of *identity*."""
     from cloudpickle import cloudpickle
 
-    # It is of the module that calls for it. To check a bound, `typing` is imported on its behalf.
+    # It belongs to the module that calls. `typing` looks at the caller when it checks a bound.
     call = FunctionType(_call.__code__, {"__name__": module, "__builtins__": builtins})
     return cloudpickle._lookup_class_or_track(identity, call(kind, arguments, keywords))
 
@@ -190,7 +190,7 @@ def _call(make: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[s
 
 
 class ModulePart(ModuleType):
-    """A module that is not in the snapshot: the part of it that the call's code names."""
+    """The part of a module outside the snapshot that the call's code names."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -202,7 +202,7 @@ class ModulePart(ModuleType):
         )
 
     def __reduce__(self) -> Any:
-        # A class of it may be on its way home.
+        # A class of it may be part of a returned value.
         contents = {key: value for key, value in vars(self).items() if key != "__builtins__"}
         return module_part, (self.__name__, {}), contents, None, None, fill_module
 
@@ -237,18 +237,18 @@ def imported(name: str) -> ModuleType:
 
 
 def register_in_main(main_name: str | None, made: Any) -> None:
-    """Put what was *made* into `__main__`, where it is called *main_name*, unless it has none.
+    """Put the object *made* into `__main__` as *main_name*, unless that is None.
 
-    Process pools send functions and classes by name, and look for them there.
+    Process pools send functions and classes by name, and import them from there.
     """
     if main_name is not None and _main is not None:
         vars(_main).setdefault(main_name, made)
 
 
 def add_hints(hints: dict[str, bytes], written_by: str) -> None:
-    """Put into `__main__` what only annotations name; what does not unpickle here stays away.
+    """Put into `__main__` what only annotations name; leave out what cannot be unpickled here.
 
-    They are for who asks for them: a job that does not must not fail for a package that is missing.
+    A job that does not evaluate them must not fail because a package is missing.
     """
     from contextlib import suppress
     from io import BytesIO

@@ -1,4 +1,4 @@
-"""Unpickle what another Python or an earlier Kinetic wrote.
+"""Unpickle what another Python, or an earlier version of Kinetic, wrote.
 
 Plain values are read from any Python, functions by value only from the same minor version.
 """
@@ -33,8 +33,8 @@ _MOVED: Final = {
 }
 """Modules of earlier versions that values and exceptions in a store may name → where their names are now.
 
-A job that runs during an upgrade leaves such a value. Whoever moves one of these modules, or another one
-that pickles name, adds its earlier name here; the names within them stay.
+A job that runs during an upgrade leaves such a value. If you move one of these modules, or another one that
+pickles name, add its former name here. Do not rename what pickles name within them.
 """
 _MAKES_CODE: Final = frozenset(
     {
@@ -49,7 +49,7 @@ _QUALNAME: Final = 12
 
 
 class Readable(Protocol):
-    """What `pickle` reads from."""
+    """A stream that `pickle` reads from."""
 
     def read(self, size: int, /) -> bytes:
         """Return up to *size* bytes."""
@@ -61,18 +61,18 @@ class Readable(Protocol):
 
 
 def load(stream: Readable, written_by: str) -> Any:
-    """Unpickle from *stream* what a Python of the version *written_by* wrote; `""` is this version.
+    """Unpickle *stream*, which a Python of the version *written_by* wrote; `""` is this version.
 
-    Byte code means something else in each minor version, and running it can crash the process.
+    Byte code differs between minor versions, and running that of another one can crash the process.
 
     Raises:
-        PayloadError: It contains a function by value, and another minor version wrote it.
+        PayloadError: It contains a function by value, from another minor version.
     """
     return _Unpickler(stream, written_by).load()
 
 
 def difference(written_by: str) -> str | None:
-    """Return the versions in words if *written_by* is another minor version than this one."""
+    """Return both versions in words if *written_by* is another minor version, else None."""
     here = minor(python_version())
     if not written_by or minor(written_by) == here:
         return None

@@ -1,4 +1,4 @@
-"""The pickler of values on their way home: a class that the client sent comes home as the client's own."""
+"""The pickler of values and exceptions that a job returns to its client."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kinetic_payload.calls.exceptions import reduce_error
 
 
 class ValuePickler(ClassPickler):
-    """Pickle a value on its way back: a class that the client sent comes home as the client's own."""
+    """Pickle a value for the client, which uses its own class for each class that it had sent."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """Reduce as cloudpickle does, but leave a class alone that is already there when loaded."""
+        """Reduce as cloudpickle does, but do not change classes that the client has when it loads them."""
         kind = type(obj)
         handler = reducer_of(kind)
         if handler is not None:
@@ -57,7 +57,7 @@ class ValuePickler(ClassPickler):
         return not internals._should_pickle_by_reference(obj)
 
     def prober(self) -> ValuePickler:
-        """Return a pickler like this one, whose pickle is thrown away."""
+        """Return a pickler like this one that only counts bytes."""
         return ValuePickler(ByteCounter())
 
     def reduce_bare(self, function: FunctionType) -> tuple[Any, ...]:
