@@ -1,4 +1,4 @@
-"""Name what will not pickle: which argument, by which keys and attributes, and what to do about it."""
+"""Find the piece that cannot be pickled: its argument, keys and attributes, and what to do about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kinetic_payload.calls.annotations import annotations_of
 from kinetic_payload.calls.classes.introspection import own_attributes
 
 Probe = Callable[[Any], Exception | None]
-"""Pickles one object for nothing, and returns what went wrong."""
+"""Pickles one object only to see whether it can be, and returns the error."""
 GlobalsOf = Callable[[FunctionType], Mapping[str, Any]]
 """The globals that travel with a function."""
 
@@ -22,7 +22,7 @@ _ATOMS: Final = (str, bytes, int, float, complex, bool, type(None))
 
 
 class Culprit(NamedTuple):
-    """The smallest piece that does not pickle by itself."""
+    """The smallest piece that cannot be pickled."""
 
     path: str
     """From the argument to the piece: `cfg['deep'][0]`, `train (global 'LOCK')`."""
@@ -31,7 +31,7 @@ class Culprit(NamedTuple):
 
 
 def find_culprit(name: str, value: Any, probe: Probe, globals_of: GlobalsOf) -> Culprit | None:
-    """Descend from *value*, called *name*, to what will not pickle; None if it does pickle."""
+    """Descend from *value*, called *name*, to the piece that cannot be pickled; None if it can be."""
     error = probe(value)
     if error is None:
         return None
@@ -105,7 +105,7 @@ def _children_of_function(
 def _children_of_object(value: Any) -> Iterator[tuple[str, Any]]:
     try:
         reduced = value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-    except Exception:  # noqa: BLE001 - it will not say what it is made of
+    except Exception:  # noqa: BLE001 - user code may raise anything
         return
     if not isinstance(reduced, tuple):
         return
@@ -136,7 +136,7 @@ def _short(key: object) -> str:
 
 
 def describe(piece: Any) -> str:
-    """Say in words what *piece* is."""
+    """Describe *piece* in words."""
     kind = type(piece)
     if isinstance(piece, FunctionType):
         return f"the function {piece.__qualname__}"
@@ -186,8 +186,8 @@ _ADVICE: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         ("jax", "Tracer", "torch.", "tensorflow.", "keras.", "cupy."),
-        f"{_MAKE_INSIDE}: devices and what is bound to them are other ones there. Arrays travel as "
-        "NumPy arrays (jax.device_get), models as their weights.",
+        f"{_MAKE_INSIDE}: the job has other devices. Pass arrays as NumPy arrays (jax.device_get), "
+        "and models as their weights.",
     ),
     (("module",), "Import it inside the function."),
     (("weakref", "frame", "traceback"), "Pass the object itself, or leave it out in __getstate__."),
@@ -199,7 +199,7 @@ _ANY: Final = (
 
 
 def advise(culprit: Culprit) -> str:
-    """Say what to do about *culprit*."""
+    """Return the hint for *culprit*."""
     kind = type(culprit.piece)
     name = kind.__qualname__ if kind.__module__ == "builtins" else _kind_name(kind)
     if "recursion" in str(culprit.error).lower():

@@ -1,1 +1,1 @@
-"""Classes that travel by value."""
+"""Classes that travel by value: how they are pickled and made again."""

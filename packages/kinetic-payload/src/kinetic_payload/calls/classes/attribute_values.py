@@ -1,4 +1,4 @@
-"""Values that stand in attributes of classes, and that pickle cannot reduce by itself."""
+"""Values in attributes of classes that pickle cannot reduce itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kinetic_payload.calls.annotations import reduce_forward_reference
 
 
 def _reduce_weak_mapping(mapping: Any) -> Any:
-    # Caches of the standard library are such, that of functools.singledispatch for one.
+    # Caches of the standard library, such as that of functools.singledispatch.
     return type(mapping), (dict(mapping),)
 
 
@@ -35,13 +35,13 @@ def _reduce_meta(meta: Any) -> Any:
 
 
 def _reduce_config(config: Any) -> Any:
-    # Its `__getattr__` never ends while it is empty, as pickle would make it.
+    # Pickle would make it empty first, and then its `__getattr__` never ends.
     kind: Any = type(config)
     return functools.partial(kind, config.config_dict, check=False), ()
 
 
 def _global_of_dataclasses(name: str) -> tuple[type, Callable[[Any], Any]]:
-    # It is compared by identity, and a copy of it would be something else.
+    # It is compared by identity, so a copy would not be equal.
     return type(getattr(dataclasses, name)), lambda _: name
 
 
@@ -55,7 +55,7 @@ _REDUCERS: Final[dict[type, Callable[[Any], Any]]] = {
 
 
 def reducer_of(kind: type) -> Callable[[Any], Any] | None:
-    """Return what reduces values of *kind* that stand in classes and that pickle cannot reduce itself."""
+    """Return the function that reduces values of *kind*, if pickle cannot."""
     if kind is getattr(sys.modules.get("annotationlib"), "ForwardRef", None):
         return reduce_forward_reference
     if kind is getattr(sys.modules.get("msgspec"), "Meta", None):

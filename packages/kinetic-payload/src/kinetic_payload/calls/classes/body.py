@@ -1,4 +1,4 @@
-"""The body of a class that travels by value: what imported hooks may read of it while it is made."""
+"""The body of a class that travels by value, for imported hooks that read it while the class is made."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ATOMS: Final = (str, bytes, int, float, complex, bool, type(None), type(...))
 
 
 class Helper:
-    """Stands for what is made by calling a function of `classes.rebuild`."""
+    """Pickles as a call of a function of `classes.rebuild`."""
 
     def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
         self._made = make, arguments
@@ -40,9 +40,9 @@ class Helper:
 
 
 class Bare:
-    """A function that stands in the body of a class: what it is without what leads to the class.
+    """A function in the body of a class, without all that refers to the class.
 
-    The class is made with it, before what refers to the class can be pickled.
+    The class is made with it, before anything that refers to the class can be pickled.
     """
 
     __slots__ = ("function", "state")
@@ -53,21 +53,21 @@ class Bare:
 
 
 class ReachedError(PayloadError):
-    """A value leads to the class that is to be made before it."""
+    """A value refers to the class that has to be made before it."""
 
 
 class Body:
-    """What of the body of *cls* its *pickler* can pickle before the class is there."""
+    """The part of the body of *cls* that *pickler* can pickle before the class exists."""
 
     def __init__(self, cls: Any, pickler: Any) -> None:
         self._cls = cls
         self._pickler = pickler
         self._silent = calls_no_methods(cls)
         self._reached: dict[int, tuple[Any, bool]] = {}
-        """Of each value whether it leads to the class; it is kept, and so is its id."""
+        """By id: each value, kept so that its id stays, and whether it leads to the class."""
 
     def plain(self, left_out: frozenset[str]) -> dict[str, Any]:
-        """Return what of the body can be pickled before the class is there; fields as they were."""
+        """Return the part of the body that can be pickled before the class exists, with fields as they were written."""
         body: dict[str, Any] = {}
         for name, value in own_attributes(self._cls):
             if name not in left_out:
@@ -77,7 +77,7 @@ class Body:
         own = own_annotations(self._cls)
         body.pop("__annotations_cache__", None)
         if own and vars(self._cls).get("__annotate_func__") is None:
-            # A copy for each time: pickle would refer to one that is not complete yet.
+            # A copy each time: pickle would refer to one that is not complete yet.
             body["__annotations__"] = own
         for name, one in vars(self._cls).get("__dataclass_fields__", {}).items():
             if name not in own or one._field_type is dataclasses._FIELD_CLASSVAR:  # type: ignore[attr-defined]
@@ -102,12 +102,12 @@ class Body:
         return {**arguments, "metadata": metadata} if metadata else arguments
 
     def safe(self, value: Any) -> Any:
-        """Return what to pickle for *value* before the class is there, if anything can be."""
+        """Return what to pickle for *value* before the class exists; *value* itself if nothing can be."""
         found, part = self._part(value)
         return part if found else value
 
     def _part(self, value: Any) -> tuple[bool, Any]:
-        """Return whether *value* can be pickled before the class is there, and as what."""
+        """Return whether *value* can be pickled before the class exists, and as what."""
         if isinstance(value, FunctionType):
             return self._bare_part(value)
         if isinstance(value, classmethod | staticmethod):
@@ -118,7 +118,7 @@ class Body:
             made = Helper(class_rebuild.method, property, *(part for _, part in parts))
             return all(found for found, _ in parts), made
         if hasattr(type(value), "__set_name__") and self._pickler.goes_by_value(type(value)):
-            return False, None  # It has been told its name already.
+            return False, None  # Its `__set_name__` was called already.
         if self._silent and not isinstance(value, (*_ATOMS, *_CONTAINERS, type)):
             return False, None
         return not self._leads_to(value), value
@@ -134,7 +134,7 @@ class Body:
         return True, self._pickler.bare[id(function)]
 
     def _bare_state(self, function: FunctionType) -> tuple[Any, ...]:
-        """Return what *function* has that does not lead to the class."""
+        """Return the state of *function* without all that leads to the class."""
         state, slots = function_state(function)
 
         def safe(named: dict[str, Any]) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class Body:
             prober.avoided = self._cls
             try:
                 prober.dump_uncollected(value)
-            except Exception:  # noqa: BLE001 - user code raises what it likes
+            except Exception:  # noqa: BLE001 - user code may raise anything
                 self._reached[key] = value, True
             else:
                 self._reached[key] = value, False
@@ -175,7 +175,7 @@ class Body:
 
 
 def struct_body(cls: Any, pickler: Any) -> dict[str, Any]:
-    """Return what a `msgspec.Struct` is made from: much of it is in attributes of no `vars`."""
+    """Return what a `msgspec.Struct` is made from; much of it is not in its `vars`."""
     import msgspec
 
     config = cls.__struct_config__

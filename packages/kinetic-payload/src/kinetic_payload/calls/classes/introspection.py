@@ -1,4 +1,4 @@
-"""What a class consists of, and what of it comes from where: questions to the class alone."""
+"""What a class consists of, and which of it was generated, as far as the class itself shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kinetic_payload.errors import PayloadError
 _MADE_WITH_IT: Final = frozenset(
     {"__dict__", "__weakref__", "__module__", "_abc_impl", "__orig_bases__", "__slots__"}
 )
-"""Attributes that a class gets when it is made, or that it is made with."""
+"""Attributes that a class gets when it is made, or is made with."""
 _OF_DATACLASSES: Final = ("init", "repr", "eq", "order", "unsafe_hash", "frozen")
 _GENERATED: Final = (
     "__init__",
@@ -41,11 +41,11 @@ _CALL_NO_METHODS: Final = (
     ("msgspec", "Struct"),
 )
 _HEAP_TYPE: Final = 1 << 9
-"""A flag of types that Python code has made."""
+"""A flag of types that were made by Python code."""
 
 
 class UnrestorableClassError(PayloadError):
-    """A class would be another one where it is loaded."""
+    """A class would be a different one after loading."""
 
     def __init__(self, cls: type, why: str) -> None:
         super().__init__(
@@ -66,7 +66,7 @@ class RecursiveAliasError(PayloadError):
 
 
 def own_attributes(cls: type) -> Iterator[tuple[str, Any]]:
-    """Iterate over the attributes of *cls*, without those that it gets when it is made."""
+    """Iterate over the attributes of *cls*, except those that it gets when it is made."""
     for name, value in vars(cls).items():
         described = isinstance(value, MemberDescriptorType | GetSetDescriptorType)
         if name not in _MADE_WITH_IT and not (described and value.__objclass__ is cls):
@@ -84,7 +84,7 @@ def state_of(member: Any) -> Iterator[tuple[str, Any]]:
 
 
 def bare_arguments(cls: type, member: Any) -> tuple[Any, ...]:
-    """Return what to make an object from that is *member* without its attributes."""
+    """Return the arguments that make *member* without its attributes."""
     solid: Any = next(
         (base for base in cls.__mro__[:-1] if not base.__flags__ & _HEAP_TYPE), object
     )
@@ -97,7 +97,7 @@ def bare_arguments(cls: type, member: Any) -> tuple[Any, ...]:
         return tuple((reduce(member) if "__reduce__" in vars(solid) else reduce(member, 2))[1])
     except Exception as error:
         raise UnrestorableClassError(
-            cls, f"what {solid.__name__} its members are is not known: {error}"
+            cls, f"the {solid.__name__} value of its members is not known: {error}"
         ) from error
 
 
@@ -110,7 +110,7 @@ def virtual_subclasses(cls: type) -> tuple[type, ...]:
 
 
 def is_of_python(cls: type) -> bool:
-    """Tell whether *cls* is of the standard library."""
+    """Tell whether *cls* belongs to the standard library."""
     return cls.__module__.partition(".")[0] in sys.stdlib_module_names
 
 
@@ -121,7 +121,7 @@ def derives_from(cls: type, module: str, name: str) -> bool:
 
 
 def model_parameters(cls: type) -> tuple[Any, ...] | None:
-    """Return what stands in the brackets of *cls*, if it is a generic pydantic model with brackets."""
+    """Return the parameters of *cls* if it is a parametrised generic pydantic model (`Model[int]`)."""
     generics = sys.modules.get("pydantic._internal._generics")
     find = getattr(generics, "get_cached_generic_type_early", None)
     generic = vars(cls).get("__pydantic_generic_metadata__") or {}
@@ -132,15 +132,15 @@ def model_parameters(cls: type) -> tuple[Any, ...] | None:
 
 
 def calls_no_methods(cls: type) -> bool:
-    """Tell whether what makes *cls* is known: it reads the body, and calls nothing of it."""
+    """Tell whether *cls* is made by a known library that reads the body, and calls nothing in it."""
     return any(derives_from(cls, module, name) for module, name in _CALL_NO_METHODS)
 
 
 def keywords_of(cls: type, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what stands beside the bases in the statement of *cls*: only its source knows.
+    """Return the keywords in the class statement of *cls*, which only its source shows.
 
     Raises:
-        UnrestorableClassError: It is more than a constant or a name in *namespace*.
+        UnrestorableClassError: One is more than a constant or a name in *namespace*.
     """
     try:
         statement = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
@@ -174,12 +174,12 @@ def is_marked_abstract(cls: type) -> bool:
 
 
 def dataclass_arguments(cls: Any) -> dict[str, Any]:
-    """Return what `dataclasses.dataclass` made *cls* with."""
+    """Return the arguments with which `dataclasses.dataclass` made *cls*."""
     return {name: getattr(cls.__dataclass_params__, name) for name in _OF_DATACLASSES}
 
 
 def generated_by_dataclass(cls: type) -> frozenset[str]:
-    """Return which attributes `dataclasses.dataclass` has given *cls*, if it has."""
+    """Return the names of the attributes that `dataclasses.dataclass` generated for *cls*."""
     own = vars(cls)
     if "__dataclass_params__" not in own:
         return frozenset()

@@ -1,7 +1,7 @@
-"""JAX's registry of pytree classes: what it knows of a class, read here and registered again there.
+"""Pytree classes of JAX: read their registration by the client, and register them again in the job.
 
-JAX is never imported to read it. What JAX tells through its public interface is asked there; the
-functions of a registration are told by none, and are read where JAX keeps them.
+Reading never imports JAX. The public interface of JAX is used where it has an answer; it does not give the
+functions of a registration, which are read from JAX's registry.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from kinetic_payload.errors import PayloadError
 
 MODULE: Final = "jax.tree_util"
 Registration = tuple[Any, ...]
-"""`MODULE`, what to call in it, and with what after the class."""
+"""`MODULE`, the name of a function in it, and its arguments after the class."""
 EXPECTED: Final[Registration] = (MODULE, "")
-"""For a class that the class it derives from registers: it only has to be registered in the end."""
+"""For a class that its base class registers: it only has to be registered in the end."""
 
 
 class UnknownRegistrationError(PayloadError):
-    """JAX knows the class, and does not tell how."""
+    """The class is registered with JAX, and its registration cannot be read."""
 
 
 def is_registered(cls: type) -> bool:
-    """Tell whether *cls* was registered with JAX as a pytree. Named tuples are some unregistered."""
+    """Tell whether *cls* was registered with JAX as a pytree. Named tuples are pytrees without registration."""
     tree_util = sys.modules.get(MODULE)
     if tree_util is None or not hasattr(tree_util, "all_leaves"):  # not there, or half imported
         return False
@@ -37,23 +37,23 @@ def is_registered(cls: type) -> bool:
         return True
     if issubclass(cls, tuple):
         return False
-    is_node = getattr(tree_util, "is_tree_node", None)  # JAX began without it
+    is_node = getattr(tree_util, "is_tree_node", None)  # older versions of JAX lack it
     if is_node is not None:
         return bool(is_node(cls))
     return not tree_util.all_leaves([_blank(cls)])
 
 
 def registration_of(cls: type, instance: Any = None) -> Registration:
-    """Return how the registered class *cls* can be registered again.
+    """Return how to register the registered class *cls* again.
 
-    *instance* is one of its instances, if there is one: it shows whether children have names.
+    *instance* is one of its instances, if there is one; it shows whether children have names.
 
     Raises:
         UnknownRegistrationError: It cannot; the message says why.
     """
     entry = _entry(cls)
     if entry is None:
-        raise UnknownRegistrationError("this version of JAX does not tell how")
+        raise UnknownRegistrationError("this version of JAX does not show its registration")
     flatten, unflatten = entry
     parts = _closure(flatten)
     if {"data_fields", "meta_fields"} <= parts.keys() and _is_of_jax(flatten):
@@ -76,7 +76,7 @@ def registration_of(cls: type, instance: Any = None) -> Registration:
     if hasattr(cls, "tree_flatten_with_keys") and hasattr(cls, "tree_flatten"):
         return MODULE, "register_pytree_with_keys_class"
     raise UnknownRegistrationError(
-        "it was registered with two functions to flatten it, of which JAX tells only one"
+        "it was registered with two functions that flatten it, of which JAX shows only one"
     )
 
 
@@ -84,15 +84,15 @@ def register(cls: type, name: str, arguments: Sequence[Any]) -> None:
     """Register *cls* by the function *name* of `MODULE`, unless it is registered already.
 
     Raises:
-        PayloadError: It had to be already.
+        PayloadError: It should have been registered already.
     """
     tree_util = import_module(MODULE)
     if is_registered(cls):
         return
     if not name:
         raise PayloadError(
-            f"The class {cls.__qualname__} was a pytree of JAX, and is none here: the class that it "
-            "derives from does not register it.",
+            f"The class {cls.__qualname__} was a pytree of JAX, and is not one here: its base class "
+            "does not register it.",
             hint="Move the class into a module of the project, and import it from there.",
         )
     getattr(tree_util, name)(cls, *arguments)
@@ -124,7 +124,7 @@ def _dropped(cls: type, parts: dict[str, Any]) -> tuple[tuple[str, ...], ...]:
 
 
 def _names_children(cls: type, instance: Any) -> bool:
-    """Tell whether *cls* was registered with a function that flattens it into named children."""
+    """Tell whether *cls* was registered with a function that gives names to its children."""
     tree_util = sys.modules[MODULE]
 
     def key_types(one: Any) -> set[type]:
@@ -133,7 +133,7 @@ def _names_children(cls: type, instance: Any) -> bool:
 
     found: set[type] | None = None
     if instance is not None:
-        with suppress(Exception):  # It may be half made; functions of the user's.
+        with suppress(Exception):  # It may be incomplete, and user code may raise anything.
             found = key_types(instance)
     if found is None:
         found = _flattened(cls, key_types)
@@ -141,10 +141,10 @@ def _names_children(cls: type, instance: Any) -> bool:
 
 
 def _flattened(cls: type, key_types: Callable[[Any], set[type]]) -> set[type]:
-    """Flatten an instance that has, under any name, something that can be anything."""
+    """Flatten an instance whose attributes all accept any use."""
     blank = _blank(cls)
     if hasattr(blank, "__dict__"):
-        vars(blank)["x"] = _ANYTHING  # for functions that flatten all there is
+        vars(blank)["x"] = _ANYTHING  # for functions that flatten all attributes
     for _ in range(200):
         try:
             return key_types(blank)
@@ -155,19 +155,19 @@ def _flattened(cls: type, key_types: Callable[[Any], set[type]]) -> set[type]:
                 object.__setattr__(blank, error.name, _ANYTHING)
             except (AttributeError, TypeError) as refused:
                 _give_up(refused)
-        except Exception as error:  # noqa: BLE001 - functions of the user's
+        except Exception as error:  # noqa: BLE001 - user code may raise anything
             _give_up(error)
-    raise UnknownRegistrationError("it has too many attributes to try it")
+    raise UnknownRegistrationError("it has too many attributes to try")
 
 
 def _give_up(error: Exception) -> NoReturn:
     raise UnknownRegistrationError(
-        f"trying how it is flattened without an instance failed with {type(error).__name__}: {error}"
+        f"flattening it without an instance failed with {type(error).__name__}: {error}"
     ) from error
 
 
 def _blank(cls: type) -> Any:
-    """Return an instance of *cls* that nothing was done with."""
+    """Return an empty instance of *cls*."""
     for base in cls.__mro__:
         if base.__flags__ & HEAP_TYPE == 0:
             return base.__new__(cls)  # type: ignore[call-overload]
@@ -175,7 +175,7 @@ def _blank(cls: type) -> Any:
 
 
 class _Anything:
-    """Stands for whatever an attribute may hold."""
+    """A value that accepts any use."""
 
     def __getattr__(self, name: str) -> _Anything:
         if name.startswith("__"):

@@ -1,10 +1,10 @@
-"""Classes that travel by value, made again: the functions that a pickle refers to by name.
+"""The functions that a pickle refers to by name, to make classes that travel by value again.
 
-The state of a class travels, with all that its decorators, its metaclass and `__init_subclass__` have
-made of it. So those that travel themselves are not run again: what they did elsewhere is in the state
-of what travels with them. Those of importable modules are, because their modules are imported anew.
+The state of a class travels, with all that its decorators, its metaclass and `__init_subclass__` have done to
+it. Those that travel by value are not run again: their effects are in the state of what travels. Those of
+importable modules are run again, because their modules are imported again.
 
-Like those of `calls.rebuild`, the names here are part of the wire, and stay as they are.
+As in `calls.rebuild`, the names here are part of the wire format: do not change them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _unfilled: WeakSet[type] = WeakSet()
 
 @dataclass(frozen=True, kw_only=True)
 class Blueprint:
-    """What a class is made from before anything can refer to it."""
+    """What a class is made from, before anything can refer to it."""
 
     metaclass: type
     maker: type
@@ -35,31 +35,31 @@ class Blueprint:
     bases: tuple[type, ...]
     namespace: dict[str, Any]
     body: dict[str, Any] | None = None
-    """For an imported metaclass or `__init_subclass__`, which may read it: the rest of the body."""
+    """The rest of the body, for an imported metaclass or `__init_subclass__` that may read it."""
     keywords: dict[str, Any] = field(default_factory=dict)
     silenced: type | None = None
-    """The base whose `__init_subclass__` travels by value, and is not to run again."""
+    """The base whose `__init_subclass__` travels by value, and must not run again."""
     following: type | None = None
     """The next base that has one, and is imported."""
     fields: tuple[str, ...] | None = None
-    """Of a pytree that its base registers with JAX: the names that it must find."""
+    """For a pytree that its base class registers with JAX: the fields that it must find."""
     parameters: tuple[Any, ...] | None = None
-    """What stands in the brackets of a generic pydantic model, which knows its models by them."""
+    """The parameters of a generic pydantic model, by which pydantic finds it again."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a class is filled with when it can be referred to."""
+    """What a class is filled with, once it can be referred to."""
 
     attributes: dict[str, Any]
     plainly: bool = False
-    """Whether to pass its metaclass's `__setattr__` by."""
+    """Whether to bypass the `__setattr__` of its metaclass."""
     subclasses: tuple[type, ...] = ()
-    """Virtual ones: it is an abstract base class."""
+    """Virtual subclasses, of an abstract base class."""
     abstract_bases: tuple[type, ...] = ()
-    """Imported ones, whose virtual subclass it is."""
+    """Imported abstract base classes whose virtual subclass it is."""
     registrations: tuple[tuple[Any, ...], ...] = ()
-    """Where it is registered: the module and the name of a function, and what to pass after the class."""
+    """Where it is registered: module and name of a function, and its arguments after the class."""
 
 
 def make_class(blueprint: Blueprint, identity: str, qualname: str, main_name: str | None) -> type:
@@ -77,7 +77,7 @@ def make_class(blueprint: Blueprint, identity: str, qualname: str, main_name: st
 
 
 def fill_class(made: type, contents: Contents) -> None:
-    """Give a class that was just made its attributes. One that was here already keeps its own."""
+    """Set the attributes of a class that was just made. One that existed here keeps its own."""
     if made not in _unfilled:
         return
     _unfilled.discard(made)
@@ -94,15 +94,15 @@ def make_enum(
 ) -> type:
     """Return the enum of this *identity*, or make it; `fill_enum` follows.
 
-    *members* are the arguments to make each member's bare object with. *canonical* is what tells aliases:
-    the values of flags, whose class is computed from them, and the names of other members, whose values
-    may refer to the class. Nothing of the user's is called.
+    *members* are the arguments that make each member's bare object. *canonical* identifies aliases: by value for
+    flags, whose class is computed from the values, and by name for other members, whose values may refer to the
+    class. No code of the user is called.
     """
     return _once(identity, qualname, main_name, lambda: _made_enum(blueprint, members, canonical))
 
 
 def fill_enum(made: Any, state: tuple[Contents, dict[str, dict[str, Any]], dict[Any, str]]) -> None:
-    """Give an enum that was just made its attributes, and its members theirs.
+    """Set the attributes of an enum that was just made, and of its members.
 
     The second of *state* holds the attributes of each member, `_value_` among them; the third, further
     values and the names of the members that they lead to.
@@ -116,14 +116,14 @@ def fill_enum(made: Any, state: tuple[Contents, dict[str, dict[str, Any]], dict[
             type.__delattr__(made, name)
     _fill(made, contents)
     by_value = made._value2member_map_
-    # What was made of several flags meanwhile is the one and only such object.
+    # Combinations of flags that were made meanwhile must stay the only such objects.
     combined = [one for one in by_value.values() if one._name_ not in members]
     by_value.clear()
     for name, attributes in members.items():
         member = made._member_map_[name]
         for key, value in attributes.items():
             object.__setattr__(member, key, value)
-        with suppress(TypeError):  # A value without a hash is looked for among the members.
+        with suppress(TypeError):  # Enums search for a value without a hash among the members.
             by_value.setdefault(member._value_, member)
     for value, name in further.items():
         by_value.setdefault(value, made._member_map_[name])
@@ -137,7 +137,7 @@ def member_of(made: Any, name: str) -> Any:
 
 
 def same(made: Any) -> Any:
-    """Return *made*: a function whose bare form a class was made with."""
+    """Return *made*: a function with whose bare form a class was made."""
     return made
 
 
@@ -147,14 +147,14 @@ def method(kind: type, *parts: Any) -> Any:
 
 
 def dataclass_field(arguments: dict[str, Any]) -> Any:
-    """Make what stood in the class's body for a dataclass to read."""
+    """Make the `dataclasses.field` of the class's body."""
     import dataclasses
 
     return dataclasses.field(**arguments)
 
 
 def struct_field(factory: Callable[[], Any]) -> Any:
-    """Make what stood in the body of a `msgspec.Struct` for a default that a function makes."""
+    """Make the `msgspec.field` of the body, with a default factory."""
     import msgspec
 
     return msgspec.field(default_factory=factory)
@@ -201,7 +201,7 @@ def _made(plan: Blueprint) -> type:
         except Exception as error:
             if plan.fields is not None:
                 raise _not_restored(plan, f"{type(error).__name__}: {error}") from error
-            # It will not take what it has made of another body: as cloudpickle does, give it none.
+            # The metaclass refuses what it had made of the body: as cloudpickle does, give it none.
             return _created(plan, plan.namespace)
     if plan.fields is not None and "__dataclass_fields__" in vars(made):
         found = tuple(vars(made)["__dataclass_fields__"])
@@ -223,7 +223,7 @@ def _created(plan: Blueprint, namespace: dict[str, Any]) -> type:
 
 
 def _prepared(plan: Blueprint, keywords: dict[str, Any]) -> Any:
-    # As `super()` in the metaclass would: the maker need not be what prepares.
+    # As `super()` in the metaclass would: `__prepare__` may be defined by another base.
     line = plan.metaclass.__mro__[plan.metaclass.__mro__.index(plan.maker) :]
     prepare = next(vars(kind)["__prepare__"] for kind in line if "__prepare__" in vars(kind))
     return prepare.__get__(None, plan.metaclass)(plan.name, plan.bases, **keywords)
@@ -238,7 +238,7 @@ def _not_restored(plan: Blueprint, why: str) -> PayloadError:
 
 @contextmanager
 def _without_hook(plan: Blueprint) -> Iterator[None]:
-    """Keep `__init_subclass__` from running: `type.__new__` calls it, and has no way to leave it out."""
+    """Keep `__init_subclass__` from running: `type.__new__` always calls it."""
     owner, following = plan.silenced, plan.following
     if owner is None:
         yield
@@ -293,10 +293,10 @@ def _lines(bases: tuple[type, ...]) -> Iterator[type]:
 def _fill(made: type, contents: Contents) -> None:
     put: Callable[[type, str, Any], None] = type.__setattr__ if contents.plainly else setattr
     for name, value in contents.attributes.items():
-        # By its public name it puts an end to what was computed of a class that had no attributes.
+        # Set by its public name, it discards annotations that were computed before the class had attributes.
         put(made, "__annotate__" if name == "__annotate_func__" else name, value)
     first_line = contents.attributes.get("__firstlineno__")
-    if first_line is not None:  # Python 3.13 forgets it when other attributes are set.
+    if first_line is not None:  # Python 3.13 removes it when other attributes are set.
         put(made, "__firstlineno__", first_line)
     for subclass in contents.subclasses:
         made.register(subclass)  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
-"""Classes that travel by value: from what they are to what makes them again.
+"""The base of our picklers: reduces classes that travel by value, and the functions in them.
 
-What makes them is in `classes.rebuild`, which says what is run again and what is not.
+`classes.rebuild` makes them again, and documents which code runs again.
 """
 
 from __future__ import annotations
@@ -52,62 +52,62 @@ NAMED_TYPES: Final = (
     typing.NewType,
     _ALIAS,
 )
-"""What `typing` makes, and pickle finds by name alone."""
+"""Types of `typing` whose objects pickle finds only by name."""
 _OF_MEMBERS: Final = frozenset({"_name_", "__objclass__", "_sort_order_"})
-"""Attributes that members of an enum get when it is made."""
+"""Attributes that members of an enum get when the enum is made."""
 _OF_ENUMS: Final = ("_member_map_", "_member_names_", "_member_type_", "_value2member_map_")
 
 
 class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
-    """What picklers of calls and of values have in common: how they reduce a class by value."""
+    """The base of the picklers of calls and of values: reduces a class by value."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
         self.bare: dict[int, Bare] = {}
-        """Of each function that a class was made with what it was then."""
+        """By id of a function: its bare form, with which a class was made."""
         self.whole: dict[int, FunctionType] = {}
-        """Each function that was pickled with all that it refers to."""
+        """By id: functions that were pickled with all that they refer to."""
         self._first: dict[type, Any] = {}
-        """Of each type that was met an instance."""
+        """Of each type that was found, an instance."""
         self._cells: dict[int, tuple[Any, Helper]] = {}
-        """Of each variable of an enclosing function its cell, and what makes it, empty."""
+        """By id of a cell, a variable of an enclosing function: the cell, and what makes it empty."""
         self._open: dict[int, Any] = {}
-        """Type aliases whose values were asked for."""
+        """By id: type aliases whose values are being reduced."""
         self.avoided: type | None = None
-        """A class that what is pickled must not lead to; others are then taken without their bodies."""
+        """A class that must not be reached; while it is set, other classes are pickled without their bodies."""
 
     def goes_by_value(self, obj: Any) -> bool:
         """Tell whether *obj*, a class or function, is made again where it is loaded."""
         raise NotImplementedError
 
     def reduce_bare(self, function: FunctionType) -> tuple[Any, ...]:
-        """Return how to make *function* without what it refers to."""
+        """Return how to make *function* without the objects that it refers to."""
         raise NotImplementedError
 
     def travelling_globals(self, function: FunctionType) -> dict[str, Any]:
-        """Return the globals that have to travel with a *function* whose code goes by value."""
+        """Return the globals that must travel with a *function* whose code travels by value."""
         used: dict[str, Any] = function_state(function)[1]["__globals__"]
         return used
 
     def prober(self) -> ClassPickler:
-        """Return a pickler like this one, whose pickle is thrown away."""
+        """Return a pickler like this one that only counts bytes."""
         raise NotImplementedError
 
     def dump_uncollected(self, value: Any) -> None:
-        """Pickle *value* for a purpose in which its `Data` are not needed."""
+        """Pickle *value* without collecting its `Data`."""
         self.dump(value)
 
     def note_annotations(self, cls: type) -> None:
-        """Take note of what the annotations of *cls*, which travels by value, name."""
+        """Note the names in the annotations of *cls*, which travels by value."""
 
     def closure_of(self, function: FunctionType) -> tuple[Any, ...] | None:
-        """Return what *function* is made with: functions that share a variable share its cell."""
+        """Return the cells that *function* is made with; functions that share a variable share its cell."""
         if function.__closure__ is None:
             return None
         made = []
         for name, cell in zip(function.__code__.co_freevars, function.__closure__, strict=True):
             empty = Helper(internals._make_empty_cell)
-            # Of the attributes of a class each function takes along what it needs.
+            # The namespace of a class is not shared: each function gets only the attributes that it needs.
             shared = name != CLASS_NAMESPACE
             made.append(self._cells.setdefault(id(cell), (cell, empty))[1] if shared else empty)
         return tuple(made)
@@ -120,12 +120,12 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         return internals._make_function, new, state, None, None, internals._function_setstate
 
     def reduce_bare_function(self, bare: Bare) -> tuple[Any, ...]:
-        """Return how to make the function of *bare* as far as it goes."""
+        """Return how to make the function of *bare*, with the state that *bare* has."""
         made = self.reduce_bare(bare.function)
         return *made, bare.state, None, None, internals._function_setstate
 
     def bared(self, function: FunctionType, reduced: tuple[Any, ...]) -> Any:
-        """Let *function*, which is *reduced*, be the one that a class was made with, if one was."""
+        """Return *reduced*, of *function*, such that it completes the bare function with which a class was made, if any."""
         bare = self.bare.get(id(function))
         if bare is None:
             self.whole[id(function)] = function
@@ -133,9 +133,9 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         return (class_rebuild.same, (bare,), *reduced[2:])
 
     def reduce_member(self, member: Any) -> Any:
-        """Return how to find *member*, of an enum by value: it may be met before its value is there."""
+        """Return how to find *member*, of an enum by value, which may be needed before its value exists."""
         if type(member)._member_map_.get(member._name_) is not member:
-            return NotImplemented  # of a flag, and made of others
+            return NotImplemented  # A combination of flags
         return class_rebuild.member_of, (type(member), member._name_)
 
     def reduce_named_type(self, named: Any) -> Any:
@@ -188,7 +188,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         return make_it, (blueprint, *named), contents, None, None, class_rebuild.fill_class
 
     def _blueprint(self, cls: Any) -> tuple[Blueprint, frozenset[str]]:
-        """Return what *cls* is made from, and which attributes come from making it."""
+        """Return what *cls* is made from, and the attributes that making it creates."""
         metaclass = type(cls)
         maker = next(kind for kind in metaclass.__mro__ if not self.goes_by_value(kind))
         if metaclass.__name__ == "_TypedDictMeta":
@@ -228,9 +228,9 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         )
 
     def _body(self, cls: Any, *, consumed: bool) -> tuple[dict[str, Any], frozenset[str]]:
-        """Return what else a *cls* with an imported metaclass or hook is made from, and what comes of it.
+        """Return what else a *cls* with an imported metaclass or hook is made from, and the attributes that this creates.
 
-        *consumed* tells that the keywords of its statement went to what travels by value.
+        *consumed*: the keywords of its statement were consumed by code that travels by value.
         """
         if derives_from(cls, "pydantic", "BaseModel"):
             return {}, frozenset()  # All that makes a model is in its attributes.
@@ -270,7 +270,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
 
     @functools.cached_property
     def _abstract_bases(self) -> dict[type, list[type]]:
-        """Of each class the abstract base classes that it was registered with."""
+        """By class: the abstract base classes with which it was registered."""
         found: dict[type, list[type]] = {}
         waiting = {one: None for one in type.__subclasses__(object) if isinstance(one, abc.ABCMeta)}
         seen = set(waiting)
@@ -330,7 +330,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
 
 
 def _more_than_cloudpickle_knows(named: Any) -> dict[str, Any]:
-    """Return what a type parameter of Python 3.12 (`def f[T]`) or 3.13 (`class C[T = int]`) is made with."""
+    """Return the keywords of a type parameter that came with Python 3.12 (`def f[T]`) and 3.13 (`class C[T = int]`)."""
     found: dict[str, Any] = {}
     if getattr(named, "__infer_variance__", False):
         found["infer_variance"] = True

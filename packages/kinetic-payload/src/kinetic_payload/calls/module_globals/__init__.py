@@ -1,1 +1,1 @@
-"""Globals of imported modules that code by value reads: a job has those of the call."""
+"""Globals of imported modules that code by value reads: a job gets their values at the call."""

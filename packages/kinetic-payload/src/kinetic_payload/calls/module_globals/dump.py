@@ -1,4 +1,4 @@
-"""Pickle those globals of imported modules that code by value reads, each by itself."""
+"""Pickle the globals of imported modules that code by value reads, each by itself."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
     from kinetic_payload.calls.pickler import CallPickler
 
 LARGEST: Final = 1024 * 1024
-"""Bytes of a pickle that go along without a sign that the value was set since the import."""
+"""Bytes of a pickle that travels although nothing shows that the value was set since the import."""
 
 
 def dump_globals(pickler: CallPickler) -> list[Global]:
-    """Return the globals that *pickler* met in the code of imported modules, and those that these need.
+    """Return the globals that *pickler* found in the code of imported modules, and those that they need.
 
-    Left out is what the import gives in any case, and what it computes from the machine, which is the
-    job's own. Of what is large, or cannot be pickled, only the mark travels: the import may give it.
+    Values that the import gives in any case are left out, and so are those that it computes from the machine:
+    the job has its own. Of a value that is large, or cannot be pickled, only the mark travels: the import may
+    give the same.
 
     Raises:
-        UntravelledGlobalError: One is certainly set since the import, and cannot travel.
+        UntravelledGlobalError: One was certainly set since the import, and cannot be pickled.
     """
     done: dict[UsedGlobal, Global | None] = {}
     while waiting := [one for one in pickler.used_globals if one not in done]:
@@ -56,7 +57,7 @@ def _dumped(used: UsedGlobal, pickler: CallPickler) -> Global | None:
         size = pickler.measure(value)
     except Exception as error:
         if used.assigned:
-            return None  # The code makes it itself where it is not there yet.
+            return None  # The code makes it itself if it is missing.
         one = one._replace(why=f"cannot be pickled ({type(error).__name__}: {error})")
         if certain:
             nothing = initial.kind is Kind.NOTHING
@@ -82,7 +83,7 @@ def _pickled(one: Global, value: Any, pickler: CallPickler) -> Global:
     stream = io.BytesIO()
     before = pickler.collected
     pickler.dump_apart(value, stream)
-    # A `Data` is another thing there: the path of what was shipped.
+    # In the job, a `Data` is another value: a path.
     mark = one.mark if pickler.collected == before else ""
     return one._replace(pickled=stream.getvalue(), mark=mark)
 

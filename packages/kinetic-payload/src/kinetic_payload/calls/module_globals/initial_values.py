@@ -1,4 +1,4 @@
-"""What a module's text gives a global when it is imported: a literal, something of the machine, or unknown."""
+"""The value that importing a module gives a global, by its source: a literal, one of the machine, or unknown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MACHINE: Final = frozenset(
         "tempfile",
     ]
 )
-"""Modules whose answers depend on the machine."""
+"""Modules whose results depend on the machine."""
 _ATTRIBUTES: Final = frozenset(
     [
         "cwd",
@@ -52,27 +52,27 @@ _REPEATABLE: Final = re.compile(
     r"max|min|node|process_count|process_index|realpath|resolve|split|str|"
     r"strip|uname|upper|with_name|with_suffix)"
 )
-"""Functions of the machine, and of paths and texts, that have no effects and answer the same again."""
+"""Functions of the machine, and of paths and texts, that have no effects and return the same again."""
 _OF_DEVICES: Final = re.compile(r".*(default_backend|device.*|is_available|process_.*)")
 _OF_FOLDER: Final = re.compile(r".*(absolute|abspath|realpath|resolve)")
 """Those that depend on the working directory."""
 _LIBRARIES: Final = sys.stdlib_module_names | {"builtins", "jax", "torch"}
-"""Where they are, by these names: user code may call anything so."""
+"""Where these functions are defined: user code may use the same names."""
 
 
 class Kind(Enum):
-    """What is known of the value that an import gives."""
+    """What is known of the value that an import gives a global."""
 
     NOTHING = auto()
-    """The text assigns nothing of that name."""
+    """The source assigns nothing of that name."""
     LITERAL = auto()
     MACHINE = auto()
-    """It depends on where the module is imported: paths, devices, variables of the environment."""
+    """It depends on the machine: paths, devices, environment variables."""
     UNKNOWN = auto()
 
 
 class Initial(NamedTuple):
-    """The value that an import gives, as far as the module's text tells."""
+    """The value that an import gives, as far as the module's source shows."""
 
     kind: Kind
     value: Any = None
@@ -80,7 +80,7 @@ class Initial(NamedTuple):
 
 
 class _Text(NamedTuple):
-    """What the text of a module says of its globals."""
+    """The globals in the source of a module."""
 
     assigned: dict[str, list[ast.expr | None]]
     """Expressions, or None for what is bound otherwise: imports, definitions, loops."""
@@ -97,7 +97,7 @@ def initial_of(module: ModuleType, name: str) -> Initial:
         return Initial(Kind.UNKNOWN)
     found = text.assigned.get(name)
     if found is None:
-        lazy = "__getattr__" in text.assigned  # The module makes it when it is asked for.
+        lazy = "__getattr__" in text.assigned  # The module makes it on first access.
         return Initial(Kind.UNKNOWN if lazy or "." in name else Kind.NOTHING)
     if len(found) == 1 and found[0] is not None:
         try:
@@ -110,12 +110,12 @@ def initial_of(module: ModuleType, name: str) -> Initial:
 
 
 def _was_set(module: ModuleType, name: str) -> bool:
-    """Tell whether a global of the machine has certainly another value than the import gave it."""
+    """Tell whether a global of the machine certainly has another value than the import gave it."""
     try:
         value = functools.reduce(getattr, name.split("."), module)
         again = _again(module, name)
         return all(type(one) is not type(value) or one != value for one in again)
-    except Exception:  # noqa: BLE001 - what was there at the import may be gone
+    except Exception:  # noqa: BLE001 - names used by the import may be gone
         return False
 
 
@@ -152,7 +152,7 @@ def _is_called(value: Any) -> bool:
 
 
 def _check_call(node: ast.Call, whole: ast.expr, names: dict[str, Any], branches: int) -> None:
-    """Refuse a call that may have effects, or answer otherwise than at the import.
+    """Refuse a call that may have effects, or may return another value than at the import.
 
     Raises:
         LookupError: It may.
@@ -186,7 +186,7 @@ def _of_machine(module: ModuleType, name: str, seen: set[tuple[str, str]]) -> bo
         return _of_machine(other, origin[1], seen)
     nodes = [node for one in text.assigned.get(name, ()) if one for node in ast.walk(one)]
     if any(isinstance(node, ast.Attribute) and node.attr == "argv" for node in nodes):
-        return False  # It is the caller's.
+        return False  # It belongs to the caller.
     for node in nodes:
         if isinstance(node, ast.Attribute):
             if node.attr in _ATTRIBUTES or "device" in node.attr:
@@ -207,7 +207,7 @@ def _top_level_of(value: Any) -> str:
 
 @functools.lru_cache(64)
 def _text_of(module: ModuleType) -> _Text | None:
-    """Read the text of *module*; None if it has none."""
+    """Parse the source of *module*; None if it has none."""
     try:
         tree = ast.parse(Path(str(module.__file__)).read_bytes())
     except (AttributeError, OSError, SyntaxError, ValueError, RecursionError):
@@ -247,7 +247,7 @@ def _text_of(module: ModuleType) -> _Text | None:
 
 
 def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.expr | None]]:
-    """Iterate over the names in *target*, each with what of *value* is assigned to it."""
+    """Iterate over the names in *target*, each with the part of *value* that is assigned to it."""
     if isinstance(target, ast.Name):
         yield target.id, value
     elif isinstance(target, ast.Starred):
@@ -261,7 +261,7 @@ def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.
 
 
 def _attributes(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
-    """Iterate over the attributes of a class whose body assigns them plainly."""
+    """Iterate over the attributes that the body of a class assigns directly."""
     for one in node.body:
         if isinstance(one, ast.Assign | ast.AnnAssign) and one.value:
             targets = one.targets if isinstance(one, ast.Assign) else [one.target]

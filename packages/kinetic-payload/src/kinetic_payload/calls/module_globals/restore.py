@@ -1,4 +1,4 @@
-"""Give modules of a job the globals that they had at the call, unless their import has made them alike."""
+"""Set globals of a job's modules to their values at the call, unless the import gave them equal ones."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kinetic_payload.errors import PayloadError
 
 _DEEPEST: Final = 6
 _LARGEST: Final = 10_000
-"""Members of a container that are looked at one by one."""
+"""Members of a container that are compared one by one."""
 _MISSING: Final = object()
 _SORTED: Final = 16 * 1024 * 1024
-"""Bytes of a pickle whose sets are compared regardless of their order, which takes long."""
+"""Bytes of a pickle whose sets are compared regardless of their order, which is slow."""
 _TYPE: Final = "type "
 _BY_NAME: Final = ("module ", "name ")
 HINT: Final = (
@@ -27,7 +27,7 @@ HINT: Final = (
 
 
 class UntravelledGlobalError(PayloadError):
-    """A global of an imported module was set since the import, and cannot travel."""
+    """A global of an imported module was set since the import, and cannot be pickled."""
 
 
 class UsedGlobal(NamedTuple):
@@ -37,7 +37,7 @@ class UsedGlobal(NamedTuple):
     name: str
     """Of an attribute of a class, `Class.attribute`."""
     assigned: bool
-    """Whether that code assigns it, too."""
+    """Whether that code also assigns it."""
 
 
 class Global(NamedTuple):
@@ -48,22 +48,22 @@ class Global(NamedTuple):
     kind: str
     """What it is, in words."""
     mark: str
-    """Of its value, by `mark_of`; empty if the module's own is certainly another one."""
+    """Of its value, by `mark_of`; empty if the job's value certainly differs."""
     pickled: bytes | None
-    """None if it cannot travel."""
+    """None if it cannot be pickled."""
     why: str = ""
     """Why it cannot."""
     attributes: tuple[tuple[str, str], ...] = ()
-    """Of an object that cannot travel: names and marks."""
+    """Of an object that cannot be pickled: names and marks."""
 
 
 def restore(wanted: Sequence[Global], written_by: str) -> list[str]:
-    """Give modules of this process the globals that they had at the call; return what differs still.
+    """Set globals of modules here to their values at the call; return a warning for each that still differs.
 
-    What the module's own import has made alike is left alone, and stays the one object that all share.
+    A global that the import made equal is not touched: it stays the one object that all share.
 
     Raises:
-        UntravelledGlobalError: One had been set since the import, and cannot travel.
+        UntravelledGlobalError: One had been set since the import, and could not be pickled.
     """
     return [warning for one in wanted for warning in _restore(one, written_by)]
 
@@ -75,7 +75,7 @@ def _restore(one: Global, written_by: str) -> Iterator[str]:
         holder = getattr(holder, part)
     own = vars(holder).get(name, _MISSING)
     if own is _MISSING and one.pickled is None:
-        own = getattr(holder, name, _MISSING)  # A module may make it when it is asked for.
+        own = getattr(holder, name, _MISSING)  # A module may make it on first access.
     mark = "" if own is _MISSING else mark_of(own)
     if one.pickled is None:
         if mark != one.mark:
@@ -94,7 +94,7 @@ def _restore(one: Global, written_by: str) -> Iterator[str]:
     except Exception as error:
         if own is _MISSING or not one.mark.startswith(_BY_NAME):
             raise
-        # As for `try: import x`, `except ImportError: x = None`.
+        # For instance after `try: import x`, `except ImportError: x = None`.
         yield (
             f"{one.module}.{one.name} was {one.kind} at the call, and is {kind_of(own)} here: {error}"
         )
@@ -104,7 +104,7 @@ def _restore(one: Global, written_by: str) -> Iterator[str]:
 
 
 def untravelled(one: Global, own: str) -> UntravelledGlobalError:
-    """Return the error for a global that cannot travel, where the import makes its *own* value."""
+    """Return the error for a global that cannot be pickled; *own* is the value that the import gives."""
     return UntravelledGlobalError(
         f"The function reads {one.name!r} of the module {one.module!r}, which was {one.kind} at the "
         f"call and {one.why}. The job's own import of the module has {own}.",
@@ -113,7 +113,7 @@ def untravelled(one: Global, own: str) -> UntravelledGlobalError:
 
 
 def kind_of(value: object) -> str:
-    """Say in words what *value* is."""
+    """Describe *value* in words."""
     if value is None or isinstance(value, bool | int | float):
         return repr(value)
     if isinstance(value, ModuleType):
@@ -124,9 +124,9 @@ def kind_of(value: object) -> str:
 
 
 def mark_of(value: Any, depth: int = 0) -> str:
-    """Return a text that two processes have in common if *value* is alike in both.
+    """Return a text that is the same in two processes if *value* is equal in both.
 
-    Of what does not pickle it is no more than its type, and begins with `type`.
+    For a value that cannot be pickled, it is only the type, and begins with `type`.
     """
     if isinstance(value, ModuleType):
         return f"module {value.__name__}"
@@ -139,7 +139,7 @@ def mark_of(value: Any, depth: int = 0) -> str:
         pickle.Pickler(digest, 5).dump(value)
         if digest.may_have_sets and digest.size <= _SORTED:
             return f"pickle {hashlib.sha256(_in_order(value)).hexdigest()}"
-    except Exception:  # noqa: BLE001 - user code raises what it likes
+    except Exception:  # noqa: BLE001 - user code may raise anything
         parts = None if depth > _DEEPEST else _parts(value)
         if parts is None:
             return f"{_TYPE}{type(value).__module__}.{type(value).__qualname__}"
@@ -150,7 +150,7 @@ def mark_of(value: Any, depth: int = 0) -> str:
 
 
 def _parts(value: Any) -> list[Any] | None:
-    """Return what a container or a function of others consists of."""
+    """Return the parts of a container, or of a function that was made by another one."""
     if type(value) is dict and len(value) <= _LARGEST:
         return [part for item in value.items() for part in item]
     if type(value) in (list, tuple) and len(value) <= _LARGEST:
@@ -165,7 +165,7 @@ def _parts(value: Any) -> list[Any] | None:
 
 
 def attributes_of(value: Any) -> tuple[tuple[str, str], ...]:
-    """Return the names and marks of an object's own attributes."""
+    """Return the names and marks of the object's own attributes."""
     found = getattr(value, "__dict__", None)
     if not isinstance(found, dict):
         return ()
@@ -182,7 +182,7 @@ def _equal(own: Any, value: Any) -> bool:
         return False
     try:
         return (own == value) is True
-    except Exception:  # noqa: BLE001 - user code raises what it likes
+    except Exception:  # noqa: BLE001 - user code may raise anything
         return False
 
 
@@ -193,7 +193,7 @@ def _in_order(value: Any) -> bytes:
 
 
 class _InOrder(pickle._Pickler):
-    """Pickles sets in an order that is the same in all processes, for comparison alone."""
+    """Pickle sets in the same order in all processes, only to compare them."""
 
     def _save_set(self, value: Any) -> None:
         # A pickler for each member costs most of the time, and UTF-8 never begins as a pickle does.
@@ -211,7 +211,7 @@ class _InOrder(pickle._Pickler):
 
 
 class _Digest:
-    """A stream that keeps nothing but a digest and the number of bytes."""
+    """A stream that keeps only a digest and the number of bytes."""
 
     def __init__(self) -> None:
         self._sha256 = hashlib.sha256()
