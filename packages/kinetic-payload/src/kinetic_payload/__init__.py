@@ -1,7 +1,7 @@
-"""What both ends of the wire must agree on.
+"""What client and runner must agree on.
 
-The client (`kinetic`) and the worker (`kinetic_runner`) meet in this package: object names
-(`layout`), persisted records (`records`), snapshots of a project, pickled calls and stores.
+The client (`kinetic`) and the runner (`kinetic_runner`) both use this package: object names (`layout`),
+persisted records (`records`), snapshots of a project (`project`), pickled calls (`calls`) and stores (`stores`).
 """
 
 __version__ = "0.1.0"

@@ -16,7 +16,7 @@ EntryKind = Literal["file", "dir", "link"]
 
 
 class TreeEntry(NamedTuple):
-    """One path of a tree, as it travels. Times and owners do not."""
+    """One path of a tree, with all that is shipped of it: no times and no owners."""
 
     path: str
     """Relative to the tree's root, `/`-separated; bytes that are not UTF-8 as surrogate escapes."""
@@ -31,7 +31,7 @@ class TreeEntry(NamedTuple):
 
 
 class FileHasher:
-    """The digest of one file, fed piece by piece: SHA-256 of its relative path, NUL, contents."""
+    """The digest of one file, updated piece by piece: SHA-256 of its relative path, NUL, contents."""
 
     def __init__(self, relpath: str) -> None:
         self._sha = hashlib.sha256(encoded(relpath) + b"\0")
@@ -40,12 +40,12 @@ class FileHasher:
 
 
 def encoded(path: str) -> bytes:
-    """Return *path* as the bytes that digests and archives use, the same on every system."""
+    """Return *path* as the bytes for digests and archives, which are the same on every system."""
     return path.encode("utf-8", "surrogateescape")
 
 
 def file_digest(path: Path | str, relpath: str) -> str:
-    """Return the digest of the file *path* that is called *relpath* in its tree."""
+    """Return the digest of the file *path*, which has the path *relpath* in its tree."""
     hasher = FileHasher(relpath)
     with open(open_regular(path), "rb", buffering=0) as stream:
         while data := stream.read(CHUNK):
@@ -54,7 +54,7 @@ def file_digest(path: Path | str, relpath: str) -> str:
 
 
 def open_regular(path: Path | str) -> int:
-    """Open a regular file for reading and return its descriptor; never hangs on a FIFO.
+    """Open a regular file for reading and return its descriptor; do not hang on a FIFO.
 
     Raises:
         OSError: It cannot be opened, or is not a regular file.
@@ -69,8 +69,8 @@ def open_regular(path: Path | str) -> int:
 def tree_digest(entries: Iterable[TreeEntry]) -> str:
     """Return the digest of a tree: sorted paths, kinds, modes, files' sizes and digests, link targets.
 
-    It depends on nothing else, so it is known without writing an archive, and the two ends agree. With
-    the sizes, an archive that promises this tree cannot unpack to more than it.
+    It depends on nothing else, so it is known without writing an archive, and client and runner agree. As it
+    includes the sizes, an archive with this digest cannot unpack to more bytes.
     """
     sha = hashlib.sha256(b"kinetic-tree 2\0")
     for path, kind, mode, size, digest, target in sorted(entries, key=attrgetter("path")):

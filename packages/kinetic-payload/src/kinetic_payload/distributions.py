@@ -1,4 +1,4 @@
-"""Our distributions: under which name each of our import packages is published."""
+"""The distribution name of each of our import packages."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ DISTRIBUTIONS: Final[dict[str, str]] = {
     "kinetic_payload": "kinetic-payload",
     "kinetic_runner": "kinetic-runner",
 }
-"""Import package → distribution name. Elsewhere such a name may be a stranger's package:
-none of ours is ever installed by name from an index."""
+"""Import package → distribution name. On an index, such a name may belong to an unrelated package:
+never install one of ours from an index by name."""

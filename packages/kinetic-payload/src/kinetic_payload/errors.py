@@ -1,6 +1,6 @@
 """The root of every error of ours, and the errors of this package.
 
-Pickled exceptions in stores name these classes: their names and their module stay.
+Pickled exceptions in stores name these classes: do not rename them or their module.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kinetic_payload.printable import printable
 class KineticError(Exception):
     """What failed, on which thing, what was seen; and, as *hint*, what to do next.
 
-    Both may repeat text of others (a record's, a service's), so control characters are escaped.
+    Both may repeat text from outside (a record's, a service's), so control characters are escaped.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -27,8 +27,8 @@ class KineticError(Exception):
         return f"{self.message}\n{self.hint}" if self.hint else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions are rebuilt from `args` alone, which would lose the hint on its way home.
-        return (self._rebuild, (type(self), self.args), self.__dict__)
+        # Exceptions are rebuilt from `args` alone, which would lose the hint.
+        return (type(self)._rebuild, (type(self), self.args), self.__dict__)
 
     @staticmethod
     def _rebuild(cls: type[KineticError], args: tuple[Any, ...]) -> KineticError:
@@ -38,7 +38,7 @@ class KineticError(Exception):
 
 
 class InvalidRequestError(KineticError, ValueError):
-    """Something the user asked for cannot be right; nothing was packaged, uploaded or billed."""
+    """A request is invalid; nothing was packaged, uploaded or billed."""
 
 
 class PackagingError(KineticError):
@@ -46,19 +46,19 @@ class PackagingError(KineticError):
 
 
 class TreeChangedError(PackagingError):
-    """A file changed between its snapshot and the writing of the archive; another snapshot may do."""
+    """A file changed between its snapshot and the writing of the archive; a new snapshot may succeed."""
 
 
 class PayloadError(KineticError, TypeError):
-    """A call cannot be pickled; the message names the piece that would not."""
+    """A call cannot be pickled; the message names the piece that cannot."""
 
 
 class DataError(KineticError):
-    """A `Data` cannot be hashed, shipped or brought to where it is used."""
+    """A `Data` cannot be hashed, uploaded or made available in the job."""
 
 
 class DataNotFoundError(DataError, FileNotFoundError):
-    """A local `Data` is not there; `filename` is its path."""
+    """A local `Data` does not exist; `filename` is its path."""
 
     def __init__(self, message: str, *, filename: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -67,22 +67,22 @@ class DataNotFoundError(DataError, FileNotFoundError):
         self.filename = filename
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What `OSError` keeps is not in the dictionary.
+        # The attributes of `OSError` are not in the dictionary.
         rebuild, args, state = super().__reduce__()
         kept = {name: getattr(self, name) for name in ("errno", "strerror", "filename")}
         return (rebuild, args, {**state, **kept})
 
 
 class IntegrityError(KineticError):
-    """Bytes are not the bytes that were promised: a digest does not match."""
+    """Bytes are not the expected ones: a digest does not match."""
 
 
 class UnsafeArchiveError(IntegrityError):
-    """An archive holds an entry that would write outside the folder it is extracted to."""
+    """An archive has an entry that would write outside the folder it is extracted to."""
 
 
 class SignatureError(IntegrityError):
-    """A record in a bucket is not signed with the key that its job has."""
+    """A record in a bucket is not signed with the key of its job."""
 
 
 class RecordError(KineticError, ValueError):
@@ -94,27 +94,27 @@ class FutureRecordError(RecordError):
 
 
 class UnavailableError(KineticError):
-    """A service was not reached for as long as was waited for it; what it keeps goes on all the same."""
+    """A service could not be reached within the time limit; its jobs continue."""
 
 
 class StoreError(KineticError):
-    """A store did not do what was asked."""
+    """An operation on a store failed."""
 
 
 class ObjectNotFoundError(StoreError, FileNotFoundError):
-    """No object of that name."""
+    """There is no object of that name."""
 
 
 class PreconditionFailedError(StoreError):
-    """The object is not of the generation that the caller expected: somebody else was first."""
+    """The object has another generation than the caller expected: another process was first."""
 
 
 class StorePermissionError(StoreError, PermissionError):
-    """The store is there, and we may not."""
+    """The store exists, and access to it is denied."""
 
 
 class CredentialsError(StoreError):
-    """A bucket was asked for without credentials that it takes."""
+    """There are no credentials that the bucket service accepts."""
 
 
 class BucketNotFoundError(StoreError):
@@ -122,7 +122,7 @@ class BucketNotFoundError(StoreError):
 
 
 class StoreUnavailableError(StoreError, UnavailableError):
-    """A store did not answer, or only with errors that pass, for as long as was waited."""
+    """A store did not respond, or only with transient errors, within the time limit."""
 
     sent = True
-    """Whether a request may have reached it all the same."""
+    """Whether a request may have reached it nevertheless."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 WIRE_VERSION: Final = 1
-"""Of records and payload headers. A reader refuses a greater one, in words."""
+"""Of records and payload headers. A reader refuses a greater one with an error."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class JobObjects:
 
     @property
     def prefix(self) -> str:
-        """Everything that clean-up of the job removes."""
+        """The prefix of all objects that clean-up of the job removes."""
         return f"{self.job_id}/"
 
     @property
@@ -33,12 +33,12 @@ class JobObjects:
 
     @property
     def outcome(self) -> str:
-        """The final outcome; create-only, so the first writer wins."""
+        """The final outcome; created only if missing, so the first writer wins."""
         return f"{self.job_id}/outcome.json"
 
     @property
     def lease(self) -> str:
-        """The sign of life of whoever keeps the job: a supervisor on some machine renews it."""
+        """The heartbeat of the supervisor that keeps the job, on whichever machine."""
         return f"{self.job_id}/lease.json"
 
     @property
@@ -47,7 +47,7 @@ class JobObjects:
         return f"{self.job_id}/attempts/"
 
     def claim(self, attempt: int, host: int) -> str:
-        """Who runs this attempt on this host; create-only."""
+        """The claim of the process that runs this attempt on this host; created only if missing."""
         return f"{self.job_id}/attempts/{attempt}/host-{host}.claim"
 
     def host_outcome(self, attempt: int, host: int) -> str:
@@ -55,7 +55,7 @@ class JobObjects:
         return f"{self.job_id}/attempts/{attempt}/host-{host}.json"
 
     def host_value(self, attempt: int, host: int) -> str:
-        """A larger value, or the exception object where it pickles; create-only."""
+        """A larger value, or the exception object if it can be pickled; created only if missing."""
         return f"{self.job_id}/attempts/{attempt}/host-{host}.pkl"
 
     @property
@@ -78,19 +78,19 @@ class JobObjects:
 
 
 LISTED: Final = ("handle.json", "outcome.json")
-"""The records that a list of jobs needs: `Store.records` finds them without looking at all else."""
+"""The records that a list of jobs needs: `Store.records` finds them without listing other objects."""
 
 RESERVED_PREFIXES: Final = ("logs/", "contexts/", "data/", "data-markers/", "groups/", "outputs/")
 """The first parts of names in a store that are not job ids."""
 
 
 def context_object(digest: str) -> str:
-    """Return where the snapshot of a project with this tree digest lies."""
+    """Return the name of the snapshot of a project with this tree digest."""
     return f"contexts/{digest}.zip"
 
 
 def context_digest(name: str) -> str:
-    """Return the digest of the snapshot that is the object *name*."""
+    """Return the tree digest in *name*, the name of a snapshot."""
     return name.removeprefix("contexts/").removesuffix(".zip")
 
 
@@ -100,22 +100,22 @@ def data_prefix(digest: str) -> str:
 
 
 def data_pack(digest: str, number: int) -> str:
-    """Return one of the archives that hold the small files of a `Data` that travels packed."""
+    """Return the name of an archive with small files of a packed `Data`."""
     return f"data/{digest}/packs/{number:05d}.zip"
 
 
 def data_large(digest: str, number: int) -> str:
-    """Return one of the large files of a `Data` that travels packed: an object of its own."""
+    """Return the name of a large file of a packed `Data`, which is an object of its own."""
     return f"data/{digest}/large/{number:05d}"
 
 
 def data_files_prefix(digest: str) -> str:
-    """Return the prefix of a `Data` that is to be mounted: every file is an object by its path."""
+    """Return the prefix of a `Data` that is mounted: each file is an object named by its path."""
     return f"data/{digest}/files/"
 
 
 def data_marker(digest: str, *, mounted: bool = False) -> str:
-    """Return the object that vouches for an uploaded `Data` in one of its two forms; written last."""
+    """Return the name of the marker of an uploaded `Data`, in one of its two forms; it is written last."""
     return f"data-markers/{digest}{'.files' if mounted else ''}"
 
 
@@ -124,8 +124,8 @@ def group_prefix(group_id: str) -> str:
     return f"groups/{group_id}/"
 
 
-# Below: which names in a store are ours, exactly those that are built above. A folder store may hold other
-# things; code that removes objects by their age, or by the folder they are in, asks here first.
+# The functions below recognise exactly the names that are built above. A folder store may hold other files:
+# code that removes objects by their age, or by their folder, asks here first.
 
 MOST_ID: Final = 63
 """Characters of a job id: it is a label value on Kubernetes."""
@@ -133,7 +133,7 @@ _JOB_ID: Final = (
     rf"(?=[a-z0-9-]{{1,{MOST_ID}}}(?:/|\Z))[a-z0-9]+(?:-[a-z0-9]+)*"
     r"-[0-9]{8}-[0-9]{6}-(?:[0-9a-f]{7}|[0-9a-f]{8}-[0-9]+)"
 )
-"""A job of its own, or a member of a batch."""
+"""A single job, or a member of a batch."""
 _DIGEST: Final = r"[0-9a-f]{64}"
 _NUMBER: Final = r"(?:0|[1-9][0-9]{0,8})"
 _JOB_OBJECT: Final = (
@@ -154,22 +154,22 @@ _ENTRY: Final = "|".join(
 
 
 def is_job_id(text: str) -> bool:
-    """Return whether *text* is the id of a job."""
+    """Tell whether *text* is the id of a job."""
     return re.fullmatch(_JOB_ID, text) is not None
 
 
 def number_in(text: str) -> int | None:
-    """Return the number that *text*, a part of a name, stands for; None if we write none so."""
+    """Return the number that *text*, a part of a name, is; None if it is not written as we write numbers."""
     return int(text) if re.fullmatch(_NUMBER, text) else None
 
 
 def host_outcome_of(name: str, job_id: str) -> tuple[int, int] | None:
-    """Return the attempt and the host that the object *name* of a job is the host outcome of, if it is one."""
+    """Return attempt and host of the host outcome *name* of a job; None if it is not one."""
     return _place_in(name, job_id, "json")
 
 
 def claim_of(name: str, job_id: str) -> tuple[int, int] | None:
-    """Return the attempt and the host that the object *name* of a job claims, if it is a claim."""
+    """Return attempt and host of the claim *name* of a job; None if it is not one."""
     return _place_in(name, job_id, "claim")
 
 
@@ -180,23 +180,23 @@ def _place_in(name: str, job_id: str, kind: str) -> tuple[int, int] | None:
 
 
 def is_digest(text: str) -> bool:
-    """Return whether *text* is a digest."""
+    """Tell whether *text* is a digest."""
     return re.fullmatch(_DIGEST, text) is not None
 
 
 def is_job_object(name: str, job_id: str) -> bool:
-    """Return whether *name* is that of an object of the job *job_id*, which clean-up removes."""
+    """Tell whether *name* is an object of the job *job_id*, which clean-up removes."""
     own, slash, rest = name.partition("/")
     return own == job_id and bool(slash) and re.fullmatch(_JOB_OBJECT, rest) is not None
 
 
 def is_context(name: str) -> bool:
-    """Return whether *name* is that of a context."""
+    """Tell whether *name* is that of a snapshot."""
     return re.fullmatch(_CONTEXT, name) is not None
 
 
 def is_entry(path: str) -> bool:
-    """Return whether something of ours may lie at *path*, one or two levels below a store's root."""
+    """Tell whether *path*, one or two levels below a store's root, may be ours."""
     return re.fullmatch(_ENTRY, path) is not None
 
 
@@ -213,19 +213,19 @@ class Flag:
     TIMEOUT = "--timeout"
     GRACE = "--grace"
     RETRIES = "--retries"
-    """How many failures may be followed by another attempt; without it somebody else decides."""
+    """How many failures may be followed by another attempt; without it another process decides."""
     PREEMPTIONS = "--preemptions"
-    """The same of disruptions; without it any number."""
+    """The same for disruptions; without it any number."""
     END_MARKER = "--end-marker"
-    """Print `end_marker` at the end, for whoever follows the log."""
+    """Print `end_marker` at the end, for a process that follows the log."""
     PRIVATE_MOUNTS = "--private-mounts"
     KEEP_INPUTS = "--keep-inputs"
     LIFELINE = "--lifeline"
     DEBUG_PORT = "--debug-port"
     PENDING_UPLOADS = "--pending-uploads"
-    """A folder that outlives the job, for what its store does not have yet."""
+    """A folder that outlives the job, for objects that still have to be stored."""
     REPORT_SECONDS = "--report-seconds"
-    """For how long the end of the job is stored again and again."""
+    """For how long storing the end of the job is retried."""
 
 
 class Env:
@@ -243,9 +243,9 @@ class Env:
     COORDINATOR = "KINETIC_COORDINATOR_ADDRESS"
     ACCELERATOR = "KINETIC_ACCELERATOR"
     SIGNING_KEY = "KINETIC_SIGNING_KEY"
-    """In hexadecimal; the runner takes it away before user code runs."""
+    """In hexadecimal; the runner removes it before user code runs."""
     STORAGE_ENDPOINT = "KINETIC_STORAGE_ENDPOINT"
-    """The address of a bucket service other than Google's own, with credentials as usual."""
+    """The address of another bucket service than Google's, with the same credentials."""
 
 
 HOST_INDEX_SOURCES: Final = (
@@ -254,13 +254,13 @@ HOST_INDEX_SOURCES: Final = (
     "TPU_WORKER_ID",
     "LWS_WORKER_INDEX",
 )
-"""Where a host learns which one it is, the first that is set; Kinetic's manifests set the first."""
+"""Variables with the index of a host, of which the first that is set counts; Kinetic's manifests set the first."""
 
 _END_MARKER: Final = "[kinetic:end]"
 
 
 def end_marker(job_id: str, attempt: int, host: int) -> str:
-    """Return the line, without its end, that a runner prints last: what it reports is stored."""
+    """Return the line, without its end, that a runner prints last, after it has stored its outcome."""
     return f"{_END_MARKER} {job_id} attempt {attempt} host {host}"
 
 
@@ -273,12 +273,12 @@ def is_end_marker(line: str, job_id: str) -> bool:
 
 
 RUNNER_PATH: Final = "/app/remote_runner.py"
-"""Where the bundle lies in a container."""
+"""The path of the bundle in a container."""
 
 RUNNER_NAME: Final = "remote_runner.py"
 
 MOUNTS: Final = "/kinetic/data"
-"""Below it, by key, a container has the data that is mounted and that is no volume with a path."""
+"""The folder, in a container, of mounted data without a path of its own; by key."""
 
 EXIT_SUCCESS: Final = 0
 EXIT_FUNCTION_FAILED: Final = 1
@@ -286,10 +286,10 @@ EXIT_NOT_PREPARED: Final = 2
 EXIT_TERMINATED: Final = 143
 
 LEASE_SECONDS: Final = 30.0
-"""How long a lease holds after it was renewed; whoever keeps a job renews it three times as often."""
+"""How long a lease is valid after it was renewed; a supervisor renews it three times as often."""
 
 REPORT_SECONDS: Final = 3600.0
-"""For how long the end of a job is stored again and again while its store fails."""
+"""For how long storing the end of a job is retried while its store fails."""
 
 INLINE_LIMIT: Final = 64 * 1024
-"""Bytes of pickled value or exception that travel inside an outcome."""
+"""Bytes of a pickled value or exception that is stored inside a host outcome."""

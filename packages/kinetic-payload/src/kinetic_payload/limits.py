@@ -1,7 +1,7 @@
-"""Limits of records: how many bytes one may have, and from where to where each number goes.
+"""Limits of records: their sizes, and the range of each number in them.
 
-Whoever can write to a bucket can write anything into a record. A reader takes no more of it into
-memory than a record can have, and no number that it would count to, wait for or hand on.
+A process that can write to a bucket can write anything into a record. A reader loads no more of it than a
+record can have, and accepts no number out of range, which it would count to, wait for or pass on.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ MOST_HOSTS: Final = 4096
 MOST_LEASE: Final = 600.0
 """Seconds that a lease may hold."""
 MOST_CHUNK: Final = 8 << 20
-"""Bytes of one chunk of a log; writers put half as many into one."""
+"""Bytes of one chunk of a log; writers use half of that."""
 
 _KIB: Final = 1 << 10
 _SIZES: Final = {"handle.json": 256 * _KIB, "outcome.json": 256 * _KIB, "lease.json": 16 * _KIB}
 _CLAIM: Final = 16 * _KIB
 _MARKER: Final = 128 << 20
-"""One of a `Data` that is to be mounted lists each file."""
-_REPORT: Final = 8 << 20
-"""It holds up to two small pickles, a traceback and notes."""
+"""The marker of a `Data` that is mounted lists each file."""
+_HOST_OUTCOME: Final = 8 << 20
+"""A host outcome contains up to two small pickles, a traceback and notes."""
 
 _COUNT: Final = (0, 2**31 - 1)
 _TIME: Final = (0.0, 253_402_300_799.0)
@@ -53,20 +53,20 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "finished_at": _TIME,
     "stopped_at": _TIME,
 }
-"""By the names of fields, in whichever record they are."""
+"""By the name of the field, in any record."""
 
 
 def most_bytes(name: str) -> int:
-    """Return how many bytes the record that is the object *name* may have."""
+    """Return how many bytes the record *name* may have."""
     if name.startswith("data-markers/"):
         return _MARKER
-    return _SIZES.get(name.rpartition("/")[2], _CLAIM if name.endswith(".claim") else _REPORT)
+    return _SIZES.get(name.rpartition("/")[2], _CLAIM if name.endswith(".claim") else _HOST_OUTCOME)
 
 
 def read_record(store: Store, name: str, *, listed: bytes | None = None) -> bytes:
-    """Return the record that is the object *name*; no more of it is fetched than a record may have.
+    """Return the record *name*; fetch no more of it than a record may have.
 
-    It is not read where its bytes are known, from a list of the store (*listed*).
+    It is not fetched if its bytes are known, from a list of the store (*listed*).
 
     Raises:
         RecordError: It has more.
