@@ -186,8 +186,8 @@ _ADVICE: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         ("jax", "Tracer", "torch.", "tensorflow.", "keras.", "cupy."),
-        f"{_MAKE_INSIDE}: the job has other devices. Pass arrays as NumPy arrays (jax.device_get), "
-        "and models as their weights.",
+        f"{_MAKE_INSIDE}: devices and what is bound to them belong to one process. Arrays travel as NumPy arrays (jax.device_get), "
+        "models as their weights.",
     ),
     (("module",), "Import it inside the function."),
     (("weakref", "frame", "traceback"), "Pass the object itself, or leave it out in __getstate__."),
