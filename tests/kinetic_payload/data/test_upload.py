@@ -446,7 +446,7 @@ def test_names_that_cannot_be_mounted_are_all_refused_before_anything_is_sent(
 
 
 def test_what_lies_in_a_folder_cannot_be_mounted(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="only what lies in a bucket") as caught:
+    with pytest.raises(DataError, match="only data in a bucket") as caught:
         ensure_data(FolderStore(tmp_path / "store"), a_tree(tmp_path / "dataset"), mounted=True)
     assert "KINETIC_STORE" in str(caught.value.hint)
     assert not (tmp_path / "store").exists()

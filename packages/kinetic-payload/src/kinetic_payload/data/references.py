@@ -66,10 +66,7 @@ def inside_job() -> bool:
 
 
 def data_path(key: str) -> str:
-    """Return the path of a `Data` on this worker; a pickled `Data` calls this when it is loaded.
-
-    Pickles name this function, so its name stays.
-    """
+    """Return the path of a `Data` on this worker; a pickled `Data` calls this when it is loaded."""
     try:
         return _paths[key]
     except KeyError:
