@@ -1,1 +1,1 @@
-"""Archives of trees: written, and extracted again."""
+"""Archives of trees: zip files, written and extracted."""

@@ -1,7 +1,7 @@
-"""Archives and files put together to one tree in a folder: names, sizes, links and digests checked.
+"""Extraction of archives and single files into one tree, with names, sizes, links and digests checked.
 
-An archive is read as if an enemy wrote it. Its parts may come in any order and from several threads;
-links and the modes of folders come last, so that nothing is ever written through a link.
+Archives are not trusted. Files may be added in any order and from several threads; links and the modes of
+folders are set last, so that nothing is ever written through a link.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def extract_archive(
 ) -> str:
     """Extract *source* into *dest*, a folder that is empty or absent, and return the tree's digest.
 
-    With *expected_digest* nothing is written unless the archive's directory promises that tree, and
-    every file is held against its own digest while it is written. After an error *dest* may hold
-    part of the tree.
+    With *expected_digest*, nothing is written unless the archive's directory lists that tree, and every
+    file is verified against its digest while it is written. After an error *dest* may contain part of
+    the tree.
 
     Raises:
-        UnsafeArchiveError: An entry would write elsewhere, or more than it says.
+        UnsafeArchiveError: An entry would write outside of *dest*, or more than it declares.
         IntegrityError: The archive is damaged, or is not the tree that was expected.
     """
     if isinstance(source, Path):
@@ -63,10 +63,10 @@ def extract_archive(
 
 
 class Contents:
-    """What an archive holds, by its own words: names, sizes and links checked, nothing written.
+    """The contents that an archive lists, with names, sizes and links checked. Nothing is written.
 
     Raises:
-        UnsafeArchiveError: An entry would write elsewhere, or more than it says.
+        UnsafeArchiveError: An entry would write outside of *dest*, or more than it declares.
         IntegrityError: The archive is damaged.
     """
 
@@ -92,10 +92,10 @@ class Contents:
         return b"".join(_contents(self.source, member)).decode("utf-8", "surrogateescape")
 
     def check(self) -> None:
-        """Read every file, and write nothing.
+        """Verify every file without writing anything.
 
         Raises:
-            IntegrityError: One is not what its digest says.
+            IntegrityError: One does not match its digest.
         """
         for member in self.members:
             if member.kind == "file":
@@ -104,9 +104,9 @@ class Contents:
 
 
 class Extraction:
-    """A tree that grows in the folder *dest*, which is empty or absent. Any thread may add to it.
+    """Extraction of a tree into the folder *dest*, which is empty or absent, from any thread.
 
-    After an error *dest* may hold part of the tree.
+    After an error *dest* may contain part of the tree.
     """
 
     def __init__(self, dest: Path) -> None:
@@ -115,14 +115,14 @@ class Extraction:
         self._lock = threading.Lock()
         self._entries: dict[str, TreeEntry] = {}
         self._folders: set[str] = set()
-        """Those that are there: what lies in them may come before they do."""
+        """Folders that exist: their contents may be added before them."""
 
     def add(self, contents: Contents) -> None:
         """Write the files and folders of an archive.
 
         Raises:
-            UnsafeArchiveError: One of them is there already, or lies in what is no folder.
-            IntegrityError: A file is not what its digest says.
+            UnsafeArchiveError: One of them exists already, or is inside something that is not a folder.
+            IntegrityError: A file does not match its digest.
         """
         self._enter(contents.entries)
         for member in sorted(contents.members, key=lambda member: member.offset):
@@ -130,7 +130,7 @@ class Extraction:
                 _write_file(contents.source, f"{self._top}/{member.path}", member)
 
     def place(self, entry: TreeEntry) -> Path:
-        """Return where to put the file *entry*: an empty file waits there for it.
+        """Create an empty file for *entry* and return its path.
 
         Raises:
             UnsafeArchiveError: No file may be there.
@@ -148,7 +148,7 @@ class Extraction:
         return self._entries.values()
 
     def finish(self) -> None:
-        """Make the links, and give the folders their modes.
+        """Create the links and set the modes of folders.
 
         Raises:
             UnsafeArchiveError: A link leads out of the tree.
@@ -160,7 +160,7 @@ class Extraction:
                 Path(self._top, path).symlink_to(target)
         for folder in sorted(self._folders, reverse=True):
             known = self._entries.get(folder)
-            # Whatever the archive says: who may not look into a folder cannot remove it either.
+            # The owner keeps all rights, whatever the archive says: without them it cannot be removed.
             Path(self._top, folder).chmod((known.mode if known else 0o755) | 0o700)
 
     def _begin(self) -> None:
@@ -174,7 +174,7 @@ class Extraction:
         self._top = os.path.realpath(self._dest)
 
     def _enter(self, entries: list[TreeEntry]) -> None:
-        """Take *entries* in, unless they contradict each other or what is there; make folders."""
+        """Register *entries* unless they conflict with each other or with earlier ones; create folders."""
         with self._lock:
             for entry in entries:
                 if entry.path in self._entries:
@@ -191,7 +191,7 @@ class Extraction:
             self._begin()
             for folder in sorted(wanted - self._folders):
                 with _named(folder):
-                    # Writable until everything is in it.
+                    # Writable until its contents are complete.
                     Path(self._top, folder).mkdir(mode=0o700)
             self._folders |= wanted
 
@@ -210,10 +210,10 @@ def checked_links(entries: Iterable[TreeEntry]) -> dict[str, str]:
 
 
 def expected_tree(entries: Iterable[TreeEntry], expected: str | None) -> str:
-    """Return the digest of a tree, which is *expected* if that is given.
+    """Return the digest of a tree; verify that it is *expected*, if that is given.
 
     Raises:
-        IntegrityError: It is not.
+        IntegrityError: It is a different one.
     """
     digest = tree_digest(entries)
     if expected is not None and digest != expected:
@@ -250,7 +250,7 @@ def _check_sizes(members: list[Member], max_size: int) -> None:
 
 
 def _folders_of(entries: Iterable[TreeEntry]) -> set[str]:
-    """Return every folder that the entries are or lie in."""
+    """Return every folder that is one of the entries or contains one."""
     folders: set[str] = set()
     for entry in entries:
         folder = entry.path if entry.kind == "dir" else entry.path.rpartition("/")[0]
@@ -299,18 +299,18 @@ def _inflated(source: BinaryIO, member: Member) -> Iterator[bytes]:
 
 @contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Say in words what the file system has against the name *path*."""
+    """Translate errors of the file system about the name *path*."""
     try:
         yield
     except FileExistsError as error:
-        # Names differ, and yet: a file system that does not tell upper from lower case.
+        # The names differ only for us: this file system ignores case.
         raise _unsafe(path, "the file system already has an entry of that name") from error
     except OSError as error:
         if error.errno not in _NO_NAME:
             raise
         raise DataError(
             f"The archive's entry {path[:200]!r} cannot be written: {error.strerror}.",
-            hint="The file system here allows less in names than the one it comes from.",
+            hint="The file system here restricts names more than the one it comes from.",
         ) from error
 
 
@@ -321,7 +321,7 @@ def _new_file(path: str, shown: str) -> int:
 
 
 def _verified(source: BinaryIO, member: Member) -> Iterator[bytes]:
-    """Yield the contents of a file; raises in the end if they are not what the archive promises."""
+    """Yield the contents of a file; raise at the end if they do not match the archive's directory."""
     hasher = FileHasher(member.path) if member.digest else None
     crc = 0
     for piece in _contents(source, member):
@@ -341,7 +341,7 @@ def _write_file(source: BinaryIO, path: str, member: Member) -> None:
             left = piece
             while left:
                 left = left[os.write(file, left) :]
-        # Without set-user-id and the like: only these nine bits are ever read from an archive.
+        # Only the nine permission bits are read from an archive, never set-user-id and the like.
         os.fchmod(file, member.mode)
     finally:
         os.close(file)

@@ -1,4 +1,4 @@
-"""Paths and links that an archive may hold: extracting them writes nothing outside of its folder."""
+"""Safe paths and links: extracting them writes nothing outside of the target folder."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _ODD_CHARACTERS: Final = re.compile(r"[\0:\\]")
 
 
 def unsafe_path(path: str) -> str | None:
-    """Say why nothing may be extracted under the name *path*, or None.
+    """Return why *path* is not safe to extract, or None.
 
-    A name is also read as Windows would: an archive is safe wherever it is opened.
+    The rules of Windows are applied as well: an archive is safe on every system.
     """
-    # Asked of every file of every submit: most are plain, which this tells fast.
+    # Called for every file of every submit: a fast check for plain paths, which most are.
     if _ODD_PARTS.isdisjoint(path.split("/")) and not _ODD_CHARACTERS.search(path):
         return None
     if not path or "\0" in path:
@@ -29,12 +29,12 @@ def unsafe_path(path: str) -> str | None:
 
 
 def link_goal(path: str, links: dict[str, str]) -> str | None:
-    """Return where in its tree the link *path* leads, or None if it can lead out of it.
+    """Return the path in its tree that the link *path* leads to, or None if it may lead outside.
 
     Args:
         links: The targets of all links of the tree, since a link may lead through others.
 
-    A link that leads in a circle leads nowhere; the answer is then *path* itself.
+    For a link that leads in a circle, return *path* itself.
     """
     if links[path][:1] in ("", "/") or "\0" in links[path]:
         return None
@@ -56,6 +56,6 @@ def link_goal(path: str, links: dict[str, str]) -> str | None:
             if target.startswith("/"):
                 return None
             if followed > 40:
-                return path  # Systems give up here or earlier.
+                return path  # Systems stop here or earlier.
             todo.extend(target.split("/")[::-1])
     return "/".join(here)

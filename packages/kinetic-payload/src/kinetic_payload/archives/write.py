@@ -46,10 +46,10 @@ _LAST_BLOCK: Final = b"\x03\x00"
 def write_archive(stream: BinaryIO, root: Path, entries: Iterable[TreeEntry]) -> int:
     """Write the *entries* of the tree at *root* into *stream* and return the archive's size.
 
-    The stream is only appended to. Contents are held against the digests of *entries*.
+    The stream is only appended to. Contents are verified against the digests of *entries*.
 
     Raises:
-        TreeChangedError: A file is not what it was when its digest was taken; the message names it.
+        TreeChangedError: A file changed after its digest was taken; the message names it.
     """
     with ExitStack() as stack:
         writer = _Writer(stream, str(root), stack)
@@ -57,7 +57,7 @@ def write_archive(stream: BinaryIO, root: Path, entries: Iterable[TreeEntry]) ->
         first = next(groups, [])
         second = next(groups, None)
         if second is None and sum(entry.size for entry in first) <= CHUNK:
-            # So little to do that starting threads would take longer.
+            # Too little work to be worth starting threads.
             writer.write_members(writer.compress(first))
         else:
             writer.start_threads()
@@ -81,7 +81,7 @@ def _groups(entries: Iterable[TreeEntry]) -> Iterator[list[TreeEntry]]:
 
 
 class _Writer:
-    """Reads in order, compresses side by side, writes in order."""
+    """Read in order, compress in parallel, write in order."""
 
     def __init__(self, stream: BinaryIO, root: str, stack: ExitStack) -> None:
         self._stream = stream
@@ -108,7 +108,7 @@ class _Writer:
         self._hash_thread = stopped(ThreadPoolExecutor(1, "kinetic-archive-hash"))
 
     def add(self, group: list[TreeEntry]) -> None:
-        """Take on *group*; writes what is ready once enough is in flight."""
+        """Add *group*; write what is ready once enough is in flight."""
         size = sum(entry.size for entry in group)
         if len(group) == 1 and size > CHUNK:
             self._add_large(group[0])
@@ -225,9 +225,9 @@ def _writing(
 
 
 class _Deflater:
-    """Deflates at level 1 with the fastest library at hand, in pieces that can be told apart.
+    """Deflate at level 1 with the fastest library available, in independent pieces.
 
-    A piece is complete but for the last block, so pieces made side by side can follow each other.
+    A piece lacks only the last block, so pieces that are made in parallel can be concatenated.
     """
 
     def __init__(self) -> None:
@@ -241,11 +241,11 @@ class _Deflater:
         self.crc: Callable[..., int] = self._library.crc32
 
     def piece(self, data: bytes) -> bytes:
-        """Return one piece."""
+        """Return *data* as one piece."""
         return self._flushed(self._compressor(), data)
 
     def shrinks(self, data: bytes) -> bool:
-        """Tell from the beginning of *data* whether deflating is worth its time."""
+        """Return whether deflating is worth its time, judging by the beginning of *data*."""
         sample = data[:_SAMPLE]
         return len(self.piece(sample)) < _GAIN * len(sample)
 
@@ -258,7 +258,7 @@ class _Deflater:
         if len(data) > _SAMPLE:
             if len(compressed) >= _GAIN * _SAMPLE:
                 return None
-            # Goes on where the sample ended, which is not deflated twice.
+            # Continue after the sample, which is not deflated twice.
             compressed += self._flushed(compressor, memoryview(data)[_SAMPLE:])
         compressed += _LAST_BLOCK
         return compressed if len(compressed) < len(data) else None
@@ -272,9 +272,9 @@ class _Deflater:
 
 
 def _pieces(root: str, entry: TreeEntry) -> Iterator[bytes]:
-    """Yield the contents of *entry*, as much as there was when it was hashed.
+    """Yield the contents of *entry*, up to the size that was hashed.
 
-    A file that only grew (a log) is still the file that was promised.
+    A file that only grew since, such as a log, is accepted.
     """
     left = entry.size
     try:
@@ -297,5 +297,5 @@ def _must_match(entry: TreeEntry, hasher: FileHasher) -> None:
 def _changed(path: str) -> TreeChangedError:
     return TreeChangedError(
         f"{path!r} changed while it was being packaged.",
-        hint="Run it again. What keeps changing is left out of a project by a line in .kineticignore.",
+        hint="Run it again. A line in .kineticignore leaves a file that keeps changing out of a project.",
     )

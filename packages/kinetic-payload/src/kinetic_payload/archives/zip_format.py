@@ -1,4 +1,4 @@
-"""The zip file format, as much of it as archives need: members to bytes and back.
+"""The zip file format, as far as archives need it: members to bytes and back.
 
 Beside what every zip holds, a member carries its Kinetic digest in an extra field of the central
 directory, so the directory alone tells the digest of the tree, and no name is taken from the user.
@@ -28,7 +28,7 @@ _DIGEST_FIELD: Final = 0x4E4B
 _ZIP64_FIELD: Final = 0x0001
 _MADE_BY_UNIX: Final = 3 << 8 | 45
 _DOS_TIME: Final = 0
-_DOS_DATE: Final = 1 << 5 | 1  # 1 January 1980; files are told apart by digests, not by times
+_DOS_DATE: Final = 1 << 5 | 1  # 1 January 1980: times are not used, files are identified by digests
 
 _LOCAL: Final = struct.Struct("<4s5H3L2H")
 _CENTRAL: Final = struct.Struct("<4s6H3L5H2L")
@@ -78,7 +78,7 @@ def _name_of(member: Member) -> tuple[bytes, int]:
 
 
 def local_header(member: Member) -> bytes:
-    """Return what stands before the member's data."""
+    """Return the header before the member's data."""
     name, flags = _name_of(member)
     extra = b""
     crc, compressed, size = member.crc, member.compressed, member.size
@@ -108,7 +108,7 @@ def local_header(member: Member) -> bytes:
 
 
 def descriptor(member: Member) -> bytes:
-    """Return what stands after the data of a streamed member."""
+    """Return the descriptor after the data of a streamed member."""
     sizes = "<4sLQQ" if member.large else "<4sLLL"
     return struct.pack(sizes, b"PK\7\x08", member.crc, member.compressed, member.size)
 
@@ -151,7 +151,7 @@ def central_header(member: Member) -> bytes:
 
 
 def end_records(count: int, start: int, length: int) -> bytes:
-    """Return what ends a zip file whose central directory lies at *start*."""
+    """Return the end records of a zip file whose central directory begins at *start*."""
     records = b""
     if count >= _LIMIT16 or start >= _LIMIT32 or length >= _LIMIT32:
         records += _END64.pack(b"PK\6\6", 44, 45, 45, 0, 0, count, count, length, start)
@@ -171,7 +171,7 @@ def _end_of_directory(source: BinaryIO) -> tuple[int, int, int]:
         raise IntegrityError("The archive has no end: it is cut off, or is not a zip file.")
     _, _, _, _, count, length, start, _ = _END.unpack_from(tail, at)
     locator = at - _LOCATOR64.size
-    # What ends the directory may look like a locator; one is needed only where a number has no room.
+    # The end of the directory may look like a locator; one is needed only if a number does not fit.
     wide = count == _LIMIT16 or length == _LIMIT32 or start == _LIMIT32
     if wide and locator >= 0 and tail[locator : locator + 4] == b"PK\6\7":
         _, _, where, _ = _LOCATOR64.unpack_from(tail, locator)
