@@ -1,4 +1,4 @@
-"""Compiled files of a project that the worker's system cannot load."""
+"""Compiled files of a project that the worker cannot load: those for macOS, in a job on Linux."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SHOWN = 5
 
 
 def built_for_macos(paths: Iterable[str]) -> list[str]:
-    """Return those of *paths* that only macOS loads and that have no counterpart for Linux beside them."""
+    """Return those of *paths* that only macOS can load and that have no counterpart for Linux."""
     found, elsewhere = [], set()
     compiled = [path for path in paths if ".so" in path or path.endswith(".dylib")]
     for path in compiled:
@@ -20,10 +20,10 @@ def built_for_macos(paths: Iterable[str]) -> list[str]:
 
 
 def binaries_warning(paths: Iterable[str], *, platform: str) -> str | None:
-    """Return what to report of a project with *paths* whose job runs on *platform*, or None.
+    """Return a warning about a project with *paths* whose job runs on *platform*, or None.
 
     Args:
-        platform: As `sys.platform` names it.
+        platform: A value of `sys.platform`.
     """
     useless = [] if platform == "darwin" else built_for_macos(paths)
     if not useless:

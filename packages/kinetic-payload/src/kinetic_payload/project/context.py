@@ -1,4 +1,4 @@
-"""Contexts to and from a store: a project goes up once, and comes down whole or not at all."""
+"""Contexts: snapshots of projects in a store, uploaded once each, downloaded whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kinetic_payload.progress import Scaled, TrackProgress, silent
 from kinetic_payload.stores.store import ABSENT, Store
 
 REFRESH_AGE: Final = 7 * 86_400.0
-"""Seconds after which a context, or data, that is used again is made young again: whoever collects
-them takes those that are twice as old, and must not take what was just found."""
+"""Seconds after which the age of a context, or of data, is reset when it is used again. Collectors delete
+those that are twice as old, so they never delete one that was just found."""
 
 
 class Uploadable(Protocol):
-    """What is uploaded: `kinetic_payload.project.snapshot.Snapshot`."""
+    """A tree to upload: `kinetic_payload.project.snapshot.Snapshot`."""
 
     @property
     def digest(self) -> str:
@@ -50,7 +50,7 @@ def ensure_context(
         return _create(store, name, snapshot, track)
     if (store.now() if now is None else now) - found.updated < REFRESH_AGE:
         return False
-    with suppress(PreconditionFailedError):  # Somebody else made it young.
+    with suppress(PreconditionFailedError):  # Another client renewed it.
         if store.renew(name, if_generation=found.generation) is None:
             return _create(store, name, snapshot, track)
     return False
@@ -67,10 +67,10 @@ def fetch_context(store: Store, digest: str, dest: Path) -> None:
 
 @contextmanager
 def discarded_if_damaged(store: Store, context: str) -> Iterator[None]:
-    """Remove the snapshot *context* from the store if its bytes turn out not to be its own.
+    """Remove the snapshot *context* from the store if it is damaged there.
 
     Raises:
-        IntegrityError: They are not, there or only here.
+        IntegrityError: It is damaged in the store, or only the downloaded copy is.
     """
     with discarding(store, lambda: _damaged_context(store, context)):
         yield
@@ -78,17 +78,17 @@ def discarded_if_damaged(store: Store, context: str) -> Iterator[None]:
 
 @contextmanager
 def discarding(store: Store, damaged: Callable[[], Mapping[str, int]]) -> Iterator[None]:
-    """Remove objects that turn out to be damaged from the store.
+    """Remove damaged objects from the store.
 
-    They are named by what they should hold: every later job would find them and take them for it.
-    But what arrived damaged may be whole where it came from (a full disk, a broken line).
+    Objects are named by the digest of their contents, so every later job would use the damaged one. But an
+    object that arrived damaged may be intact in the store (a full disk, a broken connection).
 
     Args:
-        damaged: Reads what is in the store once more, and returns the generations of those objects
-            that are damaged there.
+        damaged: Reads the objects in the store again, and returns the generations of those that are
+            damaged there.
 
     Raises:
-        IntegrityError: Something was damaged, in the store or only here.
+        IntegrityError: Something is damaged, in the store or only in the downloaded copy.
     """
     try:
         yield
@@ -97,7 +97,7 @@ def discarding(store: Store, damaged: Callable[[], Mapping[str, int]]) -> Iterat
 
 
 def _discard(store: Store, damaged: Callable[[], Mapping[str, int]]) -> str:
-    """Remove what is damaged; return what to do next."""
+    """Remove the damaged objects; return the hint."""
     try:
         found = damaged()
     except (KineticError, OSError) as error:
@@ -111,7 +111,7 @@ def _discard(store: Store, damaged: Callable[[], Mapping[str, int]]) -> str:
         try:
             store.delete(name, if_generation=generation)
         except PreconditionFailedError:
-            continue  # Somebody replaced it: that is another object.
+            continue  # It was replaced: that is another object.
         except StoreError:
             return f"It is damaged in {store.location}. Delete {name} there; submit again."
     return "It was damaged in the store, and removed there. Submit the job again."
@@ -124,7 +124,7 @@ def _damaged_context(store: Store, name: str) -> dict[str, int]:
     if found is None:
         return {}
     with store.reader(name) as stream:
-        # Not around the reader: what is damaged on the way says nothing of the object.
+        # Not around the reader: damage in transit does not mean that the object is damaged.
         try:
             contents = Contents(stream)
             checked_links(contents.entries)
@@ -142,5 +142,5 @@ def _create(store: Store, name: str, tree: Uploadable, track: TrackProgress) -> 
             with store.writer(name, if_generation=ABSENT, progress=progress) as stream:
                 progress.whole = tree.write(stream)
         except PreconditionFailedError:
-            return False  # Somebody else uploaded the same meanwhile.
+            return False  # Another client uploaded the same meanwhile.
     return True

@@ -1,4 +1,4 @@
-"""`Exclusions`: paths that are left out of a tree, known by device and inode.
+"""`Exclusions`: paths that are left out of a tree, identified by device and inode.
 
 On a file system that ignores case or Unicode normalisation (APFS) one folder has many spellings, and
 a bind mount gives it another path: text alone would let it travel under one of them.
@@ -13,17 +13,17 @@ from unicodedata import normalize
 
 
 class Exclusions:
-    """Files and folders that do not travel, whatever they are called where they are met."""
+    """Files and folders that are left out, under any of their paths."""
 
     def __init__(self, paths: Iterable[str | os.PathLike[str]] = ()) -> None:
         self._real = frozenset(os.path.realpath(path) for path in paths)
         self._inodes: dict[int, list[tuple[int, str]]] = {}
-        """Of each inode: devices, with the folded name."""
+        """Devices and folded names, by inode."""
         for path in self._real:
             try:
                 status = os.stat(path)  # noqa: PTH116
             except OSError:
-                continue  # What is not there has no other name either.
+                continue  # A path that does not exist has no other names.
             same = self._inodes.setdefault(status.st_ino, [])
             same.append((status.st_dev, _folded(path)))
 
@@ -42,7 +42,7 @@ class Exclusions:
             found = status()
         except OSError:
             return False
-        # Another hard link is another file to its user: it is left out under its own name only.
+        # Another hard link is a different file for the user: only the given name is left out.
         many = not stat.S_ISDIR(found.st_mode) and found.st_nlink > 1
         return any(
             device == found.st_dev and (not many or name == _folded(path))

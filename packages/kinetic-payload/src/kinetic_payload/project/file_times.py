@@ -1,4 +1,4 @@
-"""`FileTimes`: whether a file's times tell of every later change of its contents.
+"""`FileTimes`: whether a file's times show every later change of its contents.
 
 Linux changes the times of a file that is written through a shared memory map (`numpy.memmap`) only
 when the first write after a writeback makes a page dirty: what is written to that page until the next
@@ -25,19 +25,19 @@ _SHARED: Final = re.compile(rb"^\S+ ...s \S+ \S+ (\d+) +(/.*)$", re.MULTILINE)
 
 
 class Maps(NamedTuple):
-    """The files that processes share as memory; rather too many than too few."""
+    """The files that processes map shared; may contain too many."""
 
     inodes: frozenset[int]
     names: frozenset[bytes]
     """Last parts of paths. An overlay may show another inode in a map than `stat` does."""
 
     def may_hold(self, path: str | os.PathLike[str], status: os.stat_result) -> bool:
-        """Return whether the file *path* with this *status* may be one of them."""
+        """Return whether the file *path* with *status* may be one of them."""
         return status.st_ino in self.inodes or os.path.basename(os.fsencode(path)) in self.names  # noqa: PTH119
 
 
 class FileTimes:
-    """Which files' times can be relied on, as it is when this is made; for any thread.
+    """Which files have reliable times, judged when this is created. Safe for any thread.
 
     What it cannot see: maps in processes of other users, in other containers, and, on macOS, in any.
     """
@@ -51,7 +51,7 @@ class FileTimes:
         self._maps = shared_maps()
 
     def settle(self, descriptor: int, path: str | os.PathLike[str]) -> bool:
-        """Have every later change of the open file show in its times; return whether it will.
+        """Make every later change of the open file show in its times; return whether that is certain.
 
         Call this before the file is read.
         """
@@ -93,7 +93,7 @@ def shared_maps() -> Maps | None:
             if os.stat(f"/proc/{process}").st_uid == user:  # noqa: PTH116
                 found.append(_read(f"/proc/{process}/maps"))
         except OSError:
-            continue  # It ended, or hides what it is.
+            continue  # It has ended, or is not readable.
     for maps in found:
         for inode, path in _SHARED.findall(maps):
             inodes.add(int(inode))
@@ -130,14 +130,14 @@ def linux_type(path: str, device: int, mountinfo: bytes) -> str | None:
         mountinfo: The contents of `/proc/self/mountinfo`.
     """
     mounts = [_mount(line) for line in mountinfo.splitlines()]
-    # Later mounts hide earlier ones. Subvolumes and layers have devices that no mount has.
+    # Later mounts hide earlier ones. Subvolumes and layers have devices that are not in the list.
     here = [mount for mount in mounts if mount.device == device]
     found = here[-1] if here else _nearest(mounts, os.fsencode(path))
     if found is None or found.kind != "overlay":
         return found.kind if found else None
     upper = re.search(rb"(?:^|,)upperdir=([^,]+)", found.options)
     below = _nearest(mounts, _unescaped(upper[1])) if upper else None
-    # In a container the upper layer is out of sight: its path leads back to the overlay itself.
+    # In a container the upper layer is not visible: its path leads back to the overlay.
     return "ext4" if below is None or below.kind == "overlay" else below.kind
 
 
@@ -163,7 +163,7 @@ def _nearest(mounts: list[_Mount], path: bytes) -> _Mount | None:
 
 
 def _darwin_type(path: str) -> str | None:
-    """Ask `statfs`, which Python does not have."""
+    """Call `statfs`, which Python does not provide."""
     import ctypes
 
     system = ctypes.CDLL(None, use_errno=True)

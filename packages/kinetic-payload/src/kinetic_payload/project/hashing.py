@@ -1,4 +1,4 @@
-"""Hash many files, on all cores, but for those that the stat cache knows."""
+"""Digests of many files, computed on all cores unless the stat cache has them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def hash_file(
 ) -> Hashed:
     """Read the file *path* once and return its digest under the name *relpath*.
 
-    Without *times*, nothing is promised of how long the digest holds.
+    Without *times*, the digest is not to be cached.
     """
     started = time.time_ns() if times is None else times.looked_ns
     descriptor = open_regular(path)
     try:
         reliable = times is not None and times.settle(descriptor, path)
         before = os.fstat(descriptor)
-        # Small files, the most of them, are one read and one update.
+        # Most files are small: one read and one update.
         sha = hashlib.sha256(encoded(relpath) + b"\0")
         size = 0
         length = min(before.st_size + 1, CHUNK)
@@ -60,9 +60,9 @@ def hash_file(
 
 
 class FileCheck:
-    """Holds the contents of a file against its digest: the `Check` of an upload.
+    """Verify the contents of a file against its digest: the `Check` of an upload.
 
-    `finish` raises *otherwise* if they are not what *entry* says.
+    `finish` raises *otherwise* if they do not match *entry*.
     """
 
     def __init__(self, entry: TreeEntry, otherwise: Exception) -> None:
@@ -81,7 +81,7 @@ class FileCheck:
         return other
 
     def finish(self) -> None:
-        """Raise unless the bytes were those of the entry."""
+        """Raise unless the bytes match the entry."""
         if self._sha.hexdigest() != self._digest:
             raise self._otherwise
 
@@ -97,11 +97,11 @@ def hash_files(
 
     Args:
         files: Path, relative path and expected size of each; the size only balances the work.
-        failed: Told of every file that could not be read; the others go on.
-        advance: Told of every piece that was read.
-        times: Made before, if the digests are to be cached.
+        failed: Called for every file that cannot be read; the others go on.
+        advance: Called for every piece that was read.
+        times: Created before, if the digests are to be cached.
 
-    Whoever stops iterating stops the reading as well.
+    If the caller stops iterating, reading stops as well.
     """
     stopped = threading.Event()
 
@@ -157,7 +157,7 @@ def content_hash(path: Path, cache: StatCache | None = None) -> str:
 
     Every file's digest covers its relative path and its contents; a file given itself is called
     by its name. Symlinked directories are not entered; symlinked files count with what they lead
-    to. What cannot be read as data (dangling links, sockets, pipes) is left out.
+    to. Dangling links, sockets and pipes are left out.
 
     Raises:
         DataError: Files cannot be read; the message names them.
@@ -180,7 +180,7 @@ def content_hash(path: Path, cache: StatCache | None = None) -> str:
 def digests_of(
     files: Sequence[tuple[str, str, int]], cache: StatCache | None
 ) -> tuple[dict[str, str], dict[str, OSError]]:
-    """Return the digest of each relative path, and what went wrong with the others."""
+    """Return the digest of each relative path, and the errors of the others."""
     digests: dict[str, str] = {}
     problems: dict[str, OSError] = {}
     unknown = []
@@ -207,7 +207,7 @@ def digests_of(
 
 @contextmanager
 def saving(cache: StatCache | None) -> Iterator[None]:
-    """Save what *cache* learns, also if reading fails or is interrupted: it took long enough."""
+    """Save *cache* at the end of the block, even if reading fails or is interrupted."""
     try:
         yield
     finally:

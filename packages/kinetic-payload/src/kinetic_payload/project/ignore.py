@@ -22,11 +22,11 @@ OWN_FILE: Final = ".kineticignore"
 DEFAULTS: Final = (
     # Version control
     *(".git", ".hg", ".svn", ".bzr", ".jj", ".sl", "CVS", "_darcs"),
-    # Caches: made again by whoever needs them
+    # Caches: created again when they are needed
     *("__pycache__/", "*.pyc", "*.pyo", ".cache/", ".mypy_cache/", ".ruff_cache/"),
     *(".pytest_cache/", ".hypothesis/", ".pytype/", ".pyre/", ".tox/", ".nox/", ".eggs/"),
     *(".ipynb_checkpoints/", ".coverage", ".coverage.*", ".DS_Store", "._*", "node_modules"),
-    # Virtual environments; those of other names are told by what lies in them
+    # Virtual environments; those with other names are detected by `ENVIRONMENT_MARKERS`
     *(".venv", "__pypackages__/"),
 )
 """In the syntax of ignore files."""
@@ -42,7 +42,7 @@ SECRETS: Final = (
 """Left out by default as well, in capitals too: `SERVER.PEM` is a key on any file system."""
 
 ENVIRONMENT_MARKERS: Final = frozenset(("pyvenv.cfg", "conda-meta"))
-"""A folder that holds one of these is an environment of this machine, useless on any other."""
+"""A folder that contains one of these is an environment of this machine, useless on any other."""
 
 _UNDECODED: Final = re.compile("[\udc80-\udcff]")
 _BOM: Final = b"\xef\xbb\xbf"
@@ -63,28 +63,28 @@ class Rule(NamedTuple):
 
 @dataclass(slots=True)
 class RuleSet:
-    """The lines of one ignore file, sorted by how they can be looked up.
+    """The lines of one ignore file, indexed for fast lookup.
 
     Most lines are a name, a path, `*suffix` or `prefix*`: those are found without trying each.
     """
 
     ignore_case: bool = False
-    """Whether `A` means `a` too, as in repositories on file systems that do not tell them apart."""
+    """Whether case is ignored, as in repositories on file systems that ignore it."""
     rules: list[Rule] = field(default_factory=list)
     _names: dict[str, list[int]] = field(default_factory=dict)
     _paths: dict[str, list[int]] = field(default_factory=dict)
     _suffixes: dict[str, list[int]] = field(default_factory=dict)
     _prefixes: dict[str, list[int]] = field(default_factory=dict)
     _globs: list[tuple[int, bool, re.Pattern[bytes]]] = field(default_factory=list)
-    """Number of the line, whether it is about whole paths, and what it fits."""
+    """Number of the line, whether it applies to whole paths, and its expression."""
     _any_suffix: tuple[str, ...] = ()
     _any_prefix: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, content: bytes, source: str, *, ignore_case: bool = False) -> RuleSet:
-        """Read the ignore file *source*; lines that git would not understand mean nothing."""
+        """Read the ignore file *source*; lines that git does not understand are ignored."""
         lines = content.removeprefix(_BOM).split(b"\n")
-        # To git a NUL ends the line: what follows is not read.
+        # Git ends a line at a NUL.
         cleaned = (line.removesuffix(b"\r").partition(b"\0")[0] for line in lines)
         return cls._of(
             ((f"{source}:{number}", line) for number, line in enumerate(cleaned, start=1)),
@@ -93,7 +93,7 @@ class RuleSet:
 
     @classmethod
     def defaults(cls) -> tuple[RuleSet, RuleSet]:
-        """Return the defaults, and of those the secrets."""
+        """Return the defaults, and those of them that are secrets."""
         return (
             cls._of((("default", line.encode()) for line in DEFAULTS), ignore_case=False),
             cls._of((("default", line.encode()) for line in SECRETS), ignore_case=True),
@@ -117,7 +117,7 @@ class RuleSet:
         whole_path = b"/" in pattern
         pattern = pattern.removeprefix(b"/")
         text = self._folded(_decoded(pattern))
-        # Bytes that are no text may be parts of a character of a name, which text does not end with.
+        # Undecodable bytes may be part of a character in a name, so `endswith` on text would not match.
         by_ends = not whole_path and not _UNDECODED.search(text)
         index = len(self.rules)
         if not SPECIAL.search(pattern):
@@ -140,14 +140,14 @@ class RuleSet:
     def _folded(self, text: str) -> str:
         if not self.ignore_case:
             return text
-        # Of ASCII only, as git does it.
+        # ASCII only, as in git.
         return text.lower() if text.isascii() else _decoded(_encoded(text).lower())
 
     def verdict(self, folder: str, name: str, *, is_folder: bool) -> Rule | None:
-        """Return the last rule about *name* in *folder* (relative to the ignore file, ends in `/`)."""
+        """Return the last rule that matches *name* in *folder* (relative to the ignore file, ends in `/`)."""
         if self.ignore_case:
             folder, name = self._folded(folder), self._folded(name)
-        # Asked several times of every file of every submit, and nearly always without a result.
+        # Called several times for every file of every submit, nearly always without a match.
         if not (
             name in self._names
             or name.endswith(self._any_suffix)
@@ -192,23 +192,23 @@ def _matching(table: dict[str, list[int]], fits: Callable[[str], bool]) -> list[
 
 
 def _trimmed(line: bytes) -> bytes:
-    """Return *line* without the spaces at its end, but for one after a backslash."""
+    """Return *line* without trailing spaces, except one after a backslash."""
     bare = line.rstrip(b" ")
     backslashes = len(bare) - len(bare.rstrip(b"\\"))
     return bare + b" " if backslashes % 2 and bare != line else bare
 
 
 class Scope(NamedTuple):
-    """What decides inside one folder of a tree: every ignore file from the top down to it."""
+    """The rules of one folder of a tree: all ignore files from the top down to it."""
 
     defaults: tuple[RuleSet, ...]
     own: tuple[tuple[RuleSet, str], ...] = ()
-    """Rule sets, and the folder seen from each file's place: empty, or ending in `/`."""
+    """Rule sets, each with the folder relative to its file: empty, or ending in `/`."""
     git: tuple[tuple[RuleSet, str], ...] = ()
     ignore_case: bool = False
-    """Whether the repository says so for the ignore files in it."""
+    """Whether the repository ignores case."""
     in_repository: bool = False
-    """Whether the user's configuration of git is among the rules."""
+    """Whether the rules include the user's configuration of git."""
 
     @classmethod
     def top(cls, *, no_defaults: bool = False) -> Scope:
@@ -228,7 +228,7 @@ class Scope(NamedTuple):
         )
 
     def reading(self, *, own: RuleSet | None = None, git: RuleSet | None = None) -> Scope:
-        """Return this scope with the ignore files that lie in its folder."""
+        """Return this scope with the ignore files of its folder."""
         if own is None and git is None:
             return self
         return Scope(
@@ -259,7 +259,7 @@ class Scope(NamedTuple):
             goal: A real path outside of the tree, which would travel in place of the link.
         """
         if any(rules.verdict(folder, name, is_folder=is_folder) for rules, folder in self.own):
-            return None  # It is wanted: what is not was left out before.
+            return None  # A rule includes it again; a rule that excludes it was applied before.
         *above, last = goal.split("/")
         for secrets in self.defaults[1:]:
             if rule := secrets.verdict("", last, is_folder=is_folder):
@@ -274,7 +274,7 @@ class Scope(NamedTuple):
 def ignore_line(path: str, *, is_folder: bool) -> str:
     """Return the line of an ignore file at the root that leaves out exactly *path*."""
     escaped = re.sub(r"([*?\[\\])", r"\\\1", path)
-    # What cannot be written in a line of text stands for any character.
+    # Characters that a line cannot contain are replaced by `?`, which matches any.
     escaped = re.sub("[\n\r\ud800-\udfff]", "?", escaped)
     if escaped.endswith(" "):
         escaped = escaped[:-1] + "\\ "

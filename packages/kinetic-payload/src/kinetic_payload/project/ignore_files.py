@@ -1,4 +1,4 @@
-"""Read the ignore files of a folder, and those of the repository above it, into its scope."""
+"""Ignore files of a folder, and of the repository above it, read into its scope."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kinetic_payload.project.ignore import GIT_FILE, OWN_FILE, RuleSet, Scope
 
 _REPOSITORY: Final = ".git"
 _NO_FILE: Final = {None, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO}
-"""Nothing is there, or no regular file: git reads no rules from it either."""
+"""Errors of a file that does not exist or is not regular: git ignores it as well."""
 
 
 def top_scope(root: Path, *, no_defaults: bool) -> Scope:
     """Return the rules for the top of *root*, with those of the repository it is a part of."""
     plain = Scope.top(no_defaults=no_defaults)
-    # Of a root that a link leads to, the repository is where the link leads.
+    # If the root is a link, its repository is that of the target.
     folder = root = Path(os.path.realpath(root))
     above: Sequence[str] = []
     while not (folder / _REPOSITORY).exists():
@@ -35,7 +35,7 @@ def top_scope(root: Path, *, no_defaults: bool) -> Scope:
         up = "../" * (len(above) - depth)
         scope = scope_in(scope, place, up, {_REPOSITORY, GIT_FILE, OWN_FILE})
         if scope.leaves_out(name, is_folder=True):
-            # The repository does not want to know about this folder: its rules are not about it.
+            # The repository ignores this folder, so its rules do not apply.
             return Scope(plain.defaults, ignore_case=scope.ignore_case)
         scope = scope.inner(name)
         place = f"{place}/{name}"
@@ -67,7 +67,7 @@ def scope_in(scope: Scope, folder: str, prefix: str, names: set[str]) -> Scope:
 
 
 def _read_rules(file: str, source: str, *, ignore_case: bool) -> RuleSet | None:
-    """Read an ignore file, or return None where none can be read."""
+    """Read an ignore file; return None if there is none."""
     try:
         return _rules_of(file, source, ignore_case)
     except OSError:
@@ -95,7 +95,7 @@ def _excluded_here(folder: str, prefix: str, ignore_case: bool) -> RuleSet | Non
     """Read `info/exclude` of the repository at *folder*."""
     git = f"{folder}/{_REPOSITORY}"
     source = f"{prefix}{_REPOSITORY}/info/exclude"
-    # In worktrees and submodules `.git` is a file that says where the repository is.
+    # In worktrees and submodules `.git` is a file with the path of the repository.
     if (place := _text(git)) is not None:
         git = os.path.join(folder, place.removeprefix("gitdir:").strip())  # noqa: PTH118
         git = os.path.join(git, (_text(f"{git}/commondir") or "").strip())  # noqa: PTH118
@@ -112,7 +112,7 @@ def _text(file: str) -> str | None:
 
 
 def _scope_of_repository(folder: str) -> Scope:
-    """Return what the user's configuration of git says about all of the repository at *folder*."""
+    """Return the scope that git's configuration gives the repository at *folder*."""
     command = ["git", f"--git-dir={folder}/{_REPOSITORY}", "config", "--null", "--type=path"]
     try:
         done = subprocess.run(
@@ -122,7 +122,7 @@ def _scope_of_repository(folder: str) -> Scope:
             check=False,
         )
     except OSError:
-        return Scope((), in_repository=True)  # Without git there is no configuration of it.
+        return Scope((), in_repository=True)  # Without git there is no configuration.
     listed = os.fsdecode(done.stdout).split("\0")
     values = dict(item.split("\n", 1) for item in listed if "\n" in item)
     ignore_case = values.get("core.ignorecase", "").lower() in ("true", "yes", "on", "1")

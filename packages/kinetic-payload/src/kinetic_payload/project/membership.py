@@ -1,4 +1,4 @@
-"""`Membership`: whether a single file will be in a snapshot, asked before one is taken."""
+"""`Membership`: whether a file will be in a snapshot that is not taken yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kinetic_payload.project.tree import Place, within
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A folder that a snapshot holds: what decides inside of it, and the places on the way to it."""
+    """A folder in a snapshot: the rules inside it, and the places on the way to it."""
 
     scope: Scope
     places: tuple[Place, ...]
@@ -24,7 +24,7 @@ class _Folder:
 
 
 class Membership:
-    """Tells of single files whether a snapshot of *root* will hold them, without taking one."""
+    """Decide for single files whether a snapshot of *root* will contain them."""
 
     def __init__(
         self, root: Path, *, exclude: Iterable[Path] = (), no_defaults: bool = False
@@ -36,7 +36,7 @@ class Membership:
         self._scope = top_scope(Path(self._root), no_defaults=no_defaults)
 
     def __call__(self, path: Path) -> bool:
-        """Tell whether the very file *path* will be in it."""
+        """Return whether the file *path* itself will be in it."""
         plain = os.path.abspath(path)  # noqa: PTH100
         real = os.path.realpath(plain)
         if not os.path.isfile(real):  # noqa: PTH113
@@ -52,7 +52,7 @@ class Membership:
             return False
         full = f"{self._root}/{path}"
         real = os.path.realpath(full)
-        # Of a link that stays one the snapshot holds the file under its real name.
+        # A link that stays a link: the snapshot contains the file under its real name.
         if self._exclude.has_real(real) or (
             os.path.islink(full)  # noqa: PTH114
             and (
@@ -90,7 +90,7 @@ class Membership:
             return None
         places = folder.places
         if os.path.islink(full):  # noqa: PTH114
-            # A link is a file to git, and a folder where what it leads to travels in its place.
+            # Git treats a link as a file; here it is a folder if its target is taken in its place.
             if (
                 folder.scope.leaves_out(name, is_folder=False)
                 or _leads_inside(real, folder)

@@ -1,4 +1,4 @@
-"""Where a project is: from a function and `sys.path` to the root that is shipped, and what to put on paths."""
+"""Roots of projects: which folder is shipped with a function, and the job's `sys.path` and folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kinetic_payload.errors import InvalidRequestError
 Kind = Literal["script", "module", "notebook", "interactive"]
 
 MARKERS: Final = ("pyproject.toml", "requirements.txt", "setup.py", "setup.cfg", ".git")
-"""What makes a folder the root of a project."""
+"""Files that make a folder the root of a project."""
 
 OVERRIDE: Final = "KINETIC_PACKAGE_ROOT"
 
@@ -28,12 +28,12 @@ _STDLIB: Final = os.path.dirname(os.path.realpath(os.__file__))  # noqa: PTH120
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a function was found, and how Python was started."""
+    """The place of a function, and how Python was started."""
 
     file: Path | None
-    """Of the module that defines the function; None in a notebook, a REPL, `python -c`."""
+    """The file of the module that defines the function; None in a notebook, a REPL, `python -c`."""
     module: str | None
-    """The dotted name it can be imported by; None where there is none."""
+    """The dotted name of that module; None if it cannot be imported."""
     kind: Kind
     """How `__main__` was started."""
     main: Path | None = None
@@ -42,21 +42,21 @@ class Entry:
 
 @dataclass(frozen=True)
 class ProjectPlan:
-    """What is shipped, and what the worker's `sys.path`, folder and `__main__` look like then."""
+    """The folder that is shipped, and the worker's `sys.path`, working directory and `__main__`."""
 
     root: Path | None
-    """None where no files are shipped: code without a file, typed in the home directory or in `/`."""
+    """None if no files are shipped: code without a file, typed in the home directory or in `/`."""
     paths: tuple[str, ...]
     """Entries of `sys.path` relative to the root, `/`-separated, in order; "" is the root."""
     cwd: str
-    """The working directory relative to the root; "" also where it lies outside."""
+    """The working directory relative to the root; "" also if it is outside."""
     main: str | None
-    """The script of `__main__` relative to the root, where it is shipped."""
+    """The script of `__main__` relative to the root, if it is shipped."""
     kind: Kind
 
 
 def entry_of(function: Any) -> Entry:
-    """Find where *function* comes from, under partials, methods, wrappers and callable objects."""
+    """Find the place of *function*, also below partials, methods, wrappers and callable objects."""
     function = _unwrapped(function)
     name = getattr(function, "__module__", None)
     main = main_namespace(function)
@@ -71,16 +71,16 @@ def entry_of(function: Any) -> Entry:
     found = {} if module is None else vars(module)
     file = _file_of(found)
     if file is None and (code := getattr(function, "__code__", None)) is not None:
-        # Loaded by something that keeps no module: the code still knows its file.
+        # Its loader registered no module; the code object still has the file.
         file = _existing(code.co_filename)
     if file is None or _is_third_party(file):
-        # A function of a library: the project is that of whoever calls it.
+        # A function of a library: the project is that of its caller.
         return Entry(main_file, _module_name(main), kind, main_file)
     return Entry(file, _module_name(found), kind, main_file)
 
 
 def _unwrapped(function: Any) -> Any:
-    """Follow *function* down to the function or class that somebody wrote."""
+    """Unwrap *function* to the function or class that was defined."""
     seen: set[int] = set()
     while id(function) not in seen:
         seen.add(id(function))
@@ -149,14 +149,14 @@ def _kind_of(main: dict[str, Any]) -> Kind:
         return "module"
     if _file_of(main) is not None:
         return "script"
-    # Read rather than imported: nobody who has no notebook should load one.
+    # Not imported: without a notebook, ipykernel must not be loaded.
     return "notebook" if "ipykernel" in sys.modules else "interactive"
 
 
 def plan_project(
     entry: Entry, *, sys_path: Sequence[str], cwd: Path, home: Path, override: str | None
 ) -> ProjectPlan:
-    """Decide which folder is shipped, and what of `sys.path` and the working directory lies in it.
+    """Decide which folder is shipped, and which parts of `sys.path` and the working directory are in it.
 
     Args:
         override: The value of `KINETIC_PACKAGE_ROOT`, if it is set.
@@ -193,7 +193,7 @@ def plan_project(
 def _project_paths(
     entry: Entry, main: Path | None, base: Path, root: Path, sys_path: Sequence[str], cwd: Path
 ) -> list[Path]:
-    """Return what of `sys.path` is the project's own, the script's folder first."""
+    """Return the entries of `sys.path` that belong to the project, the script's folder first."""
     wanted = [cwd / path for path in sys_path]
     if entry.kind == "script" and main is not None:
         wanted.insert(0, main.parent)
@@ -208,7 +208,7 @@ def _project_paths(
 
 
 def _base(entry: Entry, cwd: Path) -> Path:
-    """Return the folder that the entry's outermost package lies in."""
+    """Return the folder that contains the entry's outermost package."""
     if entry.file is None:
         return cwd
     file = _plain(entry.file)
@@ -228,9 +228,9 @@ def _base(entry: Entry, cwd: Path) -> Path:
 
 
 def _found(base: Path, home: Path) -> Path | None:
-    """Return the nearest folder with a marker, from *base* upwards, else *base*, if that may be."""
+    """Return the nearest folder with a marker, from *base* upwards; else *base*, if it can be a root."""
     home = _plain(home)
-    # Neither home nor what contains it is a project, whatever lies there by accident.
+    # Neither the home directory nor a folder that contains it is a project, even with a marker.
     off_limits = {
         _identity(path)
         for known in (home, Path(os.path.realpath(home)))
@@ -245,7 +245,7 @@ def _found(base: Path, home: Path) -> Path | None:
 
 
 def _identity(folder: Path) -> object:
-    """Return what tells *folder* from others, however it is spelled (`/users/me` on macOS)."""
+    """Return the identity of *folder*, the same for every form of its path (`/users/me` on macOS)."""
     try:
         found = folder.stat()
     except OSError:
@@ -277,10 +277,10 @@ def _plain(path: Path) -> Path:
 
 
 def _inside(path: Path, root: Path) -> str | None:
-    """Return *path* relative to *root*, "" where they are the same, None where it lies outside."""
+    """Return *path* relative to *root*: "" if they are the same, None if it is outside."""
     pairs = (
         (_plain(path), root),
-        # Entries of `sys.path` and files of modules do not agree about links on the way.
+        # Entries of `sys.path` and files of modules may differ in whether links are resolved.
         (Path(os.path.realpath(path)), Path(os.path.realpath(root))),
     )
     for inner, outer in pairs:
@@ -291,7 +291,7 @@ def _inside(path: Path, root: Path) -> str | None:
 
 
 def composed_path(root: str, path: str) -> str:
-    """Return the *path* in *root* as a snapshot calls it, where the file system has it in NFC as well."""
+    """Return *path* in *root* as it is in a snapshot: in NFC, if the file system finds it under that, too."""
     if is_normalized("NFC", path):
         return path
     composed = normalize("NFC", path)
@@ -303,18 +303,18 @@ def composed_path(root: str, path: str) -> str:
 
 
 def _is_third_party(file: Path) -> bool:
-    """Tell whether *file* belongs to the interpreter or to something installed."""
+    """Return whether *file* belongs to the interpreter or to something installed."""
     real = os.path.realpath(file)
     return not _THIRD_PARTY.isdisjoint(file.parts) or real.startswith(_STDLIB + os.sep)
 
 
 def _is_installed(main: Path) -> bool:
-    """Tell whether the entry file *main* is a program of the environment rather than the user's."""
+    """Return whether the entry file *main* is a program of the environment rather than the user's."""
     return _is_third_party(main) or str(main.parent) == os.path.dirname(sys.executable)  # noqa: PTH120
 
 
 def _is_environment(path: Path, root: Path) -> bool:
-    """Tell whether *path*, in *root*, belongs to an installation of Python."""
+    """Return whether *path*, in *root*, belongs to an installation of Python."""
     relative = _inside(path, root)
     if relative is None or _is_third_party(path / "x"):
         return True

@@ -1,4 +1,4 @@
-"""A folder as it travels: its files, their digests, what was left out, and the archive of it."""
+"""Snapshot of a folder: its files with their digests, what was left out, and its archive."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["LargePath", "LeftOut", "Membership", "Snapshot", "take_snapshot", "t
 
 @dataclass(frozen=True, slots=True)
 class LargePath:
-    """A file or folder that takes much of a snapshot."""
+    """A file or folder that is a large part of a snapshot."""
 
     path: str
     size: int
@@ -43,18 +43,18 @@ class LargePath:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A tree at one moment: everything about it is known, nothing is written yet."""
+    """A tree at one moment; its archive is not written yet."""
 
     root: Path
     """Absolute."""
     entries: tuple[TreeEntry, ...]
     """Sorted by path."""
     left_out: tuple[LeftOut, ...]
-    """What is not in it, and why; sorted by path."""
+    """Paths that are not in it, with the reason; sorted by path."""
 
     @cached_property
     def digest(self) -> str:
-        """The digest of the tree: of paths, modes, links and contents, and of nothing else."""
+        """The digest of the tree: of its paths, modes, links and contents only."""
         return tree_digest(self.entries)
 
     @cached_property
@@ -63,7 +63,7 @@ class Snapshot:
         return sum(entry.size for entry in self.entries)
 
     def contains(self, path: Path) -> bool:
-        """Tell whether the very file *path* is in the snapshot."""
+        """Return whether the file *path* itself is in the snapshot."""
         plain = os.path.abspath(path)  # noqa: PTH100
         candidates = (
             (plain, os.path.abspath(self.root)),  # noqa: PTH100
@@ -86,7 +86,7 @@ class Snapshot:
         return {entry.path: entry for entry in self.entries}
 
     def largest(self, count: int = 10) -> list[LargePath]:
-        """Return the paths that take most of it: disjoint, a folder where no one part dominates."""
+        """Return the largest paths: disjoint, and a folder if none of its parts dominates."""
         sizes: dict[str, int] = {}
         children: dict[str, list[str]] = {}
         for entry in self.entries:
@@ -104,7 +104,7 @@ class Snapshot:
         while heap and len(found) < count:
             size, path = heapq.heappop(heap)
             inner = [(-sizes[child], child) for child in children.get(path, ()) if child in sizes]
-            # Where one part is half of the folder, it says more than the folder does.
+            # A part that is at least half of its folder is more helpful than the folder.
             if inner and 2 * min(inner)[0] <= size:
                 for item in inner:
                     heapq.heappush(heap, item)
@@ -122,7 +122,7 @@ class Snapshot:
         return write_archive(stream, self.root, self.entries)
 
     def oversize_warning(self, limit_mb: float) -> str | None:
-        """Return what to tell a user whose project is larger than *limit_mb*, or None."""
+        """Return a warning if the project is larger than *limit_mb*, else None."""
         if self.size <= limit_mb * 1_000_000:
             return None
         largest = self.largest(10)
@@ -143,17 +143,17 @@ def take_snapshot(
     cache: StatCache | None = None,
     track: TrackProgress = silent,
 ) -> Snapshot:
-    """Read the project at *root* as it is to travel.
+    """Take a snapshot of the project at *root*.
 
     Args:
-        exclude: Paths that travel otherwise (local `Data`) or not at all; *root* itself always does.
-        no_defaults: Leave the default excludes off. Virtual environments stay out even so: they
-            hold paths and binaries of this machine.
-        cache: Digests of an earlier run; makes an unchanged tree cost one walk and no reads.
-        track: Shows how far reading has come.
+        exclude: Paths that are shipped otherwise (local `Data`) or not at all; never *root* itself.
+        no_defaults: Do not apply the default excludes. Virtual environments are left out anyway:
+            they contain paths and binaries of this machine.
+        cache: Digests of an earlier run; an unchanged tree then needs one walk and no reads.
+        track: Shows the progress of reading.
 
     Raises:
-        PackagingError: Something cannot be read; the message names all of it.
+        PackagingError: Files cannot be read; the message names all of them.
     """
     root = Path(os.path.abspath(root))  # noqa: PTH100
     tree = walk(str(root), top_scope(root, no_defaults=no_defaults), Exclusions(exclude))
@@ -167,15 +167,17 @@ def tree_of(
     exclude: Iterable[Path] = (),
     track: TrackProgress = silent,
 ) -> Snapshot:
-    """Read local data at *path* as it is to travel: all of it, symlinked files as what they are.
+    """Take a snapshot of local data at *path*: all of it, with files in place of links to them.
 
-    A single file is a tree of one entry. Of a folder, the paths of *exclude* do not travel.
+    A single file is a tree of one entry. The paths of *exclude* in a folder are left out.
 
     Raises:
-        DataNotFoundError: It is not there.
-        DataError: Something cannot be read; the message names all of it.
+        DataNotFoundError: It does not exist.
+        DataError: Files cannot be read; the message names all of them.
     """
-    path = path.absolute()  # With its `..`: after a link they lead elsewhere than the text tells.
+    path = (
+        path.absolute()
+    )  # Keeps `..`: after a link it leads to another folder than the text suggests.
     if path.is_dir():
         tree = walk(str(path), None, Exclusions(exclude))
         return _finished(path, tree, cache, track, DataError, "data")
@@ -215,7 +217,7 @@ def _finished(
 def _known(
     root: Path, tree: Tree, cache: StatCache | None
 ) -> tuple[list[TreeEntry], list[tuple[str, str, int]]]:
-    """Return the files whose digest the cache has, and those that have to be read."""
+    """Return the files whose digest is in the cache, and those to read."""
     top = str(root)
     known = []
     unknown = []
@@ -235,7 +237,7 @@ def _hashed(
     cache: StatCache | None,
     advance: Advance,
 ) -> Iterable[TreeEntry]:
-    """Return the entries of files that have to be read; what cannot be becomes a problem."""
+    """Read files and return their entries; those that cannot be read become problems."""
     modes = {file.path: file.mode for file in tree.files}
 
     def failed(path: str, error: OSError) -> None:

@@ -1,4 +1,4 @@
-"""`StatCache`: digests of files that did not change since they were read, from one run to the next."""
+"""`StatCache`: digests of files, kept between runs while the files do not change."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from typing import Final, NamedTuple
 from kinetic_payload.files.private import make_folder, read_private, write_private
 
 _FINE: Final = 100_000_000
-"""Nanoseconds. Kernels stamp files with the time of their last tick, which is at most 10 ms old."""
+"""Nanoseconds. File times are those of the kernel's last tick, which is at most 10 ms old."""
 _COARSE: Final = 2_500_000_000
-"""Where stamps are whole seconds (HFS+, some network mounts) or even seconds (FAT)."""
+"""Nanoseconds, for file systems with times in whole seconds (HFS+, some network mounts) or in steps of
+two (FAT)."""
 _SECOND: Final = 1_000_000_000
 _SLOWEST: Final = 20_000_000
-"""Bytes a second that a disk takes at least from one `write`."""
+"""The least bytes per second that a disk writes."""
 _LONGEST: Final = 2 << 30
-"""Bytes that the system takes in one `write`."""
+"""The most bytes of one `write`."""
 _FORMAT: Final = b"4\n"
 """Begins what is hashed. Earlier ones trusted times of files that were mapped, or being written."""
 
 
 class Hashed(NamedTuple):
-    """What reading one file gave."""
+    """The result of hashing one file."""
 
     relpath: str
     digest: str
     size: int
     """The bytes that went into the digest."""
     status: os.stat_result
-    """Of the very file that was read, taken before the first byte."""
+    """The status of the open file, taken before its first byte was read."""
     settled: bool
-    """Nothing wrote to the file while it was read, and its times will tell if something does."""
+    """The file did not change while it was read, and its times will show a later change."""
     started_ns: int
     """The clock before anything was looked at: who has the file mapped, then the file."""
 
@@ -81,12 +82,12 @@ class StatCache:
         return entry[len(stamp) :]
 
     def put(self, hashed: Hashed) -> None:
-        """Remember *hashed*, unless the file may change again without its times changing."""
+        """Add *hashed*, unless the file may change without a change of its times."""
         if hashed.lasting:
             self._fresh[hashed.relpath] = stamp_of(hashed.status) + hashed.digest
 
     def save(self) -> None:
-        """Write what was seen since the cache was opened; files that are gone are forgotten."""
+        """Write the entries that were used or added since the cache was opened; others are dropped."""
         if self._entries is not None and self._fresh == self._entries:
             return
         body = json.dumps(self._fresh).encode()
@@ -108,7 +109,7 @@ class StatCache:
 
 
 def stamp_of(status: os.stat_result) -> str:
-    """Return what of *status* changes when the file's contents do: size, times, inode."""
+    """Return the parts of *status* that change with the file's contents: size, times, inode."""
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino} "
 
 

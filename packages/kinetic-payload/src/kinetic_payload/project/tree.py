@@ -1,10 +1,10 @@
-"""Walk a folder into what a snapshot of it holds, and what it leaves out and why.
+"""Walk of a folder: what a snapshot of it contains, and what it leaves out, with the reason.
 
-Links. One that leads to somewhere inside the tree stays a link (with a relative target, rewritten
-where the text would leave the tree on the way). What a link outside leads to is taken in its place,
-file or whole folder, since the link would lead nowhere elsewhere; within such a folder the same
-holds for links that stay inside it. A link to a folder that contains the tree, or to one being
-walked already, is left out, as are dangling links that lead outside, sockets, pipes and devices.
+A link to a path inside the tree stays a link, with a relative target that is rewritten if it would leave
+the tree on the way. A link to a path outside is replaced by its target, a file or a whole folder, because
+it would be broken in a job; inside such a folder the same holds for links that stay inside it. A link to a
+folder that contains the tree, or to one that is being walked, is left out, as are dangling links that lead
+outside, sockets, pipes and devices.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from kinetic_payload.project.ignore import ENVIRONMENT_MARKERS, Scope
 from kinetic_payload.project.ignore_files import scope_in
 
 EXCLUDED: Final = "data"
-"""The rule by which paths that were given to be excluded are left out."""
+"""The rule of paths that the caller excludes."""
 SYSTEM_FILE: Final = "macOS keeps it for itself"
-"""The rule by which `.DS_Store` and the like are left out of data."""
+"""The rule of `.DS_Store` and similar files in data."""
 
 
 class LeftOut(NamedTuple):
-    """One path that a snapshot does not hold, with everything below it."""
+    """A path that is not in a snapshot, with everything below it."""
 
     path: str
     rule: str
-    """`src/.gitignore:3: *.log`, `default: .env*`, `data`, or the reason it cannot travel."""
+    """`src/.gitignore:3: *.log`, `default: .env*`, `data`, or another reason."""
 
 
 class FoundFile(NamedTuple):
-    """A regular file, or what a link led to."""
+    """A regular file, or the target of a link."""
 
     path: str
     mode: int
@@ -48,7 +48,7 @@ class FoundFile(NamedTuple):
 
 @dataclass(slots=True)
 class Tree:
-    """What a walk found, in no particular order."""
+    """The result of a walk, in no particular order."""
 
     files: list[FoundFile] = field(default_factory=list)
     others: list[TreeEntry] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Tree:
 
 
 class Place(NamedTuple):
-    """A real folder, and where it appears in the tree."""
+    """A real folder, and its path in the tree."""
 
     real: str
     path: str
@@ -69,26 +69,26 @@ def walk(root: str, scope: Scope | None, exclude: Exclusions | None = None) -> T
 
     Args:
         scope: The rules for its top; None takes everything, and files in place of links to them.
-        exclude: What does not travel with it.
+        exclude: Paths that are left out.
     """
     real = os.path.realpath(root)
     walker = _Walker(scope is None, exclude or Exclusions())
     walker.todo.append(_Folder(real, "", scope or Scope(()), (Place(real, ""),)))
     while walker.todo:
         walker.take(walker.todo.pop())
-    _respell(walker.tree, real, walker.link_goals)
-    _straighten(walker.tree, walker.link_goals)
+    _normalize_goals(walker.tree, real, walker.link_goals)
+    _rewrite_targets(walker.tree, walker.link_goals)
     return walker.tree
 
 
 class _Folder(NamedTuple):
-    """A folder still to be looked at."""
+    """A folder that is still to be walked."""
 
     real: str
     path: str
     scope: Scope
     places: tuple[Place, ...]
-    """The root, and the folders outside of it that links led to on the way here."""
+    """The root, and the folders outside of it that links on the way here lead to."""
 
 
 class _Walker:
@@ -96,22 +96,22 @@ class _Walker:
         self.tree = Tree()
         self.todo: list[_Folder] = []
         self.link_goals: dict[str, str] = {}
-        """Of each link that stays one: the path in the tree that it leads to."""
+        """The path in the tree that each link leads to, for links that stay links."""
         self._everything = everything
         self._exclude = exclude
 
     def take(self, folder: _Folder) -> None:
-        """Take in what lies directly in *folder*."""
+        """Add the entries of *folder*."""
         path = folder.path
         prefix = f"{path}/" if path else ""
         try:
             if path:
                 status = os.stat(folder.real)  # noqa: PTH116
-                # The listing that names a mount point gives the inode of what it hides.
+                # A directory entry of a mount point has the inode of the folder that it hides.
                 if self._exclude.has(folder.real, status.st_ino, lambda: status):
                     self._leave_out(path, EXCLUDED)
                     return
-                # A folder its owner cannot write to could not be removed again on the worker.
+                # Its owner keeps all rights: otherwise the worker could not remove it.
                 mode = status.st_mode & 0o777 | 0o700
             with os.scandir(folder.real) as listing:
                 found = list(listing)
@@ -140,7 +140,7 @@ class _Walker:
                 self._problem(prefix + entry.name, error)
 
     def _problem(self, path: str, error: OSError) -> None:
-        # What vanished since it was listed might as well have vanished before.
+        # A file that was deleted after it was listed is no problem.
         if not isinstance(error, FileNotFoundError) or path == ".":
             self.tree.problems[path] = error
 
@@ -156,7 +156,7 @@ class _Walker:
         places: tuple[Place, ...],
     ) -> None:
         is_link = entry.is_symlink()
-        # To git a link is a file, whatever it leads to.
+        # Git treats a link as a file, whatever it leads to.
         is_folder = not is_link and entry.is_dir(follow_symlinks=False)
         if self._exclude.has(entry.path, entry.inode(), lambda: entry.stat(follow_symlinks=False)):
             self._leave_out(path, EXCLUDED)
@@ -212,7 +212,7 @@ class _Walker:
         elif any(within(place.real, Place(goal, "")) is not None for place in places):
             self._leave_out(path, f"a link to {goal}, which contains the folder it lies in")
         elif not self._everything and (rule := scope.leaves_out(name, is_folder=True)):
-            # To git it is a link, but what would travel is a folder: `.aws/` means this one too.
+            # Git sees a link, but a folder would be shipped: `.aws/` matches it, too.
             self._leave_out(path, str(rule))
         else:
             inner = scope.inner(name)
@@ -220,21 +220,21 @@ class _Walker:
 
 
 def is_system_file(name: str, names: Set[str]) -> bool:
-    """Return whether macOS put *name* into a folder of *names* for its own use.
+    """Return whether macOS created *name* in a folder of *names* for its own use.
 
-    On other file systems than its own it keeps the attributes of a file in a second one, `._` and
-    the name. A name alone that begins so is a user's.
+    On foreign file systems it keeps the attributes of a file in a second one, named `._` and the file's
+    name. A name that begins with `._` without such a file is the user's.
     """
     return name == ".DS_Store" or (name.startswith("._") and name[2:] in names)
 
 
 def composed_name(name: str, names: Set[str], is_it: Callable[[str], bool]) -> str:
-    """Return *name* in NFC, if its file system has it under that name too, as those of macOS do.
+    """Return *name* in NFC, if its file system finds it under that name too, as those of macOS do.
 
-    Listings there may spell it in another form, which Linux would take for another name.
+    Lists there may contain another form, which is a different name on Linux.
 
     Args:
-        names: All that the listing has.
+        names: All names in the list.
         is_it: Whether another name in the same folder leads to the same file.
     """
     if is_normalized("NFC", name):
@@ -252,7 +252,7 @@ def _is_listed_as(entry: os.DirEntry[str], name: str) -> bool:
 
 
 def within(real: str, place: Place) -> str | None:
-    """Return where the real path appears in the tree by way of *place*, or None."""
+    """Return the path in the tree of the real path *real* through *place*, or None."""
     if real == place.real:
         return place.path
     within = place.real if place.real.endswith("/") else f"{place.real}/"
@@ -262,8 +262,8 @@ def within(real: str, place: Place) -> str | None:
     return f"{place.path}/{inside}" if place.path else inside
 
 
-def _respell(tree: Tree, root: str, goals: dict[str, str]) -> None:
-    """Let *goals* be spelled as the tree spells them, where the file system knows other spellings."""
+def _normalize_goals(tree: Tree, root: str, goals: dict[str, str]) -> None:
+    """Replace each of *goals* by the tree's own path of it, if the file system ignores case or form."""
     if not goals:
         return
     paths = {"", *(file.path for file in tree.files), *(entry.path for entry in tree.others)}
@@ -274,7 +274,7 @@ def _respell(tree: Tree, root: str, goals: dict[str, str]) -> None:
     for link, goal in strange.items():
         path = known.get(_folded(goal))
         with suppress(OSError):
-            # On a file system that tells the two apart, this is another file than that of the tree.
+            # On a file system that distinguishes the two, this is another file than that of the tree.
             if path and os.path.samefile(f"{root}/{path}", f"{root}/{link}"):  # noqa: PTH121
                 goals[link] = path
 
@@ -283,13 +283,13 @@ def _folded(path: str) -> str:
     return normalize("NFC", path).casefold()
 
 
-def _straighten(tree: Tree, goals: dict[str, str]) -> None:
-    """Rewrite the targets that would lead elsewhere, or outside, where the tree is extracted."""
+def _rewrite_targets(tree: Tree, goals: dict[str, str]) -> None:
+    """Rewrite link targets that would lead elsewhere, or outside, after extraction."""
     targets = {entry.path: entry.target for entry in tree.others if entry.kind == "link"}
     kept = set(targets)
     while wrong := {path for path in kept if link_goal(path, targets) not in (path, goals[path])}:
         for path in wrong:
-            # Goals are real paths, so these targets lead through no other link.
+            # Goals are real paths, so these targets do not lead through another link.
             targets[path] = os.path.relpath(f"/{goals[path]}", f"/{os.path.dirname(path)}")  # noqa: PTH120
         kept -= wrong
     tree.others = [

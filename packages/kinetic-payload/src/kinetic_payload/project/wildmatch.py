@@ -1,7 +1,7 @@
 """Patterns of ignore files, with the meaning that git's `wildmatch.c` gives them, as regular expressions.
 
 Git compares bytes: a `?` is one byte, not one character, and a class holds bytes. A pattern that
-git cannot read (a class without its end, an unknown `[:name:]`, a backslash at the end) fits nothing.
+git cannot parse (an unfinished class, an unknown `[:name:]`, a backslash at the end) matches nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 SPECIAL: Final = re.compile(rb"[*?\[\\]")
-"""What makes a pattern more than the text it is."""
+"""Characters with a special meaning in patterns."""
 
 _SLASH, _STAR, _BACKSLASH = b"/*\\"
 _OPEN, _CLOSE, _DASH, _COLON, _QUESTION = b"[]-:?"
@@ -48,14 +48,14 @@ _WIDE: Final = (_FOLDERS, _ANYTHING)
 
 
 def name_matcher(pattern: bytes, *, ignore_case: bool = False) -> re.Pattern[bytes] | None:
-    """Return what fully matches the names that *pattern* fits, or None if it fits none."""
+    """Return an expression for `fullmatch` with names, or None if *pattern* matches none."""
     return _compiled(b"", pattern, ignore_case, slashes=False)
 
 
 def path_matcher(pattern: bytes, *, ignore_case: bool = False) -> re.Pattern[bytes] | None:
-    """Return what fully matches the paths that *pattern* fits, or None if it fits none."""
-    # Git compares the text before the first special character by itself. So the pattern begins
-    # after it, and the stars of `ab**/c` are at the beginning of one: it fits `abc` and `abx/y/c`.
+    """Return an expression for `fullmatch` with paths, or None if *pattern* matches none."""
+    # Git compares the text before the first special character separately. So a pattern begins after
+    # it, and the stars of `ab**/c` are at the beginning of one: it matches `abc` and `abx/y/c`.
     special = SPECIAL.search(pattern)
     start = special.start() if special else len(pattern)
     return _compiled(pattern[:start], pattern[start:], ignore_case, slashes=True)
