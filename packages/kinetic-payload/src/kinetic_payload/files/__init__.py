@@ -1,1 +1,1 @@
-"""Files: written as a whole or not at all, private, durable, locked."""
+"""Files: atomic, private and durable writes, temporary files, locks."""

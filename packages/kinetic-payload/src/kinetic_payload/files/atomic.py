@@ -30,7 +30,7 @@ def prepare_beside(dest: Path) -> Iterator[Path]:
 
 
 def rename_into_place(source: Path, dest: Path) -> None:
-    """Rename *source* to *dest*, where an empty folder may be waiting for it."""
+    """Rename *source* to *dest*, which may be an empty folder."""
     with suppress(OSError):
         dest.rmdir()
     source.rename(dest)

@@ -1,4 +1,4 @@
-"""The order in which files reach the disk."""
+"""Durability: the order in which files reach the disk."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def flush_to_disk(
     platform: str = sys.platform,
     control: Callable[[int, int], object] = fcntl.fcntl,
 ) -> None:
-    """Let nothing that is written or renamed from now on reach the disk before this open file does.
+    """Flush this open file to disk before anything that is written or renamed later.
 
-    `fsync` of macOS leaves the order to the drive, so a power cut could keep the rename and lose the
-    contents; a barrier keeps it, at a tenth of what waiting for the drive takes (`man 2 fcntl` there).
+    `fsync` of macOS leaves the order to the drive, so a power cut could keep a rename and lose the
+    contents. A barrier keeps the order, in a tenth of the time that waiting for the drive takes (`man 2 fcntl` there).
     """
     if platform == "darwin":
         try:

@@ -33,9 +33,9 @@ os.register_at_fork(after_in_child=_after_fork)
 def locked(path: str, *, waiting: Callable[[], object] = lambda: None) -> Iterator[int]:
     """Hold the lock file *path*, made if missing; yields its descriptor.
 
-    *waiting* is called, once, if another thread or process holds it just then.
+    *waiting* is called once if another thread or process holds it.
     """
-    # However the path is spelled: with two locks for one file, a thread would drop another's.
+    # Identified by device and inode: two locks for two paths of one file would drop each other.
     folder, name = os.path.split(path)
     status = os.stat(folder)  # noqa: PTH116 - hot
     with _guard:
@@ -63,11 +63,11 @@ def _open_locked(path: str, waiting: Callable[[], object]) -> int:
         except BaseException:
             os.close(fd)
             raise
-        os.close(fd)  # Deleted while we waited: others lock another file by now.
+        os.close(fd)  # Deleted while we waited: others lock a new file by now.
 
 
 def try_lock(fd: int) -> bool:
-    """Lock the open file *fd* unless another process holds it; return whether it is ours."""
+    """Lock the open file *fd* unless another process has locked it; return whether it is locked now."""
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):

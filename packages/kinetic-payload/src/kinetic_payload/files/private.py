@@ -1,7 +1,7 @@
 """Private files: folders with mode 0700, files with mode 0600, whatever the umask is.
 
-Everything that Kinetic keeps for itself is made here. What belongs to the user (files of a project, of
-`Data`, of the function) keeps its own modes, in a private folder.
+All files that Kinetic keeps for itself are created here. Files of the user (of a project, of `Data`, of the
+function) keep their modes, in a private folder.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ FILE_MODE = 0o600
 
 
 def make_folder(path: AnyPath) -> None:
-    """Make the folder *path*, and those above it that are missing; one that is there stays as it is.
+    """Create the folder *path* and its missing parents; an existing folder is not changed.
 
     Raises:
-        FileExistsError: Something else is there.
+        FileExistsError: The path is not a folder.
     """
     try:
         make_new_folder(path)
@@ -42,23 +42,23 @@ def make_folder(path: AnyPath) -> None:
 
 
 def make_new_folder(path: AnyPath) -> None:
-    """Make the folder *path*.
+    """Create the folder *path*.
 
     Raises:
-        FileExistsError: Something is there.
+        FileExistsError: The path exists.
     """
     os.mkdir(path, FOLDER_MODE)  # noqa: PTH102 - light
     _restore(path, FOLDER_MODE)
 
 
 def make_fifo(path: AnyPath) -> None:
-    """Make the FIFO *path*."""
+    """Create the FIFO *path*."""
     os.mkfifo(path, FILE_MODE)
     _restore(path, FILE_MODE)
 
 
 def open_private(path: AnyPath, flags: int) -> int:
-    """Open the file *path* as `os.open` does; one that this makes is private. An `opener` for `open`."""
+    """Open the file *path* like `os.open`; a new file is private. Can be an `opener` for `open`."""
     fd = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
     if flags & os.O_CREAT:
         try:
@@ -70,7 +70,7 @@ def open_private(path: AnyPath, flags: int) -> int:
 
 
 def write_private(path: AnyPath, data: bytes, *, durable: bool = False) -> None:
-    """Write the file *path*, as a whole or not at all; *durable*: it outlives a crash of the machine."""
+    """Write the file *path* atomically; with *durable*, it survives a crash of the machine."""
     part = f"{os.fspath(path)}.{os.urandom(6).hex()}"
     try:
         fd = open_private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -84,18 +84,18 @@ def write_private(path: AnyPath, data: bytes, *, durable: bool = False) -> None:
         try:  # noqa: SIM105 - light
             os.unlink(part)  # noqa: PTH108 - light
         except OSError:
-            pass  # It was not made, or is `path` by now.
+            pass  # It was not created, or was renamed to `path`.
         raise
 
 
 def read_private(path: AnyPath) -> bytes:
-    """Return what is in the file *path*, provided that nobody else can have written it.
+    """Return the contents of the file *path*, provided that no other user can have written it.
 
     Raises:
         PermissionError: It belongs to another user, or others may write to it.
-        FileNotFoundError: It is not there.
+        FileNotFoundError: It does not exist.
     """
-    # Without waiting for a writer, should it be a FIFO that another user left.
+    # Does not wait for a writer, in case it is a FIFO that another user left.
     with open(path, "rb", opener=_open_at_once) as stream:
         found = os.fstat(stream.fileno())
         if not stat.S_ISREG(found.st_mode) or others_may_write(found):
@@ -104,7 +104,7 @@ def read_private(path: AnyPath) -> bytes:
 
 
 def others_may_write(found: os.stat_result) -> bool:
-    """Return whether others than this user and root may write to the file or folder *found*."""
+    """Return whether users other than this one and root may write to the file or folder *found*."""
     return found.st_uid not in (os.geteuid(), 0) or bool(found.st_mode & 0o022)
 
 
@@ -113,6 +113,6 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _restore(made: AnyPath | int, mode: int) -> None:
-    """Give back to what was *made* the rights of its user that a strange umask took."""
+    """Restore the rights of the user on the new path *made*, if an unusual umask removed them."""
     if os.stat(made).st_mode & mode != mode:  # noqa: PTH116 - also of descriptors
         os.chmod(made, mode)  # noqa: PTH101

@@ -1,4 +1,4 @@
-"""Temporary files that are gone when their writer is, however it ended."""
+"""Temporary files that are removed when their writer ends, also if it is killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kinetic_payload.files.locks import try_lock
 from kinetic_payload.files.private import open_private
 
 _own = os.urandom(4).hex()
-"""What the names of this process's temporaries begin with, however their folder's path is spelled."""
+"""The prefix of the names of this process's temporary files."""
 
 
 def _after_fork() -> None:
@@ -23,7 +23,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class Temporary:
-    """A new file in *folder*, locked while its writer lives and removed at the end of the block."""
+    """A new file in *folder*, locked while its writer runs and removed at the end of the block."""
 
     path: str
     fd: int
@@ -33,14 +33,14 @@ class Temporary:
         while True:
             self.path = f"{folder}/{_own}{os.urandom(8).hex()}"
             self.fd = open_private(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-            # A collector may have taken it for a leftover before it was locked.
+            # Another process may have removed it as a leftover before it was locked.
             if try_lock(self.fd) and os.fstat(self.fd).st_nlink:
                 break
             os.close(self.fd)
         self.stream = open(self.fd, "w+b")  # noqa: PTH123, SIM115 - closed by __exit__
 
     def date(self, *times: int) -> os.stat_result:
-        """Set the modification time to the first of *times*; the later ones if that is not held."""
+        """Set the modification time to the first of *times* that the file system stores without loss."""
         for nanoseconds in times:
             os.utime(self.fd, ns=(nanoseconds, nanoseconds))
             found = os.fstat(self.fd)
@@ -59,14 +59,14 @@ class Temporary:
     ) -> None:
         with suppress(FileNotFoundError):  # It was renamed.
             os.unlink(self.path)  # noqa: PTH108 - hot
-        with suppress(OSError):  # The disk is full: that was said, and the file is gone.
+        with suppress(OSError):  # The disk is full: that was reported, and the file is removed.
             self.stream.close()
 
 
 def collect_leftovers(folder: str) -> None:
-    """Remove the files in *folder* whose writers died."""
+    """Remove the files in *folder* whose writers have ended."""
     for entry in os.listdir(folder):  # noqa: PTH208 - hot, mostly empty
-        # Locks belong to a process, and closing a descriptor would drop our own.
+        # Locks belong to a process: closing another descriptor of the file would drop our own.
         if entry.startswith(_own):
             continue
         path = f"{folder}/{entry}"
