@@ -1,4 +1,4 @@
-"""The errors of this package."""
+"""Errors of accelerators, manifests and clusters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class UnknownContextError(InvalidRequestError):
 
 
 class ClusterError(KineticError):
-    """A cluster did not do what it was asked to do."""
+    """A request to a cluster failed."""
 
 
 class ClusterUnreachableError(ClusterError, UnavailableError):
@@ -69,7 +69,7 @@ class ConflictError(ClusterError):
 
 
 class AlreadyExistsError(ConflictError):
-    """There is an object of that name already (409)."""
+    """An object of that name exists already (409)."""
 
 
 class InvalidManifestError(ClusterError, ValueError):
@@ -81,7 +81,7 @@ class KindNotServedError(ClusterError, LookupError):
 
 
 class NamespaceNotFoundError(ClusterError, LookupError):
-    """There is no such namespace (404)."""
+    """The namespace does not exist (404)."""
 
 
 class ObjectGoneError(ClusterError, LookupError):
@@ -93,4 +93,4 @@ class LogNotReadyError(ClusterError):
 
 
 class StillThereError(ClusterError, TimeoutError):
-    """What was deleted is not gone yet, after as long as was waited."""
+    """A deleted object still exists after the time limit."""

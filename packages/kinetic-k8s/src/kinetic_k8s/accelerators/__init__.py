@@ -1,4 +1,4 @@
-"""Accelerators: what a user writes, and what it means on GKE."""
+"""Accelerators: text that a user writes, resolved to machines of GKE."""
 
 from kinetic_k8s.accelerators.catalogue import catalogue
 from kinetic_k8s.accelerators.parse import parse_accelerator

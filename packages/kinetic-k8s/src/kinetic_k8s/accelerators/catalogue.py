@@ -1,4 +1,4 @@
-"""Everything that exists, for listings."""
+"""Catalogue: all accelerators, for lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters: the few operations that Kinetic needs, and the API server that does them."""
+"""Clusters: the operations that Kinetic needs, as requests to an API server."""
 
 from kinetic_k8s.cluster.cluster import Cluster, Identity
 

@@ -1,4 +1,4 @@
-"""The API server over HTTP: the one module that sends requests to it."""
+"""The API server over HTTP: the only module that sends requests to it."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from kinetic_k8s.errors import ClusterError, ClusterUnreachableError
 from kinetic_k8s.manifests import Manifest
 
 LIMIT: Final = 60.0
-"""Seconds after which a call gives up, all repetitions included."""
+"""The time limit of a call in seconds, retries included."""
 CONNECT_LIMIT: Final = 10.0
 SILENCE_LIMIT: Final = 30.0
 """Seconds without a byte of the response to a call."""
 STREAM_SILENCE_LIMIT: Final = 150.0
 """Seconds without a byte of a watch: there is a bookmark every minute."""
 PAGE: Final = 500
-"""Objects of a list that one response has."""
+"""Objects in one page of a list."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _RBAC_LOADS: Final = 0.5
-"""Seconds in which an API server that has just started rejects what it will permit."""
+"""Seconds for which an API server that has just started may reject permitted requests."""
 _LARGEST_MESSAGE: Final = 65536
 
 
 class ApiServer:
-    """A `Cluster` that is the API server of *access*. Threads can share it."""
+    """A `Cluster`: the API server of *access*. Threads can share it."""
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class ApiServer:
 
     @property
     def identity(self) -> Identity:
-        """Which cluster and namespace this is."""
+        """The identity of this cluster and namespace."""
         access = self._access
         return Identity(server=access.server, namespace=access.namespace, context=access.context)
 
     def within(self, seconds: float) -> Self:
-        """Return the same cluster whose calls give up after *seconds*, all repetitions included."""
+        """Return the same cluster with a time limit of *seconds* for each call, retries included."""
         return self._but(limit=seconds)
 
     def in_namespace(self, namespace: str) -> Self:
@@ -99,7 +99,7 @@ class ApiServer:
         raise error_of(answer.refusal, request, self.identity)
 
     def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest | None:
-        """Return an object, or None where there is none of that name; *brief*: its metadata only."""
+        """Return an object, or None if it does not exist; *brief*: its metadata only."""
         found = kind_of(kind)
         request = self._request("get", found, name)
         answer = self._send("GET", request, self._path(found, name), brief=brief)
@@ -264,7 +264,7 @@ class ApiServer:
         brief: bool = False,
         deadline: float | None = None,
     ) -> _Answer:
-        """Send until there is a response that repeating would not change, or the time is over."""
+        """Send a request, with retries of passing failures until the time limit."""
         deadline = self._clock() + self._limit if deadline is None else deadline
         headers = {"Accept": _BRIEF if brief else "application/json"}
         if body is not None:
@@ -320,7 +320,7 @@ class ApiServer:
         *,
         silence: float | None = STREAM_SILENCE_LIMIT,
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """Open a response that goes on; nothing is repeated but a request without valid credentials."""
+        """Open a streaming response; retry only if the credentials were rejected."""
         for last in (False, True):
             opened = self._connection.opened()
             try:
@@ -406,12 +406,12 @@ def _covers(found: Manifest, sent: Manifest) -> bool:
 
 
 def _is_certificate(error: BaseException) -> bool:
-    """Return whether the server has another certificate than it should: waiting changes nothing."""
+    """Return whether the server's certificate is not trusted, so that a retry cannot help."""
     return isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)
 
 
 def _in_words(error: HTTPError) -> str:
-    """Return the cause of *error* without the objects that urllib3 puts into its messages."""
+    """Return the cause of *error*, without the object representations in urllib3's messages."""
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__

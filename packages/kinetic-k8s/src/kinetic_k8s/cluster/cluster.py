@@ -1,4 +1,4 @@
-"""The `Cluster` protocol: the few operations that Kinetic needs. Manifests in, manifests out."""
+"""The `Cluster` protocol: the operations that Kinetic needs. Manifests in, manifests out."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Merge = Literal["strategic", "plain"]
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Which cluster and namespace are meant, for messages and records."""
+    """The identity of a cluster and namespace, for messages and records."""
 
     server: str
     namespace: str
     context: str | None = None
-    """Of the kubeconfig, if that is where the cluster comes from."""
+    """The context of the kubeconfig, if the cluster was found by one."""
 
     def __str__(self) -> str:
         where = f"namespace {self.namespace!r} of {self.server}"
@@ -37,10 +37,10 @@ class WatchEvent:
 
 
 class Stream(Protocol):
-    """A response that goes on until the server or `close` ends it."""
+    """A streaming response: it continues until the server or `close` ends it."""
 
     def close(self) -> None:
-        """End the stream at once, from any thread: who reads it sees its end."""
+        """End the stream at once, from any thread: its reader sees the end."""
         ...
 
 
@@ -57,7 +57,7 @@ class EventStream(Stream, Protocol):
 
 
 class LineStream(Stream, Protocol):
-    """The lines of one log request, without their ends."""
+    """The lines of one log request, without line breaks."""
 
     def __iter__(self) -> Iterator[str]:
         """Iterate until the stream ends.
@@ -72,16 +72,16 @@ class Cluster(Protocol):
     """One namespace of a cluster. Can be used from several threads.
 
     Every method raises a `ClusterError`: `ClusterUnreachableError`, `NotAuthenticatedError` and
-    `NotPermittedError` wherever it asks the server, and what is named beside it.
+    `NotPermittedError` if it sends a request, and those that it lists.
     """
 
     @property
     def identity(self) -> Identity:
-        """Which cluster and namespace this is."""
+        """The identity of this cluster and namespace."""
         ...
 
     def within(self, seconds: float) -> Self:
-        """Return the same cluster whose calls give up after *seconds*, all repetitions included."""
+        """Return the same cluster with a time limit of *seconds* for each call, retries included."""
         ...
 
     def in_namespace(self, namespace: str) -> Self:
@@ -94,15 +94,15 @@ class Cluster(Protocol):
         A lost response is not an error: if the object that was sent exists, it is returned.
 
         Raises:
-            AlreadyExistsError: There is another object of that name.
+            AlreadyExistsError: Another object of that name exists.
             InvalidManifestError: The manifest has an unknown field or a value that is not accepted.
             RefusedError: A quota or a policy of the cluster refused it.
-            NamespaceNotFoundError: There is no such namespace.
+            NamespaceNotFoundError: The namespace does not exist.
         """
         ...
 
     def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest | None:
-        """Return an object, or None where there is none of that name; *brief*: its metadata only."""
+        """Return an object, or None if it does not exist; *brief*: its metadata only."""
         ...
 
     def list(
@@ -120,7 +120,7 @@ class Cluster(Protocol):
         merge: Merge = "strategic",
         brief: bool = False,
     ) -> Manifest | None:
-        """Change an object; return it as it is now, or None where there is none of that name.
+        """Change an object; return its new state, or None if it does not exist.
 
         With *brief*, return its metadata only.
 
@@ -139,14 +139,14 @@ class Cluster(Protocol):
         grace: int | None = None,
         propagation: Propagation = "Background",
     ) -> bool:
-        """Delete an object; return whether there was one. Its pods may run on for their grace period.
+        """Delete an object; return whether it existed. Its pods may run until their grace period ends.
 
         Args:
             kind: Such as `Job`.
             name: Of the object.
-            uid: Delete this very object only, not one of the same name that came after it.
+            uid: Delete only the object with this uid, not a later one of the same name.
             grace: Seconds between SIGTERM and SIGKILL, for a pod; None: its own.
-            propagation: What becomes of the objects that it owns.
+            propagation: What happens to the objects that it owns.
 
         Raises:
             ConflictError: The object has another *uid*.
@@ -169,7 +169,7 @@ class Cluster(Protocol):
             labels: Selector.
             fields: Selector.
             marked: Whether a bookmark with the annotation `k8s.io/initial-events-end` follows them.
-            seconds: After which the server ends it.
+            seconds: The server ends it after these.
 
         Raises:
             InvalidManifestError: The server cannot mark them: it is older than 1.34.
@@ -190,12 +190,12 @@ class Cluster(Protocol):
         Args:
             pod: Name.
             container: Name.
-            follow: Go on until the container ends.
+            follow: Continue until the container ends.
             since: RFC 3339; the server cuts it to whole seconds.
             tail: The last lines only.
 
         Raises:
             LogNotReadyError: The container has not started yet.
-            ObjectGoneError: There is no such pod.
+            ObjectGoneError: The pod does not exist.
         """
         ...

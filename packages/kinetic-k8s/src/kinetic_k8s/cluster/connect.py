@@ -1,4 +1,4 @@
-"""How a cluster is found: today by a context of the user's kubeconfig, which is only read."""
+"""Clusters found by a context of the user's kubeconfig, which is only read."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from urllib3.connection import HTTPConnection
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """What a request proves its sender with."""
+    """The credentials of a request."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     certificate: tuple[str, str] | None = None
@@ -24,19 +24,19 @@ class Credentials:
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """How an API server is reached, and as whom."""
+    """The address of an API server, and how to authenticate to it."""
 
     server: str
     """Such as `https://10.0.0.1:443`; may end in a path."""
     credentials: Callable[[], Credentials] = field(default=Credentials, repr=False)
-    """Asked before the first request, and again when the server rejects what it returned."""
+    """Called before the first request, and again when the server rejects the credentials."""
     namespace: str = "default"
     context: str | None = None
     ca: str | None = field(default=None, repr=False)
-    """Certificates as PEM that the server's must stem from; None: those of the system."""
+    """Trusted CA certificates, as PEM; None: those of the system."""
     verify: bool = True
     server_name: str | None = None
-    """The name in the server's certificate, where it is not that of the address."""
+    """The name in the server's certificate, if it differs from the address."""
     proxy: str | None = None
 
 
@@ -58,7 +58,7 @@ class Opened:
         headers: Mapping[str, str] | None = None,
         stream: bool = False,
     ) -> urllib3.BaseHTTPResponse:
-        """Send one request; return the response, of whatever status, and with *stream* before its body."""
+        """Send one request; return the response whatever its status; with *stream*, before its body."""
         return self.pool.request(
             method,
             f"{self.server}{path}",
@@ -87,7 +87,7 @@ class Connection:
             return self._opened
 
     def renew(self, rejected: Opened) -> None:
-        """Ask for credentials again, unless another thread has since *rejected* was returned."""
+        """Get new credentials, unless another thread has done so since *rejected* was returned."""
         with self._lock:
             if self._opened is rejected:
                 self._opened = self._open()
@@ -125,7 +125,7 @@ def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:
 
 
 def _keepalive() -> list[tuple[int, int, int]]:
-    """Return the options of a socket that notices in a minute or two that its peer is gone."""
+    """Return socket options that detect a lost peer within two minutes."""
     options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
         if hasattr(socket, name):  # macOS has other names.

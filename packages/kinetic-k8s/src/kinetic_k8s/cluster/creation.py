@@ -1,4 +1,4 @@
-"""Creation of a job's objects, in an order in which its pod does not wait for any of them."""
+"""Creation of the objects that a job needs, in an order in which its pod waits for none of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 @dataclass(frozen=True, kw_only=True)
 class Runner:
-    """The file that a ConfigMap, shared by all jobs of a namespace that use it, brings into a pod."""
+    """The runner as a file of a ConfigMap, which jobs of a namespace share."""
 
     digest: str
     """SHA-256 of the content, in hexadecimal."""
@@ -49,7 +49,7 @@ class Runner:
 
 
 def ensure_key(cluster: Cluster, new_key: Callable[[], bytes]) -> bytes:
-    """Return the signing key of the namespace; create its Secret with *new_key* where there is none.
+    """Return the signing key of the namespace; create its Secret with *new_key* if there is none.
 
     Raises:
         ClusterError: The Secret can be neither read nor created.
@@ -110,7 +110,7 @@ def create_job(
 
 
 def _undo(cluster: Cluster, spec: JobSpec) -> None:
-    """Delete the Job of *spec*, whatever became of the request that created it; the rest goes with it."""
+    """Delete the Job of *spec*, even if its creation is uncertain; its other objects are deleted with it."""
     found = cluster.get("Job", spec.name, brief=True)
     if found is None or (found["metadata"].get("labels") or {}).get(JOB_ID) != spec.pod.job_id:
         return
@@ -118,7 +118,7 @@ def _undo(cluster: Cluster, spec: JobSpec) -> None:
 
 
 def _ensure_runner(cluster: Cluster, runner: Runner, job: Manifest) -> None:
-    """Make *job* an owner of the runner's ConfigMap, and make that ConfigMap unless it is there."""
+    """Make *job* an owner of the runner's ConfigMap; create the ConfigMap if it does not exist."""
     for _ in range(_ATTEMPTS):
         if cluster.patch("ConfigMap", runner.config_map, added_owner(job), brief=True) is None:
             with suppress(AlreadyExistsError):  # Another submit was first: become an owner as well.

@@ -28,7 +28,7 @@ OVERLAP: Final = timedelta(seconds=2)
 The server cuts times to whole seconds, and lines of stdout and stderr may come out of order.
 """
 REMEMBERED: Final = timedelta(seconds=5)
-"""For how long a line is known again when it comes twice."""
+"""Seconds for which a repeated line is recognized."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _LOOK_AGAIN: Final = 60.0
@@ -173,7 +173,7 @@ class PodLog:
 
 
 class _Seen:
-    """The lines of the last seconds, to know those that come twice."""
+    """The lines of the last seconds, to recognize repeated ones."""
 
     def __init__(self) -> None:
         self._latest = ""
@@ -206,7 +206,7 @@ class _Seen:
         return True
 
     def _forget(self, second: str) -> None:
-        """Forget the lines that no request will bring again, now that there is one of *second*."""
+        """Drop the lines that no request will return again, now that there is one of *second*."""
         oldest = (datetime.fromisoformat(second) - REMEMBERED).isoformat()
         for old in [each for each in self._lines if each < oldest]:
             del self._lines[old]

@@ -21,7 +21,7 @@ def remove_job(
     timeout: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Delete a Job and wait until it and its pods are gone; nothing happens where there is none.
+    """Delete a Job and wait until it and its pods are gone; do nothing if it does not exist.
 
     The pods get SIGTERM and their grace period. What the Job owns goes with it.
 

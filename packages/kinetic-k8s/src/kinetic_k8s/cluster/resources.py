@@ -1,4 +1,4 @@
-"""The kinds of objects that Kinetic uses, and where an API server serves them."""
+"""Kinds of objects that Kinetic uses, with their paths on an API server."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Final
 
 @dataclass(frozen=True)
 class ResourceKind:
-    """One kind of objects."""
+    """A kind of objects."""
 
     kind: str
     api: str
     """`apiVersion`, such as `batch/v1`."""
     plural: str
-    """In addresses and roles."""
+    """The name in paths and roles."""
     namespaced: bool = True
 
     @property
     def root(self) -> str:
-        """The first part of the address."""
+        """The first part of the path."""
         return f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
 
     @property
     def in_roles(self) -> str:
-        """The resource as a role names it, with its group: `jobs.batch`."""
+        """The resource with its group, as in a role: `jobs.batch`."""
         group, slash, _ = self.api.partition("/")
         return f"{self.plural}.{group}" if slash else self.plural
 

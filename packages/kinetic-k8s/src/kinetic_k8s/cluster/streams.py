@@ -1,4 +1,4 @@
-"""Responses of an API server that go on: lines of a log, events of a watch."""
+"""Streaming responses of an API server: lines of a log, events of a watch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK: Final = 65536
 
 
 class Lines:
-    """The lines of a response that goes on, without their ends."""
+    """The lines of a streaming response, without line breaks."""
 
     def __init__(
         self, response: urllib3.BaseHTTPResponse, request: Request, where: Identity

@@ -1,4 +1,4 @@
-"""Responses of an API server that report a failure, as our errors."""
+"""Translation of an API server's failures to our errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What was asked, in words for messages and in those of a role."""
+    """A request, described for messages and in terms of a role."""
 
     verb: str
     """As in a role."""
@@ -59,7 +59,7 @@ class Refusal:
     kind: str = ""
     """The resource that the message is about, in small letters: `namespaces`."""
     structured: bool = False
-    """Whether it is a `Status` of Kubernetes, rather than a page of something between."""
+    """Whether it is a `Status` of Kubernetes, and not a page of a proxy."""
 
     @classmethod
     def of(cls, status: int, body: bytes) -> Refusal:
@@ -88,7 +88,7 @@ class Refusal:
 
     @property
     def absent(self) -> bool:
-        """Whether it says that the object does not exist, by one who knows: not a proxy's 404."""
+        """Whether the API server, not a proxy, says that the object does not exist."""
         return self.status == 404 and self.structured and self.reason == "NotFound"
 
 

@@ -26,7 +26,7 @@ from kinetic_k8s.manifests import Manifest
 from kinetic_payload.errors import KineticError
 
 SETTLING: Final = 10.0
-"""Seconds in which a rejection may pass: a server that has just started rejects everyone."""
+"""Seconds for which a rejection is retried: a server that has just started rejects every request."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 30.0
 _LIST_END: Final = "k8s.io/initial-events-end"
@@ -43,7 +43,7 @@ class Watched:
 
 
 class Watch:
-    """Waits until something may have changed. Use it in a `with` block, which ends its requests.
+    """Wait until something may have changed. Use it in a `with` block, which ends its requests.
 
         with Watch(cluster, [Watched(kind="Pod", labels=of_job(job_id))]) as watch:
             while not done(look()):
@@ -129,7 +129,7 @@ class _Follower:
         self._marked = True
         """Whether the server marks the end of the list with which a watch begins."""
         self._settled = False
-        """Whether the current request got as far as the objects."""
+        """Whether the current request has returned the objects."""
 
     def close(self) -> None:
         """End the current request, from another thread."""

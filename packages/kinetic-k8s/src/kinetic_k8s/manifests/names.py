@@ -12,7 +12,7 @@ LONGEST_NAME: Final = 63
 KEY_SECRET: Final = "kinetic-key"  # noqa: S105 - a name
 """The Secret with the signing key of a namespace."""
 KEY_IN_SECRET: Final = "key"  # noqa: S105 - a name
-"""Where the key is in that Secret, in hexadecimal."""
+"""The entry of that Secret with the key, in hexadecimal."""
 CONTAINER: Final = "kinetic"
 """The container that runs the command."""
 

@@ -23,21 +23,21 @@ _ARCHITECTURE: Final = "kubernetes.io/arch"
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Where a pod may run, and what it takes of its machine."""
+    """Where a pod may run, and the resources that it uses there."""
 
     selector: dict[str, str] = field(default_factory=dict)
     tolerations: list[Manifest] = field(default_factory=list)
     resources: dict[str, str] = field(default_factory=dict)
-    """The accelerator's; the same amount is requested and the limit."""
+    """Of the accelerator: both the request and the limit."""
 
 
 def placement_of(accelerator: Accelerator) -> Placement:
-    """Return the placement of a pod that has one host's share of *accelerator*."""
+    """Return the placement of the pod of one host of *accelerator*."""
     match accelerator:
         case Cpu():
             placement = Placement()
         case Gpu():
-            # Without the count, a job of one GPU may take a machine with eight.
+            # Without the count, a job with one GPU may occupy a machine with eight.
             placement = Placement(
                 selector={_GPU_TYPE: accelerator.label, _COUNT: str(accelerator.count)},
                 tolerations=[_tolerate(GPU)],
@@ -47,15 +47,15 @@ def placement_of(accelerator: Accelerator) -> Placement:
                 placement.selector[_ARCHITECTURE] = "arm64"
                 placement.tolerations.append(_tolerate(_ARCHITECTURE, "arm64"))
         case Tpu():
-            # The topology of a slice on one host and the number of its chips name one machine type:
-            # a container has to request all chips of its machine.
+            # Topology and number of chips determine the machine type of a slice on one host: a container
+            # must request all chips of its machine.
             placement = Placement(
                 selector={_TPU_TYPE: accelerator.label, _TPU_TOPOLOGY: accelerator.topology},
                 tolerations=[_tolerate(TPU)],
                 resources={TPU: str(accelerator.chips_per_host)},
             )
     if accelerator.spot:
-        # GKE sets the label; who makes the pool may add the taint.
+        # GKE sets the label; whoever creates the pool may add the taint.
         placement.selector[SPOT] = "true"
         placement.tolerations.append(_tolerate(SPOT, "true"))
     return placement

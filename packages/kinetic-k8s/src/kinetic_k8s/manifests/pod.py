@@ -43,7 +43,7 @@ class SecretVariable:
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What a pod takes of its machine besides the accelerator; each is requested and the limit."""
+    """Resources of a pod besides the accelerator; each is both the request and the limit."""
 
     cpu: str | None = None
     """Cores, such as `4` or `500m`. None: on an accelerator's machine what is there."""
@@ -166,7 +166,7 @@ def _container(pod: PodSpec, accelerator: Mapping[str, str]) -> Manifest:
 
 
 def literal(text: str) -> str:
-    """Return *text* so that Kubernetes, which expands `$(NAME)`, leaves it as it is."""
+    """Escape *text*, because Kubernetes expands `$(NAME)`."""
     return text.replace("$", "$$")
 
 

@@ -1,4 +1,4 @@
-"""Secrets with keys or captured values, ConfigMaps with the runner."""
+"""Secrets (signing key, captured environment) and ConfigMaps (the runner)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buckets as folders of a pod: what the GCS FUSE CSI driver is told, as pure data.
+"""Buckets as volumes of a pod, mounted by the GCS FUSE CSI driver.
 
 https://cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-setup
 """
@@ -40,7 +40,7 @@ _NEVER: Final = -1
 
 @dataclass(frozen=True, kw_only=True)
 class FuseMount:
-    """A folder of a bucket that appears at a path of the container."""
+    """A folder of a bucket, mounted at a path of the container."""
 
     name: str
     """A DNS label; distinct in its pod."""
@@ -48,11 +48,11 @@ class FuseMount:
     directory: str = ""
     """Without slashes at its ends; empty is the whole bucket."""
     path: str
-    """Where it appears."""
+    """The mount path."""
     unchanging: bool = False
-    """What lies there never changes, so what is known of it never expires."""
+    """Its objects never change, so cached metadata never expires."""
     executable: bool = False
-    """Files may be run. Buckets keep no modes, so it is all of them or none."""
+    """Files are executable. Buckets have no modes, so it is all files or none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +60,12 @@ class FuseSettings:
     """How buckets are mounted in one pod."""
 
     metadata_ttl: int = 600
-    """Seconds that sizes and absences are remembered; -1 is for ever."""
+    """Seconds for which sizes and absences are cached; -1 means without limit."""
     file_cache: str | None = None
-    """How much of the node's disk keeps files that were read, such as `20Gi`; None: nothing."""
+    """The size of the file cache on the node's disk, such as `20Gi`; None: no cache."""
     uid: int | None = None
     gid: int | None = None
-    """Who the files belong to, for containers that do not run as root."""
+    """The owner of the files, for containers that do not run as root."""
     options: tuple[str, ...] = ()
     """Further mount options, such as `max-conns-per-host=100`."""
     identity_provider: str | None = None
@@ -105,7 +105,7 @@ def _check_quantity(name: str, text: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class PodVolumes:
-    """What a pod template gets for its mounts."""
+    """The parts of a pod template for its mounts."""
 
     annotations: dict[str, str]
     volumes: list[Manifest]
@@ -117,11 +117,11 @@ def fuse_mounts(
 ) -> tuple[FuseMount, ...]:
     """Return the mounts of those *refs* that are to be mounted; *jobs* is the jobs' bucket.
 
-    A single object is had by mounting the folder that it lies in: its file is named `ref.name`. Data
-    that was local lies unpacked in the jobs' bucket; *executable* lets what is there be run.
+    For a single object, its folder is mounted: its file is named `ref.name`. Data that was local is
+    unpacked in the jobs' bucket; *executable* makes its files executable.
 
     Raises:
-        InvalidRequestError: A folder's name cannot be said in mount options.
+        InvalidRequestError: A folder's name cannot be written in mount options.
     """
     mounts = []
     for ref in refs:
@@ -155,12 +155,12 @@ def fuse_mounts(
 
 
 def fuse_volumes(mounts: Sequence[FuseMount], settings: FuseSettings | None = None) -> PodVolumes:
-    """Render *mounts* for a pod template and its container; nothing where there are none.
+    """Render *mounts* for a pod template and its container.
 
-    Mounts of the same folder share a volume: each volume has a process of its own in the sidecar.
+    Mounts of the same folder share a volume, because each volume is a process in the sidecar.
 
     Raises:
-        InvalidRequestError: A name is no DNS label or is there twice, or a folder cannot be mounted.
+        InvalidRequestError: A name is not a DNS label or not unique, or a folder cannot be mounted.
     """
     settings = settings or FuseSettings()
     _check_mounts(mounts)
@@ -251,7 +251,7 @@ def _check_option(option: str) -> None:
 
 
 def _check_directory(directory: str, source: str) -> None:
-    """Refuse what cannot be said in mount options: there is no way to quote."""
+    """Refuse a folder with characters that mount options cannot contain, since they have no quoting."""
     why = None
     if "," in directory:
         why = "mount options are split at every comma"

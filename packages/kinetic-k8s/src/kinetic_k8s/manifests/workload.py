@@ -1,4 +1,4 @@
-"""The form that a job takes: today a Job, for one host."""
+"""The form that a job takes: a Job, for one host."""
 
 from __future__ import annotations
 

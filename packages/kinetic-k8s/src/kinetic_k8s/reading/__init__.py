@@ -1,1 +1,1 @@
-"""What the objects of a cluster mean: pure functions over manifests."""
+"""Reading the objects of a cluster: pure functions over manifests."""

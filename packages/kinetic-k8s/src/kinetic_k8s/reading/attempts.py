@@ -1,4 +1,4 @@
-"""How the pod of one attempt goes: waiting, running or ended, and how it ended."""
+"""Attempts of a job as its pods show them: waiting, running, or how they ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NEVER_STARTED = ("StartError", "ContainerCannotRun")
 
 @dataclass(frozen=True)
 class PodView:
-    """One pod, as its status describes it."""
+    """The state of one pod, from its manifest."""
 
     manifest: Manifest
 
@@ -26,7 +26,7 @@ class PodView:
 
     @property
     def uid(self) -> str:
-        """What tells the pod from another of its name."""
+        """The uid, which differs from that of another pod of the same name."""
         return str(self.manifest["metadata"].get("uid", ""))
 
     @property
@@ -36,7 +36,7 @@ class PodView:
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """The pod's status; empty before anything has looked at it."""
+        """The pod's status; empty until the cluster sets it."""
         return self.manifest.get("status") or {}
 
     @property
@@ -58,7 +58,7 @@ class PodView:
 
     @property
     def waiting(self) -> Mapping[str, Any]:
-        """Why that container does not run yet; empty where it does or has."""
+        """Why that container does not run yet; empty once it has started."""
         return (self.container.get("state") or {}).get("waiting") or {}
 
     @property
@@ -68,14 +68,14 @@ class PodView:
 
     @property
     def started(self) -> bool:
-        """Whether the command has run, at least for a moment."""
+        """Whether the command has started."""
         if self.terminated:
             return self.terminated.get("reason") not in _NEVER_STARTED
         return "running" in (self.container.get("state") or {}) or self.phase in _ENDED
 
     @property
     def alive(self) -> bool:
-        """Whether the command runs, or may still begin."""
+        """Whether the command is running or may still start."""
         return self.phase not in _ENDED and not self.terminated
 
     @property
@@ -94,7 +94,7 @@ class PodView:
 
     @property
     def disruption(self) -> str:
-        """Why the cluster ended the pod, in its own words; empty if it did not."""
+        """Why the cluster ended the pod, as it reports it; empty if it did not."""
         found = self.condition("DisruptionTarget")
         if found.get("status") != "True":
             return ""
@@ -102,7 +102,7 @@ class PodView:
 
 
 def views(pods: Iterable[Manifest]) -> list[PodView]:
-    """Return *pods*, the oldest first: one for each attempt of a job on one host."""
+    """Return *pods*, oldest first: one for each attempt of a job on one host."""
     return sorted(map(PodView, pods), key=lambda pod: (pod.created, pod.name))
 
 

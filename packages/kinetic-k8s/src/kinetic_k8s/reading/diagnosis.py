@@ -23,7 +23,7 @@ _EXECUTABLE: Final = re.compile(r'exec: "([^"]+)": (?:executable file not found|
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A cause, with the words of whoever reports it."""
+    """A cause, with the message of the component that reports it."""
 
     cause: str
     """Which rule matched, for programs: `unschedulable`, `image`, `out-of-memory` and so on."""
@@ -34,7 +34,7 @@ class Diagnosis:
 def diagnosis_of(
     job: Manifest | None, pods: Sequence[Manifest], events: Sequence[Manifest] = ()
 ) -> Diagnosis | None:
-    """Return why a job on one host does not run or has failed; None where no rule knows.
+    """Return why a job on one host does not run or has failed; None if no rule matches.
 
     Args:
         job: The Job.

@@ -11,23 +11,23 @@ from kinetic_k8s.reading.attempts import PodView, condition, is_true, views
 
 
 class State(StrEnum):
-    """Where a job is in its life."""
+    """The phase of a job."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     ABSENT = "ABSENT"
-    """There is neither a resource nor a pod."""
+    """Neither a resource nor a pod exists."""
 
 
 @dataclass(frozen=True)
 class WorkloadStatus:
-    """What the cluster shows of one job."""
+    """The state of a job in its cluster."""
 
     state: State
     reason: str = ""
-    """One sentence, where there is more to know."""
+    """One sentence of detail, if there is any."""
     over: bool = False
     """The job has ended and none of its pods is alive: nothing can report any more."""
 
