@@ -20,14 +20,11 @@ from kinetic_payload.project.file_times import FileTimes
 from kinetic_payload.project.hashing import UNREADABLE_HINT, hash_files, saving, unreadable
 from kinetic_payload.project.ignore import OWN_FILE, ignore_line
 from kinetic_payload.project.ignore_files import top_scope
-from kinetic_payload.project.membership import Membership
 from kinetic_payload.project.roots import composed_path
 from kinetic_payload.project.tree import FoundFile, LeftOut, Tree, walk
 
 if TYPE_CHECKING:
     from kinetic_payload.project.stat_cache import Hashed, StatCache
-
-__all__ = ["LargePath", "LeftOut", "Membership", "Snapshot", "take_snapshot", "tree_of"]
 
 
 @dataclass(frozen=True, slots=True)
