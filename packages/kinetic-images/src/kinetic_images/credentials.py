@@ -1,4 +1,4 @@
-"""Credentials in URLs: cut out of everything that is shown."""
+"""Credentials in URLs: removed from everything that is printed."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ _USERINFO: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*://)[^/\s'\"`<>]*@")
 
 
 def without_credentials(text: str) -> str:
-    """Return *text* with user and password cut out of every URL in it."""
+    """Return *text* with user and password removed from every URL."""
     return _USERINFO.sub(r"\1", text)

@@ -1,4 +1,4 @@
-"""Dependencies: which file declares them, what it says, and the digest of that for a target."""
+"""Dependencies of a project: found, normalised, and digested for a target."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kinetic_payload.distributions import DISTRIBUTIONS
 
 REQUIREMENTS: Final = "requirements.txt"
 OWN_NAMES: Final = frozenset(str(canonicalize_name(name)) for name in DISTRIBUTIONS.values())
-"""The normalised names of our distributions; on an index they may be a stranger's."""
+"""The normalised names of our distributions; on an index they may belong to somebody else."""
 
 _VCS: Final = (".git", ".hg", ".svn", ".jj")
 _FORMAT: Final = 2
@@ -38,34 +38,34 @@ _FORMAT: Final = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Dependencies:
-    """What a project depends on, normalised; the same for every spelling of the same."""
+    """The dependencies of a project, normalised: equal if they mean the same."""
 
     source: Path | None = None
-    """The file that declares them; None where there is none."""
+    """The file that declares them; None if there is none."""
     requirements: tuple[Requirement, ...] = ()
     """Without our own packages, and without the project itself."""
     own: tuple[Requirement, ...] = ()
-    """Lines that name our own packages: the client's copies go in instead."""
+    """Requirements of our own packages: the client's copies are installed instead."""
     constraints: tuple[Requirement, ...] = ()
     overrides: tuple[Requirement, ...] = ()
-    """What takes the place of every requirement of the same name, as in uv."""
+    """Overrides: each replaces every requirement of the same name, as in uv."""
     options: tuple[Option, ...] = ()
     settings: Settings = field(default_factory=Settings)
-    """Settings of uv that hold for these."""
+    """The settings of uv that apply."""
     indexes: tuple[Mapping[str, Any], ...] = ()
     """Tables of the named indexes from which some requirements must come."""
     local: tuple[LocalRequirement, ...] = ()
     """Paths of this machine, other than the project itself."""
     requires_python: str | None = None
     notes: tuple[str, ...] = ()
-    """What was left out or not read, a sentence each."""
+    """Sentences on what was left out or not read."""
 
     def digest(self, platform: str, python: str) -> str:
-        """Return the digest of what is asked for on this target.
+        """Return the digest of the dependencies for a target.
 
-        Comments, order, blank lines, line ends and spellings of a name change nothing, every
-        requirement, constraint, hash, option, setting and marker does. What an index answers and what lies
-        in a local `--find-links` folder is not part of it; credentials never are.
+        Comments, order, blank lines, line ends and forms of a name do not change it; requirements,
+        constraints, hashes, options, settings and markers do. The contents of indexes and of local
+        `--find-links` folders are not part of it, and credentials never are.
         """
         chosen = self.for_target(platform, python)
         ingredients = {
@@ -87,7 +87,7 @@ class Dependencies:
     def for_target(self, platform: str, python: str) -> Dependencies:
         """Return these dependencies without those whose marker is false on the target.
 
-        One that is overridden stays: an override takes the place of the marker, too.
+        One that is overridden stays: an override also replaces the marker.
         """
         environment = target_environment(platform, python)
         overridden = {one.name for one in self.overrides}
@@ -112,7 +112,7 @@ class Dependencies:
         for one in self.local:
             raise DependencyError(
                 f"{self.shown(one.place)}: {one.text!r} is a path on this "
-                "machine, which means nothing where the function runs.",
+                "machine, which does not exist where the function runs.",
                 hint="Move the code into the project (it travels with every call), give an address "
                 f"(NAME @ git+https://…), or put built wheels into a folder named by --find-links "
                 f"in {REQUIREMENTS}.",
@@ -123,7 +123,7 @@ class Dependencies:
         return [*self.option_lines(), *(one.line for one in self.requirements if not one.source)]
 
     def option_lines(self) -> list[str]:
-        """Return those of the lines for uv that are options: where packages come from."""
+        """Return the option lines of a requirements file for uv: where packages come from."""
         return list(self._option_lines())
 
     def constraint_lines(self) -> list[str]:
@@ -150,7 +150,7 @@ class Dependencies:
         return toml_text({"project": project, "tool": {"uv": uv}})
 
     def installer_settings(self) -> str:
-        """Return the text of a `uv.toml`: the settings that hold, overrides included."""
+        """Return the text of a `uv.toml`: the settings that apply, overrides included."""
         passed = dict(self.settings.passed)
         if self.overrides:
             passed["override-dependencies"] = [one.line for one in self.overrides]
@@ -174,7 +174,7 @@ class Dependencies:
         return any(option.name == "--require-hashes" for option in self.options)
 
     def named_in(self, words: str) -> list[tuple[str, str]]:
-        """Return (`file:line`, requirement) of those that an installer's *words* speak of."""
+        """Return (`file:line`, requirement) of those that an installer's message *words* names."""
         found = [one for one in self.requirements if _speaks_of(words, one)]
         return [(self.shown(one.place), one.canonical) for one in found]
 
@@ -324,7 +324,7 @@ def _settings_for(folder: Path, environ: Mapping[str, str], read: Iterable[Proje
 
 
 def _with_settings(found: Dependencies, settings: Settings) -> Dependencies:
-    """Add *settings* to what was *found*, without what is about our own packages."""
+    """Add *settings* to the dependencies *found*, except those about our own packages."""
     flag = "--require-hashes"
     options = found.options
     if settings.require_hashes and not found.requires_hashes:
@@ -370,7 +370,7 @@ def _own_notes(own: Iterable[Requirement]) -> Iterator[str]:
 
 
 def _speaks_of(words: str, requirement: Requirement) -> bool:
-    """Say whether an installer names the requirement, rather than using the word."""
+    """Return whether a message names the requirement, and does not just use the word."""
     if requirement.url and requirement.canonical.partition(" @ ")[2].split(" ;")[0] in words:
         return True
     if not requirement.name:

@@ -1,4 +1,4 @@
-"""The errors of finding, reading and installing dependencies."""
+"""Errors of dependencies: finding, reading and installing them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class DependencyError(InvalidRequestError):
 
 
 class UvNotFoundError(KineticError, FileNotFoundError):
-    """There is no uv on this machine that we can use."""
+    """No usable uv was found on this machine."""
 
 
 class InstallError(KineticError, RuntimeError):
-    """uv could not do what was asked; `output` holds its own words, without credentials.
+    """uv failed; `output` is what it printed, without credentials.
 
     `places` are the lines of the user's files that it names, as `file:line`.
     """
@@ -22,4 +22,4 @@ class InstallError(KineticError, RuntimeError):
     output: str = ""
     places: tuple[str, ...] = ()
     killed: bool = False
-    """Whether a signal ended uv: that says nothing about what it was asked to do."""
+    """Whether a signal ended uv, which says nothing about its input."""

@@ -1,4 +1,4 @@
-"""Targets: what a Python on some platform says to environment markers."""
+"""Targets: the marker variables of a Python version on a platform."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def target_environment(platform: str, python: str) -> Mapping[str, str]:
 
     *platform* names system and machine as Python does (`linux-x86_64`, `darwin-arm64`,
     `macosx-14.0-arm64`) or as uv does (`x86_64-manylinux_2_36`, `aarch64-apple-darwin`).
-    Variables that these do not determine are left out: the system's release and version, and the full
-    version of Python where *python* is only a minor version.
+    Variables that are unknown are left out: the system's release and version, and the full version of
+    Python if *python* is only a minor version.
     """
     lowered = platform.lower()
     darwin = bool(_DARWIN.search(lowered))

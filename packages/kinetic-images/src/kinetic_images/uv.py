@@ -1,4 +1,4 @@
-"""The program uv: find it, and run it without what its environment would change."""
+"""The program uv: found, and run with a filtered environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kinetic_images.errors import InstallError, UvNotFoundError
 from kinetic_payload.threads import check_wanted
 
 OLDEST: Final = (0, 9)
-"""The oldest uv that does all that is asked of it here."""
+"""The oldest supported version of uv."""
 
 _KEPT: Final = frozenset(
     {
@@ -43,7 +43,8 @@ _KEPT: Final = frozenset(
         "UV_SYSTEM_CERTS",
     }
 )
-"""Where packages come from and how they are fetched: kept. What is chosen and built is not."""
+"""Variables on where packages come from and how they are fetched; those on choosing and building are
+removed."""
 _ORIGINS: Final = (
     "UV_DEFAULT_INDEX",
     "UV_EXTRA_INDEX_URL",
@@ -52,7 +53,7 @@ _ORIGINS: Final = (
     "UV_INDEX_STRATEGY",
     "UV_INDEX_URL",
 )
-"""Those of them that say where packages come from."""
+"""Those of them on where packages come from."""
 _PLACES: Final = {
     "UV_CACHE_DIR": None,
     "UV_CREDENTIALS_DIR": None,
@@ -114,12 +115,12 @@ class Uv:
     def run(self, *arguments: str, folder: Path | None = None, settings: Path | None = None) -> str:
         """Run uv with *arguments* in *folder* and return what it printed, errors included.
 
-        Of files of settings it reads only *settings*, a `uv.toml`.
+        The only settings file that uv reads is *settings*, a `uv.toml`.
 
-        It is stopped where nobody wants what this thread does any more, and by Ctrl-C.
+        uv is killed if the work of this thread is stopped, and by Ctrl-C.
 
         Raises:
-            InstallError: It failed; the message and `output` hold its own words.
+            InstallError: It failed; the message and `output` contain what it printed.
         """
         config = ["--no-config"] if settings is None else ["--config-file", str(settings)]
         with subprocess.Popen(
@@ -140,7 +141,7 @@ class Uv:
             what = " ".join(word for word in arguments[:2] if not word.startswith("-"))
             error = InstallError(
                 f"uv {what} failed (exit code {process.returncode}):\n{output}".rstrip(),
-                hint="The words above are uv's own.",
+                hint="The lines above were printed by uv.",
             )
             error.output = output
             error.killed = process.returncode < 0
@@ -149,7 +150,7 @@ class Uv:
 
 
 def _output_of(process: subprocess.Popen[bytes]) -> bytes:
-    """Wait for the end of *process*, as long as somebody wants that, and return what it printed."""
+    """Wait for the end of *process*, unless this thread's work is stopped; return what it printed."""
     while True:
         try:
             return process.communicate(timeout=_LOOK)[0]
@@ -158,11 +159,11 @@ def _output_of(process: subprocess.Popen[bytes]) -> bytes:
 
 
 _LOOK: Final = 0.1
-"""Seconds after which who waits for uv looks whether that is still wanted."""
+"""Seconds between checks whether the wait for uv should be stopped."""
 
 
 def find_uv(environ: Mapping[str, str] | None = None) -> Uv:
-    """Find uv on PATH, else the one that the distribution `uv` brought along.
+    """Find uv on PATH, else the one of the distribution `uv`.
 
     Raises:
         UvNotFoundError: There is none, or only ones that are too old.
@@ -184,18 +185,18 @@ def find_uv(environ: Mapping[str, str] | None = None) -> Uv:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """What the environment says about uv's configuration."""
+    """Configuration of uv by environment variables."""
 
     disabled: bool
-    """No file of settings shall be read."""
+    """Whether no settings file is to be read."""
     file: Path | None
-    """The one file of settings to read in place of all others."""
+    """The only settings file to read, in place of all others."""
     ambient: tuple[Path, ...]
-    """Where the user's and the machine's files of settings may be, the user's first."""
+    """Possible settings files of the user and of the machine, the user's first."""
     origins: Mapping[str, str]
-    """Variables that say where packages come from; uv gets them."""
+    """Variables on where packages come from; uv receives them."""
     notes: tuple[str, ...]
-    """Which variables have no effect, a sentence each."""
+    """Sentences on variables that have no effect."""
 
 
 def inherited(environ: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -205,7 +206,7 @@ def inherited(environ: Mapping[str, str] | None) -> Mapping[str, str]:
 
 
 def configuration(environ: Mapping[str, str]) -> Configuration:
-    """Read what *environ* says about uv's configuration."""
+    """Read uv's configuration from *environ*."""
     home = environ.get("HOME")
     own = environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
     shared = (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
@@ -241,7 +242,7 @@ def configuration(environ: Mapping[str, str]) -> Configuration:
 
 
 def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return *environ* without what would make uv decide differently than on another machine.
+    """Return *environ* without variables that would make uv decide differently than on another machine.
 
     Relative paths in it become absolute: uv runs in another folder.
     """
@@ -250,12 +251,12 @@ def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def cleaned(text: str) -> str:
-    """Return what a program printed without colours and credentials."""
+    """Return a program's output without colours and credentials."""
     return without_credentials(_ANSI.sub("", text)).strip()
 
 
 def _anywhere(name: str, value: str) -> str:
-    """Return the *value* of the variable *name* so that it means the same in any folder."""
+    """Return the *value* of the variable *name* with relative paths made absolute."""
     if name not in _PLACES or not value:
         return value
     separator = _PLACES[name]

@@ -1,4 +1,4 @@
-"""Input of uv: the files and arguments that tell it what to install."""
+"""Input of uv: files and arguments with the packages to install."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kinetic_payload.files.private import write_private
 
 @dataclass(frozen=True)
 class UvInput:
-    """What `uv pip install` or `uv pip compile` is given."""
+    """Arguments and files for `uv pip install` or `uv pip compile`."""
 
     options: tuple[str, ...]
     files: tuple[Path, ...]
     """Requirements: `-r` of `uv pip install`."""
     settings: Path | None
-    """The `uv.toml` to run it with; None: without one."""
+    """The `uv.toml` to run it with, or None."""
 
 
 def write_input(
@@ -29,15 +29,15 @@ def write_input(
     additions: Iterable[str] = (),
     constraints: Iterable[str] = (),
 ) -> UvInput:
-    """Write files to *folder* that ask uv for *dependencies* and our *additions*.
+    """Write files to *folder* that request *dependencies* and our *additions* from uv.
 
-    *constraints* come in addition to those of the dependencies. Without *asked*, uv is asked for the
-    additions alone, from where the dependencies come from. Files of an earlier call are replaced; they
-    may contain credentials.
+    *constraints* are added to those of the dependencies. Without *asked*, only the additions are
+    requested, from the indexes of the dependencies. Files of an earlier call are replaced; they may
+    contain credentials.
     """
     lines = dependencies.installer_lines() if asked else dependencies.option_lines()
     arguments = dependencies.installer_arguments()
-    if not asked:  # There are no hashes for what we add.
+    if not asked:  # There are no hashes of our additions.
         arguments = [one for one in arguments if one != "--require-hashes"]
     limits = _written(folder / "constraints.txt", [*dependencies.constraint_lines(), *constraints])
     files = [_written(folder / "requirements.txt", [*lines, *additions])]

@@ -1,4 +1,4 @@
-"""Wheels made from what is installed here, so that nothing of ours comes from an index."""
+"""Wheels of our own distributions, built from their installed files, never taken from an index."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def installed_own_names() -> list[str]:
 
 
 def own_closure(wanted: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """Return *wanted* (name → extras) with all those of ours that they need in turn.
+    """Return *wanted* (name → extras) with all of our distributions that they require.
 
     Raises:
         DependencyError: One of them is not installed here.
@@ -51,10 +51,10 @@ def own_closure(wanted: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...
 
 
 def own_wheels(dest: Path, names: Iterable[str]) -> list[Path]:
-    """Make wheels of our distributions *names* from what is installed here, in *dest*.
+    """Build wheels of our distributions *names* in *dest*, from their installed files.
 
     Regular and editable installations give the same wheel for the same files. Its folder is named
-    by its digest, so one that is there already is used as it is.
+    by its digest, so an existing one is used.
 
     Raises:
         DependencyError: One of them is not installed here.
@@ -66,7 +66,7 @@ def own_wheels(dest: Path, names: Iterable[str]) -> list[Path]:
 
 
 def copied_wheel(dest: Path, name: str, package: str) -> Path:
-    """Make a wheel, in *dest*, of an installed distribution that is one pure-Python *package*.
+    """Build a wheel, in *dest*, of an installed distribution that is one pure-Python *package*.
 
     Raises:
         DependencyError: It is not installed here.
@@ -125,7 +125,7 @@ def _package_files(name: str, package: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _needed(name: str, extras: set[str]) -> Iterator[Requirement]:
-    """Iterate over those of ours that *name* with *extras* requires."""
+    """Iterate over those of our distributions that *name* with *extras* requires."""
     for line in _need(name).requires or []:
         requirement = Requirement(line)
         if str(canonicalize_name(requirement.name)) not in _PACKAGES:

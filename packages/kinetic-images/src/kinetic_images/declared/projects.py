@@ -1,4 +1,4 @@
-"""Projects on disk: what a `pyproject.toml`, and what `-e .` stands for."""
+"""Projects on disk: their `pyproject.toml`, read for `-e .` and for workspaces."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BUILD_FILES: Final = ("setup.py", "setup.cfg")
 
 @dataclass(frozen=True)
 class Project:
-    """A `pyproject.toml` whose dependencies were taken."""
+    """A `pyproject.toml` whose dependencies were used."""
 
     path: Path
     pyproject: Pyproject
@@ -33,7 +33,7 @@ class Project:
 def without_project(
     said: RequirementSet, folder: Path, roots: set[Path], environ: Mapping[str, str]
 ) -> tuple[RequirementSet, list[Project]]:
-    """Replace the project itself (`-e .`), which travels as the snapshot, by what it depends on.
+    """Replace the project itself (`-e .`), which is shipped as the snapshot, by its dependencies.
 
     *roots* are the folders that are the project itself. Return also the projects that were read.
 
@@ -82,7 +82,7 @@ def without_project(
 
 
 def _refuse_unlisted(line: LocalRequirement, target: Path, pyproject: Pyproject | None) -> None:
-    """Refuse *line*, the project at *target*, if only its build can tell its dependencies."""
+    """Refuse *line*, the project at *target*, if only a build can determine its dependencies."""
     if pyproject is not None and pyproject.lists_dependencies:
         return
     files = [name for name in _BUILD_FILES if (target / name).is_file()]
@@ -117,7 +117,7 @@ def read_pyproject(
 
 
 def settings_folder(folder: Path) -> Path:
-    """Return where uv begins to look for settings that hold in *folder* (absolute).
+    """Return the folder from which uv searches for the settings of *folder* (absolute).
 
     As in uv it is the root of the workspace, else the project, that *folder* belongs to.
 

@@ -1,4 +1,4 @@
-"""`pyproject.toml`: the dependencies a project declares there; what was not read, and why."""
+"""`pyproject.toml`: the dependencies that a project declares there, and notes on what was not read."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class Sources:
 
 @dataclass(frozen=True)
 class Pyproject:
-    """What a `pyproject.toml` says about dependencies."""
+    """The parts of a `pyproject.toml` on dependencies."""
 
     declares: bool
-    """It speaks of a project, not only of its tools."""
+    """Whether it describes a project, not only its tools."""
     name: str | None
     requires_python: str | None
     said: RequirementSet
     lists_dependencies: bool
-    """`[project]` says what they are (maybe that there are none), and leaves none to a build backend."""
+    """Whether `[project]` lists all of them, possibly none, and leaves none to a build backend."""
     uv: Mapping[str, Any] | None
     """The table `[tool.uv]`."""
     lines: Lines
@@ -112,14 +112,14 @@ def parse_pyproject(
 
 @dataclass(frozen=True)
 class Workspace:
-    """A workspace of uv: which folders are its members, and what it says for all of them."""
+    """A workspace of uv: its members, and the settings for all of them."""
 
     members: tuple[str, ...]
     excluded: tuple[str, ...]
     sources: Sources
 
     def has(self, folder: str) -> bool:
-        """Say whether *folder*, relative to the workspace's, is a member."""
+        """Return whether *folder*, relative to the workspace's, is a member."""
         parts = folder.split("/")
         return any(_fits(parts, one.split("/")) for one in self.members) and not any(
             _fits(parts, one.split("/")) for one in self.excluded
@@ -145,7 +145,7 @@ def parse_workspace(data: bytes, file: str, folder: str) -> Workspace | None:
 
 
 def is_managed(data: bytes, file: str) -> bool:
-    """Say whether a `pyproject.toml` is of a project, and not of one with `managed = false`.
+    """Return whether a `pyproject.toml` is of a project, and not of one with `managed = false`.
 
     Raises:
         DependencyError: The file cannot be understood.
@@ -259,7 +259,7 @@ def _notes(
     lines: Lines,
     optional: set[str],
 ) -> list[str]:
-    """Say which tables speak of dependencies and were not read."""
+    """Return notes on tables with dependencies that were not read."""
     notes = []
     if "dependencies" in _dynamic(project):
         notes.append(
@@ -297,7 +297,7 @@ def _from_source(
     requirements: list[Requirement],
     local: list[LocalRequirement],
 ) -> None:
-    """Obey `[tool.uv.sources]`: by its name on an index this may be a stranger's package."""
+    """Apply `[tool.uv.sources]`: on an index, the name may belong to somebody else's package."""
     place = requirement.place
     entries = source if isinstance(source, list) else [source]
     paths = [one for one in map(table, entries) if "path" in one or one.get("workspace")]
@@ -331,7 +331,7 @@ def _from_source(
 
 
 def _is_passed_on(entry: Mapping[str, Any], sources: Sources) -> bool:
-    """Say whether uv is given *entry* as it stands."""
+    """Return whether *entry* is passed to uv unchanged."""
     marker = entry.get("marker")
     if marker is not None and not (isinstance(marker, str) and is_marker(marker)):
         return False

@@ -1,4 +1,4 @@
-"""Requirements files: text, with all it includes, → what the lines say together."""
+"""Requirements files: text with its includes → requirements, constraints and options."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from kinetic_images.declared.requirements import (
 from kinetic_images.errors import DependencyError
 
 Read = Callable[[str], bytes]
-"""Gives the bytes of a file by the name it was asked for; `OSError` where it cannot."""
+"""Returns the bytes of the file of a name; raises `OSError` if it cannot."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """A global option of a requirements file, in its long spelling."""
+    """A global option of a requirements file, in its long form."""
 
     name: str
     value: str = ""
@@ -40,20 +40,20 @@ class Option:
 
     @property
     def canonical(self) -> str:
-        """The line that is shown and digested: without credentials."""
+        """The line that is printed and digested: without credentials."""
         return without_credentials(self.line)
 
 
 @dataclass(frozen=True)
 class RequirementSet:
-    """What some files say together, in the order in which they say it."""
+    """The contents of some files together, in their order."""
 
     requirements: tuple[Requirement, ...] = ()
     constraints: tuple[Requirement, ...] = ()
     options: tuple[Option, ...] = ()
     local: tuple[LocalRequirement, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was not read, and why."""
+    """Sentences on what was not read, with the reason."""
     files: tuple[str, ...] = ()
     """Every file that was read."""
 
@@ -105,14 +105,14 @@ def read_requirements(
 
 
 def decoded(data: bytes) -> str:
-    """Return the text of a file: UTF-8, or UTF-16 where a byte order mark says so."""
+    """Return the text of a file: UTF-8, or UTF-16 if it has a byte order mark."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16")
     return data.decode("utf-8-sig")
 
 
 def joined_lines(text: str) -> Iterator[tuple[int, str, str]]:
-    """Iterate over (number of the first line, joined text, comment) of lines that say something.
+    """Iterate over (number of the first line, joined text, comment) of lines that are not empty.
 
     As in pip: a backslash joins two lines, a line that is only a comment ends what is joined, and
     comments are cut after joining.
@@ -134,7 +134,7 @@ def joined_lines(text: str) -> Iterator[tuple[int, str, str]]:
 
 @dataclass
 class _Reader:
-    """Collects what one file and its includes say."""
+    """Collect the contents of one file and its includes."""
 
     read: Read
     environ: Mapping[str, str]
@@ -248,7 +248,7 @@ class _Reader:
 
 
 def _effective(options: list[Option], of_constraints: list[Option]) -> Iterator[Option]:
-    """Iterate over all options without those that another one overrules or repeats.
+    """Iterate over all options without those that another one overrides or repeats.
 
     Of several `--index-url` the last one counts. The order of the others decides, so of equal ones
     the first stays; but `--no-binary` and `--only-binary` are rules that later ones change. Options

@@ -1,4 +1,4 @@
-"""Requirements: one line of text → one normalised requirement that remembers file and line."""
+"""Requirements: one line of text → one normalised requirement with its file and line."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from kinetic_images.credentials import without_credentials
 from kinetic_images.errors import DependencyError
 
 KEEP_MARK: Final = "kn:keep"
-"""In a comment at the end of a line: nothing of ours filters this requirement."""
+"""In a comment at the end of a line: this requirement is never filtered out."""
 
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where something was written; the file is named as the reader was told it."""
+    """A file and line, for messages; the file has the name that the reader was given."""
 
     file: str
     line: int
@@ -38,7 +38,7 @@ class Requirement:
     """One requirement, normalised."""
 
     name: str
-    """Canonical; empty for a bare URL that does not tell."""
+    """Canonical; empty for a URL without a name."""
     extras: tuple[str, ...] = ()
     specifier: str = ""
     url: str | None = None
@@ -69,13 +69,13 @@ class Requirement:
 
     @property
     def canonical(self) -> str:
-        """The line that is shown and digested: without credentials, with the keep mark."""
+        """The line that is printed and digested: without credentials, with the keep mark."""
         line = f"{self.line} from {self.source}" if self.source else self.line
         line = without_credentials(line)
         return f"{line} # {KEEP_MARK}" if self.keep else line
 
     def applies(self, environment: Mapping[str, str]) -> bool:
-        """Say whether the marker holds in *environment*; one that cannot be judged holds."""
+        """Return whether the marker holds in *environment*; one with unknown variables holds."""
         return marker_holds(self.marker, environment)
 
 
@@ -115,7 +115,7 @@ def expanded(text: str, environ: Mapping[str, str]) -> str:
 
 
 def marker_holds(marker: str | None, environment: Mapping[str, str]) -> bool:
-    """Say whether *marker* may hold in *environment*; none and one that cannot be judged do.
+    """Return whether *marker* may hold in *environment*; no marker, or one with unknown variables, does.
 
     Where *environment* knows only the minor version of Python, the marker may hold if it holds for
     some patch version.
@@ -138,7 +138,7 @@ def marker_holds(marker: str | None, environment: Mapping[str, str]) -> bool:
 
 
 def is_marker(text: str) -> bool:
-    """Say whether *text* is an environment marker."""
+    """Return whether *text* is an environment marker."""
     try:
         Marker(text)
     except InvalidMarker:
@@ -187,7 +187,7 @@ def parse_requirement(text: str, place: Place, *, keep: bool = False) -> Require
 def parse_local(
     text: str, place: Place, *, editable: bool = False, line: str | None = None
 ) -> LocalRequirement | None:
-    """Return the path of this machine that *text* names; None where it is a name or an address.
+    """Return the path of this machine that *text* names; None if it is a name or an address.
 
     What follows `-e` is a path unless it is an address.
 

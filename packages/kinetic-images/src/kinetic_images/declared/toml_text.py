@@ -1,4 +1,4 @@
-"""TOML text: find where a key is written, and write tables."""
+"""TOML text: lines of keys in documents, and writing of tables."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ def _quoted(text: str) -> str:
 
 
 class Lines:
-    """Finds where something was written, which a TOML reader does not report."""
+    """Find the line of a string, a key or a table, which a TOML reader does not report."""
 
     def __init__(self, text: str, file: str) -> None:
         self.file = file
         self._lines = re.split(r"\r\n|\r|\n", text)
 
     def text(self, text: str) -> Place:
-        """Return where the string *text* is written."""
+        """Return the place of the string *text*."""
         escaped = text.replace("\\", "\\\\").replace('"', '\\"')
         return self._first(lambda line: f'"{escaped}"' in line or f"'{text}'" in line)
 
     def key(self, name: str) -> Place:
-        """Return where the key or the table *name* begins."""
+        """Return the place of the key or the table *name*."""
         begins = re.compile(
             rf"\s*(?:\[+[^\]]*\b{re.escape(name)}(?![\w-])|[\"']?{re.escape(name)}[\"']?\s*[=.])"
         )

@@ -1,4 +1,4 @@
-"""Files of uv's settings: which ones hold for a folder, read and combined."""
+"""Settings files of uv: those that apply to a folder, read and combined."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ UV_TOML: Final = "uv.toml"
 
 @dataclass(frozen=True)
 class FoundSettings:
-    """Settings of uv for a folder, and where they were found."""
+    """Settings of uv for a folder, with their files."""
 
     file: Path | None
-    """The project's own file of settings; None: it has none."""
+    """The project's own settings file, or None."""
     settings: Settings
 
 
@@ -72,7 +72,7 @@ def find_settings(
 def _refuse_passed_over(
     nearest: FoundSettings | None, found: FoundSettings | None, start: Path
 ) -> None:
-    """Refuse settings *nearest* to the requirements of which uv, from *start* on, reads nothing."""
+    """Refuse the settings *nearest* to the requirements if uv, which searches from *start*, ignores them."""
     if nearest is None or (found is not None and found.file == nearest.file):
         return
     if nearest.settings.decide:

@@ -1,4 +1,4 @@
-"""Settings of uv (`[tool.uv]`, `uv.toml`): which are passed on, which have no effect here, which are refused."""
+"""Settings of uv (`[tool.uv]`, `uv.toml`): passed on, without effect here, or refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TRANSPORT: Final = frozenset(
         "system-certs",
     }
 )
-"""How packages are fetched; passed on, and no part of what is asked for."""
+"""How packages are fetched; passed on, and not part of the digest."""
 _CHOICE: Final = frozenset(
     {
         "build-constraint-dependencies",
@@ -187,7 +187,7 @@ _LISTS: Final = frozenset({"extra-index-url", "find-links"})
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of uv that hold for an installation."""
+    """Settings of uv that apply to an installation."""
 
     passed: Mapping[str, Any] = field(default_factory=dict)
     """What goes into uv's configuration file; paths are absolute."""
@@ -196,14 +196,14 @@ class Settings:
     local: tuple[LocalRequirement, ...] = ()
     """Constraints and overrides that are paths of this machine."""
     require_hashes: Place | None = None
-    """Where every package is required to come with its hash."""
+    """The place of the setting that requires hashes of all packages, or None."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the environment by which uv is told where packages come from."""
+    """Environment variables on where packages come from."""
     notes: tuple[str, ...] = ()
 
     @property
     def digested(self) -> dict[str, Any]:
-        """What decides on what is installed, without credentials."""
+        """The settings that determine what is installed, without credentials."""
         chosen = {key: value for key, value in self.passed.items() if key not in _TRANSPORT}
         if self.variables:
             chosen["variables"] = self.variables
@@ -215,7 +215,7 @@ class Settings:
 
     @property
     def decide(self) -> bool:
-        """Whether it makes a difference to leave these out: all but indexes that only sources use."""
+        """Whether leaving these out makes a difference; indexes that only sources use make none."""
         chosen = self.digested
         chosen |= chosen.pop("pip", {})
         indexes = chosen.pop("index", ())
