@@ -27,7 +27,7 @@ OVERLAP: Final = timedelta(seconds=2)
 
 The server cuts times to whole seconds, and lines of stdout and stderr may come out of order.
 """
-REMEMBERED: Final = timedelta(seconds=5)
+KEPT: Final = timedelta(seconds=5)
 """Seconds for which a repeated line is recognized."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
@@ -207,6 +207,6 @@ class _Seen:
 
     def _forget(self, second: str) -> None:
         """Drop the lines that no request will return again, now that there is one of *second*."""
-        oldest = (datetime.fromisoformat(second) - REMEMBERED).isoformat()
+        oldest = (datetime.fromisoformat(second) - KEPT).isoformat()
         for old in [each for each in self._lines if each < oldest]:
             del self._lines[old]

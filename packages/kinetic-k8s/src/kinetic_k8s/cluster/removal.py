@@ -50,6 +50,6 @@ def remove_job(
                 names = ", ".join(pod["metadata"]["name"] for pod in left)
                 raise StillThereError(
                     f"After {timeout:g} s, {names} in {cluster.identity} has not ended yet.",
-                    hint="It was told to stop, and is killed after its grace period; look again later.",
+                    hint="It was asked to stop and is killed after its grace period; check again later.",
                 )
             watch.wait(min(_LOOK_AGAIN, max(deadline - clock(), 0.0)))

@@ -202,7 +202,7 @@ def _suspended(job: Manifest, events: Sequence[Manifest]) -> Diagnosis:
             "suspended",
             "It is suspended.",
             # A submit over a slow line creates it so; resumed, it would miss what was to come.
-            "If its submit was interrupted, clean it up and submit it again. If somebody suspended it, "
+            "If its submit was interrupted, clean it up and submit it again. If it was suspended on purpose, "
             f"resume it: kubectl patch job {job['metadata']['name']}{_in_namespace(job)} "
             """-p '{"spec":{"suspend":false}}'""",
         )

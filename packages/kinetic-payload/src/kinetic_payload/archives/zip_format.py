@@ -225,7 +225,7 @@ def read_directory(source: BinaryIO, *, max_entries: int) -> Iterator[Member]:
 
 def _member(fields: tuple[int, ...], name: bytes, extra: bytes) -> Member:
     _, made_by, _, flags, method, _, _, crc, compressed, size, *_, attributes, offset = fields
-    # Whoever wrote the name, its bytes are what it is called: os.fsdecode would depend on a locale.
+    # Decode the bytes of the name the same everywhere: os.fsdecode would depend on the locale.
     path = name.decode("utf-8", "surrogateescape")
     mode = attributes >> 16 if made_by >> 8 == 3 else 0
     kind: EntryKind = "file"

@@ -1,6 +1,6 @@
 """`Exclusions`: paths that are left out of a tree, identified by device and inode.
 
-On a file system that ignores case or Unicode normalisation (APFS) one folder has many spellings, and
+On a file system that ignores case or Unicode normalisation (APFS) one folder has several paths, and
 a bind mount gives it another path: text alone would let it travel under one of them.
 """
 

@@ -54,7 +54,7 @@ class Hashed(NamedTuple):
 class StatCache:
     """Digests by relative path, valid while size, times and inode are what they were.
 
-    A file whose stamp is so young that it could change again without the stamp changing is never
+    A file whose stamp is so recent that it could change again without the stamp changing is never
     taken into the cache, so a hit is as good as a read. One cache serves one root. Processes may
     share the file: it is replaced atomically, and one that is damaged counts as empty.
     """
