@@ -1,4 +1,4 @@
-"""Stores of objects: open one by its location, or a bucket of somebody else by its name."""
+"""Stores, opened by their locations; external buckets, opened by their names."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def open_store(
     uploads: Path | None = None,
     on_outage: Callable[[str], object] = lambda _: None,
 ) -> Store:
-    """Open the store at *location*, making a folder that is not there yet.
+    """Open the store at *location*; create a folder that does not exist.
 
-    No request is sent before the first operation on an object. Upload sessions of a bucket are kept in
-    the folder *uploads*, if that is given. *on_outage* is called with a sentence when the service has been
-    unavailable for some seconds and requests are retried.
+    The first request to a bucket is made when the first object is used. Sessions of its unfinished uploads are
+    kept in the folder *uploads*, if that is given. *on_outage* is called with a sentence when the service is
+    unavailable for some seconds.
 
     Raises:
-        StoreError: This version, or this system, has no store of that kind.
+        StoreError: This version or system does not support that kind of store.
     """
     if location.kind == "gs":
         _need_client(str(location))
@@ -49,10 +49,10 @@ def open_store(
 
 
 def open_bucket(name: str) -> ExternalBucket:
-    """Open a bucket that does not belong to Kinetic, for reading. No request is sent yet.
+    """Open an external bucket for reading, without a request.
 
     Raises:
-        StoreError: Google's client library is not installed.
+        StoreError: google-cloud-storage is not installed.
     """
     _need_client(f"gs://{name}")
     from kinetic_payload.stores.gcs import ExternalBucket
@@ -64,7 +64,7 @@ def _need_client(what: str) -> None:
     from importlib.util import find_spec
 
     try:
-        # What google-cloud-storage brings, and all that is used of it.
+        # Dependencies of google-cloud-storage, and all that is used of it.
         found = all(map(find_spec, ("google.auth", "google_crc32c", "requests")))
     except ModuleNotFoundError:
         found = False

@@ -1,4 +1,4 @@
-"""A stream of bytes of one generation of an object, which goes on where it broke."""
+"""Downloads of one generation of an object, resumed where the connection broke."""
 
 from __future__ import annotations
 
@@ -22,61 +22,61 @@ from kinetic_payload.stores.gcs.translation import is_no_bucket
 from kinetic_payload.threads import check_wanted
 
 BLOCK: Final = 256 << 10
-# `isdigit` is also true of "²", of which `int` knows nothing.
+# `isdigit` also accepts "²", which `int` does not.
 _WHOLE: Final = re.compile(r"[0-9]+")
 _CONTENT_RANGE: Final = re.compile(r"bytes (?:([0-9]+)-[0-9]+|\*)/([0-9]+)")
 
 
 class ReplacedError(Exception):
-    """The generation that was being read is not there any more."""
+    """The generation that was being read does not exist any more."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """What the first bytes' answer says about the whole object."""
+    """The headers of the first response, about the whole object."""
 
     size: int
     generation: int | None
-    """None where a refusal of the range (416) did not say."""
+    """None if a refusal of the range (416) does not include it."""
     crc32c: int | None
 
     @classmethod
     def of(cls, response: requests.Response, position: int, generation: int | None) -> Head:
-        """Read it from the headers of an answer to a request for bytes from *position* on.
+        """Parse the headers of a response to a request for the bytes from *position* on.
 
-        With a *generation*, that one was asked for.
+        With a *generation*, that one was requested.
 
         Raises:
-            InterceptedResponseError: They are not the service's, which tells generation and checksum.
-            InvalidResponseError: They contradict one another, or the request.
+            InterceptedResponseError: They lack the generation or the checksum, so they are not the service's.
+            InvalidResponseError: They contradict each other or the request.
         """
         headers, status = response.headers, response.status_code
-        told = headers.get("X-Goog-Generation", "")
+        stated = headers.get("X-Goog-Generation", "")
         crc32c = from_header(headers.get("X-Goog-Hash"))
         match = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
-        known = _WHOLE.fullmatch(told) is not None
+        known = _WHOLE.fullmatch(stated) is not None
         if not (known and crc32c is not None if status in (200, 206) else known or match):
             raise intercepted(response, "an object")
         size = match[2] if match else headers.get("Content-Length", "")
         if not _WHOLE.fullmatch(size):
-            raise InvalidResponseError("an answer without a size")
+            raise InvalidResponseError("a response without a size")
         stored = headers.get("X-Goog-Stored-Content-Length", size)
         if status in (200, 206) and stored != size:
-            raise InvalidResponseError(f"an answer of {size} bytes for an object of {stored}")
+            raise InvalidResponseError(f"a response of {size} bytes for an object of {stored}")
         if status == 206 and (match is None or int(match[1] or -1) != position):
             raise InvalidResponseError(f"bytes from elsewhere than {position}")
         if status == 416 and int(size) > position:
             raise InvalidResponseError(f"no bytes from {position} on, of {size}")
-        if known and generation is not None and int(told) != generation:
-            raise InvalidResponseError(f"the generation {told} instead of {generation}")
-        return cls(int(size), int(told) if known else None, crc32c)
+        if known and generation is not None and int(stated) != generation:
+            raise InvalidResponseError(f"the generation {stated} instead of {generation}")
+        return cls(int(size), int(stated) if known else None, crc32c)
 
 
 class Sink(Protocol):
-    """Takes what arrives, in order."""
+    """Receives bytes, in order."""
 
     def opened(self, head: Head) -> None:
-        """Learn what the object is, before its first bytes; once."""
+        """Receive the headers, once, before the first bytes."""
         ...
 
     def put(self, offset: int, data: bytes) -> None:
@@ -93,10 +93,10 @@ def fetch(
     end: int | None = None,
     generation: int | None = None,
 ) -> Head:
-    """Hand the bytes from *start* up to *end* to *sink*, of *generation* or the one found first.
+    """Write the bytes from *start* up to *end* to *sink*, of *generation* or the current one.
 
     Raises:
-        ReplacedError: That generation is gone.
+        ReplacedError: That generation does not exist any more.
     """
     transfer = _Transfer(bucket, name, sink, start, end, generation)
     action = f"read {name!r}"
@@ -122,7 +122,7 @@ class _Transfer:
         self._head: Head | None = None
 
     def attempt(self, _: int) -> Head:
-        """Go on from the position."""
+        """Continue from the position."""
         try:
             response = self._ask()
         except NotFoundError as error:
@@ -132,7 +132,7 @@ class _Transfer:
         except ResponseError as error:
             if error.code != 416 or error.response is None:
                 raise
-            # There is nothing from here on, as always in an empty object.
+            # The range is empty, as always in an empty object.
             return self._open(error.response)
         try:
             return self._receive(response)
@@ -159,7 +159,7 @@ class _Transfer:
     def _receive(self, response: requests.Response) -> Head:
         if self.position and response.status_code == 200:
             Head.of(response, 0, self._generation)
-            raise StoreError(f"The service knows no ranges: it sent all of {self._name!r}.")
+            raise StoreError(f"The service does not support ranges: it sent all of {self._name!r}.")
         head = self._open(response)
         end = head.size if self._end is None else min(self._end, head.size)
         for data in _blocks(response, end - self.position):

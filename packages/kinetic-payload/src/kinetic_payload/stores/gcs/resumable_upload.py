@@ -1,6 +1,6 @@
-"""Uploads of large files: a session at the service, which goes on where it was interrupted.
+"""Uploads of large files in sessions of the service, resumed where they were interrupted.
 
-Google's library can neither go on in another process nor say how far it is. The protocol is small:
+Google's library can neither resume in another process nor report progress. The protocol is small:
 https://cloud.google.com/storage/docs/performing-resumable-uploads
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kinetic_payload.stores.store import Check
 
 _TAIL: Final = 8 << 20
-"""The last request carries up to so much, and the checksum of everything, known by then."""
+"""Up to so many bytes go in the last request, which carries the checksum of the whole."""
 _RANGE: Final = re.compile(r"bytes=0-([0-9]+)")
 _MOST_SESSIONS: Final = 5
 
@@ -52,7 +52,7 @@ def upload_large(
     progress: Advance | None = None,
     check: Check | None = None,
 ) -> BucketObject:
-    """Write *content* as *name*, going on with what *file* remembers."""
+    """Write *content* as *name*; resume the session in *file*."""
     return _Upload(bucket, name, content, if_generation, file, progress, check).run()
 
 
@@ -76,14 +76,15 @@ class _Upload:
         self._checksum = ContentChecksum(content, check)
         self._session = file.session if file else None
         self._begun_before = self._session is not None
-        """Whether an earlier process sent some of it. What it sent may be wrong by now."""
+        """Whether an earlier process sent some of it. The file may have changed since."""
         self._sessions = 0
-        self._told = 0
-        """Bytes of which *progress* knows."""
+        self._reported = 0
+        """Bytes reported to *progress*."""
         self._furthest = 0
-        """Where it was furthest. Bytes on their way count once, so that a break after an hour is no end."""
+        """The furthest offset sent. Sent bytes count as progress once, so that a connection that breaks after an
+        hour does not exceed the deadline."""
         self._kept = 0
-        """How many bytes the service said that it has: less than were on their way."""
+        """Bytes that the service confirmed: fewer than were sent."""
 
     def run(self) -> BucketObject:
         written = self._bucket.run(
@@ -94,23 +95,22 @@ class _Upload:
         if self._file:
             self._file.remove()
         try:
-            # An earlier process may have sent the end, from a file that was another then.
+            # An earlier process may have sent the end, from a file that changed since.
             if written.crc32c not in (None, self._checksum.whole()):
                 raise IntegrityError(
-                    f"gs://{self._bucket.name} holds other bytes as {self._name!r} than were sent "
-                    "there.",
+                    f"gs://{self._bucket.name} holds other bytes as {self._name!r} than were sent.",
                     hint="Upload it again.",
                 )
         except KineticError:
             with suppress(StoreError):
                 self._bucket.delete(self._name, if_generation=written.generation)
             raise
-        self._tell(self._content.size)
+        self._report(self._content.size)
         return written
 
     def _attempt(self, _: int) -> BucketObject:
         try:
-            # A session of our own begins at nothing; of any other, the service knows how far it is.
+            # A new session begins at 0; the service knows the offset of any other.
             if self._session is None:
                 self._session = self._begin()
                 return self._send(self._session.url, 0)
@@ -125,7 +125,7 @@ class _Upload:
             return self._end_session(error)
 
     def _end_session(self, error: ResponseError) -> BucketObject:
-        """Decide what a refusal means: an object after all, a new session, or the end."""
+        """Decide what follows from a refusal: the object, a new session, or the error."""
         session, before = self._session, self._begun_before
         if session is None or not (is_gone(error) or (before and error.code in (400, 403, 412))):
             if error.code in (400, 412) and self._file:
@@ -134,7 +134,7 @@ class _Upload:
                 raise not_written(self._bucket, error, self._if_generation) from error
             raise error
         if written := self._bucket.own_write(self._name, session.nonce):
-            return written  # It had finished, and its answer was lost.
+            return written  # It had finished, and its response was lost.
         if self._sessions >= _MOST_SESSIONS:
             raise error
         return self._begin_again()
@@ -147,7 +147,7 @@ class _Upload:
         return self._attempt(0)
 
     def _is_there(self, written: BucketObject) -> bool:
-        """Tell whether what an earlier process had written is still what lies there."""
+        """Return whether the object that an earlier process wrote is still the current one."""
         now = self._bucket.look(self._name)
         return now is not None and now.generation == written.generation
 
@@ -169,16 +169,16 @@ class _Upload:
         }
         response = self._bucket.send("POST", url, headers=headers, body=described)
         place = response.headers.get("Location", "")
-        # What is sent there goes with our credentials.
+        # Requests to that address carry our credentials.
         if "upload_id=" not in urlsplit(place).query:
-            raise intercepted(response, "the place of an upload")
+            raise intercepted(response, "an upload session")
         session = Session(place, nonce)
         if self._file:
             self._file.save(session)
         return session
 
     def _ask(self, url: str) -> int | BucketObject:
-        """Ask how many bytes are there; the object, if all are."""
+        """Return how many bytes the service has, or the object if it has all."""
         headers = {"Content-Range": f"bytes */{self._content.size}"}
         response = self._bucket.send("PUT", url, headers=headers, body=b"")
         if response.status_code != 308:
@@ -188,7 +188,7 @@ class _Upload:
     def _send(self, url: str, offset: int) -> BucketObject:
         """Send everything from *offset* on."""
         size = self._content.size
-        # Two requests: the second one can promise a checksum that is not known before.
+        # Two requests, because the checksum for the last one is known only after reading everything.
         last = (size - 1) // _TAIL * _TAIL
         while offset < last:
             kept = _kept_after(self._put(url, offset, last, {}))
@@ -196,14 +196,14 @@ class _Upload:
                 raise InvalidResponseError("bytes were lost")
             offset = kept
         if offset >= size:
-            # Everything is there, and yet no object: what is sent twice does no harm.
+            # The service has all bytes but no object: sending the last ones again does no harm.
             offset = last
         try:
             whole = self._checksum.whole()
             if self._content.changed():
                 raise StoreError(
                     f"{self._name!r} was not written: its file changed while it was uploaded.",
-                    hint="Upload it again when nobody writes to it.",
+                    hint="Upload it again when nothing writes to it.",
                 )
         except KineticError:
             if self._file:
@@ -218,10 +218,10 @@ class _Upload:
     def _put(self, url: str, start: int, end: int, more: dict[str, str]) -> requests.Response:
 
         def blocks() -> Iterator[bytes]:
-            self._tell(start)
+            self._report(start)
             for block in self._checksum.blocks(start, end):
                 yield block
-                self._tell(self._told + len(block))
+                self._report(self._reported + len(block))
 
         headers = {
             "Content-Length": str(end - start),
@@ -230,15 +230,15 @@ class _Upload:
         }
         return self._bucket.send("PUT", url, headers=headers, body=blocks)
 
-    def _tell(self, offset: int) -> None:
-        """Have *progress* know of *offset* bytes; fewer than before, if some were lost."""
-        if offset != self._told:
-            self._progress(offset - self._told)
-            self._told = offset
+    def _report(self, offset: int) -> None:
+        """Report *offset* bytes to *progress*; fewer than before if some were lost."""
+        if offset != self._reported:
+            self._progress(offset - self._reported)
+            self._reported = offset
             self._furthest = max(self._furthest, offset)
 
 
 def _kept_after(response: requests.Response) -> int:
-    """Return how many bytes the service says that it has."""
+    """Return how many bytes the service confirmed."""
     match = _RANGE.fullmatch(response.headers.get("Range", ""))
     return int(match[1]) + 1 if match else 0

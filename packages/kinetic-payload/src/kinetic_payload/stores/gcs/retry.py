@@ -1,4 +1,4 @@
-"""How long to try again, and after which failures: those that pass by themselves."""
+"""Retry policy: which failures are transient, and for how long they are retried."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _TOO_FAST: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long one operation may take in vain, and how it waits between its attempts. In seconds."""
+    """How long one operation is retried, and the pauses between its attempts. In seconds."""
 
     deadline: float = 150.0
-    """Without any progress; a transfer that moves may take as long as it needs."""
+    """Without any progress; a transfer that makes progress may take as long as it needs."""
     first: float = 0.25
-    """The longest first pause; each one is drawn at random, and the limit doubles."""
+    """The limit of the first pause. Pauses are random below a limit that doubles."""
     longest: float = 12.0
-    """The longest pause, unless the service asks for a longer one."""
+    """The limit of all pauses, unless the service asks for a longer one."""
     connect: float = 10.0
     read: float = 40.0
     """How long a connection may be silent."""
     quiet: float = 3.0
-    """After how long in vain that is reported."""
+    """How long failures last before they are reported."""
     clock: Callable[[], float] = monotonic
     pause: Callable[[float], object] = pause
-    """How time is told, and how it is let pass."""
+    """The clock and the sleep to use."""
 
     def run(
         self,
@@ -60,17 +60,17 @@ class RetryPolicy:
         limit: OutageLimit | None = None,
         where: str = "",
     ) -> _T:
-        """Return `act(n)`, tried again while it fails in ways that pass.
+        """Return `act(n)`, where *n* attempts failed before; retry it after transient failures.
 
-        *act* is told how many attempts failed before. When *progress* moved, the deadline starts anew.
-        It must not be patient itself, or two deadlines would add up. *on_failure* is told why, each time
-        that nothing came of it for a while (`quiet`). A *limit* ends it sooner, for all of an operation
-        that asks *where*, and decides itself when it reports what *on_failure* tells it.
+        Progress restarts the deadline. *act* must not retry by itself, or two deadlines would add up.
+        *on_failure* is called with each error after `quiet` seconds of failures. A *limit* ends all requests
+        of an operation to *where* together; with one, *on_failure* is called each time, because the limit
+        decides when to report.
 
         Raises:
-            RetryError: The deadline passed, or the service's certificate is not trusted.
+            RetryError: The deadline has passed, or the service's certificate is not trusted.
         """
-        # Without one, a limit of this call alone, which the deadline ends.
+        # Without a limit, only the deadline ends this call.
         shared = limit is not None
         limit = limit or OutageLimit(inf)
         failed, longest = 0, self.first
@@ -107,13 +107,13 @@ class RetryPolicy:
             except BaseException:
                 limit.sent = True
                 raise
-            # The last try is at the end, also where the service asks for more time than there is.
+            # The last attempt is at the deadline, even if the service asks for a longer pause.
             self.pause(min(left, wait))
             failed, longest = failed + 1, min(2 * longest, self.longest)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Tell whether *error* is one of those that pass by themselves."""
+    """Return whether an attempt after *error* may succeed."""
     if isinstance(error, ResponseError):
         return error.code in _TRANSIENT or (error.code == 403 and bool(error.reasons & _TOO_FAST))
     if is_certificate_error(error):
@@ -139,23 +139,23 @@ def is_transient(error: BaseException) -> bool:
 
 
 def _may_be_sent(error: Exception) -> bool:
-    # Credentials come before a request.
+    # Errors of credentials come before the request.
     return not (
         isinstance(error, UnreachableError | GoogleAuthError) or is_certificate_error(error)
     )
 
 
 def _retry_after(error: Exception) -> float:
-    """Return how many seconds the service asks to be left alone."""
+    """Return the pause that the service asks for, in seconds."""
     if not isinstance(error, ResponseError) or error.response is None:
         return 0.0
     asked = error.response.headers.get("Retry-After", "")
-    # What is no number may be a date.
+    # It may also be a date, which is ignored.
     return float(asked) if _SECONDS.fullmatch(asked) else 0.0
 
 
 def is_certificate_error(error: BaseException) -> bool:
-    """Tell whether it is about a certificate, which does not become valid by waiting."""
+    """Return whether a certificate is not trusted, which retries do not change."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return True
     inner = [*error.args, getattr(error, "reason", None)]

@@ -1,4 +1,4 @@
-"""Which bucket service to speak to, and as whom: the one place that chooses."""
+"""The bucket service to use, with its credentials, as the environment names them."""
 
 from __future__ import annotations
 
@@ -31,35 +31,34 @@ _MACHINE: Final = Path("/sys/class/dmi/id/product_name")
 
 @dataclass(frozen=True)
 class Service:
-    """A bucket service, and how to identify there. What is equal shares one client."""
+    """A bucket service and the credentials for it. Equal ones share a connection."""
 
     endpoint: str | None = None
     """Its address; None: Google's own."""
     anonymous: bool = False
-    """Whether to come as nobody, as one does to emulators."""
+    """Whether to send no credentials, as to emulators."""
     allow_anonymous: bool = False
-    """Whether to come as nobody where there are no credentials: enough for public buckets."""
+    """Whether to send no credentials if there are none, which suffices for public buckets."""
     credentials_file: str = ""
-    """What the environment said where it was chosen; for telling services apart."""
+    """The file that the environment names; services with other files are not equal."""
 
     @classmethod
     def from_environment(
         cls, environment: Mapping[str, str] | None = None, *, allow_anonymous: bool = False
     ) -> Service:
-        """Return the one that the environment asks for.
+        """Return the service that the environment names.
 
-        `KINETIC_STORAGE_ENDPOINT` is an address, with credentials as usual; `STORAGE_EMULATOR_HOST`
-        one without. Credentials are Application Default Credentials.
+        `KINETIC_STORAGE_ENDPOINT` is an address to use with credentials, `STORAGE_EMULATOR_HOST` one
+        without. Credentials are Application Default Credentials.
         """
-        # Google's libraries read these variables themselves, and everything that uses buckets has
-        # to agree with them.
+        # Google's libraries read these variables, and everything that uses buckets must agree with them.
         known = os.environ if environment is None else environment  # noqa: TID251
         file = known.get(_FILE, "")
         if endpoint := known.get(Env.STORAGE_ENDPOINT, ""):
             return cls(_address(endpoint), allow_anonymous=allow_anonymous, credentials_file=file)
         if emulator := known.get("STORAGE_EMULATOR_HOST", ""):
             return cls(_address(emulator), anonymous=True)
-        # Known to `google-cloud-storage` only.
+        # `google-cloud-storage` reads it, too.
         endpoint = known.get("API_ENDPOINT_OVERRIDE", "")
         return cls(
             _address(endpoint) if endpoint else None,
@@ -88,7 +87,7 @@ class Service:
         return f"https://storage.mtls.{DEFAULT_UNIVERSE_DOMAIN}"
 
     def credentials(self) -> Any:
-        """Find the credentials to come with; tokens are fetched later.
+        """Find the credentials; tokens are fetched later.
 
         Raises:
             CredentialsError: There are none, or they cannot be read.
@@ -97,7 +96,9 @@ class Service:
             return AnonymousCredentials()  # type: ignore[no-untyped-call]
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # About quota projects: buckets need none.
+                warnings.simplefilter(
+                    "ignore"
+                )  # It warns about quota projects, which buckets do not need.
                 return _default_credentials(self.credentials_file)
         except DefaultCredentialsError as error:
             if self.allow_anonymous and not self.credentials_file:
@@ -111,33 +112,33 @@ class Service:
 
 
 def _default_credentials(file: str) -> Any:
-    """As `google.auth.default`, without what it does only to learn a project's name.
+    """Do what `google.auth.default` does, without looking for a project.
 
-    That is running `gcloud config get project`: a second, for what no bucket needs.
+    It runs `gcloud config get project` for that, which takes a second, and no bucket needs it.
     """
     path = Path(file) if file else _login_file()
     if file or path.is_file():
         found = google.auth.load_credentials_from_file(str(path))[0]  # type: ignore[no-untyped-call]
     else:
         found = google.auth.default(request=_MetadataRequest())[0]
-    # Not before: what is refreshed for a person must not name scopes.
+    # Only now, because a user's credentials must not be refreshed with scopes.
     return with_scopes_if_required(found, SCOPES)  # type: ignore[no-untyped-call]
 
 
 def _login_file() -> Path:
-    """Return where `gcloud auth application-default login` leaves credentials."""
+    """Return the file in which `gcloud auth application-default login` stores credentials."""
     configured = os.environ.get("CLOUDSDK_CONFIG")  # noqa: TID251 - gcloud's own variable
-    # Of a user without a home it is a name that nothing has.
+    # Without a home folder this path does not exist.
     folder = Path(configured or os.path.expanduser("~/.config/gcloud"))  # noqa: PTH111
     return folder / "application_default_credentials.json"
 
 
 class _MetadataRequest(google.auth.transport.requests.Request):
-    """Asks for the metadata server with retry only where there should be one.
+    """Looks for the metadata server, and retries only where one is expected.
 
-    Google's library tries three times for three seconds each, with pauses. On a machine of theirs
-    that is right: at a pod's start it may need them; and where the environment names one. Elsewhere
-    it is a person who waits for nothing.
+    Google's library tries three times for three seconds each, with pauses. That is right on a machine of
+    Google's, where the server may need some time after a pod's start, and where the environment names a
+    server. Elsewhere a user would wait in vain.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""`GcsStore`: objects in a bucket of Google Cloud Storage, or of what speaks like it."""
+"""`GcsStore`: a store in a bucket of Google Cloud Storage, or of a compatible service."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 _IN_MEMORY = 1 << 20
 _RECORDS: Final = f"*/{{{','.join(LISTED)}}}"
 _LARGE: Final = ("data/", "logs/", "outputs/")
-"""Where any number of objects may lie, which a search for records passes over; in order."""
+"""Folders with any number of objects, which a search for records skips; in order."""
 LINK_TARGET = "gcsfuse_symlink_target"
-"""The metadata by which gcsfuse knows a symbolic link."""
+"""The metadata by which gcsfuse recognises a symbolic link."""
 
 
 class GcsStore:
     """Objects below *path*: a bucket, or a bucket and a prefix in it.
 
-    Nothing is asked before the first object is. Large uploads that were interrupted are remembered in
-    the folder *uploads*, if one is given, and go on in the next process. *on_outage* is told, once in a
-    while, that the service is away and waited for.
+    The first request is made when the first object is used. The sessions of interrupted large uploads are
+    kept in the folder *uploads*, if one is given, and resumed in the next process. *on_outage* is called
+    with a sentence, at most once a minute, while the service is unavailable.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class GcsStore:
 
     @property
     def concurrency(self) -> int:
-        """What a bucket gladly answers at once."""
+        """How many parallel requests a bucket handles well."""
         return CONCURRENCY
 
     def now(self) -> float:
-        """Return the service's time; asks it if it has not answered anything yet."""
+        """Return the service's time; make a request if there was none yet."""
         return self._bucket.now()
 
     def stat(self, name: str) -> ObjectInfo | None:
@@ -89,14 +89,14 @@ class GcsStore:
     def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of *name* from *start* up to *end* (exclusive)."""
         if end is not None and end <= start:
-            # A range of nothing cannot be asked for; whether the object is there can.
+            # HTTP has no empty range; read a byte to find out whether the object exists.
             end, start = 1, 0
             return read_all(self._bucket, self._full_name(name), start=start, end=end)[:0]
         return read_all(self._bucket, self._full_name(name), start=start, end=end)
 
     @contextmanager
     def reader(self, name: str) -> Iterator[BinaryIO]:
-        """Open *name* for streaming. All of it is here by then, so nothing can change it any more."""
+        """Open *name* for streaming, after all of it was downloaded."""
         with open_all(self._bucket, self._full_name(name)) as stream:
             yield stream
 
@@ -121,7 +121,7 @@ class GcsStore:
     ) -> Iterator[BinaryIO]:
         """Open *name* for streaming; it appears when the block ends without an exception.
 
-        Until then it is kept here. The precondition is checked at the end only.
+        Until then it is kept on this machine. The precondition is checked at the end only.
         """
         full = self._full_name(name)
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
@@ -150,7 +150,7 @@ class GcsStore:
         progress: Advance | None = None,
         check: Check | None = None,
     ) -> ObjectInfo:
-        """Write the file *path* as *name*, going on with what was interrupted."""
+        """Write the file *path* as *name*; resume an interrupted upload."""
         full = self._full_name(name)
         with path.open("rb") as stream:
             content = FileContent(stream)
@@ -174,7 +174,7 @@ class GcsStore:
             return self._info(written)
 
     def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:
-        """Copy the object onto itself, which makes it young; None if it is gone."""
+        """Copy the object onto itself, which resets its age; None if it does not exist."""
         found = self._bucket.renew(self._full_name(name), if_generation=if_generation)
         return None if found is None else self._info(found)
 
@@ -194,7 +194,7 @@ class GcsStore:
                 yield name
 
     def records(self) -> Iterator[tuple[ObjectInfo, bytes | None]]:
-        """Iterate over the records that a list of jobs needs, in order, by lists of metadata."""
+        """Iterate over the records for a list of jobs, in order, by lists of metadata."""
         starts = ["", *(f"{folder[:-1]}0" for folder in _LARGE)]  # "0" comes right after "/".
         for start, end in zip(starts, [*_LARGE, ""], strict=True):
             within = {"start": start and self._prefix + start, "end": end and self._prefix + end}
@@ -208,12 +208,12 @@ class GcsStore:
         return self._bucket.delete(self._full_name(name), if_generation=if_generation)
 
     def mark_folder(self, name: str) -> None:
-        """Have a folder *name* also where nothing lies in it: an empty object `name/`."""
-        # Written also where it is, for it ages like everything else.
+        """Make the folder *name* exist even if it is empty: an empty object `name/`."""
+        # Written even if it exists, to reset its age.
         upload_small(self._bucket, self._full_name(name) + "/", BytesContent(b""))
 
     def mark_link(self, name: str, target: str) -> None:
-        """Have a symbolic link *name* to *target*: an empty object that says so."""
+        """Make a symbolic link *name* to *target*: an empty object with that metadata."""
         upload_small(
             self._bucket, self._full_name(name), BytesContent(b""), metadata={LINK_TARGET: target}
         )
@@ -246,7 +246,7 @@ class GcsStore:
 
 
 def _is_name(name: str) -> bool:
-    """Tell whether an object is one of a store's: consoles and gcsfuse make `folder/`, too."""
+    """Return whether a store may have this object: consoles and gcsfuse make `folder/`, too."""
     try:
         check_name(name)
     except InvalidRequestError:

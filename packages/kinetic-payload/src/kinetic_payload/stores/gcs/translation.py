@@ -1,4 +1,4 @@
-"""What Google's library and API say → our errors, with what to do next."""
+"""Errors of requests → errors of Kinetic, with hints."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _DENIED: Final = re.compile(r"(\S+) does not have (storage\.\S+) access")
 _PERMISSION: Final = re.compile(r"storage\.[a-zA-Z]+\.[a-zA-Z]+")
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _READING: Final = frozenset({"storage.objects.get", "storage.objects.list"})
-_NEVER_MIND: Final = "Try again later; nothing is lost."
-_IN_THE_WAY: Final = (
+_TRY_LATER: Final = "Try again later; nothing is lost."
+_LOG_IN_TO_NETWORK: Final = (
     "Log in to the network (open any http:// page in a browser), or check HTTPS_PROXY and NO_PROXY; "
     "then try again. Nothing is lost."
 )
@@ -44,7 +44,7 @@ _INTERCEPTED: Final = (
 
 @contextmanager
 def translated(bucket: str, action: str, principal: str = "") -> Iterator[None]:
-    """Turn whatever goes wrong while *action* something in *bucket* into an error of ours."""
+    """Translate the errors of an *action* in *bucket*."""
     try:
         yield
     except KineticError:
@@ -65,7 +65,7 @@ def translated(bucket: str, action: str, principal: str = "") -> Iterator[None]:
 
 
 def refusal(error: ResponseError, bucket: str, action: str, principal: str = "") -> KineticError:
-    """Return the error of ours for an answer that says no."""
+    """Return our error for a refusal."""
     message = error.message
     failed = f"Could not {action} in gs://{bucket}"
     if error.code == 401:
@@ -93,7 +93,7 @@ def refusal(error: ResponseError, bucket: str, action: str, principal: str = "")
 
 
 def no_bucket(bucket: str) -> KineticError:
-    """Return the error for a bucket that is not there, or cannot be."""
+    """Return the error for a bucket that does not exist, or whose name is invalid."""
     if not _BUCKET.fullmatch(bucket):
         return _impossible(bucket)
     return BucketNotFoundError(
@@ -110,7 +110,7 @@ def _impossible(bucket: str) -> InvalidRequestError:
 
 
 def is_no_bucket(error: ResponseError) -> bool:
-    """Tell whether a 404 is about the bucket, and not an object in it."""
+    """Return whether a 404 is about the bucket, and not an object in it."""
     message = error.message.lower()
     return "bucket" in message and "no such object" not in message
 
@@ -126,7 +126,7 @@ def _denied(message: str, bucket: str, failed: str, principal: str) -> KineticEr
         f"--member={_member(who)} --role=roles/storage.{role}"
     )
     if not permission:
-        # Not for want of a role: an organisation's policy, a retention, a service perimeter.
+        # No role is missing: an organisation's policy, a retention or a service perimeter forbids it.
         return StorePermissionError(f"{failed}: {message}", hint=None if message else grant)
     return StorePermissionError(
         f"{failed}: {who or 'you'} may not: {permission} on gs://{bucket} is missing.", hint=grant
@@ -150,33 +150,33 @@ def _unavailable(last: BaseException | None, bucket: str, action: str) -> StoreU
     what = "no answer" if last is None else described_error(last)
     return StoreUnavailableError(
         f"Could not {action} in gs://{bucket}, again and again; at last: {what}",
-        hint=_NEVER_MIND if _foreign_in(last) is None else _IN_THE_WAY,
+        hint=_TRY_LATER if _intercepted_in(last) is None else _LOG_IN_TO_NETWORK,
     )
 
 
 def described_error(error: BaseException) -> str:
-    """Return what passes by itself as one line."""
+    """Describe a transient error in one line."""
     if isinstance(error, ResponseError):
         return f"{error.message} ({error.code})"
-    answered = _foreign_in(error)
-    if answered is not None:
-        return f"a proxy, or a captive portal of this network, answered with {answered}"
+    intercepted = _intercepted_in(error)
+    if intercepted is not None:
+        return f"a proxy, or a captive portal of this network, answered with {intercepted}"
     return _line(error)
 
 
-def _foreign_in(error: object) -> InterceptedResponseError | None:
-    """Return what says, in *error*, that the answer was not the service's."""
+def _intercepted_in(error: object) -> InterceptedResponseError | None:
+    """Return the error in *error* that a response was not the service's."""
     if isinstance(error, InterceptedResponseError):
         return error
     inner = error.args if isinstance(error, BaseException) else ()
-    return next((found for one in inner if (found := _foreign_in(one))), None)
+    return next((found for one in inner if (found := _intercepted_in(one))), None)
 
 
 def _line(error: BaseException) -> str:
-    """Return what went wrong, without the errors that `requests` and `urllib3` wrap it in."""
+    """Return the innermost message, without the errors that `requests` and `urllib3` wrap it in."""
     for inner in (getattr(error, "reason", None), *error.args):
         if isinstance(inner, BaseException):
             return _line(inner)
-    # Google's credentials say it in words, and again as data.
+    # Errors of Google's credentials hold a message, and the same as data.
     message = error.args[0] if error.args and isinstance(error.args[0], str) else error
     return " ".join(str(message).split())[:500] or type(error).__name__

@@ -1,4 +1,4 @@
-"""Uploads: what is small in one request, what is large in a session that survives interruptions."""
+"""Uploads of small objects, in one request."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from kinetic_payload.stores.store import Check
 
 SMALL: Final = 8 << 20
-"""Up to so many bytes go in one request."""
+"""Larger objects are uploaded in sessions (`resumable_upload`)."""
 _ONE_PIECE: Final = 64 << 10
-"""Up to so many bytes are put together with what surrounds them: one packet less."""
+"""Up to this size, head, content and tail are joined, which saves a packet."""
 
 
 def upload_small(
@@ -45,7 +45,7 @@ def upload_small(
     """Write *content* as *name* in one request."""
     nonce = new_nonce() if if_generation is not None else ""
     described = {**(metadata or {}), **({NONCE: nonce} if nonce else {})}
-    # The service takes only what has the checksum of the bytes that were checked.
+    # The service refuses other bytes than those that were checked.
     resource: dict[str, Any] = {
         "name": name,
         "crc32c": encoded(ContentChecksum(content, check).whole()),
@@ -76,7 +76,7 @@ def upload_small(
         url = bucket.connection.upload_url(
             bucket.name,
             uploadType="multipart",
-            # Also among the fields; here it is seen by whoever reads a log of requests.
+            # It is in the body, too; here it appears in logs of requests.
             name=name,
             ifGenerationMatch=if_generation,
             fields=FIELDS,
@@ -87,7 +87,7 @@ def upload_small(
             )
         except PreconditionError:
             if failed and (written := bucket.own_write(name, nonce)):
-                return written  # By an attempt whose answer was lost.
+                return written  # By an attempt whose response was lost.
             raise
         except NotFoundError as error:
             raise not_written(bucket, error, if_generation) from error
@@ -99,7 +99,7 @@ def upload_small(
 
 
 def not_written(bucket: Bucket, error: NotFoundError, if_generation: int | None) -> Exception:
-    """Return the error for a write that was answered by 404."""
+    """Return the error for a write that the service refused with 404."""
     if if_generation and not is_no_bucket(error):
         return PreconditionError(412, "It is gone.")
     return no_bucket(bucket.name)

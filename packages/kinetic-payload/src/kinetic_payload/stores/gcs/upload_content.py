@@ -1,4 +1,4 @@
-"""What is uploaded: bytes, or an open file of known size, read at any place and checked while read."""
+"""Content of an upload, read at any offset, with its checksum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STEP: Final = 8 * BLOCK
 
 
 class Content(Protocol):
-    """Bytes that can be read again."""
+    """Bytes that can be read repeatedly."""
 
     size: int
 
@@ -26,7 +26,7 @@ class Content(Protocol):
         ...
 
     def changed(self) -> bool:
-        """Tell whether they are other bytes than at the beginning."""
+        """Return whether the bytes changed since the beginning."""
         ...
 
 
@@ -59,14 +59,14 @@ class FileContent:
         return os.pread(self._fd, size, offset)
 
     def changed(self) -> bool:
-        """Tell whether somebody wrote to it since it was opened."""
+        """Return whether the file was written since it was opened."""
         now = os.fstat(self._fd)
         then = self.found
         return (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns)
 
 
 class SpooledContent:
-    """A stream that is at its end, in memory or on disk; for one thread."""
+    """A temporary stream, in memory or on disk; for one thread."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -78,20 +78,20 @@ class SpooledContent:
         return self._stream.read(size)
 
     def changed(self) -> bool:
-        """Return False: it is ours."""
+        """Return False: nothing else writes to it."""
         return False
 
 
 class ContentChecksum:
-    """The checksum of a content up to any place, without reading what was read already.
+    """The checksum of a content up to any offset, without reading bytes twice.
 
-    A *check* is fed the same bytes that the checksum is of.
+    A *check* is fed the same bytes.
     """
 
     def __init__(self, content: Content, check: Check | None = None) -> None:
         self._content = content
         self._known = [(0, check.copy() if check else None)]
-        """Of each beginning that is a multiple of the step."""
+        """Checksum and check at each multiple of the step."""
         self._at = 0
         self._crc = 0
         self._check = check
@@ -108,14 +108,14 @@ class ContentChecksum:
         return self._crc
 
     def whole(self) -> int:
-        """Return the checksum of everything, if the check agrees to it."""
+        """Return the checksum of the whole, after the check accepted it."""
         whole = self.up_to(self._content.size)
         if self._check is not None:
             self._check.finish()
         return whole
 
     def blocks(self, start: int, end: int) -> Iterator[bytes]:
-        """Iterate over the bytes from *start* to *end*; they count in the checksum.
+        """Iterate over the bytes from *start* to *end*, and include them in the checksum.
 
         Raises:
             StoreError: There are fewer.

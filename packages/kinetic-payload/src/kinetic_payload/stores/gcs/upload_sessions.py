@@ -1,7 +1,7 @@
-"""Unfinished uploads, remembered in a folder so that another process can go on with them.
+"""Sessions of unfinished uploads in a folder, so that another process can resume them.
 
-One small file for each, locked while somebody works on it. Whoever holds the address of an upload may
-write to it, so only its user can read these files.
+Each has a small file, which is locked while a process uses it. Anyone who knows the address of a session may
+write to it, so the files are private.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kinetic_payload.files.locks import try_lock
 from kinetic_payload.files.private import make_folder, open_private, others_may_write
 
 MAX_AGE: Final = 7 * 24 * 3600.0
-"""Seconds; after a week the service forgets them, too."""
+"""Seconds; after a week the sessions expire at the service, too."""
 
 _open_names: set[str] = set()
-"""Names of files: a folder's path may be spelled in several ways."""
+"""Names of files; a folder may have several paths."""
 _guard = threading.Lock()
 
 
@@ -40,15 +40,15 @@ os.register_at_fork(after_in_child=_after_fork)
 
 @dataclass(frozen=True)
 class Session:
-    """An upload that was begun."""
+    """A session at the service."""
 
     url: str
     nonce: str
-    """In the metadata of what it will write."""
+    """In the metadata of the object that it will write."""
 
 
 class SessionFile:
-    """The place of one upload's session; ours until the end of the block."""
+    """The file of one upload's session, locked until it is closed."""
 
     def __init__(self, fd: int, path: Path) -> None:
         self._fd = fd
@@ -56,36 +56,36 @@ class SessionFile:
 
     @property
     def session(self) -> Session | None:
-        """What was begun, by us or somebody before us."""
+        """The session, of this process or an earlier one."""
         try:
             return Session(**json.loads(os.pread(self._fd, 1 << 16, 0)))
         except (ValueError, TypeError):
             return None
 
     def save(self, session: Session | None) -> None:
-        """Note what was begun; None: what was begun is over."""
-        with suppress(OSError):  # A full disk: the upload itself may still do.
+        """Save the session; None: there is none any more."""
+        with suppress(OSError):  # A full disk must not end the upload.
             os.ftruncate(self._fd, 0)
             if session is not None:
                 os.pwrite(self._fd, json.dumps(asdict(session)).encode(), 0)
 
     def close(self) -> None:
-        """Close it, and remove it if nothing was begun."""
+        """Close the file; remove it if it holds no session."""
         if not os.fstat(self._fd).st_size:
             self.remove()
         os.close(self._fd)
         _open_names.discard(self._path.name)
 
     def remove(self) -> None:
-        """It is done, or will never be."""
+        """Remove the file, after the upload has ended."""
         self._path.unlink(missing_ok=True)
 
 
 @contextmanager
 def session_file(folder: Path | None, *key: Any) -> Iterator[SessionFile | None]:
-    """Hold the place of the upload that *key* tells from all others.
+    """Open and lock the session file of the upload that *key* identifies.
 
-    None where nothing is to be remembered, or somebody else works on the same upload.
+    It is None if there is no folder, or if another process works on the same upload.
     """
     file = None if folder is None else _open(folder, json.dumps(key))
     try:
@@ -106,11 +106,11 @@ def _open(folder: Path, key: str) -> SessionFile | None:
         _collect(folder)
         fd = open_private(path, os.O_RDWR | os.O_CREAT)
     except OSError:
-        # Nothing can be remembered here; the upload itself may still do.
+        # The upload works without a session file.
         _open_names.discard(path.name)
         return None
-    # One that was forgotten between these calls has no name any more. Where another user may have written
-    # it, it may say to upload elsewhere.
+    # A file that was removed between these calls has no name any more. A file that another user may have
+    # written could name another address to upload to.
     if try_lock(fd) and os.fstat(fd).st_nlink and not others_may_write(os.fstat(fd)):
         return SessionFile(fd, path)
     os.close(fd)
@@ -119,7 +119,7 @@ def _open(folder: Path, key: str) -> SessionFile | None:
 
 
 def _collect(folder: Path) -> None:
-    """Remove what is too old to be gone on with."""
+    """Remove files of expired sessions."""
     for path in folder.glob("*.json"):
         if path.name in _open_names:
             continue
