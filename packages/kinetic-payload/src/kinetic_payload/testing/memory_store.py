@@ -30,7 +30,7 @@ class MemoryStore:
 
     @property
     def location(self) -> Location:
-        """A place that no other process can open."""
+        """A location that no other process can open."""
         return Location("memory", f"{id(self):x}")
 
     def names(self) -> list[str]:
@@ -40,7 +40,7 @@ class MemoryStore:
 
     @property
     def concurrency(self) -> int:
-        """One: nothing is waited for."""
+        """One: requests take no time."""
         return 1
 
     def now(self) -> float:
@@ -116,7 +116,7 @@ class MemoryStore:
         return info
 
     def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:
-        """Make the object young."""
+        """Reset the object's age."""
         with self._lock:
             if name not in self._objects:
                 return None
@@ -148,7 +148,7 @@ class MemoryStore:
         yield from sorted(firsts)
 
     def records(self) -> Iterator[tuple[ObjectInfo, bytes | None]]:
-        """Iterate over the records that a list of jobs needs; they must be read."""
+        """Iterate over the records for a list of jobs, without their bytes."""
         yield from ((info, None) for info in self.list() if info.name.partition("/")[2] in LISTED)
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:

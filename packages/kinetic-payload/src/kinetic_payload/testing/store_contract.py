@@ -30,14 +30,14 @@ ODD_NAMES = (
     "j/" + "long" * 150,
     "j/" + "%00" * 150 + "/" + "ü" * 150,
 )
-"""Valid names that a file system, a shell or a careless prefix could stumble over."""
+"""Valid names that are difficult for a file system, a shell or a careless prefix."""
 
 
 class StoreContract:
-    """What every store does. Subclass it, and give `make_store`; pytest runs the tests."""
+    """Tests of a store. Subclass it and define `make_store`; pytest runs the tests."""
 
     def make_store(self, folder: Path) -> Store:
-        """Return an empty store of the kind to test; *folder* is empty and yours."""
+        """Return an empty store to test; *folder* is empty and may be used for it."""
         raise NotImplementedError
 
     def test_what_was_written_is_read_and_known(self, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ with GcsServer() as server:
     assert server.requests.count(operation="objects.insert") == 3
 ```
 
-As a process: `GcsProcess`, or `python -m kinetic_payload.testing.gcs --bucket NAME`, whose first line
-is the endpoint.
+As a process: `GcsProcess`, or `python -m kinetic_payload.testing.gcs --bucket NAME`, which prints its
+endpoint first.
 It needs the extra `testing` of this package.
 """
 

@@ -15,21 +15,19 @@ from kinetic_payload.testing.gcs.server import PROJECT, GcsServer
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until a signal comes. The first line on stdout is the endpoint."""
+    """Serve until a signal arrives. The first line on stdout is the endpoint."""
     parser = argparse.ArgumentParser(prog="python -m kinetic_payload.testing.gcs")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0: a free one")
-    parser.add_argument("--folder", type=Path, help="where objects lie while it runs")
-    parser.add_argument("--bucket", action="append", default=[], help="a bucket to begin with")
-    parser.add_argument("--project", default=PROJECT, help="whose the buckets are")
+    parser.add_argument("--folder", type=Path, help="the folder of objects while it runs")
+    parser.add_argument("--bucket", action="append", default=[], help="create this bucket")
+    parser.add_argument("--project", default=PROJECT, help="the project of the buckets")
     parser.add_argument("--tokens", action="store_true", help="refuse callers without a token")
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds before each answer")
-    parser.add_argument("--fault", action="append", default=[], help="what Fault takes, as JSON")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before each response")
+    parser.add_argument("--fault", action="append", default=[], help="arguments of Fault, as JSON")
+    parser.add_argument("--no-md5", action="store_true", help="compute no MD5, for faster uploads")
     parser.add_argument(
-        "--no-md5", action="store_true", help="objects have no MD5, uploads are faster"
-    )
-    parser.add_argument(
-        "--until-stdin-ends", action="store_true", help="so that it does not outlive who started it"
+        "--until-stdin-ends", action="store_true", help="end with the process that started it"
     )
     given = parser.parse_args(arguments)
     stopping = {signal.SIGINT, signal.SIGTERM}

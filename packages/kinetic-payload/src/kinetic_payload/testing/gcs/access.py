@@ -1,4 +1,4 @@
-"""Who asks, and what they may: bearer tokens, permissions."""
+"""Bearer tokens and the permissions of their principals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinetic_payload.testing.gcs.calls import Call
 from kinetic_payload.testing.gcs.state import Bucket, State
 
 EVERYONE: Final = "allUsers"
-"""In a policy: also callers without a token."""
+"""In a policy: all callers, with or without a token."""
 
 _NEEDS: Final = {
     "buckets.insert": ("storage.buckets.create", "project"),
@@ -30,19 +30,19 @@ _NEEDS: Final = {
     "objects.rewrite": ("storage.objects.get", "object"),
     "objects.compose": ("storage.objects.create", "object"),
 }
-"""Operation → the permission it needs, and on what. Uploads' sessions carry their own."""
+"""Operation → the permission it needs, and on what. A session of an upload needs none."""
 
 
 @dataclass
 class Tokens:
-    """Access tokens that the server issues and then asks for.
+    """Access tokens that the server issues and then requires.
 
-    `/token` gives one to whoever presents a service account's assertion (a JWT, whose signature is
-    not verified); the server also answers as a metadata server (`GCE_METADATA_HOST`) for *machine*.
+    `/token` issues one for a service account's assertion (a JWT, whose signature is not verified). The server
+    is also a metadata server (`GCE_METADATA_HOST`) for *machine*.
     """
 
     machine: str = "pod@test-project.iam.gserviceaccount.com"
-    """Whose tokens the metadata server gives."""
+    """The principal of tokens from the metadata server."""
     lifetime: float = 3600.0
     """Seconds until a token expires."""
     issued: dict[str, tuple[str, float]] = field(default_factory=dict)
@@ -56,11 +56,11 @@ class Tokens:
         return token
 
     def expire(self) -> None:
-        """Let all tokens that were issued have expired."""
+        """Let all issued tokens expire."""
         self.issued.clear()
 
     def principal_of(self, token: str) -> str | None:
-        """Return whose valid token it is."""
+        """Return the principal of a valid token, or None."""
         principal, until = self.issued.get(token, ("", 0.0))
         return principal if time.time() < until else None
 
@@ -73,10 +73,10 @@ class Access:
         self._tokens = tokens
 
     def identify(self, call: Call) -> None:
-        """Find out who calls.
+        """Identify the caller.
 
         Raises:
-            ApiError: 401, the token is none (any more).
+            ApiError: 401, the token is not valid.
         """
         if self._tokens is None:
             return
@@ -88,7 +88,7 @@ class Access:
             raise _unauthorised("authError", "Invalid Credentials")
 
     def permit(self, call: Call) -> None:
-        """Refuse a call whose caller may not make it."""
+        """Refuse a call without its permission."""
         if call.operation in _NEEDS:
             permission, on = _NEEDS[call.operation]
             self.demand(call, permission, call.bucket, on)
@@ -101,19 +101,19 @@ class Access:
             return
         found = self._state.buckets.get(bucket)
         if found is None and call.principal is not None:
-            return  # That it is not there is told first.
+            return  # The call will fail with 404.
         if not _holds(call.principal, found, permission):
             raise denied(call.principal, permission, on)
 
     def demand_overwrite(self, call: Call, bucket: str, name: str) -> None:
-        """Refuse to replace what the caller may not delete."""
+        """Refuse to replace an object without the permission to delete it."""
         found = self._state.buckets.get(bucket)
         if found is not None and name in found.objects:
             self.demand(call, "storage.objects.delete", bucket)
 
 
 def _holds(principal: str | None, bucket: Bucket | None, permission: str) -> bool:
-    """Tell whether *principal* has *permission*."""
+    """Return whether *principal* has *permission*."""
     if bucket is None or bucket.policy is None:
         return principal is not None
     allowed = bucket.policy.get(EVERYONE, frozenset())
@@ -123,7 +123,7 @@ def _holds(principal: str | None, bucket: Bucket | None, permission: str) -> boo
 
 
 def denied(principal: str | None, permission: str, on: str) -> ApiError:
-    """Return the refusal for want of a permission, in Google's words."""
+    """Return the error for a missing permission, in Google's words."""
     who = principal or "Anonymous caller"
     thing = {"project": "Google Cloud project"}.get(on, f"Google Cloud Storage {on}")
     message = (

@@ -1,4 +1,4 @@
-"""Answers, and refusals in Google's words."""
+"""Responses and errors of the API, in Google's words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEXT = "text/html; charset=UTF-8"
 
 @dataclass
 class Slice:
-    """A part of an object's content, which is sent without being read into memory."""
+    """A part of an object's content, sent without reading it into memory."""
 
     content: Content
     start: int
@@ -24,7 +24,7 @@ class Slice:
 
 @dataclass
 class Answer:
-    """One HTTP answer."""
+    """An HTTP response."""
 
     status: int = 200
     body: bytes | Slice = b""
@@ -37,7 +37,7 @@ class Answer:
 
 
 def json_answer(data: Any, *, status: int = 200, headers: Mapping[str, str] = {}) -> Answer:
-    """Return *data* as Google sends it."""
+    """Return a response with *data* as JSON."""
     body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
     return Answer(status, body, {"Content-Type": JSON, **headers})
 
@@ -64,7 +64,7 @@ class ApiError(Exception):
         self.headers = headers
 
     def answer(self, *, plain: bool = False) -> Answer:
-        """Return it as the API does: in JSON, or as plain text where an object's bytes were asked for."""
+        """Return the response: JSON, or *plain* text for a download."""
         if plain:
             return Answer(
                 self.status, self.message.encode(), {"Content-Type": TEXT, **self.headers}
@@ -77,33 +77,33 @@ class ApiError(Exception):
 
 
 def invalid(message: str) -> ApiError:
-    """Return the refusal of a request that can never be right."""
+    """Return the error for an invalid request."""
     return ApiError(400, "invalid", message)
 
 
 def required(message: str) -> ApiError:
-    """Return the refusal of a request that lacks something."""
+    """Return the error for a missing parameter."""
     return ApiError(400, "required", message)
 
 
 def no_bucket() -> ApiError:
-    """Return the refusal of a bucket that is not there."""
+    """Return the error for a bucket that does not exist."""
     return ApiError(404, "notFound", "The specified bucket does not exist.")
 
 
 def no_object(bucket: str, name: str) -> ApiError:
-    """Return the refusal of an object that is not there."""
+    """Return the error for an object that does not exist."""
     return ApiError(404, "notFound", f"No such object: {bucket}/{name}")
 
 
 def not_so() -> ApiError:
-    """Return the refusal of a precondition that does not hold."""
+    """Return the error for a precondition that does not hold."""
     message = "At least one of the pre-conditions you specified did not hold."
     return ApiError(412, "conditionNotMet", message, location=("header", "If-Match"))
 
 
 def injected(status: int, headers: Mapping[str, str]) -> ApiError:
-    """Return a failure of the service itself."""
+    """Return the error for an injected *status*."""
     reason, message, domain = {
         403: (
             "forbidden",

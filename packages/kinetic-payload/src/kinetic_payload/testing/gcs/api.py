@@ -1,4 +1,4 @@
-"""The JSON API: calls in, answers out. Nothing here knows how they travel."""
+"""The operations of the JSON API, without HTTP."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Api:
         }
 
     async def perform(self, call: Call) -> Answer:
-        """Return the answer to a call, whatever it is."""
+        """Return the response to a call."""
         performer = self._performers.get(call.operation)
         if call.operation == "malformed":
             return invalid("The request is not valid UTF-8.").answer()

@@ -1,4 +1,4 @@
-"""Calls about buckets."""
+"""Operations on buckets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kinetic_payload.testing.gcs.state import Bucket, State
 
 
 def make_bucket(state: State, name: str, project: str) -> Bucket:
-    """Make a bucket, as `insert` does."""
+    """Create a bucket."""
     check_bucket_name(name)
     if name in state.buckets:
         message = "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please select a different name and try again."
@@ -29,14 +29,14 @@ def make_bucket(state: State, name: str, project: str) -> Bucket:
 
 
 class BucketCalls:
-    """What can be asked of buckets."""
+    """Performs operations on buckets."""
 
     def __init__(self, state: State, access: Access) -> None:
         self._state = state
         self._access = access
 
     async def insert(self, call: Call) -> Answer:
-        """Make a bucket."""
+        """Create a bucket."""
         if not call.arg("project"):
             raise required("Required parameter: project")
         given = await call.json()
@@ -62,12 +62,12 @@ class BucketCalls:
         return json_answer(data)
 
     async def get(self, call: Call) -> Answer:
-        """Show a bucket."""
+        """Return a bucket."""
         found = self._found(call)
         return json_answer(bucket_resource(found, call.base))
 
     async def delete(self, call: Call) -> Answer:
-        """Delete a bucket that holds nothing."""
+        """Delete an empty bucket."""
         found = self._found(call)
         if found.objects:
             raise ApiError(409, "conflict", "The bucket you tried to delete is not empty.")
@@ -78,5 +78,5 @@ class BucketCalls:
         found = self._state.buckets.get(call.bucket)
         if found is None:
             raise no_bucket()
-        # A bucket without billing can still be looked at.
+        # A bucket without billing can still be read.
         return found if call.operation == "buckets.get" else self._state.bucket(call.bucket)

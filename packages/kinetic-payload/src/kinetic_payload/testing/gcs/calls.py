@@ -1,4 +1,4 @@
-"""Calls: HTTP requests read as operations of the JSON API."""
+"""Calls: HTTP requests parsed as operations of the JSON API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinetic_payload.testing.gcs.answers import ApiError, invalid
 
 
 class Body(Protocol):
-    """The body of a request, read once."""
+    """The body of a request, which can be read once."""
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Iterate over its bytes as they arrive."""
@@ -21,10 +21,10 @@ class Body(Protocol):
 
 @dataclass
 class Call:
-    """One operation that somebody asks for."""
+    """A request for one operation."""
 
     operation: str
-    """`objects.get` and the like; what `faults` and the log call it."""
+    """Such as `objects.get`, also in faults and in the log."""
     method: str
     path: str
     query: Mapping[str, list[str]]
@@ -32,7 +32,7 @@ class Call:
     """Names in lower case."""
     body: Body
     base: str
-    """What the client calls this server: `http://host:port`."""
+    """The server's address, as the client wrote it: `http://host:port`."""
     bucket: str = ""
     name: str = ""
     to_bucket: str = ""
@@ -42,7 +42,7 @@ class Call:
 
     @property
     def media(self) -> bool:
-        """Whether an object's bytes are asked for."""
+        """Whether it is a download."""
         return self.operation == "objects.get.media"
 
     def arg(self, name: str, default: str = "") -> str:
@@ -66,7 +66,7 @@ class Call:
 
 
 def whole(value: Any, name: str) -> int:
-    """Return a number, which travels as text if it has 64 bits."""
+    """Parse a number; numbers of 64 bits are sent as text."""
     try:
         return int(value)
     except (TypeError, ValueError):
@@ -74,7 +74,7 @@ def whole(value: Any, name: str) -> int:
 
 
 def json_object(data: bytes) -> dict[str, Any]:
-    """Return a JSON object; nothing is an empty one, and so is `null`, which Go's clients send."""
+    """Parse a JSON object; empty for no data, and for `null`, which Go's clients send."""
     if not data.strip():
         return {}
     try:
@@ -117,9 +117,9 @@ _OTHERS: Final = {
 
 
 def call_of(method: str, target: str, headers: Mapping[str, str], body: Body) -> Call:
-    """Read a request line and its headers (names in lower case) as a call.
+    """Parse a request line and its headers (names in lower case) as a call.
 
-    What the API does not know is the operation `unknown`.
+    Anything else is the operation `unknown`.
     """
     path, _, query_text = target.partition("?")
     try:
@@ -163,7 +163,7 @@ def _routed(method: str, path: str) -> tuple[str, dict[str, str]]:
 
 
 def _refined(call: Call) -> str:
-    """Tell apart what one method and path mean, by the query and the headers."""
+    """Return the operation that the query and the headers select."""
     uploads = call.path.startswith("/upload/")
     if call.operation == "objects.get":
         wanted = call.arg("alt") == "media" or call.path.startswith("/download/")

@@ -1,4 +1,4 @@
-"""Contents: bytes of objects, small ones in memory, large ones in files that vanish with their last user."""
+"""Contents of objects, in memory or in files that are removed after their last use."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any, BinaryIO, Final, cast
 import google_crc32c
 
 IN_MEMORY: Final = 64 * 1024
-"""Up to this size, a file would cost more than the bytes."""
+"""Up to this size, contents are kept in memory."""
 
 INLINE: Final = 512 * 1024
-"""Up to this size, a thread would cost more than the hash."""
+"""Up to this size, bytes are hashed without a thread."""
 
 CHUNK: Final = 1024 * 1024
 
@@ -30,10 +30,10 @@ class Content:
         self.crc32c = crc32c
         """As the API writes it: big-endian, base64."""
         self.md5 = md5
-        """None if it was not computed: composite objects have none."""
+        """None if it is not computed, as for composite objects."""
         self.data = data
         if isinstance(data, Path):
-            # Downloads that are under way hold it too: a replaced object is read to its end.
+            # Running downloads hold it too, so that a replaced object can be read to its end.
             weakref.finalize(self, _remove, data).atexit = False
 
     def open(self) -> BinaryIO:
@@ -51,7 +51,7 @@ class Content:
             return file.read(end - start)
 
     def md5_of_all(self) -> str:
-        """Return the MD5, computed now if it was not."""
+        """Return the MD5; compute it now if necessary."""
         if self.md5 is not None:
             return self.md5
         whole = hashlib.md5(usedforsecurity=False)
@@ -60,7 +60,7 @@ class Content:
         return base64.b64encode(whole.digest()).decode()
 
     def chunks(self) -> Iterator[bytes]:
-        """Iterate over the bytes without holding them all."""
+        """Iterate over the bytes without reading all into memory."""
         for start in range(0, self.size, CHUNK):
             yield self.read(start, min(CHUNK, self.size - start))
 
@@ -96,16 +96,16 @@ class Incoming:
             self._file.write(data)
 
     async def awrite(self, data: bytes) -> None:
-        """Append *data*; much of it beside the event loop."""
+        """Append *data*; hash large data outside of the event loop."""
         if len(data) <= INLINE:
             self.write(data)
         else:
-            # The thread forgets us before we know that it is done: it might keep the file otherwise.
+            # The thread must drop its reference before it finishes, or it might keep the file.
             todo = [self.write]
             await asyncio.get_running_loop().run_in_executor(None, lambda: todo.pop()(data))
 
     def finish(self) -> Content:
-        """Return what was written. Asked again, it is the same."""
+        """Return the content; later calls return the same."""
         if self._finished is None:
             self._finished = self._made()
         return self._finished
@@ -119,7 +119,7 @@ class Incoming:
         return Content(self.size, crc32c, md5, self._path)
 
     def discard(self) -> None:
-        """Forget what was written."""
+        """Remove what was written."""
         self._held.clear()
         if self._finished is None and self._file is not None and self._path is not None:
             self._file.close()

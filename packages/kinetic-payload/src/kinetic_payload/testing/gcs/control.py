@@ -9,10 +9,10 @@ from kinetic_payload.testing.gcs.requests import Requests
 
 
 async def control(call: Call, faults: Faults, requests: Requests) -> Answer:
-    """Answer a request about the server itself.
+    """Handle a request about the server itself.
 
-    `/_kinetic/faults`: GET lists, POST adds one (what `Fault` takes, as JSON), DELETE removes all.
-    `/_kinetic/requests`: GET lists, DELETE forgets. `/_kinetic/health`: GET.
+    `/_kinetic/faults`: GET lists, POST adds one (arguments of `Fault`, as JSON), DELETE removes all.
+    `/_kinetic/requests`: GET lists, DELETE clears. `/_kinetic/health`: GET.
     """
     match call.method, call.path:
         case "GET", "/_kinetic/health":

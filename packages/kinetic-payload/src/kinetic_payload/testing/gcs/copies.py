@@ -1,4 +1,4 @@
-"""Copies made inside the server: copy, rewrite, compose."""
+"""Copies inside the server: copy, rewrite, compose."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MOST_SOURCES: Final = 32
 
 
 class CopyCalls:
-    """What can be made of objects that are here already."""
+    """Performs operations that copy objects."""
 
     def __init__(self, state: State, access: Access) -> None:
         self._state = state
         self._access = access
 
     async def copy(self, call: Call) -> Answer:
-        """Copy an object in one go."""
+        """Copy an object."""
         given = await call.json()
         source = self._source(call)
         self._expect(call)
@@ -86,7 +86,7 @@ class CopyCalls:
         self._access.demand_overwrite(call, call.to_bucket, call.to_name)
 
     def _copied(self, call: Call, source: StoredObject, given: dict[str, Any]) -> StoredObject:
-        # Metadata that is given replaces all of the source's.
+        # Given metadata replaces all metadata of the source.
         fields = object_fields(given) if given else dict(source.fields)
         return self._state.store(
             call.to_bucket, call.to_name, source.content, fields, call.number("ifGenerationMatch"),

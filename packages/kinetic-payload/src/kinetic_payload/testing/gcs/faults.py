@@ -1,4 +1,4 @@
-"""Faults: what goes wrong on purpose, for which requests, how often."""
+"""Faults: failures injected into requests."""
 
 from __future__ import annotations
 
@@ -14,49 +14,50 @@ Break = Literal["", "before", "request", "response", "after"]
 
 @dataclass
 class Fault:
-    """Something that goes wrong for requests that match all patterns (`fnmatch`; "" is all).
+    """A failure of requests that match all patterns (`fnmatch`; "" matches all).
 
-    What goes wrong is `status` (an answer of the service instead of the work), `page` (an answer of
-    something else, such as a captive portal, with that status), `reset` (the connection breaks) or none; `delay` and `drip` come on top.
+    The failure is a `status` (the service's error, without performing the call), a `page` (a response of something
+    else, such as a captive portal, with that status), a `reset` (a broken connection) or none. `delay` and `drip`
+    can be added.
     """
 
     method: str = ""
     operation: str = ""
-    """Such as `objects.insert*`, `objects.get.media`, `objects.list`; the log shows them all."""
+    """Such as `objects.insert*`, `objects.get.media`, `objects.list`, as in the log."""
     bucket: str = ""
     name: str = ""
     """Of the object, or of a copy's target."""
     after: int = 0
-    """So many matching requests pass before the first is hit."""
+    """How many matching requests succeed before the first is hit."""
     times: int | None = None
-    """So many requests are hit; None: all."""
+    """How many requests are hit; None: all."""
     seconds: float | None = None
-    """How long after its first hit it lasts; None: for ever."""
+    """How long it lasts after its first hit; None: forever."""
     probability: float = 1.0
     seed: int = 0
 
     status: int | None = None
     retry_after: float | None = None
     page: str | None = None
-    """The body of an answer that is not the service's."""
+    """The body of a response that is not the service's."""
     location: str = ""
-    """Where that answer redirects to."""
+    """Where that response redirects to."""
     reset: Break = ""
-    """`before` anything is read; in the middle of the `request`'s body; in the middle of the
-    `response`'s; `after` the work was done, so that its answer is lost."""
+    """`before` anything is read; in the middle of the `request`'s body or of the `response`'s; `after` the
+    call was performed, so that its response is lost."""
     polite: bool = False
-    """Whether a connection is closed rather than reset: a body that just ends too early."""
+    """Whether the connection is closed instead of reset, so that a body ends too early."""
     at: int | None = None
-    """After how many bytes of a body it breaks; None: after half of it."""
+    """After how many bytes of a body the connection breaks; None: after half of it."""
     held: bool = False
-    """Whether the request waits, before anything else, until `release` is called."""
+    """Whether the request first waits until `release` is called."""
     delay: float = 0.0
-    """Seconds before the request is looked at."""
+    """Seconds before the request is handled."""
     drip: float | None = None
-    """Bytes a second, of the request's body as of the response's."""
+    """Bytes per second, of both bodies."""
 
     hits: int = field(default=0, compare=False)
-    """How many requests were hit so far."""
+    """How many requests were hit."""
 
     def __post_init__(self) -> None:
         self._seen = 0
@@ -65,7 +66,7 @@ class Fault:
         self._random = random.Random(self.seed)  # noqa: S311 - faults, not secrets
 
     def matches(self, method: str, operation: str, bucket: str, name: str) -> bool:
-        """Tell whether a request is of those it is for."""
+        """Return whether a request matches the patterns."""
         pairs = (
             (method, self.method),
             (operation, self.operation),
@@ -75,7 +76,7 @@ class Fault:
         return all(not pattern or fnmatchcase(found, pattern) for found, pattern in pairs)
 
     def strike(self, now: float) -> bool:
-        """Decide whether a request that matches is hit, and count it."""
+        """Decide whether a matching request is hit; count it."""
         self._seen += 1
         if self._seen <= self.after or (self.times is not None and self.hits >= self.times):
             return False
@@ -92,61 +93,61 @@ class Fault:
         return True
 
     def release(self) -> None:
-        """Let all that waits go on, and hold nothing any more."""
+        """Release all waiting requests, and hold no others."""
         self._released.set()
 
     @property
     def holds(self) -> bool:
-        """Whether requests that it hit wait."""
+        """Whether requests wait."""
         return self.held and not self._released.is_set()
 
     @property
     def ends_it(self) -> bool:
-        """Whether the request fails, rather than being slow."""
+        """Whether the request fails instead of being slow."""
         return self.status is not None or self.page is not None or self.reset != ""
 
 
 @dataclass
 class Plan:
-    """What goes wrong for one request."""
+    """The failure of one request."""
 
     delay: float = 0.0
     drip: float | None = None
     holding: tuple[Fault, ...] = ()
     fault: Fault | None = None
-    """The one that makes it fail."""
+    """The fault that makes it fail."""
 
     def breaks(self, where: Break) -> bool:
-        """Tell whether the connection breaks there."""
+        """Return whether the connection breaks there."""
         return self.fault is not None and self.fault.reset == where
 
 
 class Faults:
-    """The faults of a server. May be used from any thread."""
+    """The faults of a server. Can be used from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
 
     def add(self, fault: Fault | None = None, **what: Any) -> Fault:
-        """Add a fault, given whole or by what `Fault` takes; `hits` of what is returned counts."""
+        """Add a fault, or one with these arguments, and return it."""
         added = Fault(**what) if fault is None else fault
         with self._lock:
             self._faults.append(added)
         return added
 
     def outage(self, seconds: float, *, status: int | None = 503) -> Fault:
-        """Fail everything for so long, from the next request on; without a status, by resets."""
+        """Fail all requests for *seconds* from the next one on; without a *status*, by resets."""
         reset: Break = "" if status else "before"
         return self.add(seconds=seconds, status=status, reset=reset)
 
     def clear(self) -> None:
-        """Let nothing go wrong any more."""
+        """Remove all faults."""
         with self._lock:
             self._faults.clear()
 
     def plan(self, method: str, operation: str, bucket: str, name: str) -> Plan:
-        """Decide what goes wrong for a request."""
+        """Decide the failure of a request."""
         plan = Plan()
         if not self._faults:
             return plan
@@ -154,7 +155,7 @@ class Faults:
         with self._lock:
             for fault in self._faults:
                 if plan.fault is not None and fault.ends_it:
-                    continue  # One is enough, the other's turn comes.
+                    continue  # One failure is enough; the other fault hits a later request.
                 if fault.matches(method, operation, bucket, name) and fault.strike(now):
                     plan.delay += fault.delay
                     plan.drip = fault.drip or plan.drip

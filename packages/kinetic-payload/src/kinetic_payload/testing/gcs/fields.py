@@ -1,4 +1,4 @@
-"""The parameter `fields`: which parts of an answer are wanted."""
+"""The parameter `fields`, which selects parts of a response."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9_*-]+|[(),/]")
 _RESOURCES: Final = ("*", "items", "resource")
 
 Mask = dict[str, "Mask"]
-"""Wanted key → wanted below it; nothing below means everything."""
+"""Selected key → its selected keys; empty means everything."""
 
 
 def parse_fields(text: str, known: Collection[str]) -> Mask:
-    """Read a selection such as `items(name,size),nextPageToken` or `items/name`.
+    """Parse a selection such as `items(name,size),nextPageToken` or `items/name`.
 
-    Of resources, and of lists of them, the *known* fields can be selected.
+    The *known* fields of resources, and of lists of them, can be selected.
     """
     tokens = _TOKEN.findall(text)
     if "".join(tokens) != re.sub(r"\s", "", text):
@@ -57,7 +57,7 @@ def _selection(tokens: list[str], text: str) -> tuple[Mask, list[str]]:
 
 
 def select(data: Any, mask: Mask) -> Any:
-    """Return the wanted parts of *data*."""
+    """Return the selected parts of *data*."""
     if not mask or ("*" in mask and not mask["*"]):
         return data
     if isinstance(data, list):

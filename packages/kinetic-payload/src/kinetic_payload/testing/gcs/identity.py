@@ -1,4 +1,4 @@
-"""Where callers get tokens: Google's token endpoint, and the metadata server of its machines."""
+"""The sources of tokens: Google's token endpoint, and the metadata server of its machines."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 
 
 class IdentityCalls:
-    """Gives tokens to those who may have one."""
+    """Issues tokens."""
 
     def __init__(self, tokens: Tokens | None) -> None:
         self._tokens = tokens
 
     async def token(self, call: Call) -> Answer:
-        """Give a token for a service account's assertion, a JWT. Its signature is not verified."""
+        """Issue a token for a service account's assertion, a JWT whose signature is not verified."""
         form = parse_qs((await call.read()).decode())
         try:
             claims = _claims(form["assertion"][0])
@@ -36,7 +36,7 @@ class IdentityCalls:
         return json_answer(self._given(self._tokens, principal))
 
     async def metadata(self, call: Call) -> Answer:
-        """Answer as the metadata server does: with the identity of the machine, or of the pod."""
+        """Respond as the metadata server, with the identity of the machine or pod."""
         tokens = self._tokens
         if call.path == "/":
             return Answer(200, b"computeMetadata/\n", _text())

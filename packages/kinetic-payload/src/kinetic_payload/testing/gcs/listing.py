@@ -17,21 +17,21 @@ _TOKEN: Final = re.compile(r"\{[^{}]*\}|.", re.DOTALL)
 
 @dataclass(frozen=True)
 class Listing:
-    """What is to be listed."""
+    """The parameters of a list."""
 
     prefix: str = ""
     delimiter: str = ""
     start: str = ""
     end: str = ""
     match: re.Pattern[str] | None = None
-    """What the whole of a name has to match."""
+    """The pattern of whole names."""
     limit: int = 1000
     token: str = ""
 
 
 @dataclass
 class Page:
-    """One page of names: objects and prefixes count alike."""
+    """A page of names; its limit counts objects and prefixes."""
 
     names: list[str] = field(default_factory=list)
     prefixes: list[str] = field(default_factory=list)
@@ -76,14 +76,14 @@ def _group(name: str, wanted: Listing) -> str | None:
 
 
 def _beyond(names: Sequence[str], last: str, wanted: Listing) -> int:
-    """Return where the names go on after what was last listed: a name, or a whole prefix."""
+    """Return the index after the last listed name or prefix."""
     if wanted.delimiter and _group(last, wanted) == last:
         return _after_group(names, last)
     return bisect_right(names, last)
 
 
 def _after_group(names: Sequence[str], group: str) -> int:
-    # No name in the group is above this, however it goes on.
+    # This sorts after all names in the group.
     return bisect_right(names, group + chr(0x10FFFF) * (1025 - min(len(group), 1024)))
 
 

@@ -1,4 +1,4 @@
-"""Which names buckets and objects may have."""
+"""The valid names of buckets and objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONGEST_NAME: Final = 1024
 
 
 def check_bucket_name(name: str) -> None:
-    """Refuse what cannot be a bucket's name."""
+    """Refuse an invalid name of a bucket."""
     if not name:
         raise required("Required parameter: name")
     longest = 222 if "." in name else 63
@@ -31,7 +31,7 @@ def check_bucket_name(name: str) -> None:
 
 
 def check_object_name(name: str) -> None:
-    """Refuse what cannot be an object's name."""
+    """Refuse an invalid name of an object."""
     if not name:
         raise required("Required parameter: name")
     size = len(name.encode("utf-8"))

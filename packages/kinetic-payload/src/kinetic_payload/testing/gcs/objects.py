@@ -1,4 +1,4 @@
-"""Calls about objects: show, download, change, delete, list."""
+"""Operations on objects."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ LARGEST_PAGE = 1000
 
 
 class ObjectCalls:
-    """What can be asked of objects."""
+    """Performs operations on objects."""
 
     def __init__(self, state: State, access: Access) -> None:
         self._state = state
         self._access = access
 
     async def get(self, call: Call) -> Answer:
-        """Show an object."""
+        """Return an object."""
         found = self._found(call)
         return json_answer(object_resource(found, call.base))
 
     async def download(self, call: Call) -> Answer:
-        """Send an object's bytes, or a range of them."""
+        """Return the bytes of an object, or a range of them."""
         found = self._found(call)
         return download(found, call.headers.get("range"))
 
     async def patch(self, call: Call) -> Answer:
-        """Change the fields that are named. Every patch is a metageneration."""
+        """Change the given fields, which increases the metageneration."""
         given = await call.json()
         found = self._found(call)
         fields = merged_object_fields(found.fields, given)
@@ -49,11 +49,11 @@ class ObjectCalls:
         return Answer(204)
 
     async def list(self, call: Call) -> Answer:
-        """List objects, a page at a time. There are no old versions to list."""
+        """Return a page of a list of objects. There are no old versions."""
         home = self._state.bucket(call.bucket)
         glob = call.arg("matchGlob")
         if glob and call.arg("delimiter"):
-            raise invalid("This server does not know matchGlob with a delimiter.")
+            raise invalid("This server does not support matchGlob with a delimiter.")
         asked = call.number("maxResults")
         if asked is not None and asked < 0:
             raise invalid(f"Invalid value for maxResults: '{asked}'.")
@@ -83,7 +83,7 @@ class ObjectCalls:
         try:
             found = self._state.object(call.bucket, call.name, call.number("generation"))
         except ApiError:
-            # Who may not list is not told what is not there.
+            # A caller that may not list does not learn that an object is missing.
             self._access.demand(call, "storage.objects.list", call.bucket, "bucket")
             raise
         check_generation(expected, found)

@@ -1,4 +1,4 @@
-"""`GcsProcess`: the server as a process of its own, whose work costs its clients nothing."""
+"""`GcsProcess`: the server as a process of its own."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kinetic_payload.testing.gcs.requests import Logged
 
 
 class GcsProcess:
-    """A server beside this process, for benchmarks; *arguments* as its command line takes them."""
+    """A server in a child process, for benchmarks; *arguments* are those of its command line."""
 
     def __init__(self, *buckets: str, arguments: Sequence[str] = ()) -> None:
         named = [part for bucket in buckets for part in ("--bucket", bucket)]
         self._command = [sys.executable, "-m", "kinetic_payload.testing.gcs", *named, *arguments]
-        # Whoever started it may be killed before it can end it.
+        # This process may be killed before it can stop the server.
         self._command.append("--until-stdin-ends")
         self.endpoint = ""
 
@@ -37,12 +37,12 @@ class GcsProcess:
 
     @property
     def pid(self) -> int:
-        """The process's."""
+        """The process's id."""
         return self._process.pid
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables that lead clients here."""
+        """The environment variables that make clients use this server."""
         return {"STORAGE_EMULATOR_HOST": self.endpoint}
 
     def requests(self) -> list[Logged]:
@@ -50,15 +50,15 @@ class GcsProcess:
         return [Logged(**one) for one in self._ask("GET", "requests")]
 
     def clear_requests(self) -> None:
-        """Forget them."""
+        """Clear the request log."""
         self._ask("DELETE", "requests")
 
     def add_fault(self, **what: Any) -> None:
-        """Add what `Fault` takes."""
+        """Add a fault with the arguments of `Fault`."""
         self._ask("POST", "faults", what)
 
     def clear_faults(self) -> None:
-        """Let nothing go wrong any more."""
+        """Remove all faults."""
         self._ask("DELETE", "faults")
 
     def _ask(self, method: str, what: str, data: Any = None) -> Any:

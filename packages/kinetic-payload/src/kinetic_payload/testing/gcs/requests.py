@@ -1,4 +1,4 @@
-"""The request log: what clients asked, how it ended, how many bytes moved."""
+"""The request log, with the status and bytes of each request."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _NOTED: Final = (
 
 @dataclass
 class Logged:
-    """One request. It is listed when it arrives; status and bytes follow."""
+    """One request. It is added when it arrives; status and bytes follow."""
 
     method: str
     path: str
     query: dict[str, list[str]]
     headers: dict[str, str]
-    """The ones that tell something, in lower case; a token is not told."""
+    """Selected headers, names in lower case; without tokens."""
     operation: str
     bucket: str
     name: str
     connection: int
-    """Which connection it came over."""
+    """The id of its connection."""
     time: float = field(default_factory=time.time)
     status: int = 0
-    """0: no answer (yet)."""
+    """0: there is no response yet."""
     bytes_in: int = 0
     bytes_out: int = 0
     seconds: float = 0.0
-    """How long it took."""
+    """The duration."""
 
 
 class Requests:
-    """All requests so far. Those of `/_kinetic/` are not among them."""
+    """All requests except those of `/_kinetic/`."""
 
     def __init__(self) -> None:
         self._logged: list[Logged] = []
@@ -51,17 +51,17 @@ class Requests:
         return len(self._logged)
 
     def add(self, logged: Logged) -> None:
-        """Note one more."""
+        """Add a request."""
         self._logged.append(logged)
 
     def clear(self) -> None:
-        """Forget them."""
+        """Clear the log."""
         self._logged.clear()
 
     def matching(
         self, *, method: str = "", operation: str = "", name: str = "", status: int | None = None
     ) -> list[Logged]:
-        """Return those that match the patterns (`fnmatch`)."""
+        """Return the requests that match the patterns (`fnmatch`)."""
         return [
             one
             for one in self
@@ -79,12 +79,12 @@ class Requests:
 
     @property
     def bytes_in(self) -> int:
-        """The bytes of all bodies that came."""
+        """The bytes of all request bodies."""
         return sum(one.bytes_in for one in self)
 
     @property
     def bytes_out(self) -> int:
-        """The bytes of all bodies that were sent."""
+        """The bytes of all response bodies."""
         return sum(one.bytes_out for one in self)
 
     def described(self) -> list[dict[str, Any]]:
@@ -93,7 +93,7 @@ class Requests:
 
 
 def noted(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that are worth a place in the log."""
+    """Return the headers for the log."""
     found = {key: headers[key] for key in _NOTED if key in headers}
     if "authorization" in found:
         found["authorization"] = found["authorization"].partition(" ")[0]

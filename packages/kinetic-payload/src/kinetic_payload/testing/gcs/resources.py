@@ -1,4 +1,4 @@
-"""Buckets and objects as the API shows them, and what users may set of them."""
+"""The API's JSON resources of buckets and objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinetic_payload.testing.gcs.answers import invalid
 from kinetic_payload.testing.gcs.state import Bucket, StoredObject
 
 OBJECT_FIELDS: Final[dict[str, type]] = {"contentType": str, "metadata": dict}
-"""What users may set of an object, and what it is."""
+"""The fields of an object that users may set, with their types."""
 
 KNOWN_FIELDS: Final = {
     *OBJECT_FIELDS, "bucket", "componentCount", "crc32c", "done", "etag", "generation", "id", "items", "kind",
@@ -20,7 +20,7 @@ KNOWN_FIELDS: Final = {
     "prefixes", "projectNumber", "resource", "rewriteToken", "selfLink", "size", "storageClass", "timeCreated",
     "timeFinalized", "timeStorageClassUpdated", "totalBytesRewritten", "updated",
 }  # fmt: skip
-"""What `fields` may select."""
+"""The fields that `fields` may select."""
 MOST_KEY: Final = 1 << 10
 MOST_VALUE: Final = 4 << 10
 MOST_METADATA: Final = 8 << 10
@@ -31,18 +31,18 @@ https://docs.cloud.google.com/storage/docs/reference/rpc/google.storage.v1
 
 
 def timestamp(seconds: float) -> str:
-    """Return a time as the API writes it."""
+    """Format a time as the API does."""
     text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
 
 def etag_of(generation: int, metageneration: int) -> str:
-    """Return what identifies one state of an object or bucket."""
+    """Return the ETag of one state of an object or bucket."""
     return base64.b64encode(f"{generation}/{metageneration}".encode()).decode()
 
 
 def object_resource(stored: StoredObject, base: str) -> dict[str, Any]:
-    """Return an object as the API shows it."""
+    """Return the resource of an object."""
     place = f"storage/v1/b/{stored.bucket}/o/{quote(stored.name, safe='')}"
     created, generation = timestamp(stored.created), str(stored.generation)
     shown = {
@@ -72,7 +72,7 @@ def object_resource(stored: StoredObject, base: str) -> dict[str, Any]:
 
 
 def bucket_resource(bucket: Bucket, base: str) -> dict[str, Any]:
-    """Return a bucket as the API shows it."""
+    """Return the resource of a bucket."""
     return {
         "kind": "storage#bucket",
         "id": bucket.name,
@@ -91,7 +91,7 @@ def bucket_resource(bucket: Bucket, base: str) -> dict[str, Any]:
 
 
 def object_fields(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what of *given* is an object's to have, checked."""
+    """Return the fields of an object in *given*, checked."""
     fields = {k: v for k, v in _own(given, OBJECT_FIELDS).items() if v is not None}
     metadata = fields.get("metadata", {})
     fields["metadata"] = {k: str(v) for k, v in metadata.items() if v is not None}
@@ -110,7 +110,7 @@ def merged_object_fields(fields: dict[str, Any], given: dict[str, Any]) -> dict[
 
 
 def _own(given: dict[str, Any], kinds: dict[str, type]) -> dict[str, Any]:
-    """Return what of *given* can be set, checked for what it is."""
+    """Return what of *given* can be set, with its types checked."""
     for key, value in given.items():
         if value is not None and not isinstance(value, kinds.get(key, object)):
             raise invalid(f"Invalid value for: {key}")

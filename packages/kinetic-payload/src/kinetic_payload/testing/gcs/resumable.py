@@ -1,4 +1,4 @@
-"""Resumable uploads: sessions, chunks, offsets, and where an interrupted one goes on."""
+"""Resumable uploads: sessions that receive chunks."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from kinetic_payload.testing.gcs.state import State, Upload
 from kinetic_payload.testing.gcs.uploads import begin, checks_of, uploader_headers, verify
 
 QUANTUM: Final = 256 * 1024
-"""Chunks but the last are multiples of this; so is what an interrupted one leaves behind."""
+"""All chunks but the last are multiples of this; an interrupted chunk is truncated to one."""
 
 _CONTENT_RANGE: Final = re.compile(r"bytes\s*(?:(\d+)-(\d+)|(\*))/(\d+|\*)")
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What a request's `Content-Range` says: offsets of its bytes, and the whole size if known."""
+    """The `Content-Range` of a request: the offsets of its bytes, and the total size if known."""
 
     start: int | None
-    """None: no bytes, only a question."""
+    """None: the request has no bytes and asks for the status."""
     end: int | None
     total: int | None
     whole: bool = False
-    """No `Content-Range`: everything in one request, whose end is the end."""
+    """No `Content-Range`: the request has all bytes."""
 
 
 class ResumableCalls:
-    """What can be asked of resumable uploads."""
+    """Performs operations on resumable uploads."""
 
     def __init__(self, state: State, access: Access) -> None:
         self._state = state
         self._access = access
 
     async def start(self, call: Call) -> Answer:
-        """Begin a session, and say where."""
+        """Begin a session, and return its address."""
         given = await call.json()
         name = call.arg("name") or str(given.get("name") or "")
         call.name = name
@@ -67,7 +67,7 @@ class ResumableCalls:
         return Answer(200, b"", headers)
 
     async def chunk(self, call: Call) -> Answer:
-        """Take bytes where they belong; with the last one the object is there."""
+        """Receive a chunk; the last one creates the object."""
         upload = self._found(call)
         if upload.finished is not None:
             return self._done(upload, call)
@@ -82,7 +82,7 @@ class ResumableCalls:
         return self._finish(upload, call)
 
     async def status(self, call: Call) -> Answer:
-        """Say how far it is. If nothing is missing any more, the object is there."""
+        """Return how many bytes arrived; create the object if none is missing."""
         upload = self._found(call)
         if upload.finished is not None:
             return self._done(upload, call)
@@ -99,7 +99,7 @@ class ResumableCalls:
         if upload.gone is not None:
             raise ApiError(upload.gone, "gone", "The upload session has expired.")
         call.name = upload.name
-        # Whoever knows the session's address may go on with it, as the one who began it.
+        # Anyone who knows the session's address may continue it, with the permissions of its creator.
         call.principal = upload.principal
         return upload
 
@@ -130,7 +130,7 @@ class ResumableCalls:
                 f"{QUANTUM}). The received request contained {promised} bytes, which does not meet this "
                 "requirement."
             )
-        # What came before and is here already is passed over.
+        # Skip bytes that arrived before.
         await self._append(upload, turn, call, have - sent.start, promised, last=last)
 
     async def _append(
@@ -162,7 +162,7 @@ class ResumableCalls:
             )
         except ApiError as error:
             if error.status in (400, 412):
-                upload.gone = 410  # Its bytes are wrong or came too late, and will always be.
+                upload.gone = 410  # A wrong checksum or precondition ends the session.
             raise
         return self._done(upload, call)
 
@@ -175,7 +175,7 @@ class ResumableCalls:
         headers = uploader_headers(call)
         if upload.incoming.size:
             headers["Range"] = f"bytes=0-{upload.incoming.size - 1}"
-        # Clients whose HTTP library follows every 308 ask for this.
+        # Clients whose HTTP library follows every 308 set this header.
         if call.headers.get("x-guploader-no-308", "").lower() == "yes":
             return Answer(200, b"", {**headers, "X-HTTP-Status-Code-Override": "308"})
         return Answer(308, b"", headers)

@@ -29,11 +29,11 @@ PROJECT = "test-project"
 
 
 class GcsServer:
-    """A Google Cloud Storage that follows the published JSON API strictly, on a port of this machine.
+    """A server on a port of this machine that follows the published JSON API strictly.
 
-    Objects lie in files below *folder* (that for temporary files, if none is given) and are gone when
-    it stops. Without *tokens* everybody may do everything; with them, callers need one. Without *md5*
-    objects have none, as composite ones never do: it costs more than all the rest of a large upload.
+    Objects are files below *folder* (the system's temporary folder by default) until it stops. Without *tokens*
+    all callers may do everything; with them, callers need one. Without *md5* objects have no MD5: computing it
+    takes more time than the rest of a large upload.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class GcsServer:
         self.stop()
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start the server."""
         if self._given is not None:
             self._given.mkdir(parents=True, exist_ok=True)
         kept = tempfile.TemporaryDirectory(
@@ -86,7 +86,7 @@ class GcsServer:
             raise
 
     def stop(self) -> None:
-        """Close all connections, and forget everything."""
+        """Close all connections, and remove all objects."""
         self._closing.close()
         self._loop = None
         if self._state is not None:
@@ -96,21 +96,21 @@ class GcsServer:
 
     @property
     def endpoint(self) -> str:
-        """Where it is: `http://127.0.0.1:PORT`."""
+        """The address: `http://127.0.0.1:PORT`."""
         return f"http://{self._host}:{self._port}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables that lead clients here."""
+        """The environment variables that make clients use this server."""
         if self.tokens is None:
             return {"STORAGE_EMULATOR_HOST": self.endpoint}
         return {Env.STORAGE_ENDPOINT: self.endpoint}
 
     @property
     def machine_environment(self) -> dict[str, str]:
-        """What, besides `environment`, makes a new process believe that it runs on `tokens.machine`."""
+        """Variables besides `environment` that give a new process the identity of `tokens.machine`."""
         address = self.endpoint.removeprefix("http://")
-        # Google's library would take a busy machine for one without that server after three seconds.
+        # By default Google's library stops looking for a metadata server after three seconds.
         return {
             "GCE_METADATA_HOST": address,
             "GCE_METADATA_IP": address,
@@ -118,11 +118,11 @@ class GcsServer:
         }
 
     def create_bucket(self, name: str, *, project: str = PROJECT) -> None:
-        """Make a bucket."""
+        """Create a bucket."""
         self._do(lambda state: make_bucket(state, name, project))
 
     def objects(self, bucket: str, prefix: str = "") -> list[StoredObject]:
-        """Return what lies in a bucket, in order of the names."""
+        """Return the objects of a bucket, in order of their names."""
         return self._do(
             lambda state: [
                 state.buckets[bucket].objects[name]
@@ -132,7 +132,7 @@ class GcsServer:
         )
 
     def names(self, bucket: str, prefix: str = "") -> list[str]:
-        """Return the names of what lies in a bucket, in order."""
+        """Return the names of the objects of a bucket, in order."""
         return [stored.name for stored in self.objects(bucket, prefix)]
 
     def read(self, bucket: str, name: str) -> bytes:
@@ -140,19 +140,19 @@ class GcsServer:
         return self._do(lambda state: state.buckets[bucket].objects[name]).content.read()
 
     def allow(self, bucket: str, policy: Mapping[str, Iterable[str]] | None) -> None:
-        """Let only these principals have only these permissions; None: everybody all.
+        """Give only these principals only these permissions; None: all permissions to everyone.
 
-        `allUsers` is also who comes without a token.
+        `allUsers` includes callers without a token.
         """
         only = policy and {who: frozenset(what) for who, what in policy.items()}
         self._change(bucket, lambda found: setattr(found, "policy", only))
 
     def disable_billing(self, bucket: str) -> None:
-        """Let the project of a bucket have no billing account."""
+        """Disable billing for the project of a bucket."""
         self._change(bucket, lambda found: setattr(found, "billing", False))
 
     def age(self, bucket: str, prefix: str, by: timedelta) -> None:
-        """Make objects older than they are."""
+        """Change the times of objects as if they were older."""
         seconds = by.total_seconds()
 
         def older(found: Bucket) -> None:
@@ -164,7 +164,7 @@ class GcsServer:
         self._change(bucket, older)
 
     def expire_uploads(self, *, status: int = 410) -> None:
-        """Let all unfinished resumable uploads have expired, as after a week."""
+        """Let all unfinished resumable uploads expire, as after a week."""
 
         def expire(state: State) -> None:
             for upload in state.uploads.values():
@@ -189,7 +189,7 @@ class GcsServer:
         self._do(lambda state: change(state.buckets[bucket]))
 
     def _do(self, work: Callable[[State], _T]) -> _T:
-        """Do *work* where the state may be touched: in the loop's thread."""
+        """Run *work* in the loop's thread, the only one that may change the state."""
         assert self._loop is not None, "the server is not running"
         assert self._state is not None
         state = self._state
@@ -202,7 +202,7 @@ class GcsServer:
 
 async def _close(runner: web.ServerRunner) -> None:
     await runner.cleanup()
-    # Requests that are still waiting, for a delay or for a client that says no more.
+    # Requests that still wait for a delay or for their clients.
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()

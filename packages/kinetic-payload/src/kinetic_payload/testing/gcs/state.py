@@ -1,4 +1,4 @@
-"""What the server holds: buckets, objects, unfinished uploads."""
+"""The state of the server: buckets, objects, unfinished uploads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kinetic_payload.testing.gcs.contents import Content, Incoming
 
 @dataclass(frozen=True)
 class StoredObject:
-    """One generation of an object. A change makes another one."""
+    """One state of an object. A change creates another one."""
 
     bucket: str
     name: str
@@ -25,9 +25,9 @@ class StoredObject:
     updated: float
     metageneration: int = 1
     fields: dict[str, Any] = field(default_factory=dict)
-    """What users may set: `contentType`, `metadata`."""
+    """The fields that users may set: `contentType`, `metadata`."""
     components: int | None = None
-    """Of a composite object: what it was made of."""
+    """The number of components of a composite object."""
 
     @property
     def size(self) -> int:
@@ -45,19 +45,19 @@ class Bucket:
     created: float
     billing: bool = True
     policy: dict[str, frozenset[str]] | None = None
-    """Who may do what; None: everybody everything."""
+    """Principal → permissions; None: everyone has all."""
     objects: dict[str, StoredObject] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
-    """Of the objects, sorted by code point, which is the order of their UTF-8 bytes."""
+    """The objects' names, sorted by code point, which is the order of their UTF-8 bytes."""
 
     def put(self, stored: StoredObject) -> None:
-        """Have *stored* under its name."""
+        """Store *stored* under its name."""
         if stored.name not in self.objects:
             insort(self.names, stored.name)
         self.objects[stored.name] = stored
 
     def remove(self, name: str) -> None:
-        """Have nothing under *name*."""
+        """Remove the object *name*."""
         del self.objects[name]
         del self.names[bisect_left(self.names, name)]
 
@@ -77,21 +77,21 @@ class Upload:
     """The size that was announced when it began."""
     checks: dict[str, str] = field(default_factory=dict)
     turn: int = 0
-    """The last request takes over; an older one, whose connection is dying, writes no more."""
+    """Only the last request may write; the connection of an older one is broken."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     finished: StoredObject | None = None
     gone: int | None = None
-    """The status that tells of its end, once it expired."""
+    """The status of further requests after it has expired."""
 
 
 def check_generation(expected: int | None, found: StoredObject | None) -> None:
-    """Refuse if *found* is not of the generation that a caller expects; 0: there is none."""
+    """Refuse if *found* is not of the expected generation; 0: it must not exist."""
     if expected is not None and expected != (found.generation if found else 0):
         raise not_so()
 
 
 class State:
-    """Everything, changed only in the server's event loop."""
+    """All buckets and uploads, changed only in the server's event loop."""
 
     def __init__(self, folder: Path, *, md5: bool = True) -> None:
         self._folder = folder
@@ -101,16 +101,16 @@ class State:
         self._last_generation = 0
 
     def incoming(self, *, composite: bool = False) -> Incoming:
-        """Return a content to be written."""
+        """Return a new content to write."""
         return Incoming(self._folder, md5=self._md5 and not composite)
 
     def next_generation(self) -> int:
-        """Return a generation above all others, ever: microseconds, as Google's."""
+        """Return a generation above all earlier ones: microseconds, as Google's."""
         self._last_generation = max(self._last_generation + 1, int(time.time() * 1e6))
         return self._last_generation
 
     def bucket(self, name: str) -> Bucket:
-        """Return a bucket that objects can be had from."""
+        """Return a bucket for operations on objects."""
         if name not in self.buckets:
             raise no_bucket()
         found = self.buckets[name]
@@ -124,7 +124,7 @@ class State:
         return found
 
     def object(self, bucket: str, name: str, generation: int | None = None) -> StoredObject:
-        """Return the object; of this generation, if one is given."""
+        """Return the object, which must be of *generation* if that is given."""
         found = self.bucket(bucket).objects.get(name)
         if found is None or generation not in (None, found.generation):
             raise no_object(bucket, name)
@@ -140,7 +140,7 @@ class State:
         *,
         components: int | None = None,
     ) -> StoredObject:
-        """Make *content* the object, if it is of the expected generation now."""
+        """Write an object, if the current one is of the expected generation."""
         home = self.bucket(bucket)
         check_generation(if_generation, home.objects.get(name))
         now = time.time()
@@ -152,7 +152,7 @@ class State:
         return stored
 
     def change(self, stored: StoredObject, fields: dict[str, Any]) -> StoredObject:
-        """Give an object other fields."""
+        """Change the fields of an object."""
         changed = replace(
             stored,
             fields=fields,
@@ -163,6 +163,6 @@ class State:
         return changed
 
     def delete(self, stored: StoredObject) -> None:
-        """Forget an object."""
+        """Delete an object."""
         home = self.buckets[stored.bucket]
         home.remove(stored.name)

@@ -1,4 +1,4 @@
-"""Uploads in one request: media and multipart; and what every upload is checked for."""
+"""Uploads in one request, and the checks of all uploads."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kinetic_payload.testing.gcs.resources import object_fields, object_resource
 from kinetic_payload.testing.gcs.state import State, check_generation
 
 LARGEST_HEAD = 1024 * 1024
-"""Of a multipart upload: what comes before the media."""
+"""The limit of the part of a multipart upload before the media."""
 
 
 class UploadCalls:
-    """What can be asked of uploads that are one request."""
+    """Performs uploads in one request."""
 
     def __init__(self, state: State, access: Access) -> None:
         self._state = state
@@ -63,7 +63,7 @@ class UploadCalls:
             raise
         content = incoming.finish()
         verify(content, checks)
-        # Again: somebody else may have written while the bytes arrived.
+        # Again, because the object may have been written meanwhile.
         self._access.demand_overwrite(call, call.bucket, name)
         stored = self._state.store(
             call.bucket, name, content, fields, call.number("ifGenerationMatch")
@@ -72,7 +72,7 @@ class UploadCalls:
 
 
 def begin(state: State, access: Access, call: Call, name: str) -> None:
-    """Refuse what can be refused before any byte is stored."""
+    """Check name, precondition and permission before any byte is stored."""
     check_object_name(name)
     found = state.bucket(call.bucket).objects.get(name)
     check_generation(call.number("ifGenerationMatch"), found)
@@ -80,7 +80,7 @@ def begin(state: State, access: Access, call: Call, name: str) -> None:
 
 
 def checks_of(given: dict[str, Any], call: Call) -> dict[str, str]:
-    """Return the checksums that the client promises: in the metadata or in headers."""
+    """Return the checksums that the client sends, in the metadata or in headers."""
     checks = {}
     for key, name in (("crc32c", "crc32c"), ("md5Hash", "md5")):
         if given.get(key):
@@ -93,7 +93,7 @@ def checks_of(given: dict[str, Any], call: Call) -> dict[str, str]:
 
 
 def verify(content: Content, checks: dict[str, str]) -> None:
-    """Refuse bytes that are not what was promised."""
+    """Refuse bytes that do not match the checksums."""
     if checks.get("crc32c", content.crc32c) != content.crc32c:
         raise invalid(
             f'Provided CRC32C "{checks["crc32c"]}" doesn\'t match calculated CRC32C "{content.crc32c}".'
@@ -105,7 +105,7 @@ def verify(content: Content, checks: dict[str, str]) -> None:
 
 
 def uploader_headers(call: Call) -> dict[str, str]:
-    """Return what Google's upload servers add to their answers."""
+    """Return the headers that Google's upload servers add."""
     key = call.arg("upload_id") or f"media-{id(call):x}"
     return {"X-GUploader-UploadID": key}
 
@@ -134,7 +134,7 @@ class Multipart:
         """Iterate over the body of the second part."""
         end = b"\r\n" + self._delimiter
         while (at := self._buffer.find(end)) < 0:
-            # The end may have begun: as much is kept as could be its beginning.
+            # The end may have begun: keep as many bytes as it could have.
             keep = len(end) - 1
             if len(self._buffer) > keep:
                 yield self._buffer[:-keep]
@@ -143,7 +143,7 @@ class Multipart:
         if at:
             yield self._buffer[:at]
         async for _ in self._chunks:
-            pass  # What follows the last boundary means nothing.
+            pass  # Ignore what follows the last boundary.
 
     async def _headers(self) -> dict[str, str]:
         await self._take(b"\n")
@@ -154,7 +154,7 @@ class Multipart:
         return found
 
     async def _take(self, mark: bytes) -> bytes:
-        """Return what comes before *mark*, and leave both behind."""
+        """Return the bytes before *mark*, and skip the mark."""
         while (at := self._buffer.find(mark)) < 0:
             if len(self._buffer) > LARGEST_HEAD:
                 raise _malformed()

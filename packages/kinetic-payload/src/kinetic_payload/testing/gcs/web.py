@@ -1,4 +1,4 @@
-"""HTTP: requests come in, answers go out, and here is where they go wrong if they should."""
+"""HTTP requests and responses, with the injected faults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kinetic_payload.testing.gcs.faults import Faults, Plan
 from kinetic_payload.testing.gcs.requests import Logged, Requests, noted
 
 SMALL: Final = 64 * 1024
-"""Up to this size, a body is sent with its headers in one piece."""
+"""Up to this size, a body is sent together with its headers."""
 
 _DRIPS_A_SECOND: Final = 20
 _LOOK: Final = 0.005
@@ -28,7 +28,7 @@ _LONGEST_LINE: Final = 64 * 1024
 
 
 class Web:
-    """Answers HTTP requests by the API."""
+    """Handles HTTP requests with the API."""
 
     def __init__(self, api: Api, faults: Faults, requests: Requests) -> None:
         self._api = api
@@ -36,7 +36,7 @@ class Web:
         self._requests = requests
 
     def server(self) -> web.Server:
-        """Return what listens: no routes, no middleware; every microsecond is the client's."""
+        """Return a server without routes and middleware, for speed."""
         return web.Server(
             self._handle,
             access_log=None,
@@ -57,7 +57,7 @@ class Web:
             call.method, call.path, dict(call.query), noted(headers), call.operation, call.bucket,
             call.to_name or call.name, id(request.transport),
         )  # fmt: skip
-        began = time.perf_counter()  # Later than `logged.time`: together they never say too late.
+        began = time.perf_counter()  # After `logged.time`, so that their sum is never too late.
         self._requests.add(logged)
         body.logged = logged
         try:
@@ -92,7 +92,7 @@ class Web:
                 request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             answer = await self._api.perform(call)
         if plan.breaks("after") or plan.breaks("request"):
-            # A request without a body has no middle: its answer is lost.
+            # A request without a body has no middle: its response is lost.
             raise _broken(request, plan)
         logged.status, logged.bytes_out = answer.status, answer.length
         return await _send(request, answer, plan)
@@ -106,14 +106,14 @@ def _of_a_portal(page: str, status: int, location: str) -> Answer:
 
 
 class _NoAnswer(web.StreamResponse):
-    """What is left to answer when the connection is gone. A plain exception would be logged."""
+    """The response for a broken connection. A plain exception would be logged."""
 
     async def prepare(self, _: web.BaseRequest) -> AbstractStreamWriter | None:
         raise ConnectionResetError("The connection is gone.")
 
 
 class _Body:
-    """The body of a request as it arrives, counted, and slow or cut short if it should be."""
+    """The body of a request as it arrives, counted, with the faults of the plan."""
 
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
@@ -125,7 +125,7 @@ class _Body:
         breaks_at = self._breaks_at()
         while data := await self._read():
             if breaks_at is not None:
-                data = data[: breaks_at - came]  # What more is here came too late.
+                data = data[: breaks_at - came]  # The rest arrived after the break.
             came += len(data)
             if self.logged is not None:
                 self.logged.bytes_in = came
@@ -179,7 +179,7 @@ async def _send_body(
     until: int,
     plan: Plan,
 ) -> None:
-    """Send a body's bytes up to *until*."""
+    """Send a body up to the offset *until*."""
     step = max(int((plan.drip or 0) / _DRIPS_A_SECOND), 1) if plan.drip else 1024 * 1024
     if isinstance(body, Slice) and not plan.drip:
         with body.content.open() as file:
@@ -202,14 +202,14 @@ async def _send_body(
 
 
 def _broken(request: web.BaseRequest, plan: Plan) -> ConnectionResetError:
-    """Break the connection, and return what ends the request's handling."""
+    """Break the connection, and return the exception that ends the handler."""
     transport = request.transport
     if transport is not None:
         if plan.fault is not None and plan.fault.polite:
             transport.close()
         else:
             found = transport.get_extra_info("socket")
-            # No lingering: the peer gets a reset instead of an end.
+            # Without lingering, the peer receives a reset instead of an end.
             found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             transport.abort()
     return ConnectionResetError("injected")
