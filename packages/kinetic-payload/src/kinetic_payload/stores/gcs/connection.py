@@ -86,8 +86,9 @@ class Connection:
             self._session.mount(scheme, HTTPAdapter(pool_connections=4, pool_maxsize=_POOL))
         self._session.configure_mtls_channel()  # type: ignore[no-untyped-call]
         self.base = service.address(self._credentials, mtls=self._session.is_mtls)
+        versions = f"gl-python/{platform.python_version()} auth/{google.auth.__version__}"
         self._headers = {
-            "User-Agent": f"kinetic gl-python/{platform.python_version()} auth/{google.auth.__version__} (gzip)",
+            "User-Agent": f"kinetic {versions} (gzip)",
             # For lists. An object that is stored compressed is sent compressed, so that its bytes match its
             # size and its checksum.
             "Accept-Encoding": "gzip",

@@ -17,7 +17,10 @@ def make_bucket(state: State, name: str, project: str) -> Bucket:
     """Create a bucket."""
     check_bucket_name(name)
     if name in state.buckets:
-        message = "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please select a different name and try again."
+        message = (
+            "The requested bucket name is not available. The bucket namespace is shared by all users of "
+            "the system. Please select a different name and try again."
+        )
         if state.buckets[name].project == project:
             message = (
                 "Your previous request to create the named bucket succeeded and you already own it."
