@@ -96,7 +96,7 @@ def no_object(bucket: str, name: str) -> ApiError:
     return ApiError(404, "notFound", f"No such object: {bucket}/{name}")
 
 
-def not_so() -> ApiError:
+def precondition_failed() -> ApiError:
     """Return the error for a precondition that does not hold."""
     message = "At least one of the pre-conditions you specified did not hold."
     return ApiError(412, "conditionNotMet", message, location=("header", "If-Match"))

@@ -102,7 +102,7 @@ class Fault:
         return self.held and not self._released.is_set()
 
     @property
-    def ends_it(self) -> bool:
+    def fails(self) -> bool:
         """Whether the request fails instead of being slow."""
         return self.status is not None or self.page is not None or self.reset != ""
 
@@ -154,13 +154,13 @@ class Faults:
         now = time.monotonic()
         with self._lock:
             for fault in self._faults:
-                if plan.fault is not None and fault.ends_it:
+                if plan.fault is not None and fault.fails:
                     continue  # One failure is enough; the other fault hits a later request.
                 if fault.matches(method, operation, bucket, name) and fault.strike(now):
                     plan.delay += fault.delay
                     plan.drip = fault.drip or plan.drip
                     plan.holding += (fault,) if fault.held else ()
-                    plan.fault = fault if fault.ends_it else plan.fault
+                    plan.fault = fault if fault.fails else plan.fault
         return plan
 
     def described(self) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-_NOTED: Final = (
+_LOGGED_HEADERS: Final = (
     "accept-encoding", "authorization", "content-length", "content-range", "content-type", "range",
     "user-agent", "x-goog-api-client", "x-goog-hash", "x-goog-user-project", "x-upload-content-length",
     "x-upload-content-type",
@@ -92,9 +92,9 @@ class Requests:
         return [asdict(one) for one in self]
 
 
-def noted(headers: Mapping[str, str]) -> dict[str, str]:
+def logged_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers for the log."""
-    found = {key: headers[key] for key in _NOTED if key in headers}
+    found = {key: headers[key] for key in _LOGGED_HEADERS if key in headers}
     if "authorization" in found:
         found["authorization"] = found["authorization"].partition(" ")[0]
     return found

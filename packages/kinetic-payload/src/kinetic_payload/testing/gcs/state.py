@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kinetic_payload.testing.gcs.answers import ApiError, no_bucket, no_object, not_so
+from kinetic_payload.testing.gcs.answers import ApiError, no_bucket, no_object, precondition_failed
 from kinetic_payload.testing.gcs.contents import Content, Incoming
 
 
@@ -87,7 +87,7 @@ class Upload:
 def check_generation(expected: int | None, found: StoredObject | None) -> None:
     """Refuse if *found* is not of the expected generation; 0: it must not exist."""
     if expected is not None and expected != (found.generation if found else 0):
-        raise not_so()
+        raise precondition_failed()
 
 
 class State:

@@ -17,7 +17,7 @@ from kinetic_payload.testing.gcs.api import Api
 from kinetic_payload.testing.gcs.calls import Call, call_of
 from kinetic_payload.testing.gcs.control import control
 from kinetic_payload.testing.gcs.faults import Faults, Plan
-from kinetic_payload.testing.gcs.requests import Logged, Requests, noted
+from kinetic_payload.testing.gcs.requests import Logged, Requests, logged_headers
 
 SMALL: Final = 64 * 1024
 """Up to this size, a body is sent together with its headers."""
@@ -54,7 +54,7 @@ class Web:
             answer = await control(call, self._faults, self._requests)
             return await _send(request, answer, Plan())
         logged = Logged(
-            call.method, call.path, dict(call.query), noted(headers), call.operation, call.bucket,
+            call.method, call.path, dict(call.query), logged_headers(headers), call.operation, call.bucket,
             call.to_name or call.name, id(request.transport),
         )  # fmt: skip
         began = time.perf_counter()  # After `logged.time`, so that their sum is never too late.
@@ -80,7 +80,7 @@ class Web:
         if plan.breaks("before"):
             raise _broken(request, plan)
         if plan.fault is not None and plan.fault.page is not None:
-            answer = _of_a_portal(plan.fault.page, plan.fault.status or 200, plan.fault.location)
+            answer = _portal_answer(plan.fault.page, plan.fault.status or 200, plan.fault.location)
         elif plan.fault is not None and plan.fault.status is not None:
             after = plan.fault.retry_after
             extra = {} if after is None else {"Retry-After": f"{after:g}"}
@@ -98,7 +98,7 @@ class Web:
         return await _send(request, answer, plan)
 
 
-def _of_a_portal(page: str, status: int, location: str) -> Answer:
+def _portal_answer(page: str, status: int, location: str) -> Answer:
     headers = {"Content-Type": "application/json" if page.startswith("{") else "text/html"}
     if location:
         headers["Location"] = location
