@@ -277,37 +277,10 @@ def test_who_waits_for_an_attempt_that_fails_shares_its_failure_and_who_comes_la
         f'exec {project.folder}/bin/uv "$@"\n'
     )
     slow.chmod(0o755)
-    code = textwrap.dedent(
-        """
-        import os, sys, threading
-        from pathlib import Path
-        from kinetic.backends.local.environments import ensure_environment
-        from kinetic_images.errors import InstallError
-        root, home, path = sys.argv[1:]
-
-        def say(*words):
-            os.write(1, (" ".join(map(str, words)) + chr(10)).encode())
-
-        def ensure():
-            try:
-                ensure_environment(
-                    Path(root), home=Path(home), interpreter=sys.executable,
-                    environ={"PATH": path, "HOME": home, "UV_OFFLINE": "1"},
-                    report=say,
-                )
-            except InstallError as error:
-                say("places", *error.places, "alpha>=99" in error.message)
-
-        threads = [threading.Thread(target=ensure) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        """
-    )
+    script = Path(__file__).parent / "projects" / "ensure.py"
 
     def start(root: Path) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", code, str(root), str(project.home), str(slow.parent)]
+        command = [sys.executable, str(script), str(root), str(project.home), str(slow.parent)]
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def lines(process: subprocess.Popen[str], count: int) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -27,64 +28,7 @@ from kinetic_payload.testing.gcs import GcsServer
 
 HOUR = 3600.0
 
-SCRIPT = '''
-"""Submit one call, wait for its value, clean up; say each as a line of JSON."""
-import json, os, random, signal, sys, time, warnings
-from pathlib import Path
-import kinetic
-
-def work(plan, data=None):
-    host, attempt = os.environ["KINETIC_HOST_INDEX"], os.environ["KINETIC_ATTEMPT"]
-    Path(plan["marks"], f"began-{attempt}-{host}").touch()
-    if data is not None:
-        assert Path(data, "one.txt").read_text() == "1"
-    print("in the function", flush=True)
-    time.sleep(plan["seconds"])
-    if plan["stopping"] and attempt == "1":
-        # The runner hears nothing more until it is continued: not that we end, nor that anybody died.
-        os.kill(os.getppid(), signal.SIGSTOP)
-    value = {"number": plan["number"], "bytes": random.Random(plan["number"]).randbytes(plan["size"])}
-    Path(plan["marks"], f"ended-{attempt}-{host}").touch()
-    return value
-
-def tell(**what):
-    print(json.dumps(what), flush=True)
-
-def is_right(value, plan):
-    return value == {
-        "number": plan["number"], "bytes": random.Random(plan["number"]).randbytes(plan["size"])
-    }
-
-def main(plan):
-    warnings.simplefilter("ignore")
-    backend, accelerator = ("local", "cpu") if plan["hosts"] == 1 else ("local-gke", "tpu-v5litepod-16")
-    run = kinetic.run(accelerator=accelerator, backend=backend, retries=plan["retries"])(work)
-    job = None
-    try:
-        job = run.run_async(plan, *(map(kinetic.Data, plan.get("data", ()))))
-        tell(job=job.job_id)
-        if plan["waiting"]:
-            if plan["window"]:
-                job = kinetic.attach(job.job_id)  # Which reads the record.
-            tell(right=is_right(job.result(cleanup=False), plan))
-            job.cleanup()
-            tell(cleaned=True)
-    except Exception as error:
-        tell(
-            error=type(error).__name__, message=getattr(error, "message", str(error)),
-            hint=getattr(error, "hint", None),
-            known=isinstance(error, kinetic.KineticError),
-        )
-        if job is not None:
-            time.sleep(plan["window"])
-            try:
-                tell(later=is_right(kinetic.attach(job.job_id).result(cleanup=False), plan))
-            except Exception as error:
-                tell(later_error=type(error).__name__, message=str(error))
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
-'''
+SCRIPT = Path(__file__).parent / "projects" / "submit.py"
 
 
 def is_right(value: Any, number: int, size: int) -> bool:
@@ -148,7 +92,7 @@ class Place:
         root = self.folder / "project"
         root.mkdir(parents=True)
         Path(root, "pyproject.toml").write_text("[project]\nname = 'soak'\nversion = '1'\n")
-        Path(root, "work.py").write_text(SCRIPT)
+        shutil.copyfile(SCRIPT, root / "work.py")
         Path(self.folder, "data").mkdir()
         Path(self.folder, "data", "one.txt").write_text("1")
         self.environment = {"KINETIC_HOME": self.home.path}

@@ -28,7 +28,7 @@ class KineticError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions are rebuilt from `args` alone, which would lose the hint.
-        return (type(self)._rebuild, (type(self), self.args), self.__dict__)
+        return (self._rebuild, (type(self), self.args), self.__dict__)
 
     @staticmethod
     def _rebuild(cls: type[KineticError], args: tuple[Any, ...]) -> KineticError:
