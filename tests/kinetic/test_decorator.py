@@ -177,7 +177,7 @@ def test_a_classmethod_never_loses_its_class_silently() -> None:
     of = vars(Trainer)["of"].__func__
 
     check_class_given(of, (Trainer, 1))
-    with pytest.raises(InvalidRequestError, match="does not know the class"):
+    with pytest.raises(InvalidRequestError, match="does not get the class"):
         check_class_given(of, (1,))
 
 

@@ -25,7 +25,7 @@ def test_ctrl_c_takes_a_job_back_or_says_which_one_goes_on(
     project.copy("interrupted.py")
     done = project.run("interrupted.py", how, begin, str(gate), "1", str(last), str(every))
     assert done.returncode == 0, done.stderr
-    told = set(re.findall(r"goes on.*: +(cpu-work-\S+)", done.stderr))
+    told = set(re.findall(r"(?:goes on|keeps running): +(cpu-work-\S+)", done.stderr))
 
     assert {path.name for path in (project.home / "jobs").iterdir()} <= told
     stored = {path.name for path in (project.home / "store").iterdir()}

@@ -143,7 +143,7 @@ def test_ctrl_c_after_the_job_has_ended_does_not_say_that_it_goes_on(ended: JobS
 
     assert value is KeyboardInterrupt
     assert not handle.cancelled
-    assert "goes on" not in err
+    assert "keeps running" not in err
     assert f"has ended: {JOB_ID}" in err
     assert f"kinetic jobs result {JOB_ID}" in err
 

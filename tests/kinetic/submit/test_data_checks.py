@@ -101,7 +101,7 @@ def test_local_data_is_shown_in_place_where_the_system_can(tmp_path: Path) -> No
     if why_not_read_only() is None:
         assert check(data, HERE) == []
     else:
-        with pytest.raises(InvalidRequestError, match="cannot be shown"):
+        with pytest.raises(InvalidRequestError, match="cannot be read in place"):
             check(data, HERE)
 
 

@@ -391,7 +391,7 @@ def test_ctrl_c_after_the_start_says_which_job_goes_on(
         submit(ask(), work, (1,), {}, services=services, console=console)
 
     [job_id] = job_ids_of(services.backend)
-    assert f"goes on: {job_id}" in "\n".join(interrupted.value.__notes__)
+    assert f"keeps running: {job_id}" in "\n".join(interrupted.value.__notes__)
 
 
 def test_a_call_that_does_not_pickle_is_refused_before_anything_is_stored(

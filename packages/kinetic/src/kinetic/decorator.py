@@ -90,7 +90,7 @@ def run(
     first: object = accelerator
     if callable(first) or isinstance(first, classmethod | staticmethod):
         raise InvalidRequestError(
-            "@kinetic.run stands without parentheses.",
+            "@kinetic.run is used without parentheses.",
             hint='Write @kinetic.run() or @kinetic.run(accelerator="tpu-v5litepod-4").',
         )
     if inside_job():
@@ -179,7 +179,7 @@ class RemoteCallable(Generic[P, R]):
         if options is None:
             # Decorated inside a job, or unpickled, and now called outside of a job.
             raise NotInsideJobError(
-                f"{self._name} came out of a job, without what @kinetic.run was given.",
+                f"{self._name} comes from a job, and has no arguments of @kinetic.run.",
                 hint="Decorate the function here.",
             )
         settings = Settings.from_environment(**options.settings)

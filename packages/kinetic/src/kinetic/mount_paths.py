@@ -51,7 +51,7 @@ def check_volumes(
                 )
             if _inside(mount, other) or _inside(other, mount):
                 raise InvalidRequestError(
-                    f"The volumes at {other} and {mount} lie inside each other.", hint=_ELSEWHERE
+                    f"The mount paths {other} and {mount} overlap.", hint=_ELSEWHERE
                 )
         checked[mount] = data
     return checked

@@ -152,7 +152,7 @@ def read_key(home: Path) -> bytes | None:
     if others_may_write(found):
         raise ConfigurationError(
             f"Other users may have written the key in {path}: it belongs to user {found.st_uid}, with mode "
-            f"{stat.S_IMODE(found.st_mode):04o}. Who knows it can sign records that run code here.",
+            f"{stat.S_IMODE(found.st_mode):04o}. Whoever knows it can sign records that run code here.",
             hint=f"Run: chmod 600 {shlex.quote(str(path))}\nIf you do not trust what it holds, remove it "
             "instead: a new key is made, which does not fit the jobs that were submitted with the old one.",
         )

@@ -85,7 +85,7 @@ def create_profile(path: Path, profile: Profile, *, replace: bool = False) -> Pr
         if profile.name in profiles and not replace:
             raise ConfigurationError(
                 f"There is already a profile {profile.name!r}.",
-                hint=f"Remove it first (kinetic profile rm {profile.name}), or take another name.",
+                hint=f"Remove it first (kinetic profile rm {profile.name}), or use another name.",
             )
         # Keys that this version does not know stay as they are.
         unknown = {k: v for k, v in profiles.get(profile.name, {}).items() if k not in _KEYS}
@@ -236,7 +236,7 @@ def _line_of(text: str, key: str, *, after: str | None = None) -> int:
 def _broken(path: Path, line: int, what: str) -> ConfigurationError:
     return ConfigurationError(
         f"The profiles file {path} is broken at line {line}: {what}.",
-        hint="Mend that line, or move the file away; Kinetic never overwrites a broken one.",
+        hint="Correct that line, or move the file away; Kinetic never overwrites a broken one.",
     )
 
 

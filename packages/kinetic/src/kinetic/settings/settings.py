@@ -120,7 +120,7 @@ def expanded(text: str, source: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError as error:
         raise ConfigurationError(
-            f"{source} is {text!r}, and whose home folder that means is not known here.",
+            f"{source} is {text!r}, and the home folder that ~ stands for is not known here.",
             hint="Write the path without ~, or set HOME.",
         ) from error
 

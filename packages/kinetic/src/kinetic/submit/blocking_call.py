@@ -81,7 +81,7 @@ def call(
             console.done()
             if not started:
                 console.note(
-                    "The job was not started. What was sent of its data need not be sent again."
+                    "The job was not started. Data that was uploaded is not uploaded again."
                 )
             elif seen is not None and seen.terminal:
                 console.note(
@@ -118,7 +118,7 @@ _PHASES = {
 
 def _interrupted(handle: JobHandle, console: Console, ask: Callable[[str], str] | None) -> None:
     console.note(
-        f"The job goes on without you: {handle.job_id}\n"
+        f"The job keeps running: {handle.job_id}\n"
         f'  come back:  kinetic.attach("{handle.job_id}").result()\n'
         f"  its log:    kinetic jobs logs --follow {handle.job_id}\n"
         f"  stop it:    kinetic jobs cancel {handle.job_id}"

@@ -60,7 +60,7 @@ class Captured:
 
     def notes(self) -> list[str]:
         """Return warnings for the user; they have names, never values."""
-        notes = [f"{name} is to be captured and is not set here." for name in self.missing]
+        notes = [f"{name} is in capture_env_vars, and is not set here." for name in self.missing]
         return notes + [f"No variable here matches {pattern}." for pattern in self.unmatched]
 
 
@@ -78,7 +78,7 @@ def check_patterns(patterns: Iterable[str] | None) -> tuple[str, ...]:
     if patterns is not None and not isinstance(patterns, Iterable):
         raise InvalidRequestError(
             f"capture_env_vars is {patterns!r}, not a list.",
-            hint="Give names, or beginnings that end in '*'.",
+            hint="Give names, or prefixes followed by '*'.",
         )
     checked = tuple(patterns or ())
     for pattern in checked:
@@ -111,12 +111,12 @@ def _check(pattern: object) -> None:
     if not isinstance(pattern, str) or not pattern or "=" in pattern or "\0" in pattern:
         raise InvalidRequestError(
             f"capture_env_vars holds {pattern!r}, which is not the name of a variable.",
-            hint="Give names, or beginnings that end in '*'; the values are taken from your environment.",
+            hint="Give names, or prefixes followed by '*'; the values are taken from your environment.",
         )
     if "*" in pattern[:-1]:
         raise InvalidRequestError(
-            f"capture_env_vars holds {pattern!r}; a '*' can only stand at the end.",
-            hint="Give names, or beginnings that end in '*'.",
+            f"capture_env_vars holds {pattern!r}; a '*' is allowed at the end only.",
+            hint="Give names, or prefixes followed by '*'.",
         )
 
 

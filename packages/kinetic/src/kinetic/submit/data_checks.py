@@ -67,7 +67,7 @@ def _check_view(data: Data) -> None:
     why_not = why_not_read_only()
     if why_not is not None:
         raise InvalidRequestError(
-            f"{data!r} cannot be shown to a local job where it lies: {why_not}",
+            f"{data!r} cannot be read in place by a local job: {why_not}",
             hint="Leave fuse=True out: then it is copied.",
         )
 
@@ -105,6 +105,6 @@ def _look(
         if worker.this_machine:
             raise DataError(f"{data!r} cannot be read. {error.message}", hint=error.hint) from error
         warn(
-            f"Whether {data!r} is there is not known: {error.message} The job will look for it with "
-            f"the rights of its own account."
+            f"{data!r} could not be checked: {error.message} The job will read it with the permissions "
+            "of its own account."
         )

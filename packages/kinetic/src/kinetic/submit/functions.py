@@ -27,7 +27,7 @@ def check_callable(function: object) -> Callable[..., Any]:
     if isinstance(function, staticmethod | classmethod):
         kind = type(function).__name__
         raise InvalidCallableError(
-            f"@kinetic.run stands above @{kind}, and a {kind} object is not a function.",
+            f"@kinetic.run is applied to a {kind} object, which is not a function.",
             hint=f"Put @{kind} on top and @kinetic.run(...) directly above the def.",
         )
     if isinstance(function, property):
@@ -103,7 +103,7 @@ def check_class_given(remote: object, args: tuple[Any, ...]) -> None:
     if args and isinstance(args[0], type) and issubclass(args[0], owner):
         return
     raise InvalidRequestError(
-        f"{name} is a classmethod, and on this Python its run_async does not know the class.",
+        f"{name} is a classmethod, and on this Python its run_async does not get the class.",
         hint=f"Write {name}.__func__.run_async({owner.__name__}, ...).",
     )
 
@@ -111,7 +111,7 @@ def check_class_given(remote: object, args: tuple[Any, ...]) -> None:
 def _check_layer(layer: object) -> None:
     if hasattr(layer, "cache_info") and hasattr(layer, "cache_clear"):
         raise InvalidCallableError(
-            f"{_name(layer)} is wrapped by functools.lru_cache, whose cache cannot follow it.",
+            f"{_name(layer)} is wrapped by functools.lru_cache, whose cache the job does not have.",
             hint="Put @functools.lru_cache on top and @kinetic.run(...) below it.",
         )
     if isinstance(layer, BuiltinFunctionType | BuiltinMethodType):
@@ -128,7 +128,7 @@ def _check_layer(layer: object) -> None:
         )
     if flags & _GENERATOR:
         raise InvalidCallableError(
-            f"{_name(layer)} is a generator; what it yields cannot leave the job one by one.",
+            f"{_name(layer)} is a generator; a job returns one value when it ends.",
             hint="Return a list, or write to KINETIC_OUTPUT_DIR as you go.",
         )
 

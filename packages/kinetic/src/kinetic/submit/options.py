@@ -182,6 +182,6 @@ def _checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
             )
         if name in _OURS and not slash:
             raise InvalidRequestError(
-                f"The label {key!r} is Kinetic's own.", hint="Take another name."
+                f"The label {key!r} is Kinetic's own.", hint="Use another name."
             )
     return dict(labels)

@@ -112,7 +112,7 @@ class Rollback:
                 self._services.store.delete(name)
 
     def _left_behind(self, failure: BaseException) -> str:
-        why = str(failure) or "taking it back was given up."
+        why = str(failure) or "removing it was given up."
         left = ", ".join(f"{self._services.store.location}/{name}" for name in self._written)
         # Without a record, objects are found by nothing but their names.
         todo = (

@@ -98,7 +98,7 @@ def submit(
         if begun and started is None:
             job_id = begun[0].job_id
             error.add_note(
-                f"The job was started, and goes on: {job_id}\n"
+                f"The job was started, and keeps running: {job_id}\n"
                 f'Come back with kinetic.attach("{job_id}"), or stop it: kinetic jobs cancel {job_id}'
             )
         raise
