@@ -1,11 +1,13 @@
-"""What an import may cost and drag in."""
+"""What an import may cost and drag in, and that none leads back to where it began."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 
+import grimp
 import pytest
 
 HEAVY = {
@@ -59,3 +61,26 @@ def test_decorating_drags_in_no_cloud_sdk_and_no_jax() -> None:
     loaded = modules_after(code) & {"google", "kubernetes", "grpc", "jax", "numpy"}
 
     assert loaded == set()
+
+
+def test_no_module_imports_itself_through_others_at_run_time() -> None:
+    packages = (
+        "kinetic_payload",
+        "kinetic_runner",
+        "kinetic_images",
+        "kinetic_k8s",
+        "kinetic",
+        "kinetic_cli",
+    )
+    graph = grimp.build_graph(*packages, exclude_type_checking_imports=True, cache_dir=None)
+    imports = {
+        module: graph.find_modules_directly_imported_by(module) - {module}
+        for module in graph.modules
+    }
+    cycle: list[str] = []
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        cycle = error.args[1]
+
+    assert cycle == [], "an import inside a function counts as well"

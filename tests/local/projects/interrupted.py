@@ -21,6 +21,7 @@ def work(gate):
 
 MODULES = (
     "kinetic.submit.submit",
+    "kinetic.submit.rollback",
     "kinetic.submit.blocking_call",
     "kinetic.interrupts",
     "kinetic.backends.local.backend",
