@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the user that called Kinetic."""
+"""Warnings that point at the line of the user that called Kinetic, or that a program reports itself."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ def reported_to(report: Callable[[str], None]) -> Iterator[None]:
 
 def warn_caller(text: str) -> None:
     """Warn at the line of user code that called Kinetic; escape control characters."""
+    if _report is not None:
+        _report(printable(text))
+        return
     frame: FrameType | None = sys._getframe()
     level = depth = 1
     while frame is not None:

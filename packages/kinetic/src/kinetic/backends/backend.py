@@ -232,7 +232,8 @@ class Backend(Protocol):
     ) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt, hosts interleaved.
 
-        With *follow*, until the job ends: to its last line, and with later attempts.
+        With *follow*, until the job ends: to its last line, and with later attempts; or until *stopped*,
+        which is called repeatedly, returns True.
         """
         ...
 
