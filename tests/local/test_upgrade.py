@@ -41,9 +41,10 @@ def test_retries_and_the_outcome_survive_the_removal_of_the_packages(
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for module in (
         "kinetic/backends/local/supervisor/report",
-        "kinetic_payload/records/unsaved",
+        "kinetic_payload/records/pending_uploads",
         "kinetic_payload/stores/folder/store",
     ):
+        assert (installed / f"{module}.py").is_file()
         with (installed / f"{module}.py").open("a") as stream:
             note = f"{{__import__('os').getpid()}} {module}\\n"
             stream.write(f"\nwith open({str(loaded)!r}, 'a') as _f: _f.write(f{note!r})\n")

@@ -193,7 +193,7 @@ def test_a_wait_that_times_out_leaves_no_thread_that_follows_the_log(
     services: FakeServices, job: JobRecord
 ) -> None:
     services.backend.runs(job.job_id)
-    services.backend.says(job.job_id, "hello")
+    services.backend.prints(job.job_id, "hello")
     before = set(threading.enumerate())
     shown = threading.Event()
 

@@ -98,12 +98,14 @@ _TIMES: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 
 
 def size_text(size: float, *, binary: bool = False) -> str:
-    """Return *size*, in bytes, as `120.0 MB`; *binary*, for memory, as `2.0 GiB`."""
+    """Return *size*, in bytes, as `120.0 MB`; *binary*, for memory, as `2 GiB` or `1.5 GiB`."""
     base, units = (1024, _BINARY) if binary else (1000, _DECIMAL)
     unit = 0
     while size >= base - 0.05 and unit < len(units) - 1:
         size, unit = size / base, unit + 1
-    return f"{size:.0f} {units[0]}" if unit == 0 else f"{size:.1f} {units[unit]}"
+    text = f"{size:.0f}" if unit == 0 else f"{size:.1f}"
+    # A limit of memory is a round number; a number that counts keeps its width.
+    return f"{text.removesuffix('.0') if binary else text} {units[unit]}"
 
 
 def duration_text(seconds: float, *, coarse: bool = False) -> str:
