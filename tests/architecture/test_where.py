@@ -38,3 +38,24 @@ def test_what_the_questions_point_to_is_there() -> None:
 
     assert len(named) > 20
     assert named - MODULES == set()
+
+
+def test_the_walk_through_a_call_names_modules_that_are_there_and_each_once() -> None:
+    concepts = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
+    walk = concepts.partition("## A walk through")[2].partition("\n## ")[0]
+    packages = {
+        "payload": "kinetic_payload",
+        "runner": "kinetic_runner",
+        "kinetic_k8s": "kinetic_k8s",
+    }
+    named = [
+        f"{packages[name.split('.')[0]]}.{name.partition('.')[2]}"
+        if name.split(".")[0] in packages
+        else f"kinetic.{name}"
+        for name in re.findall(r"`([a-z]\w*(?:\.\w+)*)`", walk)
+        if name not in ("train", "run", "kinetic", "kinetic_payload", "kinetic_runner")
+    ]
+
+    assert len(named) > 100
+    assert set(named) - MODULES == set()
+    assert [name for name, times in Counter(named).items() if times > 1] == []
