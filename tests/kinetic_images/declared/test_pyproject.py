@@ -1,4 +1,4 @@
-"""What a pyproject.toml declares is taken, what is not read is said."""
+"""What a pyproject.toml declares is taken, what is not read is noted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def parsed(text: str, *extras: str) -> Pyproject:
 
 
 def lines(pyproject: Pyproject) -> list[str]:
-    return [one.canonical for one in pyproject.said.requirements]
+    return [one.canonical for one in pyproject.declared.requirements]
 
 
 def test_project_dependencies_remember_their_lines() -> None:
@@ -23,7 +23,7 @@ def test_project_dependencies_remember_their_lines() -> None:
         '[project]\nname = "a"\n# "Six>=1" was not enough\ndependencies = [\n  "iniconfig",\n  "Six>=1",\n]\n'
     )
     assert lines(pyproject) == ["iniconfig", "six>=1"]
-    assert [str(one.place) for one in pyproject.said.requirements] == [f"{FILE}:5", f"{FILE}:6"]
+    assert [str(one.place) for one in pyproject.declared.requirements] == [f"{FILE}:5", f"{FILE}:6"]
 
 
 def test_extras_are_taken_when_asked_for_also_through_each_other() -> None:
@@ -33,7 +33,7 @@ def test_extras_are_taken_when_asked_for_also_through_each_other() -> None:
     )
     assert lines(parsed(text)) == ["six"]
     assert lines(parsed(text, "all")) == ["six", "cupy"]
-    assert parsed(text, "all").said.notes == (
+    assert parsed(text, "all").declared.notes == (
         f"{FILE}:4: optional dependencies were not installed: docs.",
     )
 
@@ -47,7 +47,7 @@ def test_extras_are_taken_when_asked_for_also_through_each_other() -> None:
     ],
 )  # fmt: skip
 def test_tables_that_are_not_read_are_said(text: str, words: str) -> None:
-    (note,) = parsed(text).said.notes
+    (note,) = parsed(text).declared.notes
     assert note.startswith(words)
 
 
@@ -71,7 +71,7 @@ def test_a_source_by_address_takes_the_place_of_the_name() -> None:
 def test_a_source_on_this_machine_is_never_looked_up_on_an_index(source: str) -> None:
     pyproject = parsed(with_source(source))
     assert lines(pyproject) == []
-    assert [str(one.place) for one in pyproject.said.local] == [f"{FILE}:3"]
+    assert [str(one.place) for one in pyproject.declared.local] == [f"{FILE}:3"]
 
 
 @pytest.mark.parametrize(

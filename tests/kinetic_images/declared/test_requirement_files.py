@@ -21,7 +21,7 @@ HEAD = "requirements.txt"
 ENVIRON = {"SUB": "sub", "TOKEN": "t0ken", "lower": "x", "EMPTY": ""}
 
 
-def said(text: str | bytes, **others: str) -> RequirementSet:
+def declared(text: str | bytes, **others: str) -> RequirementSet:
     """Read *text* with ENVIRON; a keyword `sub__more` is the file `sub/more.txt`."""
     files: Mapping[str, bytes] = {
         HEAD: text.encode() if isinstance(text, str) else text,
@@ -41,13 +41,13 @@ def lines(read: RequirementSet) -> list[str]:
 
 
 def test_a_continuation_before_hashes_is_one_requirement_at_its_first_line() -> None:
-    read = said("# head\n\nsix==1 \\\n    --hash=sha256:b \\\n    --hash=sha256:a\niniconfig\n")
+    read = declared("# head\n\nsix==1 \\\n    --hash=sha256:b \\\n    --hash=sha256:a\niniconfig\n")
     assert lines(read) == ["six==1 --hash=sha256:a --hash=sha256:b", "iniconfig"]
     assert [str(one.place) for one in read.requirements] == [f"{HEAD}:3", f"{HEAD}:6"]
 
 
 def test_a_name_may_be_continued_in_the_middle_of_its_version() -> None:
-    assert lines(said("six==\\\n1.0")) == ["six==1.0"]
+    assert lines(declared("six==\\\n1.0")) == ["six==1.0"]
 
 
 def test_a_comment_line_ends_a_continuation() -> None:
@@ -66,21 +66,21 @@ def test_a_comment_line_ends_a_continuation() -> None:
     ],
 )
 def test_byte_order_marks_and_line_ends_change_nothing(data: bytes) -> None:
-    assert lines(said(data)) == ["six", "iniconfig"]
+    assert lines(declared(data)) == ["six", "iniconfig"]
 
 
 def test_text_that_is_not_utf8_is_refused_by_name() -> None:
     with pytest.raises(DependencyError, match=HEAD):
-        said(b"six # caf\xe9")
+        declared(b"six # caf\xe9")
 
 
 def test_a_hash_within_a_url_is_no_comment_and_the_keep_mark_is_read() -> None:
-    read = said("x @ https://h/x.zip#sha256=aa # kn:keep\njax # not kn:keeper\n")
+    read = declared("x @ https://h/x.zip#sha256=aa # kn:keep\njax # not kn:keeper\n")
     assert lines(read) == ["x @ https://h/x.zip#sha256=aa # kn:keep", "jax"]
 
 
 def test_includes_are_inlined_relative_to_the_including_file() -> None:
-    read = said(
+    read = declared(
         "-r sub/more.txt\nlast", sub__more="six\n--requirement=deep.txt\n-f links", sub__deep="x"
     )
     assert lines(read) == ["six", "x", "last"]
@@ -89,22 +89,22 @@ def test_includes_are_inlined_relative_to_the_including_file() -> None:
 
 
 def test_constraints_stay_constraints_also_through_includes() -> None:
-    read = said("-c limits.txt\nsix", limits="six<2\n-r other.txt", other="iniconfig<3")
+    read = declared("-c limits.txt\nsix", limits="six<2\n-r other.txt", other="iniconfig<3")
     assert [one.canonical for one in read.constraints] == ["six<2", "iniconfig<3"]
     assert lines(read) == ["six"]
 
 
 def test_files_that_include_each_other_are_read_once() -> None:
-    assert lines(said("-r a.txt\nsix", a=f"iniconfig\n-r {HEAD}")) == ["iniconfig", "six"]
+    assert lines(declared("-r a.txt\nsix", a=f"iniconfig\n-r {HEAD}")) == ["iniconfig", "six"]
 
 
 def test_a_missing_include_is_named_by_the_line_that_wants_it() -> None:
     with pytest.raises(DependencyError, match=r"^sub/more\.txt:2: .*sub/nope\.txt"):
-        said("-r sub/more.txt", sub__more="\n-r nope.txt")
+        declared("-r sub/more.txt", sub__more="\n-r nope.txt")
 
 
 def test_index_options_keep_their_order_and_hide_their_credentials() -> None:
-    read = said("--extra-index-url https://b\n-i https://me:pw@a/simple\n--pre --no-index")
+    read = declared("--extra-index-url https://b\n-i https://me:pw@a/simple\n--pre --no-index")
     assert [one.canonical for one in read.options] == [
         "--extra-index-url https://b",
         "--index-url https://a/simple",
@@ -115,7 +115,7 @@ def test_index_options_keep_their_order_and_hide_their_credentials() -> None:
 
 
 def test_variables_in_capitals_are_put_in_everywhere_and_others_stay() -> None:
-    read = said(
+    read = declared(
         "-r ${SUB}/more.txt\n-f ${SUB}/links\n-i https://${TOKEN}@h/${lower}/${UNSET}\n"
         "x @ https://h/${SUB}.zip # ${SUB}\n${EMPTY}y\n-c ${SUB}/limits.txt",
         sub__more="six",
@@ -130,16 +130,16 @@ def test_variables_in_capitals_are_put_in_everywhere_and_others_stay() -> None:
 
 
 def test_of_several_indexes_the_last_one_counts_also_from_included_files() -> None:
-    assert [one.line for one in said("-i A\n-i B\n--extra-index-url E\n-i A").options] == [
+    assert [one.line for one in declared("-i A\n-i B\n--extra-index-url E\n-i A").options] == [
         "--extra-index-url E",
         "--index-url A",
     ]
-    read = said("-i A\n-r more.txt", more="-i B")
+    read = declared("-i A\n-r more.txt", more="-i B")
     assert [one.line for one in read.options] == ["--index-url B"]
 
 
 def test_options_of_a_constraints_file_come_after_those_of_requirements() -> None:
-    read = said(
+    read = declared(
         "-c limits.txt\n--extra-index-url A\n-i I\n-r more.txt",
         limits="-i J\n--extra-index-url B\n--extra-index-url C",
         more="--extra-index-url B",
@@ -150,11 +150,13 @@ def test_options_of_a_constraints_file_come_after_those_of_requirements() -> Non
         "--extra-index-url B",
         "--extra-index-url C",
     ]
-    assert [one.line for one in said("-c limits.txt", limits="-i J").options] == ["--index-url J"]
+    assert [one.line for one in declared("-c limits.txt", limits="-i J").options] == [
+        "--index-url J"
+    ]
 
 
 def test_rules_of_binary_packages_keep_their_order() -> None:
-    read = said("--only-binary :all:\n--only-binary=:none:,x\n--only-binary :all:")
+    read = declared("--only-binary :all:\n--only-binary=:none:,x\n--only-binary :all:")
     assert [one.line for one in read.options] == [
         "--only-binary :all:",
         "--only-binary :none:",
@@ -168,16 +170,16 @@ def test_a_path_in_a_constraints_file_is_refused_and_does_not_become_a_requireme
     line: str,
 ) -> None:
     with pytest.raises(DependencyError, match=r"^limits\.txt:1: "):
-        said("-c limits.txt\nsix", limits=line)
+        declared("-c limits.txt\nsix", limits=line)
 
 
 def test_a_path_in_an_included_file_is_relative_to_the_first_one() -> None:
-    (local,) = said("-r sub/more.txt", sub__more="-e ./lib").local
+    (local,) = declared("-r sub/more.txt", sub__more="-e ./lib").local
     assert local.path == "lib"
 
 
 def test_local_lines_are_told_apart_with_their_place() -> None:
-    read = said("-e .[dev]\n-e '../my lib'\n./x.whl\n-egit+https://h/y#egg=y\n")
+    read = declared("-e .[dev]\n-e '../my lib'\n./x.whl\n-egit+https://h/y#egg=y\n")
     assert [(one.path, one.editable, one.place.line) for one in read.local] == [
         (".", True, 1),
         ("../my lib", True, 2),
@@ -187,7 +189,7 @@ def test_local_lines_are_told_apart_with_their_place() -> None:
 
 
 def test_what_is_not_read_is_said() -> None:
-    assert said("--prefer-binary\nsix").notes == (
+    assert declared("--prefer-binary\nsix").notes == (
         f"{HEAD}:1: --prefer-binary is not read: the installer prefers wheels by itself.",
     )
 
@@ -197,12 +199,12 @@ def test_what_is_not_read_is_said() -> None:
 )
 def test_a_line_that_cannot_be_obeyed_is_refused_by_file_and_line(text: str) -> None:
     with pytest.raises(DependencyError, match=rf"^{HEAD}:2: "):
-        said(f"\n{text}\n")
+        declared(f"\n{text}\n")
 
 
 def test_a_refusal_does_not_show_a_password() -> None:
     with pytest.raises(DependencyError) as caught:
-        said("-r https://me:hunter2@h/r.txt")
+        declared("-r https://me:hunter2@h/r.txt")
     assert "hunter2" not in str(caught.value)
 
 
@@ -214,5 +216,5 @@ names = st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True)
     st.sampled_from(["\n", "\r\n", "\n\n", "  # why\n", " \\\n  >=1\n"]),
 )
 def test_any_names_are_found_whatever_stands_between_them(wanted: list[str], between: str) -> None:
-    read = said("".join(f"{name}{between}" for name in wanted))
+    read = declared("".join(f"{name}{between}" for name in wanted))
     assert [one.name for one in read.requirements] == wanted

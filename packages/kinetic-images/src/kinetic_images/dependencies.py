@@ -263,28 +263,30 @@ def read_dependencies(
     if source.name == PYPROJECT:
         pyproject = read_pyproject(source, environ=variables)
         read.append(Project(source, pyproject))
-        said = pyproject.said
+        declared = pyproject.declared
     else:
-        said = read_requirements(source.name, lambda name: (folder / name).read_bytes(), variables)
+        declared = read_requirements(
+            source.name, lambda name: (folder / name).read_bytes(), variables
+        )
         beside = folder / PYPROJECT
-        if beside.is_file() and not said.local and read_pyproject(beside).said.requirements:
+        if beside.is_file() and not declared.local and read_pyproject(beside).declared.requirements:
             note = (
                 f"{source.name} was read, and the dependencies in {PYPROJECT} beside it were not."
             )
-            said = replace(said, notes=(*said.notes, note))
-    said, inner = without_project(said, folder, roots, variables)
+            declared = replace(declared, notes=(*declared.notes, note))
+    declared, inner = without_project(declared, folder, roots, variables)
     read += inner
-    own = [one for one in said.requirements if one.name in OWN_NAMES]
+    own = [one for one in declared.requirements if one.name in OWN_NAMES]
     found = Dependencies(
         source=source,
-        requirements=tuple(one for one in said.requirements if one.name not in OWN_NAMES),
+        requirements=tuple(one for one in declared.requirements if one.name not in OWN_NAMES),
         own=tuple(own),
-        constraints=said.constraints,
-        options=said.options,
+        constraints=declared.constraints,
+        options=declared.options,
         indexes=_by_name(index for one in read for index in one.pyproject.indexes),
-        local=said.local,
+        local=declared.local,
         requires_python=read[0].pyproject.requires_python if source.name == PYPROJECT else None,
-        notes=(*said.notes, *_settings_notes(said.requirements), *_own_notes(own)),
+        notes=(*declared.notes, *_settings_notes(declared.requirements), *_own_notes(own)),
     )
     settings = _settings_for(folder, environment, read)
     return _with_settings(found, settings)

@@ -31,7 +31,7 @@ class Project:
 
 
 def without_project(
-    said: RequirementSet, folder: Path, roots: set[Path], environ: Mapping[str, str]
+    declared: RequirementSet, folder: Path, roots: set[Path], environ: Mapping[str, str]
 ) -> tuple[RequirementSet, list[Project]]:
     """Replace the project itself (`-e .`), which is shipped as the snapshot, by its dependencies.
 
@@ -40,10 +40,10 @@ def without_project(
     Raises:
         DependencyError: What the project depends on is not listed as data.
     """
-    local, notes = [], list(said.notes)
-    requirements = list(said.requirements)
+    local, notes = [], list(declared.notes)
+    requirements = list(declared.requirements)
     projects = []
-    for one in said.local:
+    for one in declared.local:
         target = (folder / one.path).resolve()
         if target not in roots:
             local.append(one)
@@ -56,7 +56,7 @@ def without_project(
         words = "was left out"
         if pyproject is not None:
             projects.append(Project(path, pyproject))
-            inner = pyproject.said
+            inner = pyproject.declared
             requirements += [
                 replace(each, marker=both(each.marker, one.marker)) for each in inner.requirements
             ]
@@ -73,7 +73,7 @@ def without_project(
             f"the line {words}."
         )
     replaced = replace(
-        said,
+        declared,
         requirements=tuple(dict.fromkeys(requirements)),
         local=tuple(local),
         notes=tuple(notes),

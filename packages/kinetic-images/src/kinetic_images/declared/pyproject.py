@@ -53,7 +53,7 @@ class Pyproject:
     """Whether it describes a project, not only its tools."""
     name: str | None
     requires_python: str | None
-    said: RequirementSet
+    declared: RequirementSet
     lists_dependencies: bool
     """Whether `[project]` lists all of them, possibly none, and leaves none to a build backend."""
     uv: Mapping[str, Any] | None
@@ -92,12 +92,12 @@ def parse_pyproject(
     sources = _sources(uv, lines, folder)
     if workspace is not None:
         sources = sources.over(workspace)
-    said = _said(document, project, tools, lines, extras, sources, environ or {})
+    declared = _declared(document, project, tools, lines, extras, sources, environ or {})
     return Pyproject(
         declares=bool(project) or "poetry" in tools,
         name=canonicalize_name(name) if isinstance(name, str) else None,
         requires_python=requires if isinstance(requires, str) else None,
-        said=said,
+        declared=declared,
         lists_dependencies=bool(project)
         and not (
             set(dynamic)
@@ -106,7 +106,7 @@ def parse_pyproject(
         and ("dependencies" in project or "poetry" not in tools),
         uv=tools["uv"] if isinstance(tools.get("uv"), dict) else None,
         lines=lines,
-        indexes=sources.indexes if any(one.source for one in said.requirements) else (),
+        indexes=sources.indexes if any(one.source for one in declared.requirements) else (),
     )
 
 
@@ -182,7 +182,7 @@ def _text(data: bytes, file: str) -> str:
         ) from None
 
 
-def _said(
+def _declared(
     document: Mapping[str, Any],
     project: Mapping[str, Any],
     tools: Mapping[str, Any],
@@ -322,7 +322,7 @@ def _from_source(
         requirements.append(replace(requirement, source=toml_value(source)))
     else:
         raise DependencyError(
-            f"{place}: where {requirement.name!r} comes from is said by [tool.uv.sources] in a form "
+            f"{place}: the source of {requirement.name!r} is given by [tool.uv.sources] in a form "
             "that is not read here.",
             hint="An index must be defined by name in the same file or its workspace. Otherwise write "
             "a requirements.txt beside it: "

@@ -101,7 +101,7 @@ def read_requirements(
     """
     reader = _Reader(read, environ or {})
     reader.file(file, constraint=False, via=None)
-    return reader.said()
+    return reader.result()
 
 
 def decoded(data: bytes) -> str:
@@ -146,7 +146,7 @@ class _Reader:
     notes: list[str] = field(default_factory=list)
     seen: dict[tuple[str, bool], None] = field(default_factory=dict)
 
-    def said(self) -> RequirementSet:
+    def result(self) -> RequirementSet:
         return RequirementSet(
             requirements=tuple(dict.fromkeys(self.requirements)),
             constraints=tuple(dict.fromkeys(self.constraints)),

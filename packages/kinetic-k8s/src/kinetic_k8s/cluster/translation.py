@@ -95,29 +95,29 @@ class Refusal:
 def error_of(refusal: Refusal, request: Request, where: Identity) -> ClusterError:
     """Return the error that *refusal* means."""
     asked = f"Could not {request} in {where}"
-    said = f"{asked}: {refusal.text or 'no message'} ({refusal.status})."
+    text = f"{asked}: {refusal.text or 'no message'} ({refusal.status})."
     match refusal.status:
         case 401:
-            return NotAuthenticatedError(said, hint=_log_in(where))
+            return NotAuthenticatedError(text, hint=_log_in(where))
         case 403:
-            return _forbidden(refusal, request, where, said)
+            return _forbidden(refusal, request, where, text)
         case 404:
-            return _not_found(refusal, request, where, said)
+            return _not_found(refusal, request, where, text)
         case 409 if refusal.reason == "AlreadyExists":
-            return AlreadyExistsError(said)
+            return AlreadyExistsError(text)
         case 409:
-            return ConflictError(said)
+            return ConflictError(text)
         case 400 if "is waiting to start" in refusal.text:
-            return LogNotReadyError(said)
+            return LogNotReadyError(text)
         case 400 | 422:
-            return InvalidManifestError(said, hint=_MANIFEST_HINT)
+            return InvalidManifestError(text, hint=_MANIFEST_HINT)
         case 500 if _NOT_IN_SCHEMA in refusal.text:
-            return InvalidManifestError(said, hint=_MANIFEST_HINT)
+            return InvalidManifestError(text, hint=_MANIFEST_HINT)
         case status if status in _PASSING:
             return ClusterUnreachableError(
-                said, hint="The API server is overloaded or restarting. Try again later."
+                text, hint="The API server is overloaded or restarting. Try again later."
             )
-    return ClusterError(said)
+    return ClusterError(text)
 
 
 _MANIFEST_HINT: Final = "The message names the field. Correct what sets it."
@@ -132,7 +132,7 @@ def _log_in(where: Identity) -> str:
     )
 
 
-def _forbidden(refusal: Refusal, request: Request, where: Identity, said: str) -> ClusterError:
+def _forbidden(refusal: Refusal, request: Request, where: Identity, text: str) -> ClusterError:
     if _ANONYMOUS in refusal.text:
         return NotAuthenticatedError(
             f"Could not {request} in {where}: no credentials were sent.", hint=_log_in(where)
@@ -140,12 +140,12 @@ def _forbidden(refusal: Refusal, request: Request, where: Identity, said: str) -
     user = _RBAC.search(refusal.text)
     if refusal.structured and user is None:
         return RefusedError(
-            said, hint="A quota or a policy of the cluster refused it. Ask who administers it."
+            text, hint="A quota or a policy of the cluster refused it. Ask who administers it."
         )
     scope = f" in the namespace {request.namespace!r}" if request.namespace else ""
     who = f"The user {user['user']!r}" if user else "You"
     error = NotPermittedError(
-        said,
+        text,
         hint=f"{who} needs a role that permits {request.verb!r} on {request.resource!r}{scope}. "
         "Ask who administers the cluster.",
     )
@@ -154,14 +154,14 @@ def _forbidden(refusal: Refusal, request: Request, where: Identity, said: str) -
     return error
 
 
-def _not_found(refusal: Refusal, request: Request, where: Identity, said: str) -> ClusterError:
+def _not_found(refusal: Refusal, request: Request, where: Identity, text: str) -> ClusterError:
     if refusal.absent and refusal.kind == "namespaces":
         return NamespaceNotFoundError(
             f"There is no namespace {request.namespace!r} in the cluster {where.server}.",
             hint=f"Create it: kubectl create namespace {request.namespace}. Or name another.",
         )
     if refusal.absent:
-        return ObjectGoneError(said)
+        return ObjectGoneError(text)
     return KindNotServedError(
         f"The cluster {where.server} does not serve {request.resource}: "
         f"{refusal.text or 'no message'} (404).",

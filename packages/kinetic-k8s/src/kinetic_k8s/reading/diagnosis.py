@@ -88,44 +88,44 @@ def _waiting(pod: PodView, events: Sequence[Manifest]) -> Diagnosis | None:
 
 
 def _unschedulable(pod: PodView, scheduled: Mapping[str, Any]) -> Diagnosis:
-    said = str(scheduled.get("message") or "no reason given")
+    text = str(scheduled.get("message") or "no reason given")
     if scheduled.get("reason") == "SchedulingGated":
-        return Diagnosis("gated", f"The pod is held back by the cluster: {said}")
+        return Diagnosis("gated", f"The pod is held back by the cluster: {text}")
     spec = pod.manifest.get("spec") or {}
     requests = spec["containers"][0].get("resources", {}).get("requests", {})
     # The scheduler lists each cause with the number of nodes it holds for; the nearest miss comes first.
-    for resource in re.findall(r"Insufficient ([\w./-]+\w)", said):
+    for resource in re.findall(r"Insufficient ([\w./-]+\w)", text):
         return Diagnosis(
             "insufficient",
-            f"No node has room for the pod: {said}",
+            f"No node has room for the pod: {text}",
             f"The pod requests {requests.get(resource, 'some')} of {resource}: wait until other jobs "
             "end, request less, or add nodes.",
         )
-    if "node affinity/selector" in said:
+    if "node affinity/selector" in text:
         wanted = ", ".join(
             f"{key}={value}" for key, value in (spec.get("nodeSelector") or {}).items()
         )
         return Diagnosis(
             "no-node",
-            f"No node is of the kind that the job asks for: {said}",
+            f"No node is of the kind that the job asks for: {text}",
             f"Add a node pool whose nodes have the labels {wanted}, or choose another accelerator."
             if wanted
             else "",
         )
-    if "untolerated taint" in said:
+    if "untolerated taint" in text:
         return Diagnosis(
-            "taint", f"Every node rejects the pod: {said}", "Add nodes without that taint."
+            "taint", f"Every node rejects the pod: {text}", "Add nodes without that taint."
         )
-    return Diagnosis("unschedulable", f"No node takes the pod: {said}")
+    return Diagnosis("unschedulable", f"No node takes the pod: {text}")
 
 
 def _image(pod: PodView, message: str, events: Sequence[Manifest]) -> Diagnosis:
     # Between two attempts the status may say only that it waits; the event keeps the cause.
     pulls = [text for text in map(_message, events) if text.startswith("Failed to pull image")]
-    said = message if ":" in message.partition('"')[2].partition('"')[2] or not pulls else pulls[-1]
+    text = message if ":" in message.partition('"')[2].partition('"')[2] or not pulls else pulls[-1]
     image = str(pod.container.get("image") or "")
     remedy = ""
-    lower = said.lower()
+    lower = text.lower()
     if "no match for platform" in lower:
         remedy = "Build the image for the machine's architecture as well."
     elif any(word in lower for word in ("forbidden", "denied", "unauthorized", "403", "401")):
@@ -134,7 +134,7 @@ def _image(pod: PodView, message: str, events: Sequence[Manifest]) -> Diagnosis:
         remedy = f"Check the name and the tag of the image {image!r}."
     elif any(word in lower for word in ("no such host", "timeout", "connection refused")):
         remedy = "The nodes cannot reach the registry: check its name and the nodes' network."
-    return Diagnosis("image", f"The image cannot be pulled: {said}", remedy)
+    return Diagnosis("image", f"The image cannot be pulled: {text}", remedy)
 
 
 def _config(message: str) -> Diagnosis:
@@ -156,36 +156,36 @@ def _mounts(events: Sequence[Manifest]) -> Diagnosis | None:
     ]
     if not failures:
         return None
-    said = failures[-1]
-    if missing := _MISSING.search(said):
+    text = failures[-1]
+    if missing := _MISSING.search(text):
         return _config(missing[0])
     remedy = ""
-    if "not found in the list of registered CSI drivers" in said:
+    if "not found in the list of registered CSI drivers" in text:
         remedy = (
             "Enable the Cloud Storage FUSE CSI driver of the cluster, or leave fuse=True out."
-            if "gcsfuse" in said
+            if "gcsfuse" in text
             else "Install that driver in the cluster."
         )
-    return Diagnosis("volume", f"A volume cannot be mounted: {said}", remedy)
+    return Diagnosis("volume", f"A volume cannot be mounted: {text}", remedy)
 
 
 def _not_created(events: Sequence[Manifest]) -> Diagnosis | None:
     failures = [_message(event) for event in events if event.get("reason") == "FailedCreate"]
     if not failures:
         return None
-    said = failures[-1].removeprefix("Error creating: ")
-    reason = f"The pod cannot be created: {said}"
-    if account := re.search(r'serviceaccount "([^"]+)" not found', said):
+    text = failures[-1].removeprefix("Error creating: ")
+    reason = f"The pod cannot be created: {text}"
+    if account := re.search(r'serviceaccount "([^"]+)" not found', text):
         return Diagnosis(
             "service-account",
             reason,
             f"Create it: kubectl create serviceaccount {account[1]}. Or name another.",
         )
-    if _QUOTA.search(said):
+    if _QUOTA.search(text):
         return Diagnosis(
             "quota", reason, "Wait until other pods of the namespace end, or have its quota raised."
         )
-    if "violates PodSecurity" in said:
+    if "violates PodSecurity" in text:
         return Diagnosis(
             "pod-security",
             reason,
@@ -250,8 +250,8 @@ def _ended(pod: PodView) -> Diagnosis | None:
         return _no_program(str(ended.get("message") or ""))
     signal = _SIGNALS.get(int(code) - 128)
     how = f"exit code {code}{f' ({signal})' if signal else ''}"
-    said = _tail(ended)
-    return Diagnosis("exit", f"The container ended with {how}{f': {said}' if said else '.'}")
+    text = _tail(ended)
+    return Diagnosis("exit", f"The container ended with {how}{f': {text}' if text else '.'}")
 
 
 def _out_of_memory(pod: PodView) -> Diagnosis:
