@@ -149,7 +149,7 @@ def _unavailable(last: BaseException | None, bucket: str, action: str) -> StoreU
         )
     what = "no answer" if last is None else described_error(last)
     return StoreUnavailableError(
-        f"Could not {action} in gs://{bucket}, again and again; at last: {what}",
+        f"Could not {action} in gs://{bucket}, also after retries. Last error: {what}",
         hint=_TRY_LATER if _intercepted_in(last) is None else _LOG_IN_TO_NETWORK,
     )
 
