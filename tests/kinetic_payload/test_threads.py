@@ -280,3 +280,16 @@ def test_threads_that_were_not_needed_any_more_have_ended() -> None:
     for thread in threads:
         thread.join(LONG)
         assert not thread.is_alive()
+
+
+def test_a_stop_after_the_last_item_throws_no_result_away() -> None:
+    together = threading.Barrier(4, timeout=60)
+    stopped = threading.Event()
+
+    def work(item: int) -> int:
+        together.wait()
+        stopped.set()
+        return item
+
+    with stoppable(stopped.is_set):
+        assert parallel_map(work, range(4), threads=4) == [0, 1, 2, 3]

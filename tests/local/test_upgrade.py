@@ -41,6 +41,7 @@ def test_retries_and_the_outcome_survive_the_removal_of_the_packages(
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for module in (
         "kinetic/backends/local/supervisor/report",
+        "kinetic_payload/progress",
         "kinetic_payload/records/pending_uploads",
         "kinetic_payload/stores/folder/store",
     ):
@@ -54,7 +55,7 @@ def test_retries_and_the_outcome_survive_the_removal_of_the_packages(
     eventually(state.exists)
     runner = json.loads(state.read_text())["attempts"][0]["pids"][0]
     supervisor = psutil.Process(runner).ppid()
-    eventually(lambda: loaded.read_text().count(f"{supervisor} ") == 3)
+    eventually(lambda: loaded.read_text().count(f"{supervisor} ") == 4)
     shutil.rmtree(installed)
     gate.touch()
 

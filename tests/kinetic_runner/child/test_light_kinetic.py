@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.layout import WIRE_VERSION
+from kinetic_payload.layout import WIRE_LINE, WIRE_VERSION
 from kinetic_runner.bundle import build_bundle
 
 LIGHT = {"light/kinetic/__init__.py": b"WHOSE = 'light'\n"}
@@ -40,7 +40,7 @@ def whose(bundle: Path, installed: Path, files: dict[str, str]) -> str:
     return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
 
 
-OURS = f'"""Ours."""\nWIRE_VERSION = {WIRE_VERSION}\n'
+OURS = f'"""Ours."""\n{WIRE_LINE}\n'
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,26 @@ OURS = f'"""Ours."""\nWIRE_VERSION = {WIRE_VERSION}\n'
         ({}, "light"),
         ({"kinetic/__init__.py": "WHOSE = 'ours'", "kinetic/_wire.py": OURS}, "ours"),
         ({"kinetic/__init__.py": "1 / 0", "kinetic/_wire.py": f"{OURS.strip()}0"}, "light"),
+        (
+            {
+                "kinetic/__init__.py": "1 / 0",
+                "kinetic/_wire.py": f"WIRE_VERSION = {WIRE_VERSION}\n",
+            },
+            "light",
+        ),
         ({"kinetic/__init__.py": "1 / 0"}, "light"),
         ({"kinetic.py": "1 / 0"}, "light"),
         ({"kinetic/data.txt": ""}, "light"),
     ],
-    ids=["nothing", "ours", "another format", "a stranger's", "a stranger's module", "a folder"],
+    ids=[
+        "nothing",
+        "ours",
+        "another format",
+        "earlier modules",
+        "a stranger's",
+        "a stranger's module",
+        "a folder",
+    ],
 )
 def test_the_installed_kinetic_wins_only_if_it_is_ours_and_compatible(
     bundle, tmp_path, files, expected

@@ -8,6 +8,13 @@ from typing import Final
 
 WIRE_VERSION: Final = 1
 """Of records and payload headers. A reader refuses a greater one with an error."""
+MODULES_VERSION: Final = 2
+"""Raised when a module of `kinetic_payload` is moved that the light part of `kinetic` imports.
+
+A runner takes an installed `kinetic` only if it was made for the modules of the runner's bundle.
+"""
+WIRE_LINE: Final = f"WIRE_VERSION = {WIRE_VERSION}  # modules {MODULES_VERSION}"
+"""The line of `kinetic/_wire.py` by which a runner recognises a `kinetic` that it can use."""
 
 
 @dataclass(frozen=True)

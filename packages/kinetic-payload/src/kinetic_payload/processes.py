@@ -300,7 +300,13 @@ def _proc(pid: int, name: str) -> bytes:
 def _ps(*options: str) -> bytes:
     import subprocess
 
-    return subprocess.run(["/bin/ps", *options], capture_output=True, check=False).stdout
+    # UTC, so that a start time stays the same text when a laptop changes its time zone.
+    environment = {"LC_ALL": "C", "TZ": "UTC0"}
+    command = ["/bin/ps", *options]
+    try:
+        return subprocess.run(command, env=environment, capture_output=True, check=False).stdout
+    except OSError:
+        return b""  # The limit of processes is reached, or a sandbox forbids it: nothing is known.
 
 
 def _fields(listed: bytes, count: int) -> list[tuple[int, list[bytes]]]:

@@ -103,9 +103,9 @@ def size_text(size: float, *, binary: bool = False) -> str:
     unit = 0
     while size >= base - 0.05 and unit < len(units) - 1:
         size, unit = size / base, unit + 1
-    text = f"{size:.0f}" if unit == 0 else f"{size:.1f}"
-    # A limit of memory is a round number; a number that counts keeps its width.
-    return f"{text.removesuffix('.0') if binary else text} {units[unit]}"
+    # A limit of memory is what was asked for; a number that counts keeps its width.
+    text = f"{size:.4g}" if binary else f"{size:.1f}" if unit else f"{size:.0f}"
+    return f"{text} {units[unit]}"
 
 
 def duration_text(seconds: float, *, coarse: bool = False) -> str:

@@ -287,11 +287,11 @@ def parallel_map(
 
     def keep_calling() -> None:
         while True:
-            check_wanted()
             with taking:
                 taken = next(todo, None)
             if taken is None:
                 return
+            check_wanted()
             number, item = taken
             results[number] = function(item)
 

@@ -16,6 +16,7 @@ _MOVED: Final = {
     "kinetic.callables": "kinetic.submit.functions",
     "kinetic_payload.annotations": "kinetic_payload.calls.annotations",
     "kinetic_payload.assertions": "kinetic_payload.calls.assertions",
+    "kinetic_payload.concurrently": "kinetic_payload.threads",
     "kinetic_payload.class_parts": "kinetic_payload.calls.classes.introspection",
     "kinetic_payload.class_rebuilding": "kinetic_payload.calls.classes.rebuild",
     "kinetic_payload.loading": "kinetic_payload.calls.unpickle",
@@ -25,6 +26,7 @@ _MOVED: Final = {
     "kinetic_payload.references": "kinetic_payload.data.references",
     "kinetic_payload.stores.gcs.downloads": "kinetic_payload.stores.gcs.download",
     "kinetic_payload.stores.gcs.fetching": "kinetic_payload.stores.gcs.resumable_download",
+    "kinetic_payload.stores.gcs.origin": "kinetic_payload.stores.gcs.errors",
     "kinetic_payload.stores.gcs.patience": "kinetic_payload.stores.gcs.errors",
     "kinetic_runner.call": "kinetic_runner.child.call",
     "kinetic_runner.debugger": "kinetic_runner.child.debugger",
@@ -36,6 +38,12 @@ _MOVED: Final = {
 A job that runs during an upgrade leaves such a value. If you move one of these modules, or another one that
 pickles name, add its former name here. Do not rename what pickles name within them.
 """
+_RENAMED: Final = {
+    ("kinetic_payload.stores.gcs.errors", "BrokenAnswerError"): "InvalidResponseError",
+    ("kinetic_payload.stores.gcs.errors", "ForeignAnswerError"): "InterceptedResponseError",
+    ("kinetic_payload.stores.gcs.errors", "PatienceError"): "RetryError",
+}
+"""Classes of earlier versions that causes of exceptions may name → their names now."""
 _MAKES_CODE: Final = frozenset(
     {
         ("builtins", "code"),
@@ -99,6 +107,7 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str, /) -> Any:
         module = _MOVED.get(module, module)
+        name = _RENAMED.get((module, name), name)
         if self._refuses_code and (module, name) in _MAKES_CODE:
             return self._refuse
         found = super().find_class(module, name)

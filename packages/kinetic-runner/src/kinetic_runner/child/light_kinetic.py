@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 import kinetic_runner
-from kinetic_payload.layout import WIRE_VERSION
+from kinetic_payload.layout import WIRE_LINE
 
 _NAME = "kinetic"
 
@@ -15,7 +15,8 @@ _NAME = "kinetic"
 def with_kinetic(path: Sequence[str]) -> list[str]:
     """Return the import *path*, the bundle's own `kinetic` first unless the installed one is usable.
 
-    An unrelated package has the same name, and another version of ours may use another wire format.
+    An unrelated package has the same name, and another version of ours may use another wire format, or other
+    modules of `kinetic_payload`, which always comes from the bundle.
     """
     light = f"{os.path.dirname(os.path.dirname(str(kinetic_runner.__file__)))}/light"  # noqa: PTH120
     if light not in path or _usable(light):
@@ -31,6 +32,6 @@ def _usable(light: str) -> bool:
         # Read as text, because it must not be imported before it is known to be ours.
         wire = os.path.join(os.path.dirname(origin), "_wire.py")  # noqa: PTH118, PTH120
         with open(wire, encoding="utf-8") as lines:  # noqa: PTH123 - pathlib takes time
-            return f"WIRE_VERSION = {WIRE_VERSION}" in map(str.rstrip, lines)
+            return WIRE_LINE in map(str.rstrip, lines)
     except (OSError, ValueError):
         return False

@@ -42,6 +42,8 @@ class Descendants:
             return left
         self._next = self._clock() + INTERVAL
         now = living_processes()
+        if not now:
+            return INTERVAL  # The system could not list them; what is recorded stays.
         known = still_living(self.recorded, now)
         found = descendants_of([*roots, *known], now)
         self.recorded = {**known, **{pid: now[pid] for pid in found}}

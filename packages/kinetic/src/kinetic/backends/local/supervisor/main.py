@@ -126,7 +126,7 @@ def _load(spec: SupervisorSpec) -> None:
     import hashlib  # noqa: F401
 
     import kinetic.backends.local.supervisor.report  # noqa: F401
-    import kinetic_payload.processes
+    import kinetic_payload.progress
     import kinetic_payload.records.pending_uploads  # noqa: F401
 
     if spec.lease_seconds is None:
