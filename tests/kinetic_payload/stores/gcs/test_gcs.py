@@ -255,7 +255,7 @@ def test_a_connection_that_failed_is_told_without_what_it_was_wrapped_in() -> No
     )
 
     told = pytest.raises(
-        StoreUnavailableError, match=r"last: \[Errno \d+\] Connection reset by peer"
+        StoreUnavailableError, match=r"Last error: \[Errno \d+\] Connection reset by peer"
     )
     with told, translated("bucket", "look"):
         raise RetryError from requests.ConnectionError(reason)
