@@ -74,8 +74,8 @@ def parse_pyproject(
 ) -> Pyproject:
     """Read the `[project]` dependencies, with those of the optional sets *extras*.
 
-    Variables of *environ* are put in for `${NAME}`. Relative addresses of indexes are relative to *folder*. Of a member of a *workspace* that one's
-    sources hold as well.
+    `${NAME}` is replaced by the variable of *environ*. Relative addresses of indexes are relative to *folder*.
+    For a member of a workspace, *workspace* is the sources of its root; the member's own take precedence.
 
     Raises:
         DependencyError: The file or one of its dependencies cannot be understood.

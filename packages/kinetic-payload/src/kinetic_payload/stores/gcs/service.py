@@ -79,10 +79,15 @@ class Service:
         if wanted != "always" and (wanted == "never" or not mtls):
             return f"https://storage.{universe}"
         if universe != DEFAULT_UNIVERSE_DOMAIN:
+            variable = (
+                "GOOGLE_API_USE_MTLS_ENDPOINT=never"
+                if wanted == "always"
+                else "GOOGLE_API_USE_CLIENT_CERTIFICATE=false"
+            )
             raise CredentialsError(
                 f"Client certificates are supported in {DEFAULT_UNIVERSE_DOMAIN} only; the credentials are of "
                 f"{universe}.",
-                hint="Set GOOGLE_API_USE_CLIENT_CERTIFICATE=false.",
+                hint=f"Set {variable}.",
             )
         return f"https://storage.mtls.{DEFAULT_UNIVERSE_DOMAIN}"
 

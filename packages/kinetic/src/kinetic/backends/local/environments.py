@@ -93,10 +93,12 @@ def ensure_environment(
     environ: Mapping[str, str] | None = None,
     bucket: bool = False,
 ) -> VirtualEnvironment:
-    """Return the environment for the project at *root*, if there is one, made first if need be.
+    """Return the environment for the project at *root*, and make it first if it does not exist.
 
-    Any number of processes and threads may call this for the same one: one makes it, the others wait. *environ* is what uv inherits (the process's own environment). *report* is called with what happens,
-    and with each note once a process. For jobs whose store is a *bucket* it holds a client of those, too.
+    Any number of processes and threads may call this for the same project: one makes the environment, the
+    others wait. *environ* is the environment of uv (default: that of the process). *report* is called with
+    what happens, and with each note once per process. With *bucket*, the environment also has what jobs need
+    whose store is a bucket.
 
     Raises:
         DependencyError: A declared dependency cannot be read or used, by file and line.
