@@ -42,7 +42,7 @@ def test_requirements_come_before_pyproject_and_that_is_said(tmp_path: Path) -> 
     found = find_dependencies(root, home=tmp_path, environ={})
     assert found.source == root / "requirements.txt"
     assert found.notes == (
-        "requirements.txt was read, and the dependencies in pyproject.toml beside it were not.",
+        "requirements.txt was read; the dependencies in pyproject.toml beside it were ignored.",
     )
 
 
@@ -141,7 +141,7 @@ def test_our_names_are_left_out_with_one_sentence_however_they_are_spelled(
     assert [one.name for one in found.requirements] == ["six"]
     assert [one.name for one in found.own] == [name]
     (note,) = found.notes
-    assert note.startswith(f"requirements.txt:2: {name}==9 is Kinetic's own")
+    assert note.startswith(f"requirements.txt:2: {name}==9 is not taken from an index: ")
 
 
 def test_only_exactly_our_names_are_ours(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_build_settings_of_one_requirement_are_said_not_to_be_read(tmp_path: Pat
     found = dependencies(tmp_path, 'six --config-settings="a=b c" --hash=sha256:aa')
     assert found.installer_lines() == ["six --hash=sha256:aa"]
     assert found.notes == (
-        "requirements.txt:1: --config-settings was not read: it is an option of pip's own.",
+        "requirements.txt:1: --config-settings was ignored: only pip has this option.",
     )
 
 
@@ -293,7 +293,7 @@ def test_uv_toml_takes_the_place_of_settings_in_pyproject_and_that_is_said(tmp_p
     found = dependencies(tmp_path, "a", pyproject="[tool.uv]\nprerelease = 'allow'\n")
     assert found.settings.passed == {"index-url": "https://h"}
     assert found.notes == (
-        f"{tmp_path}/pyproject.toml: [tool.uv] was not read, as uv reads uv.toml in its place.",
+        f"{tmp_path}/pyproject.toml: [tool.uv] was ignored: uv reads uv.toml instead.",
     )
 
 
@@ -303,8 +303,8 @@ def test_variables_that_choose_and_those_of_pip_are_said_not_to_be_read(tmp_path
         source, environ={"UV_PRERELEASE": "allow", "PIP_INDEX_URL": "https://h", "PIP_CERT": "/c"}
     )
     first, second = found.notes
-    assert "UV_PRERELEASE was not read" in first
-    assert "PIP_INDEX_URL was not read" in second
+    assert "UV_PRERELEASE was ignored" in first
+    assert "PIP_INDEX_URL was ignored" in second
     assert "UV_DEFAULT_INDEX" in second
 
 
@@ -323,8 +323,8 @@ def test_an_index_that_comes_before_that_of_the_file_is_said(tmp_path: Path) -> 
         tmp_path, "a\n-i https://h", pyproject="[tool.uv]\nindex-url = 'https://o'"
     )
     assert found.notes == (
-        "requirements.txt:2: --index-url has no effect: as in uv, index-url among the settings of "
-        "uv comes before it.",
+        "requirements.txt:2: --index-url has no effect: as in uv, index-url in the settings of uv "
+        "takes precedence.",
     )
 
 
@@ -335,7 +335,7 @@ def test_overrides_and_constraints_of_ours_and_paths_are_handled_as_in_requireme
     found = dependencies(tmp_path, "six", pyproject=text)
     assert [one.name for one in found.overrides] == ["six"]
     assert found.constraints == ()
-    assert "the override of kinetic was not read" in found.notes[0]
+    assert "the override of kinetic was ignored" in found.notes[0]
     with pytest.raises(DependencyError, match=r"pyproject\.toml:3: 'x @ \./x\.whl'"):
         found.refuse_local()
 
@@ -371,7 +371,7 @@ def test_settings_of_a_member_which_uv_passes_over_are_refused(
     folder = project(root / "m", pyproject=member)
     with (folder / inner).open("a") as file:
         file.write(f"[tool.uv]\n{settings}" if inner == "pyproject.toml" else settings)
-    with pytest.raises(DependencyError, match="passes over") as caught:
+    with pytest.raises(DependencyError, match="uv ignores") as caught:
         find_dependencies(folder, home=tmp_path, environ={})
     assert caught.value.message.startswith(f"{folder / inner}: ")
     assert str(root / "pyproject.toml") in str(caught.value.hint)

@@ -422,7 +422,7 @@ def test_our_own_names_bring_the_clients_copy_and_never_an_index(project: Projec
     environment = project.ensure()
     code = "import kinetic_payload.layout as l; print(l.WIRE_VERSION)"
     assert run(environment, code) == "1"
-    assert "kinetic-payload==99 is Kinetic's own" in environment.notes[0]
+    assert "kinetic-payload==99 is not taken from an index" in environment.notes[0]
 
 
 def test_a_package_that_needs_ours_gets_the_copy(project: Project) -> None:

@@ -188,9 +188,9 @@ def test_local_lines_are_told_apart_with_their_place() -> None:
     assert lines(read) == ["y @ git+https://h/y#egg=y"]
 
 
-def test_what_is_not_read_is_said() -> None:
+def test_ignored_options_are_noted() -> None:
     assert declared("--prefer-binary\nsix").notes == (
-        f"{HEAD}:1: --prefer-binary is not read: the installer prefers wheels by itself.",
+        f"{HEAD}:1: --prefer-binary was ignored: uv prefers wheels anyway.",
     )
 
 

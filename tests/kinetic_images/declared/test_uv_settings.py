@@ -103,7 +103,7 @@ def test_of_a_user_only_where_packages_come_from_is_taken_and_the_rest_is_noted(
         "pip": {"no-index": True},
     }
     assert settings.require_hashes is None
-    assert [note.partition(" was not read")[0] for note in settings.notes] == [
+    assert [note.partition(" was ignored")[0] for note in settings.notes] == [
         f"{FILE}:2: prerelease",
         f"{FILE}:6: pip.resolution",
         f"{FILE}:7: pip.require-hashes",

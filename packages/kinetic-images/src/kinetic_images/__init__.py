@@ -1,3 +1,3 @@
-"""Dependencies become an image."""
+"""A project's dependencies: find them, compute their digest, pass them to uv. No images are built yet."""
 
 __version__ = "0.1.0"

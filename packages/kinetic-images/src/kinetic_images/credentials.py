@@ -1,4 +1,4 @@
-"""Credentials in URLs: removed from everything that is printed."""
+"""Remove credentials from URLs in text that is printed or digested."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from kinetic_payload.distributions import DISTRIBUTIONS
 
 REQUIREMENTS: Final = "requirements.txt"
 OWN_NAMES: Final = frozenset(str(canonicalize_name(name)) for name in DISTRIBUTIONS.values())
-"""The normalised names of our distributions; on an index they may belong to somebody else."""
+"""The normalised names of Kinetic's own distributions; on an index they may belong to other projects."""
 
 _VCS: Final = (".git", ".hg", ".svn", ".jj")
 _FORMAT: Final = 2
@@ -38,80 +38,80 @@ _FORMAT: Final = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Dependencies:
-    """The dependencies of a project, normalised: equal if they mean the same."""
+    """The dependencies of a project, normalised: two of them are equal if they mean the same."""
 
     source: Path | None = None
     """The file that declares them; None if there is none."""
     requirements: tuple[Requirement, ...] = ()
-    """Without our own packages, and without the project itself."""
+    """The requirements, except Kinetic's own packages and the project itself."""
     own: tuple[Requirement, ...] = ()
-    """Requirements of our own packages: the client's copies are installed instead."""
+    """Requirements that name Kinetic's own packages: the client's copies are installed instead."""
     constraints: tuple[Requirement, ...] = ()
     overrides: tuple[Requirement, ...] = ()
-    """Overrides: each replaces every requirement of the same name, as in uv."""
+    """Each override replaces every requirement of the same name, as in uv."""
     options: tuple[Option, ...] = ()
     settings: Settings = field(default_factory=Settings)
     """The settings of uv that apply."""
     indexes: tuple[Mapping[str, Any], ...] = ()
     """Tables of the named indexes from which some requirements must come."""
     local: tuple[LocalRequirement, ...] = ()
-    """Paths of this machine, other than the project itself."""
+    """Paths on this machine, other than the project itself."""
     requires_python: str | None = None
     notes: tuple[str, ...] = ()
-    """Sentences on what was left out or not read."""
+    """Sentences about what was left out or ignored."""
 
     def digest(self, platform: str, python: str) -> str:
         """Return the digest of the dependencies for a target.
 
-        Comments, order, blank lines, line ends and forms of a name do not change it; requirements,
-        constraints, hashes, options, settings and markers do. The contents of indexes and of local
-        `--find-links` folders are not part of it, and credentials never are.
+        Comments, order, blank lines, line endings and the spelling of a name do not change it.
+        Requirements, constraints, hashes, options, settings and markers do. The contents of indexes
+        and of local `--find-links` folders are not part of it, and credentials never are.
         """
         chosen = self.for_target(platform, python)
         ingredients = {
             "format": _FORMAT,
             "platform": platform,
             "python": python,
-            "requirements": sorted({one.canonical for one in chosen.requirements}),
-            "own": sorted({f"{one.name}[{','.join(one.extras)}]" for one in chosen.own}),
-            "constraints": sorted({one.canonical for one in chosen.constraints}),
-            "overrides": sorted({one.canonical for one in chosen.overrides}),
+            "requirements": sorted({line.canonical for line in chosen.requirements}),
+            "own": sorted({f"{line.name}[{','.join(line.extras)}]" for line in chosen.own}),
+            "constraints": sorted({line.canonical for line in chosen.constraints}),
+            "overrides": sorted({line.canonical for line in chosen.overrides}),
             "settings": chosen.settings.digested,
             "indexes": Settings(passed={"index": chosen.indexes}).digested,
-            "local": sorted({f"{one.path}[{','.join(one.extras)}]" for one in chosen.local}),
-            # The first index that has a package wins, so their order is an ingredient.
-            "options": [one.canonical for one in chosen.options],
+            "local": sorted({f"{line.path}[{','.join(line.extras)}]" for line in chosen.local}),
+            # Not sorted: a package is taken from the first index that has it.
+            "options": [option.canonical for option in chosen.options],
         }
         return hashlib.sha256(json.dumps(ingredients, sort_keys=True).encode()).hexdigest()
 
     def for_target(self, platform: str, python: str) -> Dependencies:
         """Return these dependencies without those whose marker is false on the target.
 
-        One that is overridden stays: an override also replaces the marker.
+        A requirement that is overridden stays, because an override also replaces its marker.
         """
         environment = target_environment(platform, python)
-        overridden = {one.name for one in self.overrides}
+        overridden = {override.name for override in self.overrides}
         return replace(
             self,
             requirements=tuple(
-                one
-                for one in self.requirements
-                if one.name in overridden or one.applies(environment)
+                requirement
+                for requirement in self.requirements
+                if requirement.name in overridden or requirement.applies(environment)
             ),
-            own=tuple(one for one in self.own if one.applies(environment)),
-            constraints=tuple(one for one in self.constraints if one.applies(environment)),
-            local=tuple(one for one in self.local if marker_holds(one.marker, environment)),
+            own=tuple(line for line in self.own if line.applies(environment)),
+            constraints=tuple(line for line in self.constraints if line.applies(environment)),
+            local=tuple(line for line in self.local if marker_holds(line.marker, environment)),
         )
 
     def refuse_local(self) -> None:
-        """Refuse paths of this machine, which the function's machine cannot use.
+        """Refuse paths on this machine, because they do not exist where the function runs.
 
         Raises:
-            DependencyError: There is one; the message names its file and line.
+            DependencyError: There is such a path; the message names its file and line.
         """
-        for one in self.local:
+        for path in self.local:
             raise DependencyError(
-                f"{self.shown(one.place)}: {one.text!r} is a path on this "
+                f"{self.shown(path.place)}: {path.text!r} is a path on this "
                 "machine, which does not exist where the function runs.",
                 hint="Move the code into the project (it travels with every call), give an address "
                 f"(NAME @ git+https://…), or put built wheels into a folder named by --find-links "
@@ -120,7 +120,7 @@ class Dependencies:
 
     def installer_lines(self) -> list[str]:
         """Return the lines of a requirements file for uv, credentials included."""
-        return [*self.option_lines(), *(one.line for one in self.requirements if not one.source)]
+        return [*self.option_lines(), *(line.line for line in self.requirements if not line.source)]
 
     def option_lines(self) -> list[str]:
         """Return the option lines of a requirements file for uv: where packages come from."""
@@ -128,23 +128,25 @@ class Dependencies:
 
     def constraint_lines(self) -> list[str]:
         """Return the lines of a constraints file for uv."""
-        return [one.line for one in self.constraints]
+        return [constraint.line for constraint in self.constraints]
 
     def installer_project(self) -> str | None:
-        """Return the text of a `pyproject.toml` for uv: requirements whose index is named.
+        """Return the text of a `pyproject.toml` for uv, with the requirements that have a source.
 
-        A requirements file cannot say from which index a package comes.
+        A requirements file cannot name the index of a single package. Return None if no requirement
+        has a source.
         """
-        named = [one for one in self.requirements if one.source]
-        if not named:
+        sourced = [requirement for requirement in self.requirements if requirement.source]
+        if not sourced:
             return None
         sources = {
-            one.name: parsed_toml(f"source = {one.source}", "source")["source"] for one in named
+            requirement.name: parsed_toml(f"source = {requirement.source}", "source")["source"]
+            for requirement in sourced
         }
         project = {
             "name": "kinetic-dependencies",
             "version": "0",
-            "dependencies": [one.line for one in named],
+            "dependencies": [requirement.line for requirement in sourced],
         }
         uv = {"index": self.indexes, "sources": sources}
         return toml_text({"project": project, "tool": {"uv": uv}})
@@ -153,11 +155,11 @@ class Dependencies:
         """Return the text of a `uv.toml`: the settings that apply, overrides included."""
         passed = dict(self.settings.passed)
         if self.overrides:
-            passed["override-dependencies"] = [one.line for one in self.overrides]
+            passed["override-dependencies"] = [override.line for override in self.overrides]
         return toml_text(passed)
 
     def installer_arguments(self) -> list[str]:
-        """Return the options that uv takes on its command line only."""
+        """Return the options that uv accepts on its command line only."""
         arguments: list[str] = []
         for option in self.options:
             if option.name == "--pre":
@@ -174,12 +176,12 @@ class Dependencies:
         return any(option.name == "--require-hashes" for option in self.options)
 
     def named_in(self, words: str) -> list[tuple[str, str]]:
-        """Return (`file:line`, requirement) of those that an installer's message *words* names."""
-        found = [one for one in self.requirements if _speaks_of(words, one)]
-        return [(self.shown(one.place), one.canonical) for one in found]
+        """Return (`file:line`, requirement) of each requirement that the installer's message *words* names."""
+        found = [line for line in self.requirements if _names_requirement(words, line)]
+        return [(self.shown(line.place), line.canonical) for line in found]
 
     def shown(self, place: Place) -> str:
-        """Return *place* so that a terminal finds the file."""
+        """Return *place* with the full path of its file, if that is known."""
         return f"{self.source.parent / place.file}:{place.line}" if self.source else str(place)
 
     def _option_lines(self) -> Iterator[str]:
@@ -199,9 +201,9 @@ def find_dependencies(
 ) -> Dependencies:
     """Find and read what the project around *start* (its root or entry file) depends on.
 
-    None is code without a project: no file is looked for but uv's settings of the user and the
-    machine. *environ* holds the variables that files may name and that configure uv (the process's own
-    environment).
+    If *start* is None, the code has no project: only uv's settings of the user and the machine are
+    read. *environ* holds the variables that files may name and that configure uv; None: the process's
+    environment.
 
     Raises:
         DependencyError: A line or a setting cannot be used, or a file cannot be read.
@@ -223,14 +225,15 @@ def _user_home() -> Path:
     try:
         return Path.home()
     except RuntimeError:
-        return Path("/")  # As in containers, for a user who has none.
+        return Path("/")  # In a container, a user may have no home folder.
 
 
 def find_source(folder: Path, *, home: Path) -> Path | None:
     """Return the nearest file that declares dependencies, from *folder* upwards.
 
-    In one folder `requirements.txt` comes before `pyproject.toml`. The search ends at the root of
-    a version-controlled tree, and before the home folder and `/`, whose files are not a project's.
+    In one folder, `requirements.txt` takes precedence over `pyproject.toml`. The search ends at the
+    root of a version-controlled tree, and before the home folder and `/`, whose files do not belong to
+    a project.
     """
     for place in (folder, *folder.parents):
         if place != folder and place in (home, Path(place.anchor)):
@@ -249,7 +252,7 @@ def read_dependencies(
 ) -> Dependencies:
     """Read the requirements file or `pyproject.toml` *source*; *project* is the project's root.
 
-    *environ* as in `find_dependencies`.
+    *environ* is the same as in `find_dependencies`.
 
     Raises:
         DependencyError: A line or a setting cannot be used, or a file cannot be read.
@@ -271,19 +274,19 @@ def read_dependencies(
         beside = folder / PYPROJECT
         if beside.is_file() and not declared.local and read_pyproject(beside).declared.requirements:
             note = (
-                f"{source.name} was read, and the dependencies in {PYPROJECT} beside it were not."
+                f"{source.name} was read; the dependencies in {PYPROJECT} beside it were ignored."
             )
             declared = replace(declared, notes=(*declared.notes, note))
     declared, inner = without_project(declared, folder, roots, variables)
     read += inner
-    own = [one for one in declared.requirements if one.name in OWN_NAMES]
+    own = [line for line in declared.requirements if line.name in OWN_NAMES]
     found = Dependencies(
         source=source,
-        requirements=tuple(one for one in declared.requirements if one.name not in OWN_NAMES),
+        requirements=tuple(line for line in declared.requirements if line.name not in OWN_NAMES),
         own=tuple(own),
         constraints=declared.constraints,
         options=declared.options,
-        indexes=_by_name(index for one in read for index in one.pyproject.indexes),
+        indexes=_unique_by_name(index for part in read for index in part.pyproject.indexes),
         local=declared.local,
         requires_python=read[0].pyproject.requires_python if source.name == PYPROJECT else None,
         notes=(*declared.notes, *_settings_notes(declared.requirements), *_own_notes(own)),
@@ -292,41 +295,42 @@ def read_dependencies(
     return _with_settings(found, settings)
 
 
-def _by_name(indexes: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+def _unique_by_name(indexes: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     named: dict[str, Mapping[str, Any]] = {}
-    for one in indexes:
-        named.setdefault(one["name"], one)
+    for index in indexes:
+        named.setdefault(index["name"], index)
     return tuple(named.values())
 
 
 def _settings_for(folder: Path, environ: Mapping[str, str], read: Iterable[Project]) -> Settings:
-    """Return the settings for dependencies in *folder*, some of which were *read* elsewhere.
+    """Return the settings of uv for the dependencies in *folder* and in the projects *read*.
 
     Raises:
-        DependencyError: A setting is not supported, or uv would silently pass over some of them.
+        DependencyError: A setting is not supported, or uv would silently ignore a setting.
     """
-    outside = [one for one in read if one.path.parent.resolve() != folder.resolve()]
+    outside = [project for project in read if project.path.parent.resolve() != folder.resolve()]
     found = find_settings(
         folder,
         environ,
         start=settings_folder(folder),
         otherwise=outside[0].path if outside else None,
     )
-    for one in outside:
-        path, uv = one.path, one.pyproject.uv
+    for project in outside:
+        path, uv = project.path, project.pyproject.uv
         if uv is None or found.file is None or found.file.resolve() == path.resolve():
             continue
-        inner = parse_settings(uv, one.pyproject.lines, str(path.parent))
+        inner = parse_settings(uv, project.pyproject.lines, str(path.parent))
         if inner.decide:
             raise DependencyError(
-                f"{path}: its [tool.uv] has settings, and so has {found.file}, which uv would use alone.",
-                hint=f"Move all of them to {found.file}.",
+                f"{path}: uv would ignore the settings in its [tool.uv], because it would use those in "
+                f"{found.file}.",
+                hint=f"Move all settings to {found.file}.",
             )
     return found.settings
 
 
 def _with_settings(found: Dependencies, settings: Settings) -> Dependencies:
-    """Add *settings* to the dependencies *found*, except those about our own packages."""
+    """Add *settings* to the dependencies *found*, except settings for Kinetic's own packages."""
     flag = "--require-hashes"
     options = found.options
     if settings.require_hashes and not found.requires_hashes:
@@ -334,21 +338,20 @@ def _with_settings(found: Dependencies, settings: Settings) -> Dependencies:
     constraints = (*found.constraints, *settings.constraints)
     overrides = settings.overrides
     notes = [
-        f"{one.place}: the override of {one.name} was not read: the copy of Kinetic's own packages "
-        "that you are using goes in."
-        for one in overrides
-        if one.name in OWN_NAMES
+        f"{override.place}: the override of {override.name} was ignored: {_OWN_COPY}"
+        for override in overrides
+        if override.name in OWN_NAMES
     ]
-    index = next((one for one in found.options if one.name == "--index-url"), None)
+    index = next((option for option in found.options if option.name == "--index-url"), None)
     if index is not None and settings.default_index:
         notes.append(
-            f"{index.place}: --index-url has no effect: as in uv, {settings.default_index} among the "
-            "settings of uv comes before it."
+            f"{index.place}: --index-url has no effect: as in uv, {settings.default_index} in the "
+            "settings of uv takes precedence."
         )
     return replace(
         found,
-        constraints=tuple(one for one in constraints if one.name not in OWN_NAMES),
-        overrides=tuple(one for one in overrides if one.name not in OWN_NAMES),
+        constraints=tuple(line for line in constraints if line.name not in OWN_NAMES),
+        overrides=tuple(line for line in overrides if line.name not in OWN_NAMES),
         options=options,
         settings=settings,
         local=(*found.local, *settings.local),
@@ -357,22 +360,22 @@ def _with_settings(found: Dependencies, settings: Settings) -> Dependencies:
 
 
 def _settings_notes(requirements: Iterable[Requirement]) -> Iterator[str]:
-    for one in requirements:
-        for setting in one.settings:
+    for requirement in requirements:
+        for setting in requirement.settings:
             name = setting.partition("=")[0]
-            yield f"{one.place}: {name} was not read: it is an option of pip's own."
+            yield f"{requirement.place}: {name} was ignored: only pip has this option."
 
 
 def _own_notes(own: Iterable[Requirement]) -> Iterator[str]:
-    for one in own:
-        yield (
-            f"{one.place}: {one.canonical} is Kinetic's own and is not taken from an index: "
-            "the copy that you are using goes in."
-        )
+    for requirement in own:
+        yield f"{requirement.place}: {requirement.canonical} is not taken from an index: {_OWN_COPY}"
 
 
-def _speaks_of(words: str, requirement: Requirement) -> bool:
-    """Return whether a message names the requirement, and does not just use the word."""
+_OWN_COPY: Final = "it is one of Kinetic's own packages, and your installed copy of it is used."
+
+
+def _names_requirement(words: str, requirement: Requirement) -> bool:
+    """Return whether the message *words* means *requirement*; its name may also be an ordinary word."""
     if requirement.url and requirement.canonical.partition(" @ ")[2].split(" ;")[0] in words:
         return True
     if not requirement.name:

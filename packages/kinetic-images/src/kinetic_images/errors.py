@@ -1,4 +1,4 @@
-"""Errors of dependencies: finding, reading and installing them."""
+"""Errors in finding, reading and installing dependencies."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class UvNotFoundError(KineticError, FileNotFoundError):
 class InstallError(KineticError, RuntimeError):
     """uv failed; `output` is what it printed, without credentials.
 
-    `places` are the lines of the user's files that it names, as `file:line`.
+    `places` are the lines of the user's files that the output refers to, as `file:line`.
     """
 
     output: str = ""
     places: tuple[str, ...] = ()
     killed: bool = False
-    """Whether a signal ended uv, which says nothing about its input."""
+    """Whether a signal ended uv; then its input may be correct."""

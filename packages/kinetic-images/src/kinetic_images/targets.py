@@ -21,7 +21,7 @@ def target_environment(platform: str, python: str) -> Mapping[str, str]:
     lowered = platform.lower()
     darwin = bool(_DARWIN.search(lowered))
     machine = next(
-        (one for one in ("x86_64", "aarch64", "arm64", "amd64", "armv7l") if one in lowered), ""
+        (name for name in ("x86_64", "aarch64", "arm64", "amd64", "armv7l") if name in lowered), ""
     )
     if darwin and machine == "aarch64":
         machine = "arm64"

@@ -1,4 +1,4 @@
-"""The program uv: found, and run with a filtered environment."""
+"""The program uv: find it, and run it with a filtered environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kinetic_payload.threads import check_wanted
 OLDEST: Final = (0, 9)
 """The oldest supported version of uv."""
 
-_KEPT: Final = frozenset(
+_PASSED_ON: Final = frozenset(
     {
         "UV_CACHE_DIR",
         "UV_CONCURRENT_BUILDS",
@@ -43,8 +43,10 @@ _KEPT: Final = frozenset(
         "UV_SYSTEM_CERTS",
     }
 )
-"""Variables on where packages come from and how they are fetched; those on choosing and building are
-removed."""
+"""Variables that say where packages come from and how they are fetched.
+
+Variables that choose versions or control builds are removed.
+"""
 _ORIGINS: Final = (
     "UV_DEFAULT_INDEX",
     "UV_EXTRA_INDEX_URL",
@@ -53,8 +55,8 @@ _ORIGINS: Final = (
     "UV_INDEX_STRATEGY",
     "UV_INDEX_URL",
 )
-"""Those of them on where packages come from."""
-_PLACES: Final = {
+"""Variables that say where packages come from."""
+_PATH_SEPARATORS: Final = {
     "UV_CACHE_DIR": None,
     "UV_CREDENTIALS_DIR": None,
     "UV_DEFAULT_INDEX": None,
@@ -63,7 +65,7 @@ _PLACES: Final = {
     "UV_INDEX": " ",
     "UV_INDEX_URL": None,
 }
-"""Those of them that may hold paths → what separates several."""
+"""Variables that may contain paths → the separator of several paths; None: one path only."""
 _CHOICE: Final = (
     "UV_BUILD_CONSTRAINT",
     "UV_CONSTRAINT",
@@ -88,7 +90,7 @@ _CHOICE: Final = (
     "UV_TORCH_BACKEND",
     "UV_WORKING_DIR",
 )
-_OF_PIP: Final = {
+_PIP_REPLACEMENTS: Final = {
     "PIP_CONSTRAINT": "-c FILE in requirements.txt",
     "PIP_EXTRA_INDEX_URL": "UV_INDEX",
     "PIP_FIND_LINKS": "UV_FIND_LINKS",
@@ -97,7 +99,7 @@ _OF_PIP: Final = {
     "PIP_PRE": "--pre in requirements.txt",
     "PIP_REQUIRE_HASHES": "--require-hashes in requirements.txt",
 }
-_KEPT_PREFIX: Final = "UV_INDEX_"  # UV_INDEX_{NAME}_USERNAME and _PASSWORD
+_PASSED_ON_PREFIX: Final = "UV_INDEX_"  # UV_INDEX_{NAME}_USERNAME and _PASSWORD
 _DROPPED: Final = frozenset(
     {"VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"}
 )
@@ -107,7 +109,7 @@ _ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 @dataclass(frozen=True)
 class Uv:
-    """A uv that was found, and the environment in which it runs."""
+    """The uv that was found, and the environment in which it runs."""
 
     program: str
     environment: Mapping[str, str] = field(repr=False)
@@ -117,10 +119,10 @@ class Uv:
 
         The only settings file that uv reads is *settings*, a `uv.toml`.
 
-        uv is killed if the work of this thread is stopped, and by Ctrl-C.
+        uv is killed if the work of this thread is stopped, or on Ctrl-C.
 
         Raises:
-            InstallError: It failed; the message and `output` contain what it printed.
+            InstallError: uv failed; the message and `output` contain what it printed.
         """
         config = ["--no-config"] if settings is None else ["--config-file", str(settings)]
         with subprocess.Popen(
@@ -150,23 +152,23 @@ class Uv:
 
 
 def _output_of(process: subprocess.Popen[bytes]) -> bytes:
-    """Wait for the end of *process*, unless this thread's work is stopped; return what it printed."""
+    """Wait until *process* ends or this thread's work is stopped; return what *process* printed."""
     while True:
         try:
-            return process.communicate(timeout=_LOOK)[0]
+            return process.communicate(timeout=_POLL_SECONDS)[0]
         except subprocess.TimeoutExpired:
             check_wanted()
 
 
-_LOOK: Final = 0.1
+_POLL_SECONDS: Final = 0.1
 """Seconds between checks whether the wait for uv should be stopped."""
 
 
 def find_uv(environ: Mapping[str, str] | None = None) -> Uv:
-    """Find uv on PATH, else the one of the distribution `uv`.
+    """Find uv on PATH, or else in the installed distribution `uv`.
 
     Raises:
-        UvNotFoundError: There is none, or only ones that are too old.
+        UvNotFoundError: No uv was found, or every uv that was found is too old.
     """
     environment = uv_environment(inherited(environ))
     seen = []
@@ -188,15 +190,15 @@ class Configuration:
     """Configuration of uv by environment variables."""
 
     disabled: bool
-    """Whether no settings file is to be read."""
+    """Whether uv reads no settings files at all."""
     file: Path | None
-    """The only settings file to read, in place of all others."""
+    """The only settings file to read, in place of all others; None: the usual files."""
     ambient: tuple[Path, ...]
     """Possible settings files of the user and of the machine, the user's first."""
     origins: Mapping[str, str]
-    """Variables on where packages come from; uv receives them."""
+    """Variables that say where packages come from; they are passed on to uv."""
     notes: tuple[str, ...]
-    """Sentences on variables that have no effect."""
+    """Sentences about variables that have no effect."""
 
 
 def inherited(environ: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -210,43 +212,51 @@ def configuration(environ: Mapping[str, str]) -> Configuration:
     home = environ.get("HOME")
     own = environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
     shared = (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
-    machine = [Path(one, "uv", "uv.toml") for one in shared if one]
+    machine = [Path(folder, "uv", "uv.toml") for folder in shared if folder]
     machine.append(Path("/etc/uv/uv.toml"))
     ambient = [Path(own, "uv", "uv.toml")] if own else []
-    ambient += [one for one in machine if one.is_file()][:1]
+    ambient += [path for path in machine if path.is_file()][:1]
     named = environ.get("UV_CONFIG_FILE")
     notes = [
-        f"The environment variable {name} was not read: which packages are chosen is a matter of "
-        "the project's own files."
+        f"The environment variable {name} was ignored: only the project's own files choose "
+        "packages and versions."
         for name in _CHOICE
         if environ.get(name)
     ]
     notes += [
-        f"The environment variable {name} was not read: it is pip's, and packages are installed by "
-        f"uv. Use {instead}."
-        for name, instead in _OF_PIP.items()
+        f"The environment variable {name} was ignored: it configures pip, and uv installs the "
+        f"packages. Use {instead}."
+        for name, instead in _PIP_REPLACEMENTS.items()
         if environ.get(name)
     ]
     if environ.get("UV_NO_INDEX"):
         notes.append(
-            "The environment variable UV_NO_INDEX has no effect: uv has none of that name. Write "
-            "--no-index to requirements.txt, or no-index = true to uv.toml."
+            "The environment variable UV_NO_INDEX has no effect: uv has no variable of that name. "
+            "Write --no-index in requirements.txt, or no-index = true in uv.toml."
         )
     return Configuration(
         disabled=environ.get("UV_NO_CONFIG", "").lower() in ("1", "true", "yes", "on", "y", "t"),
         file=Path(named) if named else None,
         ambient=tuple(ambient),
-        origins={name: _anywhere(name, environ[name]) for name in _ORIGINS if environ.get(name)},
+        origins={
+            name: _with_absolute_paths(name, environ[name])
+            for name in _ORIGINS
+            if environ.get(name)
+        },
         notes=tuple(notes),
     )
 
 
 def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return *environ* without variables that would make uv decide differently than on another machine.
+    """Return *environ* without the variables that would make uv's choices depend on this machine.
 
-    Relative paths in it become absolute: uv runs in another folder.
+    Relative paths in it become absolute, because uv runs in another folder.
     """
-    kept = {name: _anywhere(name, value) for name, value in environ.items() if _is_kept(name)}
+    kept = {
+        name: _with_absolute_paths(name, value)
+        for name, value in environ.items()
+        if _is_passed_on(name)
+    }
     return kept | {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
 
 
@@ -255,11 +265,11 @@ def cleaned(text: str) -> str:
     return without_credentials(_ANSI.sub("", text)).strip()
 
 
-def _anywhere(name: str, value: str) -> str:
+def _with_absolute_paths(name: str, value: str) -> str:
     """Return the *value* of the variable *name* with relative paths made absolute."""
-    if name not in _PLACES or not value:
+    if name not in _PATH_SEPARATORS or not value:
         return value
-    separator = _PLACES[name]
+    separator = _PATH_SEPARATORS[name]
     if separator is not None:
         return separator.join(map(_absolute, filter(None, value.split(separator))))
     return str(Path(value).absolute()) if name.endswith("_DIR") else _absolute(value)
@@ -271,19 +281,19 @@ def _absolute(address: str) -> str:
     name, place = (named[0], address[named.end() :]) if named else ("", address)
     if "://" in place or place.startswith(("/", "file:")):
         return address
-    # Not a path, in which a blank would end it.
+    # A URI, because a blank would end a path.
     return name + Path(place).absolute().as_uri()
 
 
-def _is_kept(name: str) -> bool:
+def _is_passed_on(name: str) -> bool:
     if name.startswith("UV_"):
-        return name in _KEPT or name.startswith(_KEPT_PREFIX)
+        return name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIX)
     return name not in _DROPPED
 
 
 def _candidates(path: str | None) -> list[str]:
     found = [shutil.which("uv", path=path) if path else None, _bundled()]
-    return list(dict.fromkeys(one for one in found if one))
+    return list(dict.fromkeys(program for program in found if program))
 
 
 def _bundled() -> str | None:

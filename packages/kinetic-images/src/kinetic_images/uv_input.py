@@ -1,4 +1,4 @@
-"""Input of uv: files and arguments with the packages to install."""
+"""Input of uv: files and arguments that name the packages to install."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class UvInput:
 
     options: tuple[str, ...]
     files: tuple[Path, ...]
-    """Requirements: `-r` of `uv pip install`."""
+    """Requirements files: `-r` of `uv pip install`."""
     settings: Path | None
-    """The `uv.toml` to run it with, or None."""
+    """The `uv.toml` to run uv with, or None."""
 
 
 def write_input(
@@ -29,26 +29,28 @@ def write_input(
     additions: Iterable[str] = (),
     constraints: Iterable[str] = (),
 ) -> UvInput:
-    """Write files to *folder* that request *dependencies* and our *additions* from uv.
+    """Write files to *folder* that request *dependencies* and Kinetic's own *additions* from uv.
 
-    *constraints* are added to those of the dependencies. Without *asked*, only the additions are
-    requested, from the indexes of the dependencies. Files of an earlier call are replaced; they may
-    contain credentials.
+    *constraints* are added to those of the dependencies. If *asked* is false, request only the
+    additions, from the indexes of the dependencies. Files of an earlier call are replaced. The files
+    may contain credentials.
     """
     lines = dependencies.installer_lines() if asked else dependencies.option_lines()
     arguments = dependencies.installer_arguments()
-    if not asked:  # There are no hashes of our additions.
-        arguments = [one for one in arguments if one != "--require-hashes"]
-    limits = _written(folder / "constraints.txt", [*dependencies.constraint_lines(), *constraints])
-    files = [_written(folder / "requirements.txt", [*lines, *additions])]
+    if not asked:  # The additions have no hashes.
+        arguments = [argument for argument in arguments if argument != "--require-hashes"]
+    limits = _write_lines(
+        folder / "constraints.txt", [*dependencies.constraint_lines(), *constraints]
+    )
+    files = [_write_lines(folder / "requirements.txt", [*lines, *additions])]
     project = dependencies.installer_project() if asked else None
     if project is not None:
-        files.append(_written(folder / "pyproject.toml", [project]))
+        files.append(_write_lines(folder / "pyproject.toml", [project]))
     text = dependencies.installer_settings()
-    settings = _written(folder / "uv.toml", [text]) if text else None
+    settings = _write_lines(folder / "uv.toml", [text]) if text else None
     return UvInput((*arguments, "-c", str(limits)), tuple(files), settings)
 
 
-def _written(path: Path, lines: Iterable[str]) -> Path:
+def _write_lines(path: Path, lines: Iterable[str]) -> Path:
     write_private(path, "".join(f"{line}\n" for line in lines).encode())
     return path

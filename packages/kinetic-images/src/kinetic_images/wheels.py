@@ -1,4 +1,4 @@
-"""Wheels of our own distributions, built from their installed files, never taken from an index."""
+"""Wheels of Kinetic's own distributions, built from their installed files, never taken from an index."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _PACKAGES: Final = {str(canonicalize_name(name)): key for key, name in DISTRIBUT
 
 
 def installed_own_names() -> list[str]:
-    """Return the normalised names of those of our distributions that are installed here."""
+    """Return the normalised names of Kinetic's own distributions that are installed here."""
     return [name for name in _PACKAGES if _distribution(name) is not None]
 
 
 def own_closure(wanted: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """Return *wanted* (name → extras) with all of our distributions that they require.
+    """Return *wanted* (name → extras) and all of Kinetic's own distributions that these require.
 
     Raises:
-        DependencyError: One of them is not installed here.
+        DependencyError: One of these distributions is not installed here.
     """
     closure: dict[str, set[str]] = {}
     todo = [(str(canonicalize_name(name)), set(extras)) for name, extras in wanted.items()]
@@ -44,32 +44,34 @@ def own_closure(wanted: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...
             continue
         closure[name] = extras = (known or set()) | extras
         todo += [
-            (str(canonicalize_name(needed.name)), set(needed.extras))
-            for needed in _needed(name, extras)
+            (str(canonicalize_name(requirement.name)), set(requirement.extras))
+            for requirement in _own_requirements(name, extras)
         ]
     return {name: tuple(sorted(extras)) for name, extras in sorted(closure.items())}
 
 
 def own_wheels(dest: Path, names: Iterable[str]) -> list[Path]:
-    """Build wheels of our distributions *names* in *dest*, from their installed files.
+    """Build wheels of Kinetic's own distributions *names* in *dest*, from their installed files.
 
-    Regular and editable installations give the same wheel for the same files. Its folder is named
-    by its digest, so an existing one is used.
+    Regular and editable installations give the same wheel for the same files. A wheel lies in a
+    folder that is named by the wheel's digest, so an existing wheel is reused.
 
     Raises:
-        DependencyError: One of them is not installed here.
+        DependencyError: One of the distributions is not installed here.
     """
     return [
         copied_wheel(dest, name, _package(name))
-        for name in sorted({str(canonicalize_name(one)) for one in names})
+        for name in sorted({str(canonicalize_name(written)) for written in names})
     ]
 
 
 def copied_wheel(dest: Path, name: str, package: str) -> Path:
-    """Build a wheel, in *dest*, of an installed distribution that is one pure-Python *package*.
+    """Build a wheel of the installed distribution *name* in *dest*.
+
+    The distribution contains one *package*, in pure Python.
 
     Raises:
-        DependencyError: It is not installed here.
+        DependencyError: The distribution is not installed here.
     """
     data, file = _wheel(name, package)
     folder = dest / hashlib.sha256(data).hexdigest()[:32]
@@ -89,7 +91,7 @@ def _holds(path: Path, data: bytes) -> bool:
 
 def _wheel(name: str, package: str) -> tuple[bytes, str]:
     """Return the wheel of one distribution and its file name."""
-    distribution = _need(name)
+    distribution = _installed(name)
     metadata = distribution.read_text("METADATA") or ""
     stem = f"{name.replace('-', '_')}-{distribution.version}"
     info = f"{stem}.dist-info"
@@ -102,7 +104,7 @@ def _wheel(name: str, package: str) -> tuple[bytes, str]:
     rows = [f"{file},sha256={_hash(data)},{len(data)}\n" for file, data in files.items()]
     files[f"{info}/RECORD"] = "".join([*rows, f"{info}/RECORD,,\n"]).encode()
     buffer = io.BytesIO()
-    # Stored, because compressors of different machines write different bytes.
+    # Stored without compression: compressors on different machines write different bytes.
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for file, data in files.items():
             entry = zipfile.ZipInfo(file, _EPOCH)
@@ -117,16 +119,16 @@ def _package_files(name: str, package: str) -> Iterator[tuple[str, bytes]]:
     if spec is None or not spec.submodule_search_locations:
         raise _missing(name)
     folder = Path(next(iter(spec.submodule_search_locations)))
-    for path in sorted(folder.rglob("*"), key=lambda one: one.relative_to(folder).as_posix()):
+    for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
         inner = path.relative_to(folder)
         hidden = any(part.startswith(".") or part == "__pycache__" for part in inner.parts)
         if not hidden and path.suffix not in (".pyc", ".pyo") and path.is_file():
             yield f"{package}/{inner.as_posix()}", path.read_bytes()
 
 
-def _needed(name: str, extras: set[str]) -> Iterator[Requirement]:
-    """Iterate over those of our distributions that *name* with *extras* requires."""
-    for line in _need(name).requires or []:
+def _own_requirements(name: str, extras: set[str]) -> Iterator[Requirement]:
+    """Iterate over Kinetic's own distributions that *name* with *extras* requires."""
+    for line in _installed(name).requires or []:
         requirement = Requirement(line)
         if str(canonicalize_name(requirement.name)) not in _PACKAGES:
             continue
@@ -142,7 +144,7 @@ def _distribution(name: str) -> importlib.metadata.Distribution | None:
         return None
 
 
-def _need(name: str) -> importlib.metadata.Distribution:
+def _installed(name: str) -> importlib.metadata.Distribution:
     distribution = _distribution(name)
     if distribution is None:
         raise _missing(name)
@@ -152,7 +154,7 @@ def _need(name: str) -> importlib.metadata.Distribution:
 def _package(name: str) -> str:
     if name not in _PACKAGES:
         raise DependencyError(
-            f"{name!r} is none of Kinetic's own packages.",
+            f"{name!r} is not one of Kinetic's own packages.",
             hint=f"They are {', '.join(sorted(_PACKAGES))}.",
         )
     return _PACKAGES[name]
@@ -160,7 +162,7 @@ def _package(name: str) -> str:
 
 def _missing(name: str) -> DependencyError:
     return DependencyError(
-        f"{name} is asked for, and is not installed here to be copied.",
+        f"{name} is required, but is not installed here, so it cannot be copied.",
         hint="Install it here, or remove the line: a job needs none of Kinetic's packages by name.",
     )
 

@@ -24,7 +24,7 @@ _BUILD_FILES: Final = ("setup.py", "setup.cfg")
 
 @dataclass(frozen=True)
 class Project:
-    """A `pyproject.toml` whose dependencies were used."""
+    """A `pyproject.toml` whose dependencies were read."""
 
     path: Path
     pyproject: Pyproject
@@ -33,44 +33,44 @@ class Project:
 def without_project(
     declared: RequirementSet, folder: Path, roots: set[Path], environ: Mapping[str, str]
 ) -> tuple[RequirementSet, list[Project]]:
-    """Replace the project itself (`-e .`), which is shipped as the snapshot, by its dependencies.
+    """Replace lines for the project itself (`-e .`), which is shipped as a snapshot, with its dependencies.
 
-    *roots* are the folders that are the project itself. Return also the projects that were read.
+    *roots* are the folders of the project itself. Also return the projects that were read.
 
     Raises:
-        DependencyError: What the project depends on is not listed as data.
+        DependencyError: The project does not list its dependencies statically.
     """
     local, notes = [], list(declared.notes)
     requirements = list(declared.requirements)
     projects = []
-    for one in declared.local:
-        target = (folder / one.path).resolve()
+    for line in declared.local:
+        target = (folder / line.path).resolve()
         if target not in roots:
-            local.append(one)
+            local.append(line)
             continue
         path = target / PYPROJECT
         pyproject = None
-        if folder / one.place.file != path:
-            pyproject = read_pyproject(path, one.extras, environ) if path.is_file() else None
-            _refuse_unlisted(one, target, pyproject)
-        words = "was left out"
+        if folder / line.place.file != path:
+            pyproject = read_pyproject(path, line.extras, environ) if path.is_file() else None
+            _refuse_unlisted(line, target, pyproject)
+        action = "was left out"
         if pyproject is not None:
             projects.append(Project(path, pyproject))
             inner = pyproject.declared
             requirements += [
-                replace(each, marker=both(each.marker, one.marker)) for each in inner.requirements
+                replace(each, marker=both(each.marker, line.marker)) for each in inner.requirements
             ]
             local += [
-                replace(each, marker=both(each.marker, one.marker))
+                replace(each, marker=both(each.marker, line.marker))
                 for each in inner.local
                 if (target / each.path).resolve() not in roots
             ]
             notes += inner.notes
             names = f"../{PYPROJECT}" if target != folder.resolve() else PYPROJECT
-            words = f"was replaced by the dependencies in its {names}"
+            action = f"was replaced by the dependencies in its {names}"
         notes.append(
-            f"{one.place}: {one.text!r} is the project itself, which travels with every call: "
-            f"the line {words}."
+            f"{line.place}: {line.text!r} is the project itself, which is shipped with every call: "
+            f"the line {action}."
         )
     replaced = replace(
         declared,
@@ -90,8 +90,8 @@ def _refuse_unlisted(line: LocalRequirement, target: Path, pyproject: Pyproject 
         files.insert(0, PYPROJECT)
     if files:
         raise DependencyError(
-            f"{line.place}: {line.text!r} stands for the dependencies of the project in {target}, and "
-            f"{' and '.join(files)} there does not list them as data: only its build can tell them.",
+            f"{line.place}: {line.text!r} stands for the dependencies of the project in {target}. They are "
+            f"not listed statically in {' or '.join(files)} there, so only a build can determine them.",
             hint=f"List them in [project] of {PYPROJECT}, or write them into requirements.txt in place "
             f"of the line: uv pip compile {files[0]}",
         )
@@ -100,10 +100,10 @@ def _refuse_unlisted(line: LocalRequirement, target: Path, pyproject: Pyproject 
 def read_pyproject(
     path: Path, extras: tuple[str, ...] = (), environ: Mapping[str, str] | None = None
 ) -> Pyproject:
-    """Read the `pyproject.toml` at *path*, as a member of its workspace if it is one.
+    """Read the `pyproject.toml` at *path*; if it is a member of a workspace, use the workspace's sources.
 
     Raises:
-        DependencyError: It, or that of the workspace, cannot be read or understood.
+        DependencyError: This file, or that of the workspace, cannot be read or understood.
     """
     found = _workspace(path.absolute().parent)
     return parse_pyproject(
@@ -119,12 +119,12 @@ def read_pyproject(
 def settings_folder(folder: Path) -> Path:
     """Return the folder from which uv searches for the settings of *folder* (absolute).
 
-    As in uv it is the root of the workspace, else the project, that *folder* belongs to.
+    As in uv, it is the root of the workspace that *folder* belongs to, or else the root of its project.
 
     Raises:
         DependencyError: A `pyproject.toml` cannot be read or understood.
     """
-    path = next((one / PYPROJECT for one in (folder, *folder.parents) if _has_project(one)), None)
+    path = next((p / PYPROJECT for p in (folder, *folder.parents) if _has_project(p)), None)
     if path is None:
         return folder
     if parse_workspace(_bytes(path), str(path), str(path.parent)) is not None:
@@ -140,8 +140,8 @@ def _has_project(folder: Path) -> bool:
 
 
 def _workspace(member: Path) -> tuple[Path, Workspace] | None:
-    """Return the root of the workspace of which the project in the folder *member* is a part."""
-    # The nearest one decides, as in uv, even if one further up takes this folder in.
+    """Return the workspace that the project in the folder *member* belongs to, and the workspace's root."""
+    # As in uv, only the nearest project above decides, even if a workspace above it includes this folder.
     root = next(filter(_has_project, member.parents), None)
     data = _bytes(root / PYPROJECT) if root else b""
     if root is None or b"workspace" not in data:

@@ -1,4 +1,4 @@
-"""`pyproject.toml`: the dependencies that a project declares there, and notes on what was not read."""
+"""`pyproject.toml`: the dependencies that a project declares there, and notes on ignored tables."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class Sources:
     """Where a project takes single packages from: `[tool.uv.sources]` and the indexes named there."""
 
     of: Mapping[str, Any] = field(default_factory=dict)
-    """Canonical name of a package → its entry."""
+    """Canonical name of a package → its entry in `[tool.uv.sources]`."""
     indexes: tuple[Mapping[str, Any], ...] = ()
     """Tables of `[[tool.uv.index]]` that have a name."""
 
     def over(self, others: Sources) -> Sources:
-        """Return these with those of the workspace that they leave as they are."""
+        """Return these sources combined with *others*, those of the workspace; these take precedence."""
         return Sources(of={**others.of, **self.of}, indexes=(*self.indexes, *others.indexes))
 
     def index(self, name: object) -> Mapping[str, Any] | None:
         """Return the index called *name*."""
-        return next((one for one in self.indexes if one["name"] == name), None)
+        return next((index for index in self.indexes if index["name"] == name), None)
 
 
 @dataclass(frozen=True)
 class Pyproject:
-    """The parts of a `pyproject.toml` on dependencies."""
+    """The parts of a `pyproject.toml` that concern dependencies."""
 
     declares: bool
     """Whether it describes a project, not only its tools."""
@@ -55,7 +55,7 @@ class Pyproject:
     requires_python: str | None
     declared: RequirementSet
     lists_dependencies: bool
-    """Whether `[project]` lists all of them, possibly none, and leaves none to a build backend."""
+    """Whether `[project]` lists all dependencies, so that no build backend must determine any."""
     uv: Mapping[str, Any] | None
     """The table `[tool.uv]`."""
     lines: Lines
@@ -72,10 +72,11 @@ def parse_pyproject(
     workspace: Sources | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Pyproject:
-    """Read the `[project]` dependencies, with those of the optional sets *extras*.
+    """Read the dependencies in `[project]`, including the optional dependencies *extras*.
 
-    `${NAME}` is replaced by the variable of *environ*. Relative addresses of indexes are relative to *folder*.
-    For a member of a workspace, *workspace* is the sources of its root; the member's own take precedence.
+    `${NAME}` is replaced by the variable of *environ*. Relative addresses of indexes are relative to
+    *folder*. For a member of a workspace, *workspace* contains the sources of the workspace's root; the
+    member's own sources take precedence.
 
     Raises:
         DependencyError: The file or one of its dependencies cannot be understood.
@@ -106,28 +107,28 @@ def parse_pyproject(
         and ("dependencies" in project or "poetry" not in tools),
         uv=tools["uv"] if isinstance(tools.get("uv"), dict) else None,
         lines=lines,
-        indexes=sources.indexes if any(one.source for one in declared.requirements) else (),
+        indexes=sources.indexes if any(line.source for line in declared.requirements) else (),
     )
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """A workspace of uv: its members, and the settings for all of them."""
+    """A workspace of uv: its members, and the sources that they share."""
 
     members: tuple[str, ...]
     excluded: tuple[str, ...]
     sources: Sources
 
     def has(self, folder: str) -> bool:
-        """Return whether *folder*, relative to the workspace's, is a member."""
+        """Return whether *folder*, relative to the workspace's root, is a member."""
         parts = folder.split("/")
-        return any(_fits(parts, one.split("/")) for one in self.members) and not any(
-            _fits(parts, one.split("/")) for one in self.excluded
+        return any(_matches(parts, pattern.split("/")) for pattern in self.members) and not any(
+            _matches(parts, pattern.split("/")) for pattern in self.excluded
         )
 
 
 def parse_workspace(data: bytes, file: str, folder: str) -> Workspace | None:
-    """Read `[tool.uv.workspace]` of a `pyproject.toml` in *folder*; None where there is none.
+    """Read `[tool.uv.workspace]` of a `pyproject.toml` in *folder*; return None if it has no such table.
 
     Raises:
         DependencyError: The file cannot be understood.
@@ -138,14 +139,14 @@ def parse_workspace(data: bytes, file: str, folder: str) -> Workspace | None:
         return None
     workspace = table(uv["workspace"])
     members, excluded = (
-        tuple(one.strip("/") for one in workspace.get(key, ()) if isinstance(one, str))
+        tuple(text.strip("/") for text in workspace.get(key, ()) if isinstance(text, str))
         for key in ("members", "exclude")
     )
     return Workspace(members, excluded, _sources(uv, Lines(text, file), folder))
 
 
 def is_managed(data: bytes, file: str) -> bool:
-    """Return whether a `pyproject.toml` is of a project, and not of one with `managed = false`.
+    """Return whether a `pyproject.toml` describes a project without `managed = false`.
 
     Raises:
         DependencyError: The file cannot be understood.
@@ -155,21 +156,21 @@ def is_managed(data: bytes, file: str) -> bool:
     return "project" in document and uv.get("managed") is not False
 
 
-def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     if not pattern:
         return not parts
     if pattern[0] in (".", ""):
-        return _fits(parts, pattern[1:])
+        return _matches(parts, pattern[1:])
     if pattern[0] == "**":
-        return any(_fits(parts[start:], pattern[1:]) for start in range(len(parts) + 1))
-    return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:])
+        return any(_matches(parts[start:], pattern[1:]) for start in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
 
 
 def _sources(uv: Mapping[str, Any], lines: Lines, folder: str) -> Sources:
     indexes = parse_indexes(uv.get("index"), lines, folder)
     return Sources(
         of=_canonical(uv.get("sources")),
-        indexes=tuple(one for one in indexes if isinstance(one.get("name"), str)),
+        indexes=tuple(index for index in indexes if isinstance(index.get("name"), str)),
     )
 
 
@@ -178,7 +179,7 @@ def _text(data: bytes, file: str) -> str:
         return decoded(data)
     except UnicodeDecodeError as error:
         raise DependencyError(
-            f"{file} cannot be read: {error}.", hint="Correct it; it is not TOML as it stands."
+            f"{file} cannot be read: {error}.", hint="Correct it: it is not valid TOML."
         ) from None
 
 
@@ -220,7 +221,7 @@ def _declared(
     def take_extra(
         extra: str, marker: str | None, within: frozenset[str], place: Place | None
     ) -> None:
-        # Within itself an extra adds nothing: its marker would only be narrower.
+        # An extra that includes itself adds nothing: its marker would only be narrower.
         if extra in optional and extra not in within:
             taken.add(extra)
             take(_texts(optional[extra], lines.key(extra)), marker, within | {extra})
@@ -249,7 +250,7 @@ def _dynamic(project: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _canonical(value: object) -> dict[str, Any]:
-    return {str(canonicalize_name(key)): one for key, one in table(value).items()}
+    return {str(canonicalize_name(key)): entry for key, entry in table(value).items()}
 
 
 def _notes(
@@ -259,12 +260,12 @@ def _notes(
     lines: Lines,
     optional: set[str],
 ) -> list[str]:
-    """Return notes on tables with dependencies that were not read."""
+    """Return notes on tables with dependencies that were ignored."""
     notes = []
     if "dependencies" in _dynamic(project):
         notes.append(
-            f"{lines.key('dynamic')}: the dependencies are dynamic, which only the build backend "
-            f"can tell, and were not read; {_EXPORT}."
+            f"{lines.key('dynamic')}: the dependencies are dynamic, so only the build backend can "
+            f"determine them, and they were ignored; {_EXPORT}."
         )
     poetry = table(tools.get("poetry"))
     if {"dependencies", "group", "dev-dependencies"} & poetry.keys():
@@ -272,8 +273,8 @@ def _notes(
             "" if "dependencies" in project else f"; {_EXPORT}: poetry export -o requirements.txt"
         )
         notes.append(
-            f"{lines.key('poetry')}: dependencies in the tables of Poetry were not read, "
-            f"only those in [project]{advice}."
+            f"{lines.key('poetry')}: dependencies in the tables of Poetry were ignored; "
+            f"only those in [project] were read{advice}."
         )
     groups = table(document.get("dependency-groups"))
     if groups:
@@ -297,10 +298,10 @@ def _from_source(
     requirements: list[Requirement],
     local: list[LocalRequirement],
 ) -> None:
-    """Apply `[tool.uv.sources]`: on an index, the name may belong to somebody else's package."""
+    """Apply `[tool.uv.sources]`: on another index, the name may belong to a different package."""
     place = requirement.place
     entries = source if isinstance(source, list) else [source]
-    paths = [one for one in map(table, entries) if "path" in one or one.get("workspace")]
+    paths = [entry for entry in map(table, entries) if "path" in entry or entry.get("workspace")]
     address = _address(table(source))
     if address is not None:
         path = parse_local(f"{requirement.name} @ {address}", place)
@@ -318,14 +319,14 @@ def _from_source(
                 place=place,
             )
         )
-    elif entries and all(_is_passed_on(table(one), sources) for one in entries):
+    elif entries and all(_is_passed_on(table(entry), sources) for entry in entries):
         requirements.append(replace(requirement, source=toml_value(source)))
     else:
         raise DependencyError(
-            f"{place}: the source of {requirement.name!r} is given by [tool.uv.sources] in a form "
-            "that is not read here.",
-            hint="An index must be defined by name in the same file or its workspace. Otherwise write "
-            "a requirements.txt beside it: "
+            f"{place}: the source of {requirement.name!r} in [tool.uv.sources] has a form that is "
+            "not supported.",
+            hint="If it names an index, define that index in the same file or its workspace. Otherwise "
+            "write a requirements.txt beside it: "
             "uv export --no-emit-project --emit-index-url -o requirements.txt",
         )
 
@@ -355,9 +356,9 @@ def _address(source: Mapping[str, Any]) -> str | None:
 
 
 def _texts(value: object, place: Place) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise DependencyError(
-            f"{place}: dependencies must be a list of texts.",
+            f"{place}: dependencies must be a list of strings.",
             hint='Write: dependencies = ["numpy>=2"]',
         )
     return list(value)

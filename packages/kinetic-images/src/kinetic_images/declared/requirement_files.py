@@ -22,7 +22,7 @@ from kinetic_images.declared.requirements import (
 from kinetic_images.errors import DependencyError
 
 Read = Callable[[str], bytes]
-"""Returns the bytes of the file of a name; raises `OSError` if it cannot."""
+"""Returns the bytes of the file with the given name, or raises `OSError`."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Option:
 
 @dataclass(frozen=True)
 class RequirementSet:
-    """The contents of some files together, in their order."""
+    """The contents of one or several files, in order."""
 
     requirements: tuple[Requirement, ...] = ()
     constraints: tuple[Requirement, ...] = ()
     options: tuple[Option, ...] = ()
     local: tuple[LocalRequirement, ...] = ()
     notes: tuple[str, ...] = ()
-    """Sentences on what was not read, with the reason."""
+    """Sentences about what was ignored, with the reason."""
     files: tuple[str, ...] = ()
     """Every file that was read."""
 
@@ -70,9 +70,9 @@ _OPTIONS: Final = {
     "--trusted-host": "--trusted-host",
 }
 _FLAGS: Final = frozenset({"--no-index", "--pre", "--require-hashes"})
-_UNREAD: Final = {
-    "--prefer-binary": "the installer prefers wheels by itself",
-    "--use-feature": "it is pip's own",
+_IGNORED: Final = {
+    "--prefer-binary": "uv prefers wheels anyway",
+    "--use-feature": "only pip has this option",
 }
 _INCLUDES: Final = {
     "-r": "-r",
@@ -84,16 +84,16 @@ _INCLUDES: Final = {
 }
 _EDITABLE: Final = re.compile(r"(?:-e|--editable)(?:\s+|=|(?=[^\s=-]))(.*)")
 _JOINED: Final = re.compile(r"-[ircf](?=[^\s=-])")  # -rother.txt
-_OF_PACKAGES: Final = frozenset({"--no-binary", "--only-binary"})
+_PACKAGE_OPTIONS: Final = frozenset({"--no-binary", "--only-binary"})
 _COMMENT: Final = re.compile(r"(?:^|\s+)#(.*)$")
 
 
 def read_requirements(
     file: str, read: Read, environ: Mapping[str, str] | None = None
 ) -> RequirementSet:
-    """Read the requirements file *file* and all it includes.
+    """Read the requirements file *file* and all files that it includes.
 
-    Names of included files are given to *read* as joined to the name of the including one. As in
+    *read* gets the name of an included file joined to the folder of the file that includes it. As in
     pip, `${NAME}` in capital letters is replaced by that variable of *environ*, if it is set.
 
     Raises:
@@ -114,8 +114,8 @@ def decoded(data: bytes) -> str:
 def joined_lines(text: str) -> Iterator[tuple[int, str, str]]:
     """Iterate over (number of the first line, joined text, comment) of lines that are not empty.
 
-    As in pip: a backslash joins two lines, a line that is only a comment ends what is joined, and
-    comments are cut after joining.
+    As in pip, a backslash joins a line to the next one, a line that is only a comment ends the joined
+    line, and comments are removed after joining.
     """
     start, joined = 0, ""
     for number, line in enumerate([*re.split(r"\r\n|\r|\n", text), ""], 1):
@@ -157,7 +157,7 @@ class _Reader:
         )
 
     def file(self, file: str, *, constraint: bool, via: Place | None) -> None:
-        # A file that includes itself, or that two others include, says nothing new.
+        # Read each file once, even if it includes itself or several files include it.
         if (file, constraint) in self.seen:
             return
         self.seen[(file, constraint)] = None
@@ -205,28 +205,28 @@ class _Reader:
             elif name in _FLAGS:
                 self.option(name, "", place, constraint=constraint)
             elif name in _OPTIONS:
-                given = _given(name, value, place)
-                self.option(_OPTIONS[name], given, place, constraint=constraint)
-            elif name in _UNREAD:
-                self.notes.append(f"{place}: {name} is not read: {_UNREAD[name]}.")
+                required = _required_value(name, value, place)
+                self.option(_OPTIONS[name], required, place, constraint=constraint)
+            elif name in _IGNORED:
+                self.notes.append(f"{place}: {name} was ignored: {_IGNORED[name]}.")
             else:
                 raise DependencyError(
-                    f"{place}: the option {name} is not known here.",
-                    hint="Remove the line; index options, -r, -c, -e and hashes are read.",
+                    f"{place}: the option {name} is not supported.",
+                    hint="Remove the line. Index options, -r, -c, -e and hashes are supported.",
                 )
 
     def option(self, name: str, value: str, place: Place, *, constraint: bool) -> None:
         if name == "--find-links" and not _is_url(value):
             value = _beside(place, value)
         options = self.constraint_options if constraint else self.options
-        if name in _OF_PACKAGES:
-            parts = (one.strip() for one in value.split(","))
-            options += [Option(name, one, place) for one in parts if one]
+        if name in _PACKAGE_OPTIONS:
+            packages = (package.strip() for package in value.split(","))
+            options += [Option(name, package, place) for package in packages if package]
         else:
             options.append(Option(name, value, place))
 
     def include(self, name: str, value: str, place: Place, *, constraint: bool) -> None:
-        if "://" in _given(name, value, place):
+        if "://" in _required_value(name, value, place):
             raise DependencyError(
                 f"{place}: {name} {without_credentials(value)} includes a file from the network, "
                 "which is not read.",
@@ -236,37 +236,38 @@ class _Reader:
         self.file(_beside(place, value), constraint=is_constraint, via=place)
 
     def editable(self, value: str, place: Place, line: str, *, constraint: bool) -> None:
-        # shlex only for the quotes that a path with blanks needs.
+        # Use shlex only to remove the quotes of a path with blanks.
         unquoted = " ".join(shlex.split(value)) if value[:1] in ("'", '"') else value
-        local = parse_local(_given("-e", unquoted, place), place, editable=True, line=line)
+        local = parse_local(_required_value("-e", unquoted, place), place, editable=True, line=line)
         if local is not None:
             self.take_local(local, constraint=constraint)
         else:
-            # Where nobody edits it, an editable checkout is a checkout.
+            # Nobody edits the checkout where the function runs, so it need not be editable.
             target = self.constraints if constraint else self.requirements
             target.append(parse_requirement(unquoted, place))
 
 
 def _effective(options: list[Option], of_constraints: list[Option]) -> Iterator[Option]:
-    """Iterate over all options without those that another one overrides or repeats.
+    """Iterate over the options, except those that another option overrides or repeats.
 
-    Of several `--index-url` the last one counts. The order of the others decides, so of equal ones
-    the first stays; but `--no-binary` and `--only-binary` are rules that later ones change. Options
-    of constraints files, which pip obeys and uv skips, come after those of requirements files.
+    The last `--index-url` counts. The order of other options matters, so the first of several equal
+    options stays. All `--no-binary` and `--only-binary` stay, because a later one may change the
+    effect of an earlier one. Options of constraints files, which uv ignores and pip does not, come
+    after those of requirements files.
     """
-    indexes = [one for one in (*of_constraints, *options) if one.name == "--index-url"]
+    indexes = [option for option in (*of_constraints, *options) if option.name == "--index-url"]
     seen: set[Option] = set()
     for option in (*options, *of_constraints):
         if option.name == "--index-url":
             if option is indexes[-1]:
                 yield option
-        elif option.name in _OF_PACKAGES or option not in seen:
+        elif option.name in _PACKAGE_OPTIONS or option not in seen:
             seen.add(option)
             yield option
 
 
 def _options_of(line: str, place: Place) -> Iterator[tuple[str, str]]:
-    """Split a line of options; most hold one, some `-i URL --extra-index-url URL`."""
+    """Split a line of options into names and values: `-i URL --extra-index-url URL` has two."""
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -282,7 +283,7 @@ def _options_of(line: str, place: Place) -> Iterator[tuple[str, str]]:
         name, equals, value = word.partition("=")
         if not name.startswith("-"):
             raise DependencyError(
-                f"{place}: {without_credentials(word)!r} means nothing after an option.",
+                f"{place}: {without_credentials(word)!r} is not allowed after an option.",
                 hint="Put options and requirements on lines of their own.",
             )
         if not equals and name not in _FLAGS and words and not words[0].startswith("-"):
@@ -290,7 +291,7 @@ def _options_of(line: str, place: Place) -> Iterator[tuple[str, str]]:
         yield name, value
 
 
-def _given(name: str, value: str, place: Place) -> str:
+def _required_value(name: str, value: str, place: Place) -> str:
     if not value:
         raise DependencyError(f"{place}: {name} needs a value.", hint=f"Write {name} VALUE.")
     return value

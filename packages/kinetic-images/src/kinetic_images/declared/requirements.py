@@ -24,7 +24,7 @@ KEEP_MARK: Final = "kn:keep"
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """A file and line, for messages; the file has the name that the reader was given."""
+    """A file and line, for messages; *file* is the name under which the file was read."""
 
     file: str
     line: int
@@ -38,7 +38,7 @@ class Requirement:
     """One requirement, normalised."""
 
     name: str
-    """Canonical; empty for a URL without a name."""
+    """The canonical name; empty for a URL without a name."""
     extras: tuple[str, ...] = ()
     specifier: str = ""
     url: str | None = None
@@ -46,9 +46,9 @@ class Requirement:
     marker: str | None = None
     hashes: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
-    """Options of this requirement other than hashes (`--config-settings=…`), which are pip's own."""
+    """Options of this requirement other than hashes (`--config-settings=…`); only pip has them."""
     source: str | None = None
-    """Its entry of `[tool.uv.sources]` as TOML, where that is not simply an address."""
+    """Its entry in `[tool.uv.sources]` as TOML, unless *url* contains the whole entry."""
     keep: bool = False
     """Marked `# kn:keep`."""
     place: Place = field(compare=False)
@@ -65,7 +65,7 @@ class Requirement:
             head += self.specifier
         if self.marker:
             head += f" ; {self.marker}"
-        return " ".join([head, *(f"--hash={one}" for one in self.hashes)])
+        return " ".join([head, *(f"--hash={digest}" for digest in self.hashes)])
 
     @property
     def canonical(self) -> str:
@@ -75,16 +75,16 @@ class Requirement:
         return f"{line} # {KEEP_MARK}" if self.keep else line
 
     def applies(self, environment: Mapping[str, str]) -> bool:
-        """Return whether the marker holds in *environment*; one with unknown variables holds."""
+        """Return whether the marker may hold in *environment*; see `marker_holds`."""
         return marker_holds(self.marker, environment)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalRequirement:
-    """A path of this machine in place of a requirement: `-e .`, `./wheel.whl`, `../library`."""
+    """A path on this machine in place of a requirement: `-e .`, `./wheel.whl`, `../library`."""
 
     path: str
-    """Relative to the folder of the file that was read first (also from included files), or absolute."""
+    """Absolute, or relative to the folder of the file that was read first, also in included files."""
     extras: tuple[str, ...] = ()
     editable: bool = False
     marker: str | None = None
@@ -97,8 +97,8 @@ _SETTING: Final = re.compile(
     r"\s(?:--(?:hash|config-settings?|global-option|install-option)\b|-C(?=[\s=]))"
 )
 _VARIABLE: Final = re.compile(r"\$\{([A-Z0-9_]+)\}")
-_OF_THE_SYSTEM: Final = ("platform_release", "platform_version")
-_OF_A_PATCH: Final = ("python_full_version", "implementation_version")
+_SYSTEM_VARIABLES: Final = ("platform_release", "platform_version")
+_PATCH_VARIABLES: Final = ("python_full_version", "implementation_version")
 _PATCHES: Final = 64
 """More patch versions than any minor version of Python has had."""
 _LOCAL_SCHEME: Final = re.compile(r"(?:[a-z]+\+)?file:", re.IGNORECASE)
@@ -107,7 +107,7 @@ _ARCHIVES: Final = (".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".
 
 
 def expanded(text: str, environ: Mapping[str, str]) -> str:
-    """Return *text* with the values of the variables in it that are set, as pip and uv do.
+    """Return *text* with each variable that is set replaced by its value, as pip and uv do.
 
     Only `${NAME}` in capital letters is a variable.
     """
@@ -115,22 +115,22 @@ def expanded(text: str, environ: Mapping[str, str]) -> str:
 
 
 def marker_holds(marker: str | None, environment: Mapping[str, str]) -> bool:
-    """Return whether *marker* may hold in *environment*; no marker, or one with unknown variables, does.
+    """Return whether *marker* may hold in *environment*.
 
-    Where *environment* knows only the minor version of Python, the marker may hold if it holds for
-    some patch version.
+    A missing marker holds. A marker with unknown variables may hold. If *environment* has only the
+    minor version of Python, the marker may hold if it holds for some patch version.
     """
     if marker is None:
         return True
     known: Mapping[str, str] = {**environment, "extra": ""}
-    if any(name in marker and name not in known for name in _OF_THE_SYSTEM):
+    if any(name in marker and name not in known for name in _SYSTEM_VARIABLES):
         return True
     parsed = Marker(marker)
     versions: Iterable[Mapping[str, str]] = [{}]
-    if _OF_A_PATCH[0] not in known:
-        patches = range(_PATCHES if any(name in marker for name in _OF_A_PATCH) else 1)
+    if _PATCH_VARIABLES[0] not in known:
+        patches = range(_PATCHES if any(name in marker for name in _PATCH_VARIABLES) else 1)
         fulls = (f"{known['python_version']}.{patch}" for patch in patches)
-        versions = (dict.fromkeys(_OF_A_PATCH, full) for full in fulls)
+        versions = (dict.fromkeys(_PATCH_VARIABLES, full) for full in fulls)
     try:
         return any(parsed.evaluate({**known, **version}) for version in versions)
     except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion):
@@ -147,7 +147,7 @@ def is_marker(text: str) -> bool:
 
 
 def both(first: str | None, second: str | None) -> str | None:
-    """Return the marker that holds where both hold; None always holds."""
+    """Return the marker that holds where both markers hold; None always holds."""
     return f"({first}) and ({second})" if first and second else first or second
 
 
@@ -155,11 +155,11 @@ def parse_requirement(text: str, place: Place, *, keep: bool = False) -> Require
     """Parse one requirement by name or address, with its hashes.
 
     Raises:
-        DependencyError: It is none.
+        DependencyError: *text* is not a requirement.
     """
     body, settings = _split_settings(text)
-    hashes = tuple(sorted({one.partition("=")[2] for one in settings if one.startswith("--hash=")}))
-    others = tuple(one for one in settings if not one.startswith("--hash="))
+    hashes = tuple(sorted({s.partition("=")[2] for s in settings if s.startswith("--hash=")}))
+    others = tuple(s for s in settings if not s.startswith("--hash="))
     if re.match(r"[A-Za-z][A-Za-z0-9+.\-]*://", body):
         bare = _bare_url(body, place)
         return replace(bare, hashes=hashes, settings=others, keep=keep)
@@ -187,25 +187,25 @@ def parse_requirement(text: str, place: Place, *, keep: bool = False) -> Require
 def parse_local(
     text: str, place: Place, *, editable: bool = False, line: str | None = None
 ) -> LocalRequirement | None:
-    """Return the path of this machine that *text* names; None if it is a name or an address.
+    """Return the path on this machine that *text* names; None if it is a name or an address.
 
-    What follows `-e` is a path unless it is an address.
+    With *editable* (the argument of `-e`), everything that is not an address is a path.
 
     Raises:
-        DependencyError: There should be a path or an address, and there is none (`six @`).
+        DependencyError: A path or an address is missing, as in `six @`.
     """
     body, _ = _split_settings(text)
     body, _, marker = body.partition(";")
     name, at, address = body.partition("@")
     if at and (named := _NAMED.fullmatch(name)):
-        path, extras, certainly = address.strip(), named[1], True
+        path, extras, must_be_path = address.strip(), named[1], True
     else:
         found = re.fullmatch(r"(.*?)(?:\[([^\]/\\]*)\])?", body.strip())
         path, extras = (found[1], found[2]) if found else (body.strip(), None)
-        certainly = editable
+        must_be_path = editable
     if _LOCAL_SCHEME.match(path):
         path = unquote(urlsplit(path.partition("+")[2] or path).path)
-    elif "://" in path or not (certainly or _looks_like_path(path)):
+    elif "://" in path or not (must_be_path or _looks_like_path(path)):
         return None
     if not path:
         raise DependencyError(
@@ -213,7 +213,7 @@ def parse_local(
             hint="Write NAME, NAME==VERSION, NAME @ URL or a path.",
         )
     return LocalRequirement(
-        # As pip and uv have it: relative to where they run, not to the file that says so.
+        # As in pip and uv: relative to the folder where they run, not to the file with this line.
         path=posixpath.normpath(path),
         extras=_extras(extras),
         editable=editable,
@@ -239,13 +239,13 @@ def _split_settings(text: str) -> tuple[str, list[str]]:
             settings.append(word)
         elif "=" not in settings[-1]:  # --hash sha256:…
             settings[-1] += f"={word}"
-        else:  # a value with a blank, in quotes
+        else:  # A value with a blank, in quotes.
             settings[-1] += f" {word}"
     return text[: found.start()].strip(), settings
 
 
 def _bare_url(text: str, place: Place) -> Requirement:
-    """Read an address without `NAME @`; its egg fragment or its wheel may tell the name."""
+    """Parse an address without `NAME @`; the name may follow from its egg fragment or wheel file."""
     url, _, marker = text.partition(" ;")
     parts = urlsplit(url.strip())
     egg = re.search(r"(?:^|&)egg=([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?", unquote(parts.fragment))
@@ -261,7 +261,7 @@ def _bare_url(text: str, place: Place) -> Requirement:
 
 
 def _extras(text: str | None) -> tuple[str, ...]:
-    names = (one.strip() for one in (text or "").split(","))
+    names = (part.strip() for part in (text or "").split(","))
     return tuple(sorted({canonicalize_name(name) for name in names if name}))
 
 

@@ -1,4 +1,4 @@
-"""TOML text: lines of keys in documents, and writing of tables."""
+"""TOML text: parse documents, find the lines of keys, write tables."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ def parsed_toml(text: str, file: str) -> dict[str, Any]:
     """Parse *text*; *file* is its name for messages.
 
     Raises:
-        DependencyError: It is not TOML.
+        DependencyError: *text* is not TOML.
     """
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise DependencyError(
-            f"{file} cannot be read: {error}.", hint="Correct it; it is not TOML as it stands."
+            f"{file} cannot be read: {error}.", hint="Correct it: it is not valid TOML."
         ) from None
 
 
 def table(value: object) -> Mapping[str, Any]:
-    """Return *value* if it is a table, else an empty one."""
+    """Return *value* if it is a table, else an empty table."""
     return value if isinstance(value, dict) else {}
 
 
 def toml_text(values: Mapping[str, Any]) -> str:
-    """Return a TOML document with *values*, one key a line."""
+    """Return a TOML document with *values*, one key on each line."""
     return "".join(f"{_quoted(key)} = {toml_value(value)}\n" for key, value in values.items())
 
 
@@ -53,7 +53,7 @@ def toml_value(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    # JSON's escapes are TOML's, but for the one control character that JSON leaves as it is.
+    # JSON's escapes are valid in TOML, but JSON leaves the control character DEL unescaped.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,4 +1,4 @@
-"""Settings files of uv: those that apply to a folder, read and combined."""
+"""Settings files of uv: find, read and combine those that apply to a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UV_TOML: Final = "uv.toml"
 
 @dataclass(frozen=True)
 class FoundSettings:
-    """Settings of uv for a folder, with their files."""
+    """Settings of uv for a folder, with the file that they come from."""
 
     file: Path | None
     """The project's own settings file, or None."""
@@ -33,16 +33,21 @@ def find_settings(
     start: Path | None = None,
     otherwise: Path | None = None,
 ) -> FoundSettings:
-    """Find and read the settings that uv would use in *folder* (absolute), or outside of any project.
+    """Find and read the settings that uv would use in *folder* (absolute), or without a project (None).
 
-    As in uv they are those of the nearest `uv.toml` or `pyproject.toml` with `[tool.uv]` from
-    *start* (*folder*, or the root of its workspace) upwards (of *otherwise*, a `pyproject.toml`, if
-    there is none), over those of the user and the machine. `UV_CONFIG_FILE` names one to be read in
-    place of all, `UV_NO_CONFIG` none.
+    As in uv, the settings of the project come from the nearest `uv.toml`, or `pyproject.toml` with
+    `[tool.uv]`, from *start* upwards. They take precedence over those of the user and of the machine.
+    `UV_CONFIG_FILE` names one file to read in place of all others. `UV_NO_CONFIG` turns all files off.
+
+    Args:
+        folder: The folder of the requirements.
+        environ: The variables that configure uv, and that settings may name.
+        start: The folder where uv begins its search, such as the root of the workspace; None: *folder*.
+        otherwise: A `pyproject.toml` in whose folder to look if the search finds nothing.
 
     Raises:
-        DependencyError: A setting is not supported, is one that uv passes over because it stands
-            below *start*, or a file cannot be read.
+        DependencyError: A file cannot be read; a setting is not supported; or uv would ignore a setting,
+            because its file is below *start*.
     """
     where = configuration(environ)
     ambient = Settings(variables=where.origins, notes=where.notes)
@@ -56,20 +61,20 @@ def find_settings(
         return FoundSettings(path, settings.over(ambient))
     found = None
     if folder is not None:
-        found = _of_project(start or folder, environ)
-        _refuse_passed_over(_of_project(folder, environ), found, start or folder)
+        found = _nearest_settings(start or folder, environ)
+        _refuse_ignored(_nearest_settings(folder, environ), found, start or folder)
     if found is None and otherwise is not None and otherwise.is_file():
-        found = _of_folder(otherwise.parent, environ)
+        found = _folder_settings(otherwise.parent, environ)
     for path in where.ambient:
         if path.is_file():
-            of_user = parse_uv_toml(_text(path), str(path), str(path.parent), of_project=False)
-            ambient = ambient.over(of_user)
+            settings = parse_uv_toml(_text(path), str(path), str(path.parent), of_project=False)
+            ambient = ambient.over(settings)
     if found is None:
         return FoundSettings(None, ambient)
     return replace(found, settings=found.settings.over(ambient))
 
 
-def _refuse_passed_over(
+def _refuse_ignored(
     nearest: FoundSettings | None, found: FoundSettings | None, start: Path
 ) -> None:
     """Refuse the settings *nearest* to the requirements if uv, which searches from *start*, ignores them."""
@@ -78,22 +83,22 @@ def _refuse_passed_over(
     if nearest.settings.decide:
         place = found.file if found is not None else start / PYPROJECT
         raise DependencyError(
-            f"{nearest.file}: it has settings of uv, which uv passes over: the folder belongs to the "
-            f"project or workspace in {start}, and only settings from there upwards are read.",
+            f"{nearest.file}: uv ignores the settings in this file. Its folder belongs to the project "
+            f"or workspace in {start}, and uv reads only settings from there upwards.",
             hint=f"Move them to {place}. An index for [tool.uv.sources] alone may stay, with "
             "explicit = true.",
         )
 
 
-def _of_project(folder: Path, environ: Mapping[str, str]) -> FoundSettings | None:
+def _nearest_settings(folder: Path, environ: Mapping[str, str]) -> FoundSettings | None:
     for place in (folder, *folder.parents):
-        found = _of_folder(place, environ)
+        found = _folder_settings(place, environ)
         if found is not None:
             return found
     return None
 
 
-def _of_folder(folder: Path, environ: Mapping[str, str]) -> FoundSettings | None:
+def _folder_settings(folder: Path, environ: Mapping[str, str]) -> FoundSettings | None:
     pyproject, uv_toml = folder / PYPROJECT, folder / UV_TOML
     inner = None
     if pyproject.is_file():
@@ -104,7 +109,7 @@ def _of_folder(folder: Path, environ: Mapping[str, str]) -> FoundSettings | None
         settings = parse_uv_toml(_text(uv_toml), str(uv_toml), str(folder), environ=environ)
         others = [key for key in table(inner) if key not in ("sources", "workspace")]
         if others:
-            note = f"{pyproject}: [tool.uv] was not read, as uv reads {UV_TOML} in its place."
+            note = f"{pyproject}: [tool.uv] was ignored: uv reads {UV_TOML} instead."
             settings = replace(settings, notes=(*settings.notes, note))
         return FoundSettings(uv_toml, settings)
     if isinstance(inner, dict):

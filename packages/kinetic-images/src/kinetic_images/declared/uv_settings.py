@@ -23,7 +23,7 @@ from kinetic_images.errors import DependencyError
 _ORIGINS: Final = frozenset(
     {"index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy"}
 )
-"""Where packages come from."""
+"""Settings that say where packages come from."""
 _TRANSPORT: Final = frozenset(
     {
         "allow-insecure-host",
@@ -40,7 +40,7 @@ _TRANSPORT: Final = frozenset(
         "system-certs",
     }
 )
-"""How packages are fetched; passed on, and not part of the digest."""
+"""Settings that say how packages are fetched; they are passed on, and are not part of the digest."""
 _CHOICE: Final = frozenset(
     {
         "build-constraint-dependencies",
@@ -71,7 +71,7 @@ _CHOICE: Final = frozenset(
         "torch-backend",
     }
 )
-"""Which versions are chosen, and how packages are built."""
+"""Settings that say which versions are chosen, and how packages are built."""
 _NO_EFFECT: Final = frozenset(
     {
         "add-bounds",
@@ -108,7 +108,7 @@ _NO_EFFECT: Final = frozenset(
         "workspace",
     }
 )
-"""About lock files, publishing, caches, development, or which Python: not read by `uv pip`, or decided here."""
+"""Settings that `uv pip` does not read, or that Kinetic decides: lock files, caches, Python versions, …"""
 _PIP_PASSED: Final = frozenset(
     {
         "config-settings",
@@ -172,8 +172,8 @@ _PIP_NO_EFFECT: Final = frozenset(
     }
 )
 _REFUSED: Final = {
-    "no-sources": "Remove it, and the entries of [tool.uv.sources] that shall not be used.",
-    "no-sources-package": "Remove it, and the entries of [tool.uv.sources] that shall not be used.",
+    "no-sources": "Remove it, and the unwanted entries of [tool.uv.sources].",
+    "no-sources-package": "Remove it, and the unwanted entries of [tool.uv.sources].",
 }
 _PIP_REFUSED: Final = _REFUSED | {
     "all-extras": "Name the extras in requirements.txt: -e .[EXTRA]",
@@ -190,15 +190,15 @@ class Settings:
     """Settings of uv that apply to an installation."""
 
     passed: Mapping[str, Any] = field(default_factory=dict)
-    """What goes into uv's configuration file; paths are absolute."""
+    """The settings for the `uv.toml` that uv gets; paths in them are absolute."""
     constraints: tuple[Requirement, ...] = ()
     overrides: tuple[Requirement, ...] = ()
     local: tuple[LocalRequirement, ...] = ()
-    """Constraints and overrides that are paths of this machine."""
+    """Constraints and overrides that are paths on this machine."""
     require_hashes: Place | None = None
     """The place of the setting that requires hashes of all packages, or None."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables on where packages come from."""
+    """Environment variables that say where packages come from."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -208,20 +208,20 @@ class Settings:
         if self.variables:
             chosen["variables"] = self.variables
         if "pip" in chosen:
-            pip = {key: one for key, one in chosen["pip"].items() if key not in _TRANSPORT}
-            chosen["pip"] = pip
+            pip = chosen["pip"].items()
+            chosen["pip"] = {key: value for key, value in pip if key not in _TRANSPORT}
         digested: dict[str, Any] = _public(chosen)
         return digested
 
     @property
     def decide(self) -> bool:
-        """Whether leaving these out makes a difference; indexes that only sources use make none."""
+        """Whether these settings affect the installation. Indexes that only sources use do not count."""
         chosen = self.digested
         chosen |= chosen.pop("pip", {})
         indexes = chosen.pop("index", ())
         return bool(
             chosen
-            or any(not one.get("explicit") for one in indexes)
+            or any(not index.get("explicit") for index in indexes)
             or self.constraints
             or self.overrides
             or self.local
@@ -230,19 +230,20 @@ class Settings:
 
     @property
     def default_index(self) -> str | None:
-        """Which setting or variable names the default index; None: none does."""
+        """The setting or variable that names the default index, or None."""
         for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL"):
             if name in self.variables:
                 return name
         if "index-url" in self.passed or "index-url" in self.passed.get("pip", {}):
             return "index-url"
-        default = any(one.get("default") for one in self.passed.get("index", ()))
+        default = any(index.get("default") for index in self.passed.get("index", ()))
         return "an index with default = true" if default else None
 
     def over(self, others: Settings) -> Settings:
-        """Return these settings combined with those of the user or the machine, as uv does.
+        """Return these settings combined with *others* (of the user or the machine), as uv does.
 
-        Lists are joined, these first; of anything else these win.
+        Lists are joined, with the values of these settings first. Otherwise these settings take
+        precedence.
         """
         return replace(
             self,
@@ -262,10 +263,10 @@ def parse_uv_toml(
 ) -> Settings:
     """Read the text of a `uv.toml` in *folder*; *file* is its name for messages.
 
-    Variables of *environ* are put in for `${NAME}` in constraints and overrides.
+    `${NAME}` in constraints and overrides is replaced by that variable of *environ*.
 
-    Of a file that is not *of_project* (the user's or the machine's own), only settings of where
-    packages come from and how they are fetched are taken; the rest is noted.
+    If the file is not *of_project* (it belongs to the user or the machine), keep only the settings that
+    say where packages come from and how they are fetched, and note the others.
 
     Raises:
         DependencyError: A setting is not supported or malformed.
@@ -288,7 +289,7 @@ def parse_settings(
     of_project: bool = True,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Read the table *uv*: that of `[tool.uv]`, or a whole `uv.toml`; *environ* as there.
+    """Read the table *uv*, which is `[tool.uv]` or a whole `uv.toml`; see `parse_uv_toml`.
 
     Raises:
         DependencyError: A setting is not supported or malformed.
@@ -305,8 +306,8 @@ def parse_settings(
         left = [key for key in uv if key in _CHOICE]
         left += [f"pip.{key}" for key in pip if key in pip_known - taken - _PIP_NO_EFFECT]
         notes = tuple(
-            f"{lines.key(key.removeprefix('pip.'))}: {key} was not read: which packages are chosen "
-            "is a matter of the project's own files."
+            f"{lines.key(key.removeprefix('pip.'))}: {key} was ignored: only the project's own files "
+            "choose packages and versions."
             for key in left
         )
     passed = {key: value for key, value in uv.items() if key in taken}
@@ -322,9 +323,9 @@ def parse_settings(
     both = (*constraints, *overrides)
     return Settings(
         passed=passed,
-        constraints=tuple(one for one in constraints if isinstance(one, Requirement)),
-        overrides=tuple(one for one in overrides if isinstance(one, Requirement)),
-        local=tuple(one for one in both if isinstance(one, LocalRequirement)),
+        constraints=tuple(line for line in constraints if isinstance(line, Requirement)),
+        overrides=tuple(line for line in overrides if isinstance(line, Requirement)),
+        local=tuple(line for line in both if isinstance(line, LocalRequirement)),
         require_hashes=lines.key("require-hashes")
         if of_project and pip.get("require-hashes")
         else None,
@@ -336,7 +337,7 @@ def parse_indexes(value: object, lines: Lines, folder: str) -> tuple[Mapping[str
     """Read the tables `[[tool.uv.index]]`, with relative paths made absolute from *folder*.
 
     Raises:
-        DependencyError: It is not a list of tables with a `url`.
+        DependencyError: *value* is not a list of tables with a `url`.
     """
     if value is None:
         return ()
@@ -345,13 +346,13 @@ def parse_indexes(value: object, lines: Lines, folder: str) -> tuple[Mapping[str
             f"{lines.key('index')}: every index must be a table with a `url`.",
             hint='Write: [[tool.uv.index]] and below it: url = "https://…"',
         )
-    return tuple({**one, "url": absolute_address(one["url"], folder)} for one in value)
+    return tuple({**index, "url": absolute_address(index["url"], folder)} for index in value)
 
 
 def absolute_address(address: str, folder: str) -> str:
-    """Return *address*, a URL or a path that is relative to *folder*, so that it holds anywhere.
+    """Return *address*, a URL or a path relative to *folder*, in a form that does not depend on *folder*.
 
-    A relative path becomes a URL: in a path, uv would cut off what follows `#`, and put in variables.
+    A relative path becomes a URL: in a path, uv would cut off what follows `#` and expand variables.
     """
     if "://" in address or address.startswith(("file:", "/")):
         return address
@@ -374,8 +375,8 @@ def _refuse(
                 )
         elif key not in known:
             raise DependencyError(
-                f"{lines.key(key)}: {prefix}{key} is not a setting of uv that is known here. "
-                "It might change which packages are installed, so it is not skipped.",
+                f"{lines.key(key)}: {prefix}{key} is not a setting of uv that Kinetic knows. "
+                "It might change which packages are installed, so it is not ignored.",
                 hint="Correct or remove it, or write all packages to a requirements.txt in a "
                 "folder that has no settings of uv: uv pip compile --emit-index-url",
             )
@@ -384,9 +385,10 @@ def _refuse(
 def _requirements(
     value: object, key: str, lines: Lines, environ: Mapping[str, str]
 ) -> tuple[Requirement | LocalRequirement, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise DependencyError(
-            f"{lines.key(key)}: {key} must be a list of texts.", hint=f'Write: {key} = ["numpy<3"]'
+            f"{lines.key(key)}: {key} must be a list of strings.",
+            hint=f'Write: {key} = ["numpy<3"]',
         )
     read: list[Requirement | LocalRequirement] = []
     for written in value:
@@ -397,25 +399,26 @@ def _requirements(
 
 
 def _with_absolute_paths(settings: Mapping[str, Any], lines: Lines, folder: str) -> dict[str, Any]:
-    made = dict(settings)
-    if "index" in made:
-        made["index"] = list(parse_indexes(made["index"], lines, folder))
-    if "index-url" in made:
-        made["index-url"] = absolute_address(_text(made["index-url"], "index-url", lines), folder)
-    for key in _LISTS & made.keys():
-        value = made[key]
+    result = dict(settings)
+    if "index" in result:
+        result["index"] = list(parse_indexes(result["index"], lines, folder))
+    if "index-url" in result:
+        url = _text(result["index-url"], "index-url", lines)
+        result["index-url"] = absolute_address(url, folder)
+    for key in _LISTS & result.keys():
+        value = result[key]
         if not isinstance(value, list):
             raise DependencyError(
-                f"{lines.key(key)}: {key} must be a list of texts.", hint=f'Write: {key} = ["…"]'
+                f"{lines.key(key)}: {key} must be a list of strings.", hint=f'Write: {key} = ["…"]'
             )
-        made[key] = [absolute_address(_text(one, key, lines), folder) for one in value]
-    return made
+        result[key] = [absolute_address(_text(item, key, lines), folder) for item in value]
+    return result
 
 
 def _text(value: object, key: str, lines: Lines) -> str:
     if not isinstance(value, str):
         raise DependencyError(
-            f"{lines.key(key)}: {key} must be a text; got {value!r}.", hint=f'Write: {key} = "…"'
+            f"{lines.key(key)}: {key} must be a string; got {value!r}.", hint=f'Write: {key} = "…"'
         )
     return value
 
@@ -438,9 +441,9 @@ def _public(value: Any) -> Any:
     if isinstance(value, str):
         return without_credentials(value)
     if isinstance(value, Mapping):
-        return {key: _public(one) for key, one in value.items()}
+        return {key: _public(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_public(one) for one in value]
+        return [_public(item) for item in value]
     if isinstance(value, bool | int | float) or value is None:
         return value
     return str(value)
