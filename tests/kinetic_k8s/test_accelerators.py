@@ -208,7 +208,7 @@ def test_names_are_nobody_elses() -> None:
         ("v5e-abc", "not a size", "v5litepod-CHIPS or v5litepod-TOPOLOGY"),
         ("l4x3", "No machine has 3 × l4", "l4x2: 2 × nvidia-l4 on one g2-standard-24"),
         ("a100-80gbx16", "16 × a100-80gb", "a100-80gbx8"),
-        ("l4-4", "not how several", "Write l4x4"),
+        ("l4-4", "not the form for several", "Write l4x4"),
         ("tpu:3", "No TPU slice has 3 chips", "v6e-4"),
         ("gpu:3", "No machine has 3 GPUs", "1, 2, 4, 8, 16"),
         ("cpu:0", "no core", "cpu:N"),

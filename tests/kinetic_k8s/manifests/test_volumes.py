@@ -159,12 +159,12 @@ def test_amounts_and_times_that_are_none_are_refused() -> None:
 @pytest.mark.parametrize(
     ("mounts", "why"),
     [
-        ([a_mount(), a_mount(path="/e", directory="x")], "Two volumes are called"),
-        ([a_mount(), a_mount(name="data-d1", directory="x")], "Two volumes are to appear at /d"),
-        ([a_mount(name="Data_1")], "cannot name a volume"),
-        ([a_mount(name="d" * 64)], "cannot name a volume"),
-        ([a_mount(path="relative")], "cannot appear"),
-        ([a_mount(path="/a:b")], "cannot appear"),
+        ([a_mount(), a_mount(path="/e", directory="x")], "Two volumes have the name"),
+        ([a_mount(), a_mount(name="data-d1", directory="x")], "Two volumes have the mount path /d"),
+        ([a_mount(name="Data_1")], "cannot be the name of a volume"),
+        ([a_mount(name="d" * 64)], "cannot be the name of a volume"),
+        ([a_mount(path="relative")], "cannot be the mount path"),
+        ([a_mount(path="/a:b")], "cannot be the mount path"),
     ],
 )
 def test_names_and_paths_are_valid_and_distinct(mounts: list[FuseMount], why: str) -> None:
@@ -173,7 +173,7 @@ def test_names_and_paths_are_valid_and_distinct(mounts: list[FuseMount], why: st
 
 
 def test_data_that_lies_in_no_bucket_is_not_mounted() -> None:
-    with pytest.raises(InvalidRequestError, match="lies in no bucket"):
+    with pytest.raises(InvalidRequestError, match="is not in a bucket"):
         fuse_mounts([a_ref(kind="hf", source="hf://imdb")], JOBS)
 
 

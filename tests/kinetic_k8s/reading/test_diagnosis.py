@@ -129,7 +129,7 @@ DISRUPTED = {
             [],
             "evicted",
             DISK,
-            "belong into a bucket",
+            "belong in a bucket",
         ),
         (
             a_job(),

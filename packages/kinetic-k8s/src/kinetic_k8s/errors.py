@@ -26,7 +26,7 @@ __all__ = [
 
 
 class UnknownAcceleratorError(InvalidRequestError):
-    """No accelerator of that name, count or topology; the hint names the nearest that exist."""
+    """There is no accelerator of that name, count or topology; the hint names similar ones."""
 
 
 class UnsupportedWorkloadError(InvalidRequestError):
@@ -42,7 +42,7 @@ class ClusterError(KineticError):
 
 
 class ClusterUnreachableError(ClusterError, UnavailableError):
-    """The API server did not respond within the time limit, or only with errors that pass."""
+    """The API server did not respond within the time limit, or only with transient errors."""
 
 
 class NotAuthenticatedError(ClusterError):
@@ -50,14 +50,14 @@ class NotAuthenticatedError(ClusterError):
 
 
 class NotPermittedError(ClusterError, PermissionError):
-    """The user is known, and has no role that permits the request (403)."""
+    """The user is authenticated, but has no role that permits the request (403)."""
 
     verb = ""
-    """As in a role: `get`, `list`, `watch`, `create`, `patch`, `delete`."""
+    """As a role names it: `get`, `list`, `watch`, `create`, `patch`, `delete`."""
     resource = ""
-    """As in a role: `jobs.batch`, `pods/log`."""
+    """As a role names it: `jobs.batch`, `pods/log`."""
     namespace = ""
-    """Empty for resources that have none."""
+    """Empty for resources without a namespace."""
 
 
 class RefusedError(ClusterError):
@@ -69,7 +69,7 @@ class ConflictError(ClusterError):
 
 
 class AlreadyExistsError(ConflictError):
-    """An object of that name exists already (409)."""
+    """An object of that name already exists (409)."""
 
 
 class InvalidManifestError(ClusterError, ValueError):
@@ -85,7 +85,7 @@ class NamespaceNotFoundError(ClusterError, LookupError):
 
 
 class ObjectGoneError(ClusterError, LookupError):
-    """The object that a request names does not exist, or not any more (404)."""
+    """The object that a request names does not exist, or no longer exists (404)."""
 
 
 class LogNotReadyError(ClusterError):

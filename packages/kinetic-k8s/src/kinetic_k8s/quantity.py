@@ -19,16 +19,16 @@ _QUANTITY: Final = re.compile(
 )
 _NEARLY: Final = re.compile(r"([0-9.]+)([kmgtpe]?)(i?)(?:b|bytes)?", re.IGNORECASE)
 _LONGEST: Final = 1000
-"""Characters; Python refuses to parse much longer numbers."""
+"""The maximum length of a quantity: Python refuses to parse much longer numbers."""
 _FARTHEST: Final = 2 * _LONGEST
-"""The largest power of ten: larger ones mean infinity, and its negative means zero."""
+"""The largest exponent. Larger ones are treated as infinity, and their negatives as zero."""
 
 
 def parse_quantity(text: str) -> Fraction | None:
     """Return the exact value of the quantity *text*, or None if it is not valid.
 
     The grammar is that of `resource.ParseQuantity`, except that a string without digits, which is zero
-    there, is not valid. Kubernetes rounds up: bytes to whole ones, cores to thousandths.
+    there, is not valid here. Kubernetes rounds the value up, to whole bytes and thousandths of cores.
     """
     if len(text) > _LONGEST or not (found := _QUANTITY.fullmatch(text)):
         return None
@@ -42,7 +42,7 @@ def parse_quantity(text: str) -> Fraction | None:
 
 
 def near_quantities(text: str) -> list[str]:
-    """Return valid quantities that *text* may have been meant as: `500K` → `500k`, `500Ki`."""
+    """Return valid quantities that the user may have meant by *text*: `500K` → `500k`, `500Ki`."""
     plain = unicodedata.normalize("NFKC", text[:_LONGEST]).replace("_", "")
     plain = "".join(str(unicodedata.decimal(each, each)) for each in "".join(plain.split()))
     near = [plain]

@@ -1,4 +1,4 @@
-"""Catalogue: all accelerators, for lists."""
+"""The catalogue of all accelerators, for lists of them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kinetic_k8s.accelerators.types import Accelerator, Cpu
 def catalogue(*, every_shape: bool = False) -> tuple[Accelerator, ...]:
     """Return every accelerator: the processor, GPUs by type and count, TPUs by generation and size.
 
-    Large TPU v4, v5p and 7x slices come in hundreds of shapes; only those of Google's own table
-    are listed unless *every_shape* is asked for.
+    Large TPU v4, v5p and 7x slices have hundreds of shapes. Without *every_shape*, only the shapes in
+    Google's own table are returned.
     """
     gpus = [gpu.of(count) for gpu in GPU_TYPES for count in sorted(gpu.machines)]
     tpus = [

@@ -11,19 +11,19 @@ from kinetic_k8s.accelerators.types import Gpu
 
 @dataclass(frozen=True, kw_only=True)
 class GpuType:
-    """One type of GPU, and the machines that carry it."""
+    """One type of GPU, and the machines that have it."""
 
     name: str
     label: str
     machines: Mapping[int, tuple[str, ...]]
-    """Number of GPUs → machine types that carry so many, the smallest (our default) first."""
+    """Number of GPUs → machine types that have so many, the smallest (the default) first."""
     aliases: tuple[str, ...] = ()
     arm64: bool = False
     boot_disk: str = "pd-balanced"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everything a user may call it; the label counts, with and without `nvidia-`."""
+        """All names that a user may write; they include the label, with and without `nvidia-`."""
         return tuple(
             dict.fromkeys(
                 (self.name, *self.aliases, self.label, self.label.removeprefix("nvidia-"))
@@ -32,11 +32,11 @@ class GpuType:
 
     @property
     def default_count(self) -> int:
-        """What the bare name means: one, or the fewest that a machine of this type has."""
+        """The number of GPUs if only the name is written: the smallest that a machine has."""
         return min(self.machines)
 
     def of(self, count: int) -> Gpu:
-        """Return *count* of these; the caller has looked into `machines`."""
+        """Return *count* GPUs of this type; *count* must be in `machines`."""
         return Gpu(
             name=self.name,
             label=self.label,
@@ -51,14 +51,14 @@ def _n1(*sizes: int) -> tuple[str, ...]:
 
 
 # https://cloud.google.com/compute/docs/gpus and .../kubernetes-engine/docs/concepts/gpus.
-# N1 is the one family to which GPUs are attached rather than built in; its tuples go up to the
-# vCPUs allowed for that many GPUs (T4: 48, 48, 96; V100: 12, 24, 48, 96).
+# N1 is the only family to which GPUs are attached rather than built in. Its tuples end at the
+# number of vCPUs allowed for that many GPUs (T4: 48, 48, 96; V100: 12, 24, 48, 96).
 GPU_TYPES: Final = (
     GpuType(
         name="l4",
         label="nvidia-l4",
         machines={
-            # One L4 can be had with more processor and memory around it.
+            # A single L4 is available on machines with different amounts of cores and memory.
             1: (
                 "g2-standard-4",
                 "g2-standard-8",
@@ -103,13 +103,13 @@ GPU_TYPES: Final = (
     GpuType(
         name="a100-80gb",
         label="nvidia-a100-80gb",
-        # Unlike the 40 GB model there is no machine with sixteen.
+        # Unlike for the 40 GB model, there is no machine with sixteen GPUs.
         machines={count: (f"a2-ultragpu-{count}g",) for count in (1, 2, 4, 8)},
     ),
     GpuType(
         name="h100",
         label="nvidia-h100-80gb",
-        # Fewer than eight are said to exist as Spot or Flex-start only.
+        # According to Google, fewer than eight are available as Spot or Flex-start only.
         machines={count: (f"a3-highgpu-{count}g",) for count in (1, 2, 4, 8)},
     ),
     GpuType(
@@ -154,7 +154,7 @@ GPU_TYPES: Final = (
 GPU_BY_NAME: Final = {name: gpu for gpu in GPU_TYPES for name in gpu.names}
 
 DEFAULT_GPU: Final = "l4"
-"""What `gpu` alone means."""
+"""The type that `gpu` alone means."""
 
 MOST_CAPABLE_GPUS: Final = ("h100", "a100-80gb", "a100", "l4", "v100", "t4", "p100", "p4")
 """The order in which `gpu:N` looks for a type that offers N."""

@@ -30,7 +30,7 @@ from kinetic_k8s.errors import UnknownAcceleratorError
 
 _FAMILY: Final = re.compile(r"(tpu|gpu)[-:](.*)")
 _CORES: Final = re.compile(r"cpu[-:]([0-9]{1,4})")
-# Bounded, because a number of thousands of digits is slow to read and means nothing.
+# Bounded, because a number of thousands of digits is slow to parse and never valid.
 _COUNT: Final = re.compile(r"[0-9]{1,6}")
 _TOPOLOGY: Final = re.compile(r"[0-9]{1,4}(x[0-9]{1,4}){1,2}")
 _TIMES: Final = re.compile(r"(.+)x([0-9]{1,6})")
@@ -40,19 +40,20 @@ _SHOWN: Final = 8
 
 
 def parse_accelerator(text: str, *, spot: bool = False) -> Accelerator:
-    """Return what *text* asks for.
+    """Return the accelerator that *text* names.
 
     Case does not matter, and the prefixes `tpu-`, `tpu:`, `gpu-` and `gpu:` may be left out.
 
     - `v5e`, `l4`: the type, in its default size. `tpu`, `gpu`: the default type.
-    - `v5e-8`: so many chips, in every generation; of several shapes the most cube-like. `v5e-2x4`,
-      `v5p-4x4x8`: this topology. What exists on one machine and on several is one machine.
-    - `l4x4`: so many GPUs. `tpu:8`, `gpu:4`: so many of the most capable type that offers them.
-    - `cpu`, `cpu:8`: no accelerator, so many cores.
+    - `v5e-8`: 8 chips, in every generation; if several shapes have 8, the most cube-like one.
+      `v5e-2x4`, `v5p-4x4x8`: this topology. If a slice exists on one machine and on several, the one
+      machine.
+    - `l4x4`: 4 GPUs. `tpu:8`, `gpu:4`: this number of the most capable type that offers it.
+    - `cpu`, `cpu:8`: no accelerator, 8 cores.
     - `…:spot` at the end, or *spot*: preemptible machines.
 
     Raises:
-        UnknownAcceleratorError: There is no such thing; the hint says what there is.
+        UnknownAcceleratorError: There is no such accelerator; the hint lists valid or similar names.
     """
     written = str(text).strip()
     name = written.lower()
@@ -88,77 +89,79 @@ def _parse(name: str, written: str) -> Accelerator:
 def _cpu(cores: int, written: str) -> Cpu:
     if cores == 0:
         raise UnknownAcceleratorError(
-            f"{written!r} asks for no core at all.", hint="Write cpu, or cpu:N with N ≥ 1."
+            f"{written!r} requests no cores.", hint="Write cpu, or cpu:N with N ≥ 1."
         )
     return Cpu(cores)
 
 
 def _as_tpu(rest: str, written: str) -> Tpu | None:
-    if of := TPU_BY_NAME.get(rest):
-        return _tpu(of, None, written)
+    if generation := TPU_BY_NAME.get(rest):
+        return _tpu(generation, None, written)
     name, dash, size = rest.rpartition("-")
-    if dash and (of := TPU_BY_NAME.get(name)):
-        return _tpu(of, size, written)
+    if dash and (generation := TPU_BY_NAME.get(name)):
+        return _tpu(generation, size, written)
     return None
 
 
-def _tpu(of: TpuGeneration, size: str | None, written: str) -> Tpu:
+def _tpu(generation: TpuGeneration, size: str | None, written: str) -> Tpu:
     if size is None:
-        return slices_by_chips(of.name)[of.default_chips]
+        return slices_by_chips(generation.name)[generation.default_chips]
     if _TOPOLOGY.fullmatch(size):
-        return all_slices(of.name).get(size) or _refuse_topology(of, dimensions(size), written)
+        return all_slices(generation.name).get(size) or _refuse_topology(
+            generation, dimensions(size), written
+        )
     if _COUNT.fullmatch(size):
         chips = int(size)
-        if of.boards and chips in of.boards:
-            return all_slices(of.name)[of.boards[chips]]
-        return slices_by_chips(of.name).get(chips) or _refuse_chips(of, chips)
+        if generation.boards and chips in generation.boards:
+            return all_slices(generation.name)[generation.boards[chips]]
+        return slices_by_chips(generation.name).get(chips) or _refuse_chips(generation, chips)
     raise UnknownAcceleratorError(
-        f"{written!r} is not a size of a TPU {of.name} slice.",
-        hint=f"Write {of.name}-CHIPS or {of.name}-TOPOLOGY. "
-        + _there_are(_nearest(of.default_chips, slices_by_chips(of.name).values())),
+        f"{written!r} is not a size of a TPU {generation.name} slice.",
+        hint=f"Write {generation.name}-CHIPS or {generation.name}-TOPOLOGY. "
+        + _there_are(_nearest(generation.default_chips, slices_by_chips(generation.name).values())),
     )
 
 
-def _refuse_topology(of: TpuGeneration, sides: tuple[int, ...], written: str) -> NoReturn:
-    slices = all_slices(of.name)
+def _refuse_topology(generation: TpuGeneration, sides: tuple[int, ...], written: str) -> NoReturn:
+    slices = all_slices(generation.name)
     chips = prod(sides)
     turned = [tpu for tpu in slices.values() if sorted(dimensions(tpu.topology)) == sorted(sides)]
     same_size = [tpu for tpu in slices.values() if tpu.chips == chips]
     raise UnknownAcceleratorError(
-        f"TPU {of.name} has no slice of topology {written.lower().rpartition('-')[2]}.",
+        f"TPU {generation.name} has no slice of topology {written.lower().rpartition('-')[2]}.",
         hint=_there_are(turned or same_size or _nearest(chips, slices.values())),
     )
 
 
-def _refuse_chips(of: TpuGeneration, chips: int) -> NoReturn:
+def _refuse_chips(generation: TpuGeneration, chips: int) -> NoReturn:
     raise UnknownAcceleratorError(
-        f"TPU {of.name} has no slice of {_counted(chips, 'chip')} "
+        f"TPU {generation.name} has no slice of {_counted(chips, 'chip')} "
         "(the number counts chips, in every generation).",
-        hint=_there_are(_nearest(chips, slices_by_chips(of.name).values())),
+        hint=_there_are(_nearest(chips, slices_by_chips(generation.name).values())),
     )
 
 
 def _as_gpu(rest: str, written: str) -> Gpu | None:
-    if of := GPU_BY_NAME.get(rest):
-        return _gpu(of, None)
-    if (times := _TIMES.fullmatch(rest)) and (of := GPU_BY_NAME.get(times[1])):
-        return _gpu(of, int(times[2]))
-    if (counted := _MISCOUNTED.fullmatch(rest)) and (of := GPU_BY_NAME.get(counted[1])):
+    if gpu_type := GPU_BY_NAME.get(rest):
+        return _gpu(gpu_type, None)
+    if (times := _TIMES.fullmatch(rest)) and (gpu_type := GPU_BY_NAME.get(times[1])):
+        return _gpu(gpu_type, int(times[2]))
+    if (counted := _MISCOUNTED.fullmatch(rest)) and (gpu_type := GPU_BY_NAME.get(counted[1])):
         raise UnknownAcceleratorError(
-            f"{written!r} is not how several GPUs are written.",
-            hint=f"Write {of.name}x{counted[2]}.",
+            f"{written!r} is not the form for several GPUs.",
+            hint=f"Write {gpu_type.name}x{counted[2]}.",
         )
     return None
 
 
-def _gpu(of: GpuType, count: int | None) -> Gpu:
-    count = of.default_count if count is None else count
-    if count not in of.machines:
+def _gpu(gpu_type: GpuType, count: int | None) -> Gpu:
+    count = gpu_type.default_count if count is None else count
+    if count not in gpu_type.machines:
         raise UnknownAcceleratorError(
-            f"No machine has {count} × {of.name}.",
-            hint=_there_are(of.of(each) for each in sorted(of.machines)),
+            f"No machine has {count} × {gpu_type.name}.",
+            hint=_there_are(gpu_type.of(each) for each in sorted(gpu_type.machines)),
         )
-    return of.of(count)
+    return gpu_type.of(count)
 
 
 def _most_capable_tpu(chips: int) -> Tpu:
@@ -178,9 +181,9 @@ def _most_capable_tpu(chips: int) -> Tpu:
 
 def _most_capable_gpu(count: int) -> Gpu:
     for name in MOST_CAPABLE_GPUS:
-        of = GPU_BY_NAME[name]
-        if count in of.machines:
-            return of.of(count)
+        gpu_type = GPU_BY_NAME[name]
+        if count in gpu_type.machines:
+            return gpu_type.of(count)
     counts = sorted({each for gpu in GPU_TYPES for each in gpu.machines})
     raise UnknownAcceleratorError(
         f"No machine has {_counted(count, 'GPU')}.",
@@ -196,7 +199,7 @@ def _refuse_name(family: str | None, rest: str, written: str) -> NoReturn:
         *(name for tpu in TPU_GENERATIONS if family != "gpu" for name in tpu.names),
         *([] if family else ["cpu", "tpu", "gpu"]),
     ]
-    # Without the size too: `v5x-8` is nearer to `v5e` than the whole text is.
+    # Compare the text without its size too: `v5x` is more similar to `v5e` than `v5x-8` is.
     near = [
         match
         for guess in (rest, re.split(r"[-:x][0-9]", rest, maxsplit=1)[0])
@@ -208,12 +211,12 @@ def _refuse_name(family: str | None, rest: str, written: str) -> NoReturn:
     raise UnknownAcceleratorError(
         f"There is no accelerator {_shortened(written)!r}.",
         hint=f"Did you mean {' or '.join(dict.fromkeys(near))}? " * bool(near)
-        + "`kinetic accelerators` lists all that there are.",
+        + "`kinetic accelerators` lists all names.",
     )
 
 
 def _nearest(chips: int, slices: Iterable[Tpu]) -> list[Tpu]:
-    """Return the slices nearest in number of chips, in order of their size."""
+    """Return the slices whose number of chips is nearest to *chips*, in order of size."""
     near = sorted(slices, key=lambda tpu: abs(tpu.chips - chips))[:_SHOWN]
     return sorted(near, key=lambda tpu: tpu.chips)
 

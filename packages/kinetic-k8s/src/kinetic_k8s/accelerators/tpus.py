@@ -23,39 +23,39 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class TpuGeneration:
-    """One generation of TPUs: which slices of it exist, and on what."""
+    """One generation of TPUs: its slices, and their machines."""
 
     name: str
     label: str
     single_host: Mapping[str, Machine]
-    """Topologies that are one machine."""
+    """Topologies on one machine → that machine."""
     multi_host: tuple[str, ...]
-    """The documented topologies that are several, smallest first."""
+    """The documented topologies on several machines, smallest first."""
     worker: Machine
-    """The machine that several-host slices are made of: always the one with four chips."""
+    """The machine of slices with several hosts: always the one with four chips."""
     default_chips: int
-    """What the bare name means."""
+    """The number of chips if only the name is written."""
     ceiling: int
-    """The most chips one job can have."""
+    """The largest number of chips of one job."""
     aliases: tuple[str, ...] = ()
     multi_host_label: str | None = None
-    """Where slices of several hosts carry another label than `label`."""
+    """The label of slices with several hosts, if it is not `label`."""
     free_form: bool = False
-    """Whether AxBxC, A ≤ B ≤ C, all multiples of four, exist beyond the documented ones."""
+    """Whether topologies AxBxC with A ≤ B ≤ C, all multiples of four, exist besides the documented ones."""
     boards: Mapping[int, str] | None = None
-    """Numbers that mean a topology although they do not count its chips."""
+    """Numbers that stand for a topology although they are not its number of chips."""
     memory_gb: int | None = None
     """High-bandwidth memory of one chip."""
     boot_disk: str = "pd-balanced"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everything a user may call it, without `tpu-`."""
+        """All names that a user may write, without `tpu-`."""
         return (self.name, *self.aliases)
 
 
-# https://cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus. Of a topology that exists on
-# one machine and on several (v5e and v6e 2x4) the one machine is meant.
+# https://cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus. If a topology exists on one
+# machine and on several (v5e and v6e 2x4), it means the one machine here.
 _2D: Final = ("4x4", "4x8", "8x8", "8x16", "16x16")
 _3D: Final = (
     "2x2x2",
@@ -87,14 +87,14 @@ TPU_GENERATIONS: Final = (
     TpuGeneration(
         name="v3",
         label="tpu-v3-device",
-        # A single board and a part of a pod are different devices here, with a label each.
+        # In this generation a single board and a part of a pod are different devices, with different labels.
         multi_host_label="tpu-v3-slice",
         single_host={"2x2": _CT3},
         multi_host=("4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32"),
         worker=_CT3P,
         default_chips=4,
         ceiling=1024,
-        # No slice has eight chips; the name is that of the board, whose four chips have eight cores.
+        # No slice has eight chips: `v3-8` is the name of the board, whose four chips have eight cores.
         boards={8: "2x2"},
     ),
     TpuGeneration(
@@ -159,7 +159,7 @@ TPU_GENERATIONS: Final = (
 TPU_BY_NAME: Final = {name: tpu for tpu in TPU_GENERATIONS for name in tpu.names}
 
 DEFAULT_TPU: Final = "v5litepod"
-"""What `tpu` alone means."""
+"""The generation that `tpu` alone means."""
 
 MOST_CAPABLE_TPUS: Final = ("v6e", "v5p", "v5litepod", "v4", "v3")
 """The order in which `tpu:N` looks for a generation that offers N chips."""
@@ -168,29 +168,29 @@ MOST_CAPABLE_TPUS: Final = ("v6e", "v5p", "v5litepod", "v4", "v3")
 @cache
 def all_slices(generation: str) -> Mapping[str, Tpu]:
     """Return every slice that exists, by topology, smallest and most cube-like first."""
-    of = TPU_BY_NAME[generation]
+    found = TPU_BY_NAME[generation]
     slices: dict[str, Tpu] = {}
     counted: set[int] = set()
-    for topology in sorted({*documented(of), *_free_form(of)}, key=_size_then_shape):
+    for topology in sorted({*documented(found), *_free_form(found)}, key=_size_then_shape):
         chips = prod(dimensions(topology))
-        # A number of chips means its most cube-like shape; the others go by their topology.
-        slices[topology] = _slice(of, topology, topology if chips in counted else str(chips))
+        # A number of chips means its most cube-like shape; other shapes are named by their topology.
+        slices[topology] = _slice(found, topology, topology if chips in counted else str(chips))
         counted.add(chips)
     return slices
 
 
 @cache
 def slices_by_chips(generation: str) -> Mapping[int, Tpu]:
-    """Return, for each number of chips, the slice that is meant: the most cube-like one."""
-    meant: dict[int, Tpu] = {}
+    """Return the most cube-like slice for each number of chips."""
+    slices: dict[int, Tpu] = {}
     for tpu in all_slices(generation).values():
-        meant.setdefault(tpu.chips, tpu)
-    return meant
+        slices.setdefault(tpu.chips, tpu)
+    return slices
 
 
-def documented(of: TpuGeneration) -> tuple[str, ...]:
+def documented(generation: TpuGeneration) -> tuple[str, ...]:
     """Return the topologies of Google's own table, smallest first."""
-    return (*of.single_host, *of.multi_host)
+    return (*generation.single_host, *generation.multi_host)
 
 
 def dimensions(topology: str) -> tuple[int, ...]:
@@ -198,14 +198,14 @@ def dimensions(topology: str) -> tuple[int, ...]:
     return tuple(int(side) for side in topology.split("x"))
 
 
-def _slice(of: TpuGeneration, topology: str, size: str) -> Tpu:
-    alone = of.single_host.get(topology)
-    machine = alone or of.worker
+def _slice(generation: TpuGeneration, topology: str, size: str) -> Tpu:
+    alone = generation.single_host.get(topology)
+    machine = alone or generation.worker
     chips = prod(dimensions(topology))
     return Tpu(
-        canonical=f"{of.name}-{size}",
-        generation=of.name,
-        label=of.label if alone else of.multi_host_label or of.label,
+        canonical=f"{generation.name}-{size}",
+        generation=generation.name,
+        label=generation.label if alone else generation.multi_host_label or generation.label,
         topology=topology,
         chips=chips,
         hosts=chips // machine.chips,
@@ -214,10 +214,10 @@ def _slice(of: TpuGeneration, topology: str, size: str) -> Tpu:
     )
 
 
-def _free_form(of: TpuGeneration) -> Iterator[str]:
-    if not of.free_form:
+def _free_form(generation: TpuGeneration) -> Iterator[str]:
+    if not generation.free_form:
         return
-    cubes = of.ceiling // 64
+    cubes = generation.ceiling // 64
     for a in range(1, round(cubes ** (1 / 3)) + 1):
         for b in range(a, cubes // a + 1):
             for c in range(b, cubes // (a * b) + 1):
@@ -225,7 +225,7 @@ def _free_form(of: TpuGeneration) -> Iterator[str]:
 
 
 def _size_then_shape(topology: str) -> tuple[int, int, tuple[int, ...]]:
-    """Order by number of chips, then by surface: of one volume the cube has the smallest."""
+    """Order by number of chips, then by surface: of all boxes of one volume, the cube has the smallest."""
     sides = dimensions(topology)
     chips = prod(sides)
     return chips, sum(chips // side for side in sides), sides

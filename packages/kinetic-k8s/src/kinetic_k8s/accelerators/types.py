@@ -1,4 +1,4 @@
-"""`Cpu`, `Gpu` and `Tpu`: what a job asks for, resolved to machines."""
+"""`Cpu`, `Gpu` and `Tpu`: the accelerators that a job can request, with their machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Cpu:
     """Processor cores, no accelerator."""
 
     cores: int | None = None
-    """How many to request; None leaves it to the cluster."""
+    """The number of cores to request; None: the default of the backend."""
     spot: bool = False
 
     @property
@@ -23,7 +23,7 @@ class Cpu:
 
     @property
     def canonical(self) -> str:
-        """The name that `parse_accelerator` turns back into this, without `:spot`."""
+        """The name that `parse_accelerator` parses to this value, without `:spot`."""
         return "cpu" if self.cores is None else f"cpu:{self.cores}"
 
     @property
@@ -55,12 +55,12 @@ class Gpu:
     """One or several GPUs of one machine."""
 
     name: str
-    """The type as its user calls it, such as `l4`."""
+    """The name of the type, such as `l4`."""
     label: str
     """The value of `cloud.google.com/gke-accelerator`."""
     count: int
     machine_type: str
-    """The smallest machine that carries so many."""
+    """The smallest machine that has so many."""
     arm64: bool = False
     """Whether that machine needs an image for Arm."""
     spot: bool = False
@@ -72,7 +72,7 @@ class Gpu:
 
     @property
     def canonical(self) -> str:
-        """The name that `parse_accelerator` turns back into this, without `:spot`."""
+        """The name that `parse_accelerator` parses to this value, without `:spot`."""
         return self.name if self.count == 1 else f"{self.name}x{self.count}"
 
     @property
@@ -82,7 +82,7 @@ class Gpu:
 
     @property
     def devices(self) -> int:
-        """How many devices the whole job sees."""
+        """The number of devices that the whole job sees."""
         return self.count
 
     @property
@@ -101,10 +101,10 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True)
 class Tpu:
-    """A TPU slice: so many chips, wired in a topology, on one machine or several."""
+    """A TPU slice: a number of chips, connected in a topology, on one machine or several."""
 
     canonical: str
-    """The name that `parse_accelerator` turns back into this, without `:spot`."""
+    """The name that `parse_accelerator` parses to this value, without `:spot`."""
     generation: str
     """Such as `v5litepod`."""
     label: str
@@ -112,7 +112,7 @@ class Tpu:
     topology: str
     """The value of `cloud.google.com/gke-tpu-topology`."""
     chips: int
-    """Of the whole slice."""
+    """The chips of the whole slice."""
     hosts: int
     chips_per_host: int
     machine_type: str
@@ -130,7 +130,7 @@ class Tpu:
 
     @property
     def devices(self) -> int:
-        """How many devices the whole job sees."""
+        """The number of devices that the whole job sees."""
         return self.chips
 
     @property
@@ -146,7 +146,7 @@ Accelerator = Cpu | Gpu | Tpu
 
 
 def describe(accelerator: Accelerator) -> str:
-    """Say in one line what *accelerator* is: topology, machine and hosts."""
+    """Describe *accelerator* in one line: its size, machine and hosts."""
     match accelerator:
         case Cpu(cores=None):
             what = "processor only"

@@ -27,20 +27,20 @@ LIMIT: Final = 60.0
 """The time limit of a call in seconds, retries included."""
 CONNECT_LIMIT: Final = 10.0
 SILENCE_LIMIT: Final = 30.0
-"""Seconds without a byte of the response to a call."""
+"""The longest time without a byte of the response to a call, in seconds."""
 STREAM_SILENCE_LIMIT: Final = 150.0
-"""Seconds without a byte of a watch: there is a bookmark every minute."""
+"""The longest time without a byte of a watch, in seconds: the server sends a bookmark every minute."""
 PAGE: Final = 500
 """Objects in one page of a list."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
-_RBAC_LOADS: Final = 0.5
+_RBAC_LOAD_SECONDS: Final = 0.5
 """Seconds for which an API server that has just started may reject permitted requests."""
 _LARGEST_MESSAGE: Final = 65536
 
 
 class ApiServer:
-    """A `Cluster`: the API server of *access*. Threads can share it."""
+    """The `Cluster` at the API server of *access*. Threads can share it."""
 
     def __init__(
         self,
@@ -67,13 +67,13 @@ class ApiServer:
 
     def within(self, seconds: float) -> Self:
         """Return the same cluster with a time limit of *seconds* for each call, retries included."""
-        return self._but(limit=seconds)
+        return self._copy(limit=seconds)
 
     def in_namespace(self, namespace: str) -> Self:
         """Return another namespace of the same cluster."""
-        return self._but(access=replace(self._access, namespace=namespace))
+        return self._copy(access=replace(self._access, namespace=namespace))
 
-    def _but(self, *, limit: float | None = None, access: Access | None = None) -> Self:
+    def _copy(self, *, limit: float | None = None, access: Access | None = None) -> Self:
         return type(self)(
             access or self._access,
             limit=self._limit if limit is None else limit,
@@ -92,7 +92,7 @@ class ApiServer:
         if answer.refusal is None:
             return answer.manifest()
         if answer.refusal.reason == "AlreadyExists" and answer.repeated:
-            # An earlier one of our own requests may have succeeded without a response.
+            # An earlier try of this request may have succeeded although its response was lost.
             found = self.get(kind.kind, request.name)
             if found is not None and _covers(found["metadata"], manifest["metadata"]):
                 return found
@@ -103,7 +103,7 @@ class ApiServer:
         found = kind_of(kind)
         request = self._request("get", found, name)
         answer = self._send("GET", request, self._path(found, name), brief=brief)
-        return self._if_any(answer, request)
+        return self._manifest_or_none(answer, request)
 
     def list(
         self, kind: str, *, labels: str = "", fields: str = "", everywhere: bool = False
@@ -119,7 +119,9 @@ class ApiServer:
         while True:
             more = {"continue": page} if page else {}
             answer = self._send("GET", request, path, query | more, deadline=deadline)
-            if answer.status == 410 and page:  # It took too long: begin again.
+            if (
+                answer.status == 410 and page
+            ):  # The next page has expired: list again from the start.
                 items, page = [], ""
                 continue
             if answer.refusal is not None:
@@ -129,7 +131,7 @@ class ApiServer:
             page = result["metadata"].get("continue") or ""
             if not page:
                 break
-        for item in items:  # What is in a list does not name its kind.
+        for item in items:  # Items of a list do not name their kind.
             item.setdefault("apiVersion", found.api)
             item.setdefault("kind", found.kind)
         return items
@@ -155,7 +157,7 @@ class ApiServer:
             content_type=_MERGE[merge],
             brief=brief,
         )
-        return self._if_any(answer, request)
+        return self._manifest_or_none(answer, request)
 
     def delete(
         self,
@@ -175,8 +177,8 @@ class ApiServer:
         if uid is not None:
             body["preconditions"] = {"uid": uid}
         answer = self._send("DELETE", request, self._path(found, name), body=body)
-        # Absent after a repetition: an earlier request may have deleted it.
-        return self._if_any(answer, request) is not None or answer.repeated
+        # If the object is absent after a retry, an earlier try may have deleted it.
+        return self._manifest_or_none(answer, request) is not None or answer.repeated
 
     @contextmanager
     def watch(
@@ -222,7 +224,7 @@ class ApiServer:
             query["sinceTime"] = since
         if tail is not None:
             query["tailLines"] = str(tail)
-        # A program may print nothing for hours, and there are no bookmarks.
+        # A program may print nothing for hours, and a log has no bookmarks.
         silence = None if follow else SILENCE_LIMIT
         path = f"{self._path(found, pod)}/log"
         with self._stream(request, path, query, silence=silence) as response:
@@ -245,7 +247,7 @@ class ApiServer:
             parts.append(quote(name, safe=""))
         return "/".join(parts)
 
-    def _if_any(self, answer: _Answer, request: Request) -> Manifest | None:
+    def _manifest_or_none(self, answer: _Answer, request: Request) -> Manifest | None:
         if answer.refusal is None:
             return answer.manifest()
         if answer.refusal.absent:
@@ -264,7 +266,7 @@ class ApiServer:
         brief: bool = False,
         deadline: float | None = None,
     ) -> _Answer:
-        """Send a request, with retries of passing failures until the time limit."""
+        """Send a request; retry after transient failures until the time limit."""
         deadline = self._clock() + self._limit if deadline is None else deadline
         headers = {"Accept": _BRIEF if brief else "application/json"}
         if body is not None:
@@ -287,9 +289,9 @@ class ApiServer:
                 )
                 status, data = response.status, response.data
             except HTTPError as error:
-                if _is_certificate(error):
+                if _is_untrusted_certificate(error):
                     raise self._unreachable(request, error) from error
-                problem, cause = _in_words(error), error
+                problem, cause = _description(error), error
             else:
                 refusal = Refusal.of(status, data) if status >= 400 else None
                 answer = _Answer(status, data, refusal, repeated=repeated)
@@ -299,9 +301,9 @@ class ApiServer:
                     continue
                 if status == 403 and method == "GET" and not waited:
                     waited = True
-                    self._pause(min(_RBAC_LOADS, left))
+                    self._pause(min(_RBAC_LOAD_SECONDS, left))
                     continue
-                if refusal is None or not refusal.passing:
+                if refusal is None or not refusal.transient:
                     return answer
                 problem, cause = f"{refusal.text} ({status})", None
             repeated = True
@@ -345,7 +347,7 @@ class ApiServer:
             response.close()
 
     def _unreachable(self, request: Request, problem: object) -> ClusterUnreachableError:
-        seen = _in_words(problem) if isinstance(problem, HTTPError) else problem
+        seen = _description(problem) if isinstance(problem, HTTPError) else problem
         return ClusterUnreachableError(
             f"Could not {request} in {self.identity}: no usable response in {self._limit:g} s. "
             f"The last problem was: {seen}.",
@@ -366,7 +368,7 @@ class _Answer:
     data: bytes
     refusal: Refusal | None
     repeated: bool = False
-    """Whether an earlier request, which may have succeeded, got no usable response."""
+    """Whether the request was sent before, and that try may have succeeded without a usable response."""
 
     def manifest(self) -> Manifest:
         try:
@@ -393,7 +395,7 @@ def _selectors(labels: str, fields: str) -> dict[str, str]:
 
 
 def _covers(found: Manifest, sent: Manifest) -> bool:
-    """Return whether an object's metadata *found* is that of the object that was *sent*."""
+    """Return whether the metadata *found* belongs to the object that was created from *sent*."""
     owners = {each["uid"] for each in found.get("ownerReferences") or ()}
     return (
         all(
@@ -405,12 +407,12 @@ def _covers(found: Manifest, sent: Manifest) -> bool:
     )
 
 
-def _is_certificate(error: BaseException) -> bool:
+def _is_untrusted_certificate(error: BaseException) -> bool:
     """Return whether the server's certificate is not trusted, so that a retry cannot help."""
     return isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)
 
 
-def _in_words(error: HTTPError) -> str:
+def _description(error: HTTPError) -> str:
     """Return the cause of *error*, without the object representations in urllib3's messages."""
     cause: BaseException = error
     while cause.__cause__ is not None:

@@ -32,7 +32,7 @@ class WatchEvent:
     """A change that a watch reports."""
 
     type: str
-    """`ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK`; `ERROR` is raised."""
+    """`ADDED`, `MODIFIED`, `DELETED` or `BOOKMARK`; an event `ERROR` is raised as an exception."""
     object: Manifest
 
 
@@ -40,7 +40,7 @@ class Stream(Protocol):
     """A streaming response: it continues until the server or `close` ends it."""
 
     def close(self) -> None:
-        """End the stream at once, from any thread: its reader sees the end."""
+        """End the stream at once, from any thread; its reader's iteration ends."""
         ...
 
 
@@ -51,7 +51,7 @@ class EventStream(Stream, Protocol):
         """Iterate until the stream ends.
 
         Raises:
-            ClusterError: It broke, or its resource version is gone.
+            ClusterError: The stream broke, or its resource version is gone.
         """
         ...
 
@@ -63,16 +63,17 @@ class LineStream(Stream, Protocol):
         """Iterate until the stream ends.
 
         Raises:
-            ClusterUnreachableError: It broke.
+            ClusterUnreachableError: The stream broke.
         """
         ...
 
 
 class Cluster(Protocol):
-    """One namespace of a cluster. Can be used from several threads.
+    """One namespace of a cluster. It can be used from several threads.
 
-    Every method raises a `ClusterError`: `ClusterUnreachableError`, `NotAuthenticatedError` and
-    `NotPermittedError` if it sends a request, and those that it lists.
+    All errors are of the class `ClusterError`. Every method that sends a request can raise
+    `ClusterUnreachableError`, `NotAuthenticatedError` and `NotPermittedError`, besides the errors that it
+    lists.
     """
 
     @property
@@ -95,7 +96,7 @@ class Cluster(Protocol):
 
         Raises:
             AlreadyExistsError: Another object of that name exists.
-            InvalidManifestError: The manifest has an unknown field or a value that is not accepted.
+            InvalidManifestError: The manifest has an unknown field, or a value that is not accepted.
             RefusedError: A quota or a policy of the cluster refused it.
             NamespaceNotFoundError: The namespace does not exist.
         """
@@ -125,7 +126,7 @@ class Cluster(Protocol):
         With *brief*, return its metadata only.
 
         Raises:
-            ConflictError: *change* names a resource version that is not the object's any more.
+            ConflictError: *change* names a resource version that is no longer the object's.
             InvalidManifestError: The change is not accepted.
         """
         ...
@@ -143,10 +144,10 @@ class Cluster(Protocol):
 
         Args:
             kind: Such as `Job`.
-            name: Of the object.
+            name: The object's name.
             uid: Delete only the object with this uid, not a later one of the same name.
-            grace: Seconds between SIGTERM and SIGKILL, for a pod; None: its own.
-            propagation: What happens to the objects that it owns.
+            grace: Seconds between SIGTERM and SIGKILL, for a pod; None: the pod's own setting.
+            propagation: Whether and when the objects that it owns are deleted.
 
         Raises:
             ConflictError: The object has another *uid*.
@@ -166,13 +167,14 @@ class Cluster(Protocol):
 
         Args:
             kind: Such as `Pod`.
-            labels: Selector.
-            fields: Selector.
-            marked: Whether a bookmark with the annotation `k8s.io/initial-events-end` follows them.
-            seconds: The server ends it after these.
+            labels: Label selector.
+            fields: Field selector.
+            marked: Whether a bookmark with the annotation `k8s.io/initial-events-end` follows these
+                first events.
+            seconds: The server ends the request after this time.
 
         Raises:
-            InvalidManifestError: The server cannot mark them: it is older than 1.34.
+            InvalidManifestError: The server does not support *marked*, as before Kubernetes 1.34.
         """
         ...
 
@@ -188,11 +190,11 @@ class Cluster(Protocol):
         """Open one log request; each line begins with its timestamp and a space.
 
         Args:
-            pod: Name.
-            container: Name.
+            pod: The pod's name.
+            container: The container's name.
             follow: Continue until the container ends.
-            since: RFC 3339; the server cuts it to whole seconds.
-            tail: The last lines only.
+            since: Begin at this time, as in RFC 3339; the server cuts it to whole seconds.
+            tail: Return only so many lines from the end.
 
         Raises:
             LogNotReadyError: The container has not started yet.

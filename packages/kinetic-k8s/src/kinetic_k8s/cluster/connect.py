@@ -40,12 +40,12 @@ def connect(
 def access_of(
     context: str | None = None, *, namespace: str | None = None, kubeconfig: str | None = None
 ) -> Access:
-    """Return how the cluster of a context is reached; see `connect`.
+    """Return the address of a context's cluster, and how to authenticate to it; see `connect`.
 
     Credentials are read before the first request, and again when the server rejects them: tokens
     expire, and a credential plugin may ask for a password.
     """
-    # Any import of it takes a fifth of a second.
+    # Imported here, because importing `kubernetes` takes 0.2 s.
     from kubernetes.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
 
     paths = kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION
@@ -69,7 +69,7 @@ def access_of(
 
 
 class _Sections:
-    """The entries of one or several kubeconfig files, the first of each name."""
+    """The entries of one or several kubeconfig files; of entries with the same name, the first."""
 
     def __init__(self, paths: str) -> None:
         from kubernetes.config import ConfigException
@@ -94,20 +94,20 @@ class _Sections:
         name = self._merged.get("current-context")
         if not name:
             raise UnknownContextError(
-                f"The kubeconfig {self._paths} has no current context.", hint=self._known()
+                f"The kubeconfig {self._paths} has no current context.", hint=self._contexts_hint()
             )
         return str(name)
 
     def entry(self, kind: str, name: str) -> tuple[dict[str, Any], Path]:
-        """Return the *kind* of that name, and the folder that its relative paths start from."""
+        """Return the *kind* of that name, and the folder to which its paths are relative."""
         for node in self._merged.get(f"{kind}s") or ():
             if node.value.get("name") == name:
                 return node.value.get(kind) or {}, Path(node.path).absolute().parent
         raise UnknownContextError(
-            f"The kubeconfig {self._paths} has no {kind} {name!r}.", hint=self._known()
+            f"The kubeconfig {self._paths} has no {kind} {name!r}.", hint=self._contexts_hint()
         )
 
-    def _known(self) -> str:
+    def _contexts_hint(self) -> str:
         names = sorted(str(node.value.get("name")) for node in self._merged.get("contexts") or ())
         return f"Its contexts are: {', '.join(names) or 'none'}."
 
@@ -133,14 +133,14 @@ def _proxy_of_environment(server: str) -> str | None:
 
 
 def _credentials(paths: str, context: str) -> Credentials:
-    """Return the credentials of *context*; run the plugin that it names, if it names one."""
+    """Return the credentials of *context*; run its credential plugin, if it names one."""
     from kubernetes.client import Configuration
     from kubernetes.config import ConfigException, load_kube_config
 
     configuration = Configuration()
-    with _logged() as messages:
+    with _collected_log_messages() as messages:
         try:
-            # Otherwise it writes renewed tokens into the user's file.
+            # Without `persist_config=False` it writes renewed tokens to the user's file.
             load_kube_config(  # type: ignore[no-untyped-call]
                 paths, context, configuration, persist_config=False
             )
@@ -150,7 +150,7 @@ def _credentials(paths: str, context: str) -> Credentials:
     certificate = (configuration.cert_file, configuration.key_file)
     if messages and not token and not all(certificate):
         raise NotAuthenticatedError(
-            f"The context {context!r} of the kubeconfig {paths} gave no credentials: "
+            f"The context {context!r} of the kubeconfig {paths} provided no credentials: "
             f"{'; '.join(messages)}.",
             hint=f"Log in again; `kubectl --context {context} get pods` then succeeds as well.",
         )
@@ -161,10 +161,10 @@ def _credentials(paths: str, context: str) -> Credentials:
 
 
 @contextmanager
-def _logged() -> Iterator[list[str]]:
-    """Collect what `kubernetes` logs: so it reports that a credential plugin failed.
+def _collected_log_messages() -> Iterator[list[str]]:
+    """Collect log messages of `kubernetes`, which reports the failure of a credential plugin only there.
 
-    Without a handler, its first message would configure the whole process's logging.
+    Without a handler, its first message would configure the logging of the whole process.
     """
     messages: list[str] = []
 

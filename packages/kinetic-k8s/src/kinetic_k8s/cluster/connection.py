@@ -1,4 +1,4 @@
-"""Connections to an API server, with the credentials that they were opened with."""
+"""Connections to an API server, together with the credentials that they use."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Opened:
-    """Connections with the credentials that they were opened with."""
+    """Open connections, together with the credentials that they use."""
 
     pool: urllib3.PoolManager
     server: str
@@ -58,7 +58,10 @@ class Opened:
         headers: Mapping[str, str] | None = None,
         stream: bool = False,
     ) -> urllib3.BaseHTTPResponse:
-        """Send one request; return the response whatever its status; with *stream*, before its body."""
+        """Send one request; return the response, whatever its status.
+
+        With *stream*, do not wait for its body.
+        """
         return self.pool.request(
             method,
             f"{self.server}{path}",
@@ -87,7 +90,7 @@ class Connection:
             return self._opened
 
     def renew(self, rejected: Opened) -> None:
-        """Get new credentials, unless another thread has done so since *rejected* was returned."""
+        """Get new credentials, unless another thread has already replaced the *rejected* connections."""
         with self._lock:
             if self._opened is rejected:
                 self._opened = self._open()
@@ -114,7 +117,7 @@ class Connection:
 def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=access.ca)
     if access.ca is not None:
-        # Many clusters' own CAs lack what Python 3.13 has begun to require.
+        # The CA certificates of many clusters lack extensions that Python requires from 3.13 on.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not access.verify:
         context.check_hostname = False

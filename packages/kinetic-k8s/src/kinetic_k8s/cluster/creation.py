@@ -1,4 +1,4 @@
-"""Creation of the objects that a job needs, in an order in which its pod waits for none of them."""
+"""Creation of the objects that a job needs, in an order in which its pod does not wait for them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from kinetic_k8s.manifests.secrets import (
 )
 
 SLOW: Final = 0.2
-"""Seconds of a round trip above which a pod would find that its Secret is missing.
+"""If a round trip takes longer, in seconds, the Job is created suspended and resumed at the end.
 
-The kubelet then tries again only 12 to 14 s later; a Job that starts suspended loses 1 s.
+Otherwise its pod may start before its Secret exists, and the kubelet tries again only 12 to 14 s later.
+A suspended start costs 1 s.
 """
 UNDO_LIMIT: Final = 10.0
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
@@ -34,12 +35,12 @@ QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 @dataclass(frozen=True, kw_only=True)
 class Runner:
-    """The runner as a file of a ConfigMap, which jobs of a namespace share."""
+    """The runner as a file in a ConfigMap, which jobs of a namespace share."""
 
     digest: str
     """SHA-256 of the content, in hexadecimal."""
     name: str
-    """Of the file: the key in the ConfigMap."""
+    """The file's name, which is its key in the ConfigMap."""
     content: bytes = field(repr=False)
 
     @property
@@ -59,7 +60,7 @@ def ensure_key(cluster: Cluster, new_key: Callable[[], bytes]) -> bytes:
     if found is None:
         try:
             found = cluster.create(key_secret(new_key()))
-        except AlreadyExistsError:  # Another client was first: its key counts.
+        except AlreadyExistsError:  # Another client was first: use its key.
             found = cluster.get("Secret", KEY_SECRET)
             if found is None:
                 raise
@@ -76,19 +77,20 @@ def create_job(
 ) -> Manifest:
     """Create a Job, the Secret with its captured *environment*, and the ConfigMap with its *runner*.
 
-    *spec* names them: `environment_secret_name(spec.name)` and `runner.config_map`. They belong to the
-    Job and are removed with it, the ConfigMap with the last Job that uses it. On failure nothing stays.
+    *spec* refers to the Secret as `environment_secret_name(spec.name)`, and to the ConfigMap as
+    `runner.config_map`. The Secret is removed with the Job, and the ConfigMap with the last Job that uses
+    it. After a failure, nothing of the job is left.
 
     Raises:
-        ClusterError: The cluster does not take one of them.
-        InvalidRequestError: One of them cannot be rendered.
+        ClusterError: The cluster does not accept one of these objects.
+        InvalidRequestError: One of these objects cannot be rendered.
     """
     check_environment(environment or {})
     started = clock()
     known = runner is not None and cluster.get("ConfigMap", runner.config_map, brief=True)
     upload = runner is not None and not known
     slow = (runner is not None or bool(environment)) and (upload or clock() - started > SLOW)
-    # Kueue alone may suspend and resume the Jobs in its queues.
+    # Only Kueue may suspend and resume the Jobs in its queues.
     hold = slow and not spec.suspended and QUEUE not in spec.pod.labels
     spec = replace(spec, suspended=spec.suspended or hold)
     job: Manifest | None = None
@@ -101,7 +103,7 @@ def create_job(
         if hold and QUEUE not in job["metadata"]["labels"]:
             job = cluster.patch("Job", spec.name, {"spec": {"suspend": False}}) or job
     except BaseException as error:
-        # A Job that was there before is not ours. If this fails as well, the first error explains why.
+        # A Job that existed before was not created here. If `_undo` fails too, the first error matters.
         if job is not None or not isinstance(error, AlreadyExistsError):
             with suppress(ClusterError):
                 _undo(cluster.within(UNDO_LIMIT), spec)
@@ -125,13 +127,13 @@ def _ensure_runner(cluster: Cluster, runner: Runner, job: Manifest) -> None:
                 cluster.create(runner_config_map(runner.digest, runner.name, runner.content, job))
                 return
             continue
-        # Its other owners may have gone, and the collector may have decided to remove it.
+        # If its other owners are gone, the garbage collector may already be removing it.
         found = cluster.get("ConfigMap", runner.config_map, brief=True)
         if found is not None and "deletionTimestamp" not in found["metadata"]:
             return
     raise ClusterError(
-        f"The ConfigMap {runner.config_map} in {cluster.identity} is removed again and again.",
-        hint="Something deletes objects there; ask who administers the cluster.",
+        f"The ConfigMap {runner.config_map} in {cluster.identity} is removed repeatedly.",
+        hint="Another program deletes objects there. Ask the cluster's administrator.",
     )
 
 

@@ -28,7 +28,7 @@ OVERLAP: Final = timedelta(seconds=2)
 The server cuts times to whole seconds, and lines of stdout and stderr may come out of order.
 """
 KEPT: Final = timedelta(seconds=5)
-"""Seconds for which a repeated line is recognized."""
+"""How long lines are remembered, to recognize repeated ones."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _LOOK_AGAIN: Final = 60.0
@@ -44,8 +44,8 @@ class PodLog:
                 print(line)
 
     With *follow*, the iteration waits for the container to start, survives broken connections, and ends
-    after the last line of a container that has ended, or whose pod is gone. What the kubelet has removed
-    meanwhile (it keeps some 10 MiB) is missing.
+    after the last line once the container has ended or its pod is gone. Lines that the kubelet has
+    already removed are missing; it keeps about 10 MiB.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class PodLog:
         self._clock = clock
         self._closed = threading.Event()
         self._lock = threading.Lock()
-        self._ends: Callable[[], None] | None = None
+        self._end_request: Callable[[], None] | None = None
         self._seen = _Seen()
 
     def __enter__(self) -> Self:
@@ -79,16 +79,16 @@ class PodLog:
         """End the iteration at once, from any thread."""
         self._closed.set()
         with self._lock:
-            if self._ends is not None:
-                self._ends()
+            if self._end_request is not None:
+                self._end_request()
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the lines.
 
         Raises:
             ClusterUnreachableError: Without *follow*: the server did not respond.
-            NotAuthenticatedError, NotPermittedError: The server rejects the request, and has done so for
-                longer than it takes to start.
+            NotAuthenticatedError, NotPermittedError: The server has rejected the request for longer than
+                a server takes to start.
         """
         if not self._follow:
             with suppress(LogNotReadyError, ObjectGoneError):
@@ -131,7 +131,7 @@ class PodLog:
                 since=since,
                 tail=self._tail if since is None else None,
             ) as stream,
-            self._ended_by(stream.close),
+            self._closing_with(stream.close),
         ):
             for line in stream:
                 if self._seen.is_new(line, again=since is not None):
@@ -142,7 +142,7 @@ class PodLog:
         if (pod := self._look()) is None or not pod.alive or pod.started:
             return pod is not None
         watched = Watched(kind="Pod", fields=f"metadata.name={self._pod}")
-        with Watch(self._cluster, [watched]) as watch, self._ended_by(watch.wake):
+        with Watch(self._cluster, [watched]) as watch, self._closing_with(watch.wake):
             while not self._closed.is_set():
                 watch.wait(_LOOK_AGAIN)
                 if (pod := self._look()) is None or not pod.alive or pod.started:
@@ -159,54 +159,54 @@ class PodLog:
         return None if found is None else PodView(found)
 
     @contextmanager
-    def _ended_by(self, end: Callable[[], None]) -> Iterator[None]:
+    def _closing_with(self, end: Callable[[], None]) -> Iterator[None]:
         """Let `close` call *end* within the block."""
         with self._lock:
-            self._ends = end
-            if self._closed.is_set():  # `close` came before there was anything to end.
+            self._end_request = end
+            if self._closed.is_set():  # `close` was called before this block began.
                 end()
         try:
             yield
         finally:
             with self._lock:
-                self._ends = None
+                self._end_request = None
 
 
 class _Seen:
-    """The lines of the last seconds, to recognize repeated ones."""
+    """The lines of the last seconds, remembered to recognize repeated ones."""
 
     def __init__(self) -> None:
         self._latest = ""
         """The time of the latest line, as the server writes it."""
         self._lines: dict[str, set[str]] = {}
-        """By the second of their time."""
+        """Second of a line's time → lines."""
 
     def since(self) -> str | None:
-        """Return the time from which the next request begins; None: from the first line."""
+        """Return the time where the next request begins; None: at the first line."""
         if not self._latest:
             return None
         return (datetime.fromisoformat(self._latest) - OVERLAP).isoformat()
 
     def is_new(self, line: str, *, again: bool) -> bool:
-        """Note *line*, and return whether it is a line of the log that was not there before.
+        """Remember *line*; return whether it is a new line of the log.
 
-        Only a request that begins *again* in the middle brings lines twice.
+        Lines repeat only in a request that begins *again* in the middle of the log.
         """
-        time = line.partition(" ")[0]
-        second = time[:_SECOND]
+        written = line.partition(" ")[0]
+        second = written[:_SECOND]
         if second not in self._lines:
-            if not _TIME.fullmatch(time):  # The kubelet reports that it has no log any more.
+            if not _TIME.fullmatch(written):  # The kubelet reports that it no longer has the log.
                 return False
             self._forget(second)
         lines = self._lines.setdefault(second, set())
         if again and line in lines:
             return False
         lines.add(line)
-        self._latest = max(self._latest, time)
+        self._latest = max(self._latest, written)
         return True
 
     def _forget(self, second: str) -> None:
-        """Drop the lines that no request will return again, now that there is one of *second*."""
+        """Forget the lines that are so much older than *second* that no request returns them again."""
         oldest = (datetime.fromisoformat(second) - KEPT).isoformat()
         for old in [each for each in self._lines if each < oldest]:
             del self._lines[old]

@@ -23,33 +23,33 @@ def remove_job(
 ) -> None:
     """Delete a Job and wait until it and its pods are gone; do nothing if it does not exist.
 
-    The pods get SIGTERM and their grace period. What the Job owns goes with it.
+    The pods get SIGTERM and their grace period. Objects that the Job owns are deleted with it.
 
     Args:
-        cluster: Where it is.
-        name: Of the Job.
-        pods: The selector of its pods.
-        timeout: Seconds.
-        clock: The time.
+        cluster: The Job's cluster and namespace.
+        name: The Job's name.
+        pods: The label selector of its pods.
+        timeout: The time limit in seconds.
+        clock: Returns the current time in seconds.
 
     Raises:
-        StillThereError: A pod is left after *timeout* seconds; it is being deleted all the same.
-        ClusterError: The Job cannot be deleted, so its pods run on.
+        StillThereError: A pod is left after *timeout* seconds; its deletion continues.
+        ClusterError: The Job or a pod cannot be deleted, so pods may continue to run.
     """
     deadline = clock() + timeout
     cluster.delete("Job", name)
     with Watch(cluster, [Watched(kind="Pod", labels=pods)]) as watch:
         while left := cluster.list("Pod", labels=pods):
             for pod in left:
-                # The collector deletes them too, a moment later; it overlooks those that are orphaned.
+                # The garbage collector deletes them a little later too, except orphaned pods.
                 if "deletionTimestamp" in pod["metadata"]:
                     continue
-                with suppress(ConflictError):  # It was replaced by another of its name.
+                with suppress(ConflictError):  # Another pod of the same name replaced it.
                     cluster.delete("Pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"])
             if clock() >= deadline:
                 names = ", ".join(pod["metadata"]["name"] for pod in left)
                 raise StillThereError(
-                    f"After {timeout:g} s, {names} in {cluster.identity} has not ended yet.",
-                    hint="It was asked to stop and is killed after its grace period; check again later.",
+                    f"After {timeout:g} s, these pods in {cluster.identity} have not ended: {names}.",
+                    hint="Each got SIGTERM and is killed after its grace period. Check again later.",
                 )
             watch.wait(min(_LOOK_AGAIN, max(deadline - clock(), 0.0)))

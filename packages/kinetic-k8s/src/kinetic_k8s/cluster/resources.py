@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class ResourceKind:
-    """A kind of objects."""
+    """A kind of object."""
 
     kind: str
     api: str
@@ -19,12 +19,12 @@ class ResourceKind:
 
     @property
     def root(self) -> str:
-        """The first part of the path."""
+        """The first part of the paths of its objects."""
         return f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
 
     @property
     def in_roles(self) -> str:
-        """The resource with its group, as in a role: `jobs.batch`."""
+        """The resource with its group, as a role names it: `jobs.batch`."""
         group, slash, _ = self.api.partition("/")
         return f"{self.plural}.{group}" if slash else self.plural
 

@@ -31,7 +31,7 @@ class Lines:
     def close(self) -> None:
         """End the stream at once, from any thread."""
         self._closed = True
-        # It has ended already, or there is no connection any more.
+        # The stream may have ended, or the connection may be closed already.
         with suppress(ValueError, RuntimeError, OSError):
             self._response.shutdown()
 
@@ -49,7 +49,7 @@ class Lines:
             while not self._closed and (data := self._response.read1(_CHUNK)):
                 yield data
         except (HTTPError, OSError, ValueError, AttributeError) as error:
-            if self._closed:  # Whatever a socket says that is shut down meanwhile.
+            if self._closed:  # The error is due to the shutdown of the socket.
                 return
             if not isinstance(error, HTTPError | OSError):
                 raise

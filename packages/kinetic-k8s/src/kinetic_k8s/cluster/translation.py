@@ -1,4 +1,4 @@
-"""Translation of an API server's failures to our errors."""
+"""Translation of an API server's failures to Kinetic's errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_TEXT: Final = 500
 _NOT_IN_SCHEMA: Final = "field not declared in schema"
 _ANONYMOUS: Final = 'User "system:anonymous"'
 _RBAC: Final = re.compile(r'User "(?P<user>[^"]*)" cannot \w+ resource')
-_PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +35,9 @@ class Request:
     """A request, described for messages and in terms of a role."""
 
     verb: str
-    """As in a role."""
+    """As a role names it."""
     resource: str
-    """As in a role: `jobs.batch`, `pods/log`."""
+    """As a role names it: `jobs.batch`, `pods/log`."""
     kind: str
     name: str = ""
     namespace: str = ""
@@ -57,9 +57,9 @@ class Refusal:
     """The server's own message."""
     reason: str = ""
     kind: str = ""
-    """The resource that the message is about, in small letters: `namespaces`."""
+    """The resource that the message is about, in lower case: `namespaces`."""
     structured: bool = False
-    """Whether it is a `Status` of Kubernetes, and not a page of a proxy."""
+    """Whether the response is a `Status` of Kubernetes, not the page of a proxy."""
 
     @classmethod
     def of(cls, status: int, body: bytes) -> Refusal:
@@ -82,20 +82,19 @@ class Refusal:
         )
 
     @property
-    def passing(self) -> bool:
+    def transient(self) -> bool:
         """Whether the same request may succeed a little later."""
-        return self.status in _PASSING and _NOT_IN_SCHEMA not in self.text
+        return self.status in _TRANSIENT and _NOT_IN_SCHEMA not in self.text
 
     @property
     def absent(self) -> bool:
-        """Whether the API server, not a proxy, says that the object does not exist."""
+        """Whether the API server, not a proxy, reports that the object does not exist."""
         return self.status == 404 and self.structured and self.reason == "NotFound"
 
 
 def error_of(refusal: Refusal, request: Request, where: Identity) -> ClusterError:
-    """Return the error that *refusal* means."""
-    asked = f"Could not {request} in {where}"
-    text = f"{asked}: {refusal.text or 'no message'} ({refusal.status})."
+    """Return the error for *refusal*."""
+    text = f"Could not {request} in {where}: {refusal.text or 'no message'} ({refusal.status})."
     match refusal.status:
         case 401:
             return NotAuthenticatedError(text, hint=_log_in(where))
@@ -113,14 +112,14 @@ def error_of(refusal: Refusal, request: Request, where: Identity) -> ClusterErro
             return InvalidManifestError(text, hint=_MANIFEST_HINT)
         case 500 if _NOT_IN_SCHEMA in refusal.text:
             return InvalidManifestError(text, hint=_MANIFEST_HINT)
-        case status if status in _PASSING:
+        case status if status in _TRANSIENT:
             return ClusterUnreachableError(
                 text, hint="The API server is overloaded or restarting. Try again later."
             )
     return ClusterError(text)
 
 
-_MANIFEST_HINT: Final = "The message names the field. Correct what sets it."
+_MANIFEST_HINT: Final = "The message names the field. Correct the argument or setting that sets it."
 
 
 def _log_in(where: Identity) -> str:
@@ -140,14 +139,15 @@ def _forbidden(refusal: Refusal, request: Request, where: Identity, text: str) -
     user = _RBAC.search(refusal.text)
     if refusal.structured and user is None:
         return RefusedError(
-            text, hint="A quota or a policy of the cluster refused it. Ask who administers it."
+            text,
+            hint="A quota or a policy of the cluster refused it. Ask the cluster's administrator.",
         )
     scope = f" in the namespace {request.namespace!r}" if request.namespace else ""
     who = f"The user {user['user']!r}" if user else "You"
     error = NotPermittedError(
         text,
         hint=f"{who} needs a role that permits {request.verb!r} on {request.resource!r}{scope}. "
-        "Ask who administers the cluster.",
+        "Ask the cluster's administrator.",
     )
     error.verb, error.resource = request.verb, request.resource
     error.namespace = request.namespace

@@ -1,8 +1,8 @@
 """A watch on objects of a cluster: it reports that something changed, not what.
 
 Each kind has a thread with one request, which lists and watches at once. Whenever a request ends, for
-whatever reason, the next one begins with a fresh list: a resource version that a restored server does
-not know yet would be silent for ever.
+whatever reason, the next one begins with a fresh list. A watch that continues from an old resource
+version might report nothing for ever, if the server was restored to an earlier state.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Watch:
         Raises:
             ClusterError: The server has rejected the watch for longer than it takes to start:
                 `NotAuthenticatedError`, `NotPermittedError` or `KindNotServedError`. A later call waits
-                again, and returns once the server accepts it.
+                again, and returns once the server accepts the watch.
         """
         with self._changed:
             changed = self._changed.wait_for(
@@ -93,7 +93,7 @@ class Watch:
         return changed
 
     def wake(self) -> None:
-        """Let `wait` return at once, now or when it is next called; from any thread."""
+        """Make the current or next call of `wait` return at once; from any thread."""
         with self._changed:
             self._changes += 1
             self._changed.notify_all()
@@ -107,7 +107,7 @@ class Watch:
 
 
 class _Follower:
-    """One request after another for one kind, until it is closed."""
+    """Send one watch request after another for one kind, until closed."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class _Follower:
                 self._stream.close()
 
     def take_error(self) -> KineticError | None:
-        """Return the error that has not been returned yet."""
+        """Return and clear the pending error; None if there is none."""
         error, self._error = self._error, None
         return error
 
@@ -153,7 +153,7 @@ class _Follower:
             if self._settled:
                 pause, rejected = _FIRST_PAUSE, None
             if isinstance(error, InvalidManifestError) and self._marked:
-                self._marked = False  # A server before 1.34 may not know what was asked.
+                self._marked = False  # A server before 1.34 may not support it.
                 continue
             if isinstance(error, ClusterError) and not isinstance(error, _LASTING):
                 rejected = None
@@ -166,7 +166,7 @@ class _Follower:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _follow(self) -> KineticError | None:
-        """Follow one request to its end; return what ended it, if that was an error."""
+        """Follow one request to its end; return the error that ended it, or None."""
         watched = self._watched
         try:
             with self._cluster.watch(
@@ -174,9 +174,8 @@ class _Follower:
             ) as stream:
                 with self._lock:
                     self._stream = stream
-                if (
-                    not self._closed.is_set()
-                ):  # It may have been closed before the stream was there.
+                # `close` may have been called before the stream was opened.
+                if not self._closed.is_set():
                     self._read(stream)
         except KineticError as error:
             return error
@@ -188,7 +187,7 @@ class _Follower:
     def _read(self, stream: EventStream) -> None:
         listed: dict[str, str] | None = {}
         if not self._marked:
-            # What was deleted since the last request is not in the list, whose end is not marked.
+            # The end of the list is not marked, so deletions since the last request cannot be found.
             self._known, listed = {}, None
             self._settled = True
             self._report()
@@ -203,9 +202,9 @@ class _Follower:
             elif listed is not None:
                 listed[metadata["uid"]] = metadata["resourceVersion"]
             else:
-                self._note(event.type, metadata)
+                self._update(event.type, metadata)
 
-    def _note(self, change: str, metadata: Manifest) -> None:
+    def _update(self, change: str, metadata: Manifest) -> None:
         known = self._known = {} if self._known is None else self._known
         if change == "DELETED":
             known.pop(metadata["uid"], None)

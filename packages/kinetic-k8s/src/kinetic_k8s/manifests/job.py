@@ -14,7 +14,7 @@ IGNORE_DISRUPTIONS: Final[Manifest] = {
     "action": "Ignore",
     "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
 }
-"""Preemption is not the user's failure: the pod is replaced, and no retry is used up."""
+"""The rule for preempted pods: they are replaced without using up a retry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +24,11 @@ class JobSpec:
     name: str
     pod: PodSpec
     retries: int = 0
-    """How many failed pods are replaced."""
+    """The maximum number of failed pods that are replaced."""
     fatal_exit_codes: tuple[int, ...] = (2,)
     """Exit codes after which no retry is made."""
     keep_for: timedelta = timedelta(days=7)
-    """How long after its end the Job, its pods and their logs stay; a last resort."""
+    """How long the Job, its pods and their logs are kept after its end if nothing else removes them."""
     suspended: bool = False
     """Start no pod until `spec.suspend` is set to false."""
 
@@ -36,10 +36,10 @@ class JobSpec:
 def job_manifest(job: JobSpec) -> Manifest:
     """Render *job* as a Job that runs until it succeeds or has used up its retries.
 
-    The namespace is the cluster's.
+    The manifest names no namespace: the cluster that creates the Job adds its own.
 
     Raises:
-        InvalidRequestError: The name or a label cannot be one.
+        InvalidRequestError: The name or a label is not valid.
     """
     check_job_name(job.name)
     metadata: Manifest = {"name": job.name, "labels": pod_labels(job.pod)}
@@ -55,7 +55,7 @@ def job_manifest(job: JobSpec) -> Manifest:
         "spec": {
             "backoffLimit": job.retries,
             "podFailurePolicy": {"rules": rules},
-            # Never two live pods: they would write to the same places.
+            # There are never two live pods: they would write to the same places.
             "podReplacementPolicy": "Failed",
             "ttlSecondsAfterFinished": int(job.keep_for.total_seconds()),
             **({"suspend": True} if job.suspended else {}),

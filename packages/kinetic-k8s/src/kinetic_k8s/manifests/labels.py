@@ -11,7 +11,7 @@ from kinetic_payload.errors import InvalidRequestError
 APP: Final = "app"
 APP_VALUE: Final = "kinetic"
 PREFIX: Final = "kinetic.dev/"
-"""Of every label and annotation that is ours, `app` aside."""
+"""The prefix of all labels and annotations of Kinetic, except `app`."""
 JOB_ID: Final = f"{PREFIX}job-id"
 ACCELERATOR: Final = f"{PREFIX}accelerator"
 
@@ -32,7 +32,9 @@ def standard_labels(job_id: str, accelerator: str) -> dict[str, str]:
         InvalidRequestError: The job's id cannot be the value of a label.
     """
     if not is_label_value(job_id) or not job_id:
-        raise InvalidRequestError(f"{job_id!r} cannot be a job's id: it must be a label's value.")
+        raise InvalidRequestError(
+            f"{job_id!r} cannot be a job's id: it is not a valid label value."
+        )
     return {APP: APP_VALUE, JOB_ID: job_id, ACCELERATOR: accelerator}
 
 
@@ -47,7 +49,7 @@ def of_job(job_id: str) -> str:
 
 
 def of_jobs(job_ids: tuple[str, ...]) -> str:
-    """Return the selector of the objects of several jobs; of all jobs where none is named."""
+    """Return the selector of the objects of these jobs, or of all jobs if *job_ids* is empty."""
     if not job_ids:
         return selector({APP: APP_VALUE})
     return of_job(job_ids[0]) if len(job_ids) == 1 else f"{JOB_ID} in ({','.join(job_ids)})"
@@ -67,7 +69,7 @@ def is_label_key(text: str) -> bool:
 
 
 def check_labels(labels: Mapping[str, str]) -> None:
-    """Raise unless *labels*, which a user wrote, can be added to ours.
+    """Raise unless the user's *labels* can be added to Kinetic's own.
 
     Raises:
         InvalidRequestError: A key or value is outside Kubernetes' grammar, or the key is reserved.
@@ -76,8 +78,8 @@ def check_labels(labels: Mapping[str, str]) -> None:
         if not is_label_key(key):
             raise InvalidRequestError(
                 f"{key!r} cannot be the key of a label.",
-                hint="Use at most 63 letters, digits, '-', '_' and '.', begin and end with a letter "
-                "or digit; a DNS name and '/' may stand before it.",
+                hint="Use at most 63 letters, digits, '-', '_' and '.'; begin and end with a letter "
+                "or digit. A DNS name and '/' may precede them.",
             )
         if _RESERVED.fullmatch(key):
             raise InvalidRequestError(
@@ -94,7 +96,7 @@ def check_labels(labels: Mapping[str, str]) -> None:
 def labels_and_annotations(values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return *values* as labels where they can be labels, and otherwise as annotations.
 
-    Names without a domain get ours.
+    Names without a domain get Kinetic's prefix.
     """
     full = {key if "/" in key else f"{PREFIX}{key}": value for key, value in values.items()}
     labels = {key: value for key, value in full.items() if is_label_value(value)}

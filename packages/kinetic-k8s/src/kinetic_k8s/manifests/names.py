@@ -8,11 +8,11 @@ from typing import Final
 from kinetic_payload.errors import InvalidRequestError
 
 LONGEST_NAME: Final = 63
-"""Characters of a Job's name: it is also the value of a label of its pods."""
+"""The maximum length of a Job's name, which is also the value of a label of its pods."""
 KEY_SECRET: Final = "kinetic-key"  # noqa: S105 - a name
 """The Secret with the signing key of a namespace."""
 KEY_IN_SECRET: Final = "key"  # noqa: S105 - a name
-"""The entry of that Secret with the key, in hexadecimal."""
+"""The entry of that Secret that contains the key, in hexadecimal."""
 CONTAINER: Final = "kinetic"
 """The container that runs the command."""
 

@@ -28,11 +28,11 @@ class Placement:
     selector: dict[str, str] = field(default_factory=dict)
     tolerations: list[Manifest] = field(default_factory=list)
     resources: dict[str, str] = field(default_factory=dict)
-    """Of the accelerator: both the request and the limit."""
+    """Resources of the accelerator: both the request and the limit."""
 
 
 def placement_of(accelerator: Accelerator) -> Placement:
-    """Return the placement of the pod of one host of *accelerator*."""
+    """Return the placement of a pod on one host of *accelerator*."""
     match accelerator:
         case Cpu():
             placement = Placement()
@@ -55,7 +55,7 @@ def placement_of(accelerator: Accelerator) -> Placement:
                 resources={TPU: str(accelerator.chips_per_host)},
             )
     if accelerator.spot:
-        # GKE sets the label; whoever creates the pool may add the taint.
+        # GKE sets the label; the creator of the node pool may add the taint.
         placement.selector[SPOT] = "true"
         placement.tolerations.append(_tolerate(SPOT, "true"))
     return placement

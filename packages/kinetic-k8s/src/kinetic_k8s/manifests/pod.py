@@ -1,4 +1,4 @@
-"""The one pod template of every workload."""
+"""The pod template that all workloads share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DEFAULT_MEMORY: Final = "1Gi"
 
 @dataclass(frozen=True, kw_only=True)
 class MountedFile:
-    """A file of the container that is a key of a ConfigMap; it hides a file of the image."""
+    """A file in the container whose content is a key of a ConfigMap; it hides the image's file at *path*."""
 
     config_map: str
     key: str
@@ -46,7 +46,7 @@ class Resources:
     """Resources of a pod besides the accelerator; each is both the request and the limit."""
 
     cpu: str | None = None
-    """Cores, such as `4` or `500m`. None: on an accelerator's machine what is there."""
+    """Cores, such as `4` or `500m`. None: no limit."""
     memory: str | None = None
     """Such as `16Gi`; includes the shared memory. None: no limit."""
     shared_memory: str | None = None
@@ -75,34 +75,34 @@ class PodSpec:
     accelerator: Accelerator
     image: str
     command: tuple[str, ...]
-    """Program and arguments, as they are: nothing in them is expanded."""
+    """Program and arguments; nothing in them is expanded."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Plain values, as they are. Everyone who may read pods can read them."""
+    """Environment variables; nothing in them is expanded. Everyone who may read pods can read them."""
     environment_secret: str | None = None
-    """A Secret: each of its keys becomes a variable. `environment` wins where both have one."""
+    """A Secret whose keys become variables. If `environment` has the same name, its value is used."""
     secret_variables: tuple[SecretVariable, ...] = ()
-    """Such as the signing key."""
+    """Single variables from Secrets, such as the signing key."""
     files: tuple[MountedFile, ...] = ()
-    """Such as the runner."""
+    """Mounted files, such as the runner."""
     resources: Resources = Resources()
     workspace: str = WORKSPACE
-    """An empty folder that can be written to and is gone after the pod."""
+    """The path of an empty writable folder, which is removed with the pod."""
     grace: timedelta = timedelta(seconds=30)
     """Time between SIGTERM and SIGKILL."""
     service_account: str | None = None
     """None: the namespace's default."""
     volumes: PodVolumes | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    """The user's own."""
+    """The user's own labels."""
     about: Mapping[str, str] = field(default_factory=dict)
-    """What else to note, such as the function: as labels, or as annotations where they do not fit."""
+    """Facts such as the function's name: labels, or annotations if they cannot be values of labels."""
 
 
 def pod_labels(pod: PodSpec) -> dict[str, str]:
     """Return the labels of the pod, and of everything else that belongs to its job.
 
     Raises:
-        InvalidRequestError: A label of the user cannot be one.
+        InvalidRequestError: A label of the user is not valid.
     """
     check_labels(pod.labels)
     return {
@@ -113,7 +113,7 @@ def pod_labels(pod: PodSpec) -> dict[str, str]:
 
 
 def pod_annotations(pod: PodSpec) -> dict[str, str]:
-    """Return the annotations of the job: what does not fit into labels."""
+    """Return the annotations of the job: the entries of `about` that cannot be labels."""
     return labels_and_annotations(pod.about)[1]
 
 
@@ -121,7 +121,7 @@ def pod_template(pod: PodSpec) -> Manifest:
     """Render *pod* as the template of a workload.
 
     Raises:
-        InvalidRequestError: A label of the user cannot be one, or there is no command.
+        InvalidRequestError: A label of the user is not valid, or there is no command or no image.
     """
     if not pod.command or not pod.image:
         raise InvalidRequestError("A pod needs an image and a command.")
@@ -129,7 +129,7 @@ def pod_template(pod: PodSpec) -> Manifest:
     spec: Manifest = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": int(pod.grace.total_seconds()),
-        # Otherwise every Service of the namespace becomes variables of the container.
+        # Otherwise the container gets environment variables for every Service of the namespace.
         "enableServiceLinks": False,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(pod, placement.resources)],
@@ -156,7 +156,7 @@ def _container(pod: PodSpec, accelerator: Mapping[str, str]) -> Manifest:
         "env": list(_environment(pod)),
         "resources": _resources(pod, accelerator),
         "securityContext": {"allowPrivilegeEscalation": False},
-        # The end of the log explains an exit that nothing else explains.
+        # If the container fails without a message, the end of its log becomes the message.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": list(_volume_mounts(pod)),
     }
@@ -183,7 +183,7 @@ def _resources(pod: PodSpec, accelerator: Mapping[str, str]) -> Manifest:
     limits = {name: text for name, text in given.items() if text is not None}
     requests = dict(limits)
     if isinstance(pod.accelerator, Cpu):
-        # A pod without requests is put anywhere, and is the first to be evicted.
+        # A pod without requests is scheduled on any node, and is the first to be evicted.
         cores = pod.accelerator.cores
         requests.setdefault("cpu", _DEFAULT_CPU if cores is None else str(cores))
         requests.setdefault("memory", _DEFAULT_MEMORY)

@@ -19,15 +19,18 @@ from kinetic_k8s.manifests.names import (
 from kinetic_payload.errors import InvalidRequestError
 
 LARGEST: Final = 1024 * 1024
-"""Bytes of all values of a Secret or a ConfigMap: Kubernetes accepts no more."""
+"""The maximum size of all values of a Secret or a ConfigMap, in bytes; a limit of Kubernetes."""
 LONGEST_VARIABLE: Final = 128 * 1024 - 1
-"""Bytes of one variable with its name: Linux accepts no more (`MAX_ARG_STRLEN`)."""
+"""The maximum size of an environment variable with its name, in bytes; a limit of Linux (`MAX_ARG_STRLEN`)."""
 
 _KEY: Final = re.compile(r"[-._A-Za-z0-9]{1,253}")
 
 
 def owner_reference(owner: Manifest) -> Manifest:
-    """Return the reference by which an object is removed with *owner*, as the server returned it."""
+    """Return a reference to *owner*; an object that has it is removed with *owner*.
+
+    *owner* is the manifest that the server returned.
+    """
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -40,7 +43,7 @@ def check_environment(values: Mapping[str, str]) -> None:
     """Raise unless a Secret can hold *values*.
 
     Raises:
-        InvalidRequestError: A name cannot be a key of a Secret, or a value or all of them are too large.
+        InvalidRequestError: A name cannot be a key of a Secret, or one value, or all together, are too large.
     """
     for name in values:
         if not _KEY.fullmatch(name):
@@ -52,8 +55,8 @@ def check_environment(values: Mapping[str, str]) -> None:
         size = len(f"{name}=".encode()) + len(values[name].encode())
         if size > LONGEST_VARIABLE:
             raise InvalidRequestError(
-                f"The environment variable {name!r} has {size:,} bytes with its name; no program starts "
-                f"with one of more than {LONGEST_VARIABLE:,}.",
+                f"The environment variable {name!r} has {size:,} bytes with its name; Linux accepts at "
+                f"most {LONGEST_VARIABLE:,}.",
                 hint="Pass the value as an argument of the function.",
             )
     _check_size(
@@ -62,7 +65,9 @@ def check_environment(values: Mapping[str, str]) -> None:
 
 
 def environment_secret(job: Manifest, values: Mapping[str, str]) -> Manifest:
-    """Render the Secret with captured environment variables, owned by *job*, as the server returned it.
+    """Render the Secret with captured environment variables, owned by *job*.
+
+    *job* is the manifest that the server returned.
 
     Raises:
         InvalidRequestError: A name cannot be a key of a Secret, or the values are too large.
@@ -83,7 +88,7 @@ def environment_secret(job: Manifest, values: Mapping[str, str]) -> Manifest:
 
 
 def key_secret(key: bytes) -> Manifest:
-    """Render the Secret with the signing key of a namespace. It belongs to no job, and stays."""
+    """Render the Secret with the signing key of a namespace. It has no owner, so it is not removed."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -95,10 +100,10 @@ def key_secret(key: bytes) -> Manifest:
 
 
 def key_in(secret: Manifest) -> bytes:
-    """Return the signing key that *secret* holds.
+    """Return the signing key that *secret* contains.
 
     Raises:
-        InvalidRequestError: It holds none.
+        InvalidRequestError: *secret* contains no key, or the key is not hexadecimal.
     """
     try:
         text = b64decode(secret["data"][KEY_IN_SECRET], validate=True).decode("ascii")
@@ -115,7 +120,7 @@ def runner_config_map(
 ) -> Manifest:
     """Render the immutable ConfigMap with the file *name* whose SHA-256 is *digest*.
 
-    It is shared: each job that uses it becomes an owner, and it is removed with the last of them.
+    Jobs share it: each job that uses it becomes an owner, and it is removed with the last owner.
 
     Raises:
         InvalidRequestError: The file is too large.

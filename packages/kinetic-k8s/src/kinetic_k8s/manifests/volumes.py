@@ -46,7 +46,7 @@ class FuseMount:
     """A DNS label; distinct in its pod."""
     bucket: str
     directory: str = ""
-    """Without slashes at its ends; empty is the whole bucket."""
+    """Without slashes at its ends; empty: the whole bucket."""
     path: str
     """The mount path."""
     unchanging: bool = False
@@ -77,13 +77,13 @@ class FuseSettings:
     memory_limit: str | None = None
     ephemeral_storage_request: str | None = None
     ephemeral_storage_limit: str | None = None
-    """Of the sidecar that mounts; None is the driver's default, `"0"` as a limit means none."""
+    """Resources of the sidecar that mounts buckets. None: the driver's default. `"0"` as a limit: no limit."""
 
     def __post_init__(self) -> None:
         if self.metadata_ttl < _NEVER:
             raise InvalidRequestError(
-                f"{self.metadata_ttl} is no time to remember metadata for.",
-                hint="Seconds, or -1 for ever.",
+                f"metadata_ttl={self.metadata_ttl} is not a time in seconds.",
+                hint="Use a number of seconds, or -1 for no limit.",
             )
         for option in self.options:
             _check_option(option)
@@ -97,8 +97,8 @@ def _check_quantity(name: str, text: str) -> None:
     if amount is None or amount < 0:
         near = near_quantities(text)
         raise InvalidRequestError(
-            f"{name}={text!r} is no amount.",
-            hint="Write it as Kubernetes does: 500m, 20Gi."
+            f"{name}={text!r} is not an amount that Kubernetes accepts.",
+            hint="Write for example 500m or 20Gi."
             + f" Did you mean {' or '.join(map(repr, near))}?" * bool(near),
         )
 
@@ -115,10 +115,12 @@ class PodVolumes:
 def fuse_mounts(
     refs: Iterable[DataRef], jobs: Location, *, executable: bool = False
 ) -> tuple[FuseMount, ...]:
-    """Return the mounts of those *refs* that are to be mounted; *jobs* is the jobs' bucket.
+    """Return the mounts for the *refs* with `fuse` and without a `local_path`.
 
-    For a single object, its folder is mounted: its file is named `ref.name`. Data that was local is
-    unpacked in the jobs' bucket; *executable* makes its files executable.
+    *jobs* is the location of the jobs' bucket.
+
+    For a single object, its folder is mounted, and the file in it is named `ref.name`. Data that was
+    local is in the jobs' bucket, one object for each file; *executable* makes these files executable.
 
     Raises:
         InvalidRequestError: A folder's name cannot be written in mount options.
@@ -129,14 +131,14 @@ def fuse_mounts(
             continue
         if ref.kind == "gcs":
             source = parse_gcs(ref.source)
-            bucket, name, ours = source.bucket, source.name, False
+            bucket, name, uploaded = source.bucket, source.name, False
         elif ref.kind == "local" and ref.digest is not None:
             bucket, _, prefix = jobs.path.partition("/")
             name = f"{prefix}/" * bool(prefix) + data_files_prefix(ref.digest)
-            ours = True
+            uploaded = True
         else:
             raise InvalidRequestError(
-                f"{ref.source!r} cannot be mounted: it lies in no bucket.",
+                f"{ref.source!r} cannot be mounted: it is not in a bucket.",
                 hint="Leave fuse=True out.",
             )
         directory = name.removesuffix("/") if name.endswith("/") else name.rpartition("/")[0]
@@ -147,8 +149,8 @@ def fuse_mounts(
                 bucket=bucket,
                 directory=directory,
                 path=ref.mounted_at,
-                unchanging=ours,
-                executable=executable and ours,
+                unchanging=uploaded,
+                executable=executable and uploaded,
             )
         )
     return tuple(mounts)
@@ -170,8 +172,8 @@ def fuse_volumes(mounts: Sequence[FuseMount], settings: FuseSettings | None = No
     volumes: list[Manifest] = []
     volume_mounts: list[Manifest] = []
     for mount in mounts:
-        what = (mount.bucket, mount.directory, mount.unchanging, mount.executable)
-        name = shared.setdefault(what, mount.name)
+        folder = (mount.bucket, mount.directory, mount.unchanging, mount.executable)
+        name = shared.setdefault(folder, mount.name)
         if name is mount.name:
             volumes.append(fuse_volume(mount, settings))
         volume_mounts.append({"name": name, "mountPath": mount.path, "readOnly": True})
@@ -184,7 +186,7 @@ def fuse_volume(mount: FuseMount, settings: FuseSettings | None = None) -> Manif
     """Render one volume, read-only."""
     settings = settings or FuseSettings()
     ttl = _NEVER if mount.unchanging else settings.metadata_ttl
-    # The driver takes strings only.
+    # The driver accepts only strings.
     attributes = {
         "bucketName": mount.bucket,
         "mountOptions": ",".join(_options(mount, settings)),
@@ -202,7 +204,7 @@ def fuse_volume(mount: FuseMount, settings: FuseSettings | None = None) -> Manif
 
 
 def fuse_annotations(settings: FuseSettings | None = None) -> dict[str, str]:
-    """Return the annotations of a pod template: without the first one nothing would be mounted."""
+    """Return the annotations of a pod template. Without the first of them, GKE mounts nothing."""
     wanted = {
         f"gke-gcsfuse/{name}": value for name, value in _resources(settings or FuseSettings())
     }
@@ -210,7 +212,7 @@ def fuse_annotations(settings: FuseSettings | None = None) -> dict[str, str]:
 
 
 def _options(mount: FuseMount, settings: FuseSettings) -> Iterable[str]:
-    # Folders exist in buckets only as parts of names.
+    # In a bucket, folders exist only as parts of objects' names.
     yield "implicit-dirs"
     if mount.directory:
         yield f"only-dir={mount.directory}"
@@ -236,11 +238,11 @@ def _check_option(option: str) -> None:
     name = re.split("[=:]", option, maxsplit=1)[0].strip()
     if "," in option or not option.isprintable() or option != option.strip() or not name:
         raise InvalidRequestError(
-            f"{option!r} is no mount option.", hint="Give each option by itself: ('a', 'b=1')."
+            f"{option!r} is not a mount option.", hint="Write each option by itself: ('a', 'b=1')."
         )
     if name in REFUSED_OPTIONS:
         raise InvalidRequestError(
-            f"The mount option {name!r} is refused by the driver, which sets it itself.",
+            f"The driver refuses the mount option {name!r}, because it sets this option itself.",
             hint="Leave it out.",
         )
     if name in OUR_OPTIONS:
@@ -256,9 +258,9 @@ def _check_directory(directory: str, source: str) -> None:
     if "," in directory:
         why = "mount options are split at every comma"
     elif ":" in directory:
-        why = "drivers take a mount option with a colon for a setting"
+        why = "drivers read a mount option with a colon as a setting"
     elif not directory.isprintable():
-        why = "it holds characters that cannot be printed"
+        why = "it contains characters that cannot be printed"
     elif directory != directory.strip():
         why = "it begins or ends with a space"
     elif directory and any(part in ("", ".", "..") for part in directory.split("/")):
@@ -276,17 +278,17 @@ def _check_mounts(mounts: Sequence[FuseMount]) -> None:
     for mount in mounts:
         if not _LABEL.fullmatch(mount.name):
             raise InvalidRequestError(
-                f"{mount.name!r} cannot name a volume.",
-                hint="Small letters, digits and '-', at most 63.",
+                f"{mount.name!r} cannot be the name of a volume.",
+                hint="Use at most 63 lower-case letters, digits and '-'; begin and end with a letter or digit.",
             )
         if mount.name in names:
-            raise InvalidRequestError(f"Two volumes are called {mount.name!r}.")
+            raise InvalidRequestError(f"Two volumes have the name {mount.name!r}.")
         if mount.path in paths:
-            raise InvalidRequestError(f"Two volumes are to appear at {mount.path}.")
+            raise InvalidRequestError(f"Two volumes have the mount path {mount.path}.")
         if not mount.path.startswith("/") or ":" in mount.path:
             raise InvalidRequestError(
-                f"A volume cannot appear at {mount.path!r}.",
-                hint="Kubernetes takes absolute paths without colons.",
+                f"{mount.path!r} cannot be the mount path of a volume.",
+                hint="Use an absolute path without colons.",
             )
         _check_directory(mount.directory, f"gs://{mount.bucket}/{mount.directory}/")
         names.add(mount.name)

@@ -1,4 +1,4 @@
-"""The form that a job takes: a Job, for one host."""
+"""The kind of workload that runs a job: a Job, for one host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Form = Literal["job"]
 
 
 def form_of(accelerator: Accelerator) -> Form:
-    """Return the form of a job on *accelerator*.
+    """Return the kind of workload for a job on *accelerator*.
 
     Raises:
         UnsupportedWorkloadError: The accelerator has several hosts.

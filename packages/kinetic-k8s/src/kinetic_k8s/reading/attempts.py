@@ -58,12 +58,12 @@ class PodView:
 
     @property
     def waiting(self) -> Mapping[str, Any]:
-        """Why that container does not run yet; empty once it has started."""
+        """Why the command's container does not run yet; empty once it has started."""
         return (self.container.get("state") or {}).get("waiting") or {}
 
     @property
     def terminated(self) -> Mapping[str, Any]:
-        """How that container ended; empty before."""
+        """How the command's container ended; empty before its end."""
         return (self.container.get("state") or {}).get("terminated") or {}
 
     @property
@@ -89,12 +89,12 @@ class PodView:
         return bool((self.manifest.get("spec") or {}).get("nodeName"))
 
     def condition(self, kind: str) -> Mapping[str, Any]:
-        """Return the condition of that type, whatever its status; empty if there is none."""
+        """Return the pod's condition of type *kind*, whatever its status; empty if there is none."""
         return condition(self.manifest, kind)
 
     @property
     def disruption(self) -> str:
-        """Why the cluster ended the pod, as it reports it; empty if it did not."""
+        """The cluster's reason for ending the pod; empty if the cluster did not end it."""
         found = self.condition("DisruptionTarget")
         if found.get("status") != "True":
             return ""
@@ -102,16 +102,16 @@ class PodView:
 
 
 def views(pods: Iterable[Manifest]) -> list[PodView]:
-    """Return *pods*, oldest first: one for each attempt of a job on one host."""
+    """Return views of *pods*, oldest first. A job on one host has one pod for each attempt."""
     return sorted(map(PodView, pods), key=lambda pod: (pod.created, pod.name))
 
 
 def condition(manifest: Manifest, kind: str) -> Mapping[str, Any]:
-    """Return the condition of that type of an object, whatever its status; empty if there is none."""
+    """Return the object's condition of type *kind*, whatever its status; empty if there is none."""
     conditions: Sequence[Mapping[str, Any]] = (manifest.get("status") or {}).get("conditions") or ()
     return next((each for each in conditions if each.get("type") == kind), {})
 
 
 def is_true(manifest: Manifest, kind: str) -> bool:
-    """Return whether that condition of an object is true."""
+    """Return whether the object's condition of type *kind* is true."""
     return condition(manifest, kind).get("status") == "True"

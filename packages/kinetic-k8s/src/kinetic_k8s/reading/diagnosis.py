@@ -1,7 +1,7 @@
 """Why a job waits or has failed, and what to do about it.
 
-Each rule looks for one cause, where Kubernetes reports it; a remedy is given only by the rule that
-matched. Where no rule matches, there is nothing to say.
+Each rule looks for one cause, in the place where Kubernetes reports it. Only the rule that matches
+gives a remedy. If no rule matches, there is no diagnosis.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Diagnosis:
     """A cause, with the message of the component that reports it."""
 
     cause: str
-    """Which rule matched, for programs: `unschedulable`, `image`, `out-of-memory` and so on."""
+    """An identifier for programs: `unschedulable`, `image`, `out-of-memory` and so on."""
     reason: str
     remedy: str = ""
 
@@ -47,13 +47,13 @@ def diagnosis_of(
     if job is not None and is_true(job, "Failed"):
         return _failed(job, last)
     if last is not None and last.alive:
-        return None if last.started else _waiting(last, _about(last.uid, events))
+        return None if last.started else _waiting(last, _events_about(last.uid, events))
     if last is not None and (ended := _ended(last)) is not None:
         return ended
     if job is not None and job["spec"].get("suspend"):
-        return _suspended(job, _about(job["metadata"]["uid"], events))
+        return _suspended(job, _events_about(job["metadata"]["uid"], events))
     if job is not None and last is None:
-        return _not_created(_about(job["metadata"]["uid"], events))
+        return _not_created(_events_about(job["metadata"]["uid"], events))
     return None
 
 
@@ -68,7 +68,7 @@ def _waiting(pod: PodView, events: Sequence[Manifest]) -> Diagnosis | None:
             return Diagnosis(
                 "init",
                 f"The init container {init['name']} failed with exit code {ended['exitCode']}: "
-                f"{_tail(ended)}",
+                f"{_last_line(ended)}",
             )
     reason, message = str(pod.waiting.get("reason") or ""), str(pod.waiting.get("message") or "")
     match reason:
@@ -76,7 +76,7 @@ def _waiting(pod: PodView, events: Sequence[Manifest]) -> Diagnosis | None:
             return _image(pod, message, events)
         case "InvalidImageName":
             return Diagnosis(
-                "image-name", message, "Correct the image's name; it has lower-case letters only."
+                "image-name", message, "Correct the image's name: it must not have capital letters."
             )
         case "CreateContainerConfigError":
             return _config(message)
@@ -93,7 +93,7 @@ def _unschedulable(pod: PodView, scheduled: Mapping[str, Any]) -> Diagnosis:
         return Diagnosis("gated", f"The pod is held back by the cluster: {text}")
     spec = pod.manifest.get("spec") or {}
     requests = spec["containers"][0].get("resources", {}).get("requests", {})
-    # The scheduler lists each cause with the number of nodes it holds for; the nearest miss comes first.
+    # The scheduler lists all causes with the number of their nodes. A node that only lacks room fits otherwise.
     for resource in re.findall(r"Insufficient ([\w./-]+\w)", text):
         return Diagnosis(
             "insufficient",
@@ -107,7 +107,7 @@ def _unschedulable(pod: PodView, scheduled: Mapping[str, Any]) -> Diagnosis:
         )
         return Diagnosis(
             "no-node",
-            f"No node is of the kind that the job asks for: {text}",
+            f"No node is of the kind that the job requests: {text}",
             f"Add a node pool whose nodes have the labels {wanted}, or choose another accelerator."
             if wanted
             else "",
@@ -116,11 +116,11 @@ def _unschedulable(pod: PodView, scheduled: Mapping[str, Any]) -> Diagnosis:
         return Diagnosis(
             "taint", f"Every node rejects the pod: {text}", "Add nodes without that taint."
         )
-    return Diagnosis("unschedulable", f"No node takes the pod: {text}")
+    return Diagnosis("unschedulable", f"No node accepts the pod: {text}")
 
 
 def _image(pod: PodView, message: str, events: Sequence[Manifest]) -> Diagnosis:
-    # Between two attempts the status may say only that it waits; the event keeps the cause.
+    # Between two pulls the status may contain only the wait for the next one; the event has the cause.
     pulls = [text for text in map(_message, events) if text.startswith("Failed to pull image")]
     text = message if ":" in message.partition('"')[2].partition('"')[2] or not pulls else pulls[-1]
     image = str(pod.container.get("image") or "")
@@ -143,7 +143,7 @@ def _config(message: str) -> Diagnosis:
         return Diagnosis(
             "missing-object",
             f"The {kind} {missing[2]!r} does not exist: {message}.",
-            "Submit the job again: what it needs was removed, or its submit did not finish.",
+            "Submit the job again: the object was removed, or the submit did not finish.",
         )
     return Diagnosis("container-config", f"The container cannot be configured: {message}.")
 
@@ -183,13 +183,15 @@ def _not_created(events: Sequence[Manifest]) -> Diagnosis | None:
         )
     if _QUOTA.search(text):
         return Diagnosis(
-            "quota", reason, "Wait until other pods of the namespace end, or have its quota raised."
+            "quota",
+            reason,
+            "Wait until other pods of the namespace end, or ask for a larger quota.",
         )
     if "violates PodSecurity" in text:
         return Diagnosis(
             "pod-security",
             reason,
-            "The namespace's policy forbids such pods; use another namespace, or have it changed.",
+            "The namespace's policy forbids such pods: use another namespace, or have the policy changed.",
         )
     return Diagnosis("pod-creation", reason)
 
@@ -201,7 +203,8 @@ def _suspended(job: Manifest, events: Sequence[Manifest]) -> Diagnosis:
         return Diagnosis(
             "suspended",
             "It is suspended.",
-            # A submit over a slow line creates it so; resumed, it would miss what was to come.
+            # A submit over a slow connection creates the Job suspended. If the submit was interrupted,
+            # objects that the pod needs are missing, so resuming the Job would not help.
             "If its submit was interrupted, clean it up and submit it again. If it was suspended on purpose, "
             f"resume it: kubectl patch job {job['metadata']['name']}{_in_namespace(job)} "
             """-p '{"spec":{"suspend":false}}'""",
@@ -238,7 +241,7 @@ def _ended(pod: PodView) -> Diagnosis | None:
         return Diagnosis(
             "evicted",
             f"The node evicted the pod: {pod.status.get('message') or 'no details'}",
-            "Write less to the local disk: large files belong into a bucket.",
+            "Write less to the local disk: large files belong in a bucket.",
         )
     ended = pod.terminated
     code = ended.get("exitCode")
@@ -250,7 +253,7 @@ def _ended(pod: PodView) -> Diagnosis | None:
         return _no_program(str(ended.get("message") or ""))
     signal = _SIGNALS.get(int(code) - 128)
     how = f"exit code {code}{f' ({signal})' if signal else ''}"
-    text = _tail(ended)
+    text = _last_line(ended)
     return Diagnosis("exit", f"The container ended with {how}{f': {text}' if text else '.'}")
 
 
@@ -280,13 +283,13 @@ def _no_program(message: str) -> Diagnosis:
     return Diagnosis("start", f"The container could not start: {message}")
 
 
-def _about(uid: str, events: Iterable[Manifest]) -> list[Manifest]:
-    """Return the events about one object, the oldest first."""
-    own = [event for event in events if (event.get("involvedObject") or {}).get("uid") == uid]
-    return sorted(own, key=_when)
+def _events_about(uid: str, events: Iterable[Manifest]) -> list[Manifest]:
+    """Return the events about the object with this *uid*, the oldest first."""
+    found = [event for event in events if (event.get("involvedObject") or {}).get("uid") == uid]
+    return sorted(found, key=_event_time)
 
 
-_WHEN: Final[tuple[Callable[[Manifest], Any], ...]] = (
+_EVENT_TIMES: Final[tuple[Callable[[Manifest], Any], ...]] = (
     # Events of the scheduler have no count and no lastTimestamp.
     lambda event: (event.get("series") or {}).get("lastObservedTime"),
     lambda event: event.get("lastTimestamp"),
@@ -295,14 +298,14 @@ _WHEN: Final[tuple[Callable[[Manifest], Any], ...]] = (
 )
 
 
-def _when(event: Manifest) -> str:
-    return next((str(found) for read in _WHEN if (found := read(event))), "")
+def _event_time(event: Manifest) -> str:
+    return next((str(found) for read in _EVENT_TIMES if (found := read(event))), "")
 
 
 def _message(event: Manifest) -> str:
     return str(event.get("message") or "").strip()
 
 
-def _tail(terminated: Mapping[str, Any]) -> str:
+def _last_line(terminated: Mapping[str, Any]) -> str:
     lines = str(terminated.get("message") or "").strip().splitlines()
     return lines[-1] if lines else ""

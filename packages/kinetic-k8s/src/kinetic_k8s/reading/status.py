@@ -39,9 +39,9 @@ def status_of(
 
     Args:
         job: The Job, or None if there certainly is none.
-        pods: All its pods, looked at after the Job.
-        attempts: How many attempts are known to have begun. Between an evicted pod and the one that
-            replaces it, nothing in the cluster shows that the job ever ran.
+        pods: All pods of the job, read after the Job.
+        attempts: How many attempts are known to have begun. After a pod was evicted and before another
+            one replaces it, nothing in the cluster shows that the job ever ran.
     """
     found = views(pods)
     alive = any(pod.alive for pod in found)
@@ -53,7 +53,7 @@ def status_of(
         return WorkloadStatus(State.SUCCEEDED, over=not alive)
     for kind in ("Failed", "FailureTarget"):
         if is_true(job, kind):
-            return WorkloadStatus(State.FAILED, _words(job, kind), over=not alive)
+            return WorkloadStatus(State.FAILED, _reason_of(job, kind), over=not alive)
     return _unfinished(job, found, attempts)
 
 
@@ -76,7 +76,7 @@ def _unfinished(job: Manifest, pods: Sequence[PodView], attempts: int) -> Worklo
     return WorkloadStatus(State.PENDING)
 
 
-def _words(job: Manifest, kind: str) -> str:
+def _reason_of(job: Manifest, kind: str) -> str:
     found = condition(job, kind)
     reason, message = str(found.get("reason") or ""), str(found.get("message") or "")
     return f"{reason}: {message}" if reason and message else reason or message
