@@ -1,7 +1,7 @@
-"""The names under which our packages are published: one table, and everything that repeats it.
+"""Distribution names: update every file that repeats the table of names.
 
-`[tool.kinetic.distributions]` in the root `pyproject.toml` is the one place. Change it there, then
-run `python dev/distributions.py --write`. `--check` says what differs, and changes nothing.
+The table is `[tool.kinetic.distributions]` in the root `pyproject.toml`. Change a name there, then run
+`python dev/distributions.py --write`. `--check` lists the files that differ, and changes nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def main(arguments: list[str]) -> int:
     """Check or write; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     mode = parser.add_mutually_exclusive_group(required=True)
-    mode.add_argument("--check", action="store_true", help="say which files differ")
-    mode.add_argument("--write", action="store_true", help="make them say what the table says")
+    mode.add_argument("--check", action="store_true", help="list the files that differ")
+    mode.add_argument("--write", action="store_true", help="update these files from the table")
     parser.add_argument("--root", type=Path, default=ROOT, help="another checkout")
     options = parser.parse_args(arguments)
     changes = changed_files(options.root)
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
 
 
 def changed_files(root: Path) -> dict[Path, str]:
-    """Return the new text of every file that does not say what the table says."""
+    """Return the new text of every file that differs from the table."""
     table = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     wanted: dict[str, str] = table["tool"]["kinetic"]["distributions"]
     projects = {
@@ -43,12 +43,13 @@ def changed_files(root: Path) -> dict[Path, str]:
         for source in sorted(root.glob("packages/*/src/*/__init__.py"))
     }
     if wanted.keys() != projects.keys() or len(set(wanted.values())) != len(wanted):
-        sys.exit(f"{TABLE} must give one name each to: {', '.join(sorted(projects))}")
-    renamed = {_name(path): wanted[package] for package, path in projects.items()}
+        sys.exit(f"{TABLE} must have a different name for each of: {', '.join(sorted(projects))}")
+    new_names = {_name(path): wanted[package] for package, path in projects.items()}
     texts = {
-        path: _renamed(path, renamed) for path in [root / "pyproject.toml", *projects.values()]
+        path: _with_new_names(path, new_names)
+        for path in [root / "pyproject.toml", *projects.values()]
     }
-    texts[root / CONSTANT] = _constant(root / CONSTANT, wanted)
+    texts[root / CONSTANT] = _with_new_constant(root / CONSTANT, wanted)
     return {
         path.relative_to(root): text
         for path, text in texts.items()
@@ -62,10 +63,10 @@ def _name(project: Path) -> str:
     return name
 
 
-def _renamed(path: Path, names: Mapping[str, str]) -> str:
-    """Rename in `name = "…"`, in requirements (a quoted text that begins so) and uv's sources."""
+def _with_new_names(path: Path, names: Mapping[str, str]) -> str:
+    """Return the text of *path* with new names in `name = "…"`, in requirements and in uv's sources."""
     old = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
-    # The project's own name, a requirement, a source; never a path, a script or a longer name.
+    # Match the project's own name, a requirement or a source, but no path, script or longer name.
     pattern = re.compile(
         rf'(?P<quote>")(?P<a>{old})(?=[\[<>=!~;@ "])|^(?P<b>{old})(?= = \{{ workspace = true \}})',
         re.MULTILINE,
@@ -79,7 +80,8 @@ def _renamed(path: Path, names: Mapping[str, str]) -> str:
     return pattern.sub(new, before) + table + own + bracket + pattern.sub(new, after)
 
 
-def _constant(path: Path, wanted: Mapping[str, str]) -> str:
+def _with_new_constant(path: Path, wanted: Mapping[str, str]) -> str:
+    """Return the text of the module *path* with the *wanted* names in its constant."""
     rows = "".join(f'    "{package}": "{name}",\n' for package, name in sorted(wanted.items()))
     body = re.compile(r"(^DISTRIBUTIONS\b.*? = \{\n).*?(^\}$)", re.MULTILINE | re.DOTALL)
     return body.sub(lambda found: found[1] + rows + found[2], path.read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
 """Refresh the exact versions in `[tool.uv] constraint-dependencies` of the root `pyproject.toml`.
 
-`python dev/pins.py` resolves everything that the workspace declares anew, for every Python and
-system it is declared for, as if there were no pins, and writes what came out: names, versions and
-markers, no addresses. The next `uv lock` or `uv sync` brings `uv.lock` into line.
+`python dev/pins.py` resolves all dependencies that the workspace declares, for all its Pythons and
+systems, without the present pins. It writes the result: names, versions and markers, no addresses.
+The next `uv lock` or `uv sync` updates `uv.lock`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PINS = re.compile(r"^constraint-dependencies = \[\n.*?^\]\n", re.MULTILINE | re.
 
 
 def main() -> int:
-    """Resolve, write, and say what changed."""
+    """Resolve, write, and print the changes."""
     path = ROOT / "pyproject.toml"
     text = path.read_text(encoding="utf-8")
     before = tomllib.loads(text)["tool"]["uv"].get("constraint-dependencies", [])
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def resolved(text: str) -> list[str]:
-    """Return `name==version ; marker` of everything the workspace needs, resolved without pins."""
+    """Return `name==version ; marker` of each package that the workspace needs, resolved without pins."""
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch)
         (copy / "pyproject.toml").write_text(PINS.sub("", text), encoding="utf-8")
@@ -50,7 +50,7 @@ def resolved(text: str) -> list[str]:
 
 
 def pinned(text: str, pins: list[str]) -> str:
-    """Return *text*, a `pyproject.toml`, with these pins in place of any others."""
+    """Return *text*, a `pyproject.toml`, with *pins* in place of its present ones."""
     rows = "".join(f'  "{pin}",\n' for pin in pins)
     block = f"constraint-dependencies = [\n{rows}]\n"
     if PINS.search(text):
@@ -69,7 +69,7 @@ def uv(folder: Path, *arguments: str) -> str:
 
 
 def program() -> str:
-    """Return the uv of the checkout, of this Python, or on PATH."""
+    """Return the path of uv: in the checkout, else in this Python's environment, else on PATH."""
     local = ROOT / ".tools" / "bin" / "uv"
     if local.is_file():
         return str(local)

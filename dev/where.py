@@ -1,7 +1,7 @@
-"""The tables of modules in docs/where.md, written from the modules' first lines.
+"""The tables of modules in docs/where.md, generated from the first lines of the modules.
 
-where.py --write    rewrite them
-where.py --check    fail if they are not what would be written
+where.py --write    write the tables
+where.py --check    fail if the tables are out of date
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> int:
         DOCUMENT.write_text(after, encoding="utf-8")
         return 0
     changes = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
-    print("\n".join(changes) or "docs/where.md is true")
+    print("\n".join(changes) or "docs/where.md is up to date")
     return int(before != after)
 
 
@@ -49,7 +49,7 @@ def table(package: str) -> str:
 
 
 def _ordered(module: str, contracts: list[dict[str, list[str]]]) -> Iterator[tuple[str, str]]:
-    """Yield *module* and what it contains, in the order of its contract, else of its names."""
+    """Yield *module* and its children, in the order of its import contract, or else by name."""
     path = _file(module)
     yield module, _first_line(path)
     if path.name != "__init__.py":
@@ -77,8 +77,8 @@ def _name(path: Path) -> str | None:
 
 
 def _first_line(path: Path) -> str:
-    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return said.partition("\n")[0].replace("|", "\\|")
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0].replace("|", "\\|")
 
 
 if __name__ == "__main__":
