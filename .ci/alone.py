@@ -1,9 +1,11 @@
-"""Run tests in a fresh environment that holds only what was declared.
+"""Run tests in a fresh environment that contains only declared dependencies.
 
-    alone.py VERSION UV PACKAGE    the package's tests with its own dependencies; without that Python, on ours
-    alone.py VERSION UV TESTS...   these files and folders with all packages; without that Python, nothing
+    alone.py VERSION UV PACKAGE    run the package's tests with only its own dependencies
+    alone.py VERSION UV TESTS...   run these files and folders with all packages
 
-Ours come from the wheels in dist/, given by path: their names on the public index are others'.
+If this machine has no Python VERSION, the first form uses the Python that runs this script, and the
+second form skips the tests. Kinetic's own packages are installed from the wheels in dist/, by path:
+on the public index, other projects have their names.
 """
 
 from __future__ import annotations
@@ -19,59 +21,59 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = sorted(path.name for path in (ROOT / "packages").iterdir())
-NOT_TAKEN_ALONG = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+REMOVED_VARIABLES = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 ENVIRONMENT = {
-    **{name: value for name, value in os.environ.items() if name not in NOT_TAKEN_ALONG},
+    **{name: value for name, value in os.environ.items() if name not in REMOVED_VARIABLES},
     "UV_PYTHON_DOWNLOADS": "never",
 }
 
 
 def needed(distribution: str) -> list[str]:
-    """Return the package, and what of ours it declares, directly or not."""
+    """Return the package and Kinetic's other packages that it requires, directly or indirectly."""
     table = tomllib.loads((ROOT / "packages" / distribution / "pyproject.toml").read_text())
-    named = [re.split(r"[^\w-]", line)[0] for line in table["project"]["dependencies"]]
-    below = [name for ours in named if ours in PACKAGES for name in needed(ours)]
-    return sorted({distribution, *below})
+    direct = [re.split(r"[^\w-]", line)[0] for line in table["project"]["dependencies"]]
+    required = [name for package in direct if package in PACKAGES for name in needed(package)]
+    return sorted({distribution, *required})
 
 
 def wheel(distribution: str, *, extras: bool) -> str:
-    """Return the wheel that `uv build` made of a package; its own extras are declared as well."""
+    """Return the requirement for the wheel that `uv build` made of a package, with its *extras*."""
     (found,) = (ROOT / "dist").glob(f"{distribution.replace('-', '_')}-[0-9]*.whl")
-    # The facade's are other packages of ours, or for debugging alone.
+    # The extras of `kinetic` are Kinetic's other packages, or are for debugging only.
     with_extras = extras and distribution == "kinetic-payload"
     return f"{distribution}[gcs,testing] @ {found.as_uri()}" if with_extras else str(found)
 
 
 def python_of(version: str) -> str | None:
-    """Return a Python of this *version* that starts: a version manager's shim may name one that does not."""
+    """Return a Python of this *version* that starts; the shim of a version manager may not."""
     found = [shutil.which(f"python{version}")]
     for manager in (os.environ.get("PYENV_ROOT"), Path.home() / ".pyenv"):
         if manager:
             found += map(str, Path(manager, "versions").glob(f"{version}.*/bin/python{version}"))
-    asking = ("-c", "import sys; print(sys.executable)")
+    code = ("-c", "import sys; print(sys.executable)")
     for candidate in filter(None, found):
-        said = subprocess.run([candidate, *asking], capture_output=True, text=True, check=False)
-        if said.returncode == 0:
-            return said.stdout.strip()
+        done = subprocess.run([candidate, *code], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return done.stdout.strip()
     return None
 
 
 def main(arguments: list[str]) -> int:
-    """Make the environment, run the tests, and leave nothing."""
+    """Create the environment, run the tests, remove the environment; return the exit code."""
     version, uv, *tests = arguments
     python = python_of(version)
     if tests[0] in PACKAGES:
         (distribution,) = tests
-        python = python or sys.executable  # What a package declares is the same on each Python.
-        wanted, mine = needed(distribution), [distribution]
+        python = python or sys.executable  # A package's dependencies are the same on each Python.
+        wanted, tested = needed(distribution), [distribution]
         tests = [f"tests/{distribution.replace('-', '_')}"]
     elif python:
-        wanted = mine = PACKAGES
+        wanted = tested = PACKAGES
     else:
         print(f"Skipped: this machine has no Python {version}.")
         return 0
     root = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    # In dist/: the next `.ci/run` removes what a killed one left, or what a process still writes.
+    # In dist/, so that the next `.ci/run` removes it if this run is killed, or if a process still writes there.
     with tempfile.TemporaryDirectory(
         prefix="alone-", dir=ROOT / "dist", ignore_cleanup_errors=True
     ) as folder:
@@ -84,7 +86,7 @@ def main(arguments: list[str]) -> int:
             [uv, "venv", "-q", "--python", python, f"{folder}/env"],
             [
                 *install.split(),
-                *(wheel(name, extras=name in mine) for name in wanted),
+                *(wheel(name, extras=name in tested) for name in wanted),
                 *root["dependency-groups"]["test"],
             ],
             [*pytest.split(), *tests],

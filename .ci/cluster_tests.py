@@ -2,8 +2,8 @@
 
     cluster_tests.py UV
 
-Where no cluster can be started, nothing runs; where one can, a test that skips is a failure. A cluster
-that runs already is used, and runs on.
+If this machine cannot start a cluster, no test runs. Otherwise a test that skips is a failure. A
+cluster that already runs is used, and not stopped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def main(uv: str) -> int:
     folder = testcloud()
     assert folder is not None
     kube = folder / "kube"
-    ran = subprocess.run([kube / "status"], capture_output=True, check=False).returncode == 0
+    status = subprocess.run([kube / "status"], capture_output=True, check=False)
+    was_running = status.returncode == 0
     try:
         return subprocess.call(
             [uv, "run", "--no-sync", "pytest", "-q", "tests/cluster"],
@@ -47,7 +48,7 @@ def main(uv: str) -> int:
             cwd=ROOT,
         )
     finally:
-        if not ran:
+        if not was_running:
             subprocess.run([kube / "down"], check=False)
 
 

@@ -1,7 +1,7 @@
-"""Failed tests, run once more: which of them were unsteady, and whether the whole run may pass.
+"""Repetition of failed tests: which of them are unsteady, and whether the run may pass all the same.
 
-pytest keeps its own account: its cache names the tests that failed (`--last-failed` runs them again),
-its JUnit report holds what each of them printed.
+pytest records the results: its cache has the names of the failed tests (`--last-failed` runs them
+again), and its JUnit report has the output of each test.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST_UNSTEADY = 2
-"""So many tests may pass only the second time before the run fails all the same."""
+"""If more tests than this pass only the second time, the run fails."""
 MOST_REPEATED = 20
-"""Where more tests fail, none is run again: it was not bad luck."""
+"""If more tests than this fail, none is run again: such a failure is not chance."""
 SHOWN = 10_000
 """Characters of each output of an unsteady test."""
 
@@ -26,31 +26,31 @@ class Case:
     failure: str | None
     """Why it failed, or None."""
     output: str
-    """What it, and the code it tested, printed."""
+    """The output of the test and of the code that it tests."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """The files in which pytest notes what happened to the tests of one stage."""
+    """The files in which pytest records the results of one stage's tests."""
 
     folder: Path
     name: str
 
     def report(self, run: int) -> Path:
-        """Return the JUnit report of this *run* of the tests: 1, or 2 for those that failed."""
+        """Return the path of the JUnit report of this *run*: 1 for all tests, 2 for the failed ones."""
         return self.folder / f"{self.name}-{run}.xml"
 
     def options(self, run: int) -> list[str]:
-        """Return options that make pytest take notes and, in run 2, run only what failed, alone."""
-        notes = [
+        """Return options that make pytest record results; in run 2 it runs only failed tests, one at a time."""
+        recording = [
             f"--junitxml={self.report(run)}",
             "--override-ini=junit_logging=all",
             f"--override-ini=cache_dir={self.folder / self.name}-cache",
         ]
         return (
-            notes
+            recording
             if run == 1
-            else [*notes, "--last-failed", "--last-failed-no-failures=none", "-n0"]
+            else [*recording, "--last-failed", "--last-failed-no-failures=none", "-n0"]
         )
 
     def cases(self, run: int) -> dict[str, Case]:
@@ -71,7 +71,7 @@ class Records:
             ]
             failure = "\n".join(texts) if problems else None
             if name in found and failure is None:
-                continue  # It passed, but failed in its teardown, which is an entry of its own.
+                continue  # A test that passed and then failed in its teardown has two entries.
             found[name] = Case(failure, "\n".join(filter(str.strip, printed)))
         return found
 
@@ -81,7 +81,7 @@ class Records:
 
 
 def steady_failures(first: Mapping[str, Case], second: Mapping[str, Case]) -> list[str]:
-    """Return which of the tests that failed in the *first* run did not pass in the *second*."""
+    """Return the names of the tests that failed in the *first* run and did not pass in the *second*."""
     return [name for name in first if name not in second or second[name].failure is not None]
 
 

@@ -1,4 +1,4 @@
-"""What no commit may hold: lock files, hosts of package registries, paths of one machine."""
+"""Find what no commit may contain: lock files, hosts of package registries, paths of one machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORBIDDEN = {
 
 
 def main() -> int:
-    """Look at every tracked file."""
+    """Check every tracked file; return the exit code."""
     names = subprocess.run(
         ["git", "ls-files", "-z"], check=True, capture_output=True, text=True
     ).stdout

@@ -1,7 +1,8 @@
-"""The stages of `.ci/run`: everything that must hold before a change lands. One line a stage, with its time.
+"""The stages of `.ci/run`: all checks that a change must pass.
 
-Needs Python >= 3.11 with pip, and a package index. `.ci/run NAME ...` runs the stages whose name
-begins so. Tests that failed run once more at the end, alone: `failures.py` says when that is enough.
+`.ci/run` prints one line for each stage, with its time. It needs Python >= 3.11 with pip, and a package
+index. `.ci/run NAME ...` runs only the stages whose names begin with NAME. At the end, failed tests run
+once more, one at a time; `failures.py` decides whether the run passes then.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ ON_OTHER_PYTHONS = {
     "3.12": "tests/kinetic_payload tests/kinetic_runner tests/local/test_life.py",
     "3.13": "tests/local/test_life.py",
 }
-"""The tests that need another Python than the README's command has, which runs them all.
+"""Tests that run on other Pythons besides the one of the README's command, which runs all tests.
 
-Each package's own tests run alone on the newest one. On those between, byte code differs: what loads,
-reads and writes it is tested there as well.
+The tests of each package also run alone on the newest Python. Byte code differs between versions, so the
+tests of the code that reads and writes it run on the versions in between, too.
 """
 NEWEST = "3.13"
-"""Of those that a machine of ours has without the test cloud."""
+"""The newest Python that a test machine has without the test cloud."""
 IN_THE_TEST_CLOUD = (
     "tests/kinetic_payload tests/kinetic_runner tests/kinetic tests/kinetic_cli tests/kinetic_images "
     "tests/kinetic_k8s tests/local/test_life.py"
@@ -58,34 +59,34 @@ RETRIES = {
     "UV_LOCK_TIMEOUT": "1800",
     "UV_COMPILE_BYTECODE_TIMEOUT": "600",
 }
-"""With a package index that stutters, a stage that installs what another waits for, a slow machine."""
+"""Settings for an unreliable package index, a uv lock that another stage holds, and a slow machine."""
 
 
 TESTS_FAILED = 1
-"""pytest's exit code for that, and for nothing else."""
+"""pytest's exit code if tests failed, and in no other case."""
 
 running: set[subprocess.Popen[bytes]] = set()
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One thing that must hold."""
+    """One stage: a command that must succeed."""
 
     name: str
     command: str
     pytest: str | None = None
-    """Options of the pytest that runs in it, or None if none does."""
+    """Options for the pytest that the command runs; None if it runs no pytest."""
     skipped: str | None = None
-    """Why it cannot run on this machine, or None if it can."""
+    """Why the stage cannot run on this machine, or None if it can."""
 
     @property
     def records(self) -> Records:
-        """Where pytest notes what happened."""
+        """The files in which pytest records the results."""
         return Records(LOG, re.sub(r"[^a-z0-9.]+", "-", self.name.lower()).strip("-"))
 
 
 def main(wanted: list[str]) -> int:
-    """Run the stages whose names begin with one of `wanted`, or all; return the exit code."""
+    """Run the stages whose names begin with one of *wanted*, or all; return the exit code."""
     os.chdir(ROOT)
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     LOG.mkdir(parents=True, exist_ok=True)  # A run that was killed may still write there.
@@ -102,11 +103,11 @@ def main(wanted: list[str]) -> int:
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(running):
-                with suppress(ProcessLookupError):  # It ended meanwhile.
+                with suppress(ProcessLookupError):  # The process has ended meanwhile.
                     os.killpg(process.pid, signal.SIGTERM)
             raise
     if unsteady:
-        print(f"UNSTEADY ({len(unsteady)}, at most {MOST_UNSTEADY} are let through)")
+        print(f"UNSTEADY ({len(unsteady)}, at most {MOST_UNSTEADY} are accepted)")
         print("\n\n".join(unsteady))
     print(largest_modules())
     problems = [stage.name for stage in lasting]
@@ -129,7 +130,7 @@ def run_again(failed: Mapping[Stage, int]) -> tuple[list[Stage], list[str]]:
         return list(failed), []
     lasting, unsteady = [], []
     for stage in failed:
-        # A stage without a failed test failed in another way, which is no test's bad luck.
+        # A stage without a failed test failed for another reason; running tests again cannot help.
         if not first.get(stage) or run(stage, again=True) not in (0, TESTS_FAILED):
             lasting.append(stage)
             continue
@@ -146,18 +147,18 @@ def run_again(failed: Mapping[Stage, int]) -> tuple[list[Stage], list[str]]:
 
 
 def stages() -> list[list[Stage]]:
-    """Return the stages. Those of one group run two at a time, the longest first."""
+    """Return the stages in groups. Stages of one group run two at a time, the longest first."""
     quickstart, tests = readme_commands()
     uv_run = f"{UV} run --no-sync"
     alone = f"{sys.executable} {ROOT}/.ci/alone.py"
     return [
-        [Stage("quickstart (README)", quickstart)],  # It makes what the others use.
+        [Stage("quickstart (README)", quickstart)],  # It creates the environment for the others.
         [
             Stage("build", f"{UV} build --all-packages --wheel --out-dir dist -q"),
             Stage("hygiene", f"{uv_run} python .ci/hygiene.py"),
         ],
         [
-            # They often wait, which leaves room beside them.
+            # These tests often wait, so another stage has time beside them.
             Stage("tests (README)", tests, pytest=""),
             Stage("cluster", f"{sys.executable} {ROOT}/.ci/cluster_tests.py {UV}", pytest="-n 4"),
             on_3_14(),
@@ -178,12 +179,12 @@ def stages() -> list[list[Stage]]:
 
 
 def on_3_14() -> Stage:
-    """Return the stage on Python 3.14, which a script of the test cloud makes: it needs root."""
+    """Return the stage on Python 3.14, which a script of the test cloud provides. The script needs root."""
     name, folder = "python 3.14", testcloud()
     if folder is None:
         return Stage(name, "", skipped=f"there is no test cloud here; {VARIABLE} names its folder")
     if os.geteuid() != 0:
-        return Stage(name, "", skipped="only root may change its root folder")
+        return Stage(name, "", skipped="only root can run with-3.14 of the test cloud")
     command = [folder / "python" / "with-3.14", "--repo", ROOT, "python3.14", ROOT / ".ci/alone.py"]
     return Stage(
         name,
@@ -193,7 +194,7 @@ def on_3_14() -> Stage:
 
 
 def largest_modules(count: int = 10) -> str:
-    """Return the largest modules of the packages with their lines. There is no limit: this is where to look."""
+    """Return a list of the packages' largest modules. Their size has no limit; large ones may need a split."""
     sizes = {path: path.read_bytes().count(b"\n") for path in ROOT.glob("packages/*/src/**/*.py")}
     largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:count]
     rows = (f"{sizes[path]:5d}  {path.relative_to(ROOT / 'packages')}" for path in largest)
@@ -201,7 +202,7 @@ def largest_modules(count: int = 10) -> str:
 
 
 def readme_commands() -> list[str]:
-    """Return the two commands with which the README begins: they are what a stranger types."""
+    """Return the two commands at the start of the README, which a newcomer runs first."""
     block = re.search(
         r"```(?:sh|bash|console)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
     )
@@ -212,9 +213,9 @@ def readme_commands() -> list[str]:
 
 
 def options(stage: Stage, number: int) -> str:
-    """Return what pytest is told in the first or second run of *stage*."""
-    given = os.environ.get("PYTEST_ADDOPTS", "")
-    return " ".join([given, stage.pytest or "", shlex.join(stage.records.options(number))])
+    """Return pytest's options for the first or second run of *stage*."""
+    inherited = os.environ.get("PYTEST_ADDOPTS", "")
+    return " ".join([inherited, stage.pytest or "", shlex.join(stage.records.options(number))])
 
 
 def run(stage: Stage, *, again: bool = False) -> int:
@@ -239,7 +240,7 @@ def run(stage: Stage, *, again: bool = False) -> int:
                 **os.environ,
                 **({} if stage.pytest is None else {"PYTEST_ADDOPTS": options(stage, number)}),
             },
-            start_new_session=True,  # To be ended with all that it started.
+            start_new_session=True,  # So that it can be ended with all processes that it started.
         ) as process,
     ):
         running.add(process)
@@ -247,8 +248,9 @@ def run(stage: Stage, *, again: bool = False) -> int:
         running.remove(process)
     text = log.read_text(errors="replace").strip()
     last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
-    told = f"{'FAILED' if code else 'ok    '} {time.monotonic() - started:6.1f} s  {name:24s} {last[-90:]}"
-    print(f"{told}\n{text[-20000:]}" if code else told, flush=True)
+    seconds = time.monotonic() - started
+    summary = f"{'FAILED' if code else 'ok    '} {seconds:6.1f} s  {name:24s} {last[-90:]}"
+    print(f"{summary}\n{text[-20000:]}" if code else summary, flush=True)
     return code
 
 

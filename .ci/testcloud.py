@@ -1,7 +1,7 @@
 """The test cloud: a folder outside the repository with what some stages of `.ci/run` need.
 
-`KINETIC_TESTCLOUD` names it; without that variable it is `shared/testcloud` beside the checkout. Who
-has none runs `.ci/run` without those stages.
+`KINETIC_TESTCLOUD` names it; without that variable it is `shared/testcloud` beside the checkout. If
+there is no such folder, `.ci/run` skips those stages.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ BESIDE = Path(__file__).resolve().parent.parent.parent / "shared" / "testcloud"
 
 
 def testcloud() -> Path | None:
-    """Return the folder of the test cloud, or None where there is none.
+    """Return the folder of the test cloud, or None if there is none.
 
     Raises:
-        NotADirectoryError: The environment names a folder that does not exist.
+        NotADirectoryError: `KINETIC_TESTCLOUD` names a folder that does not exist.
     """
     named = os.environ.get(VARIABLE)
     folder = Path(named).absolute() if named else BESIDE
