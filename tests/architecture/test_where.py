@@ -33,7 +33,7 @@ def test_the_tables_say_what_the_modules_say() -> None:
 
 
 def test_what_the_questions_point_to_is_there() -> None:
-    questions = DOCUMENT.partition("## Who may import whom")[0]
+    questions = DOCUMENT.partition("## Import rules")[0]
     named = set(re.findall(r"`(kinetic\w*(?:\.\w+)+)`", questions)) - {"kinetic.run"}
 
     assert len(named) > 20
