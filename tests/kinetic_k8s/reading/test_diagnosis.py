@@ -78,6 +78,8 @@ PLATFORM = PULL % "NotFound" + ": no match for platform in manifest: not found"
 FORBIDDEN = PULL % "Unknown" + ": unexpected status: 403 Forbidden"
 BACK_OFF = 'Back-off pulling image "europe-docker.pkg.dev/p/r/i:1"'
 TPU = "0/3 nodes are available: 3 Insufficient google.com/tpu."
+ROOM = "0/1 nodes are available: 1 Insufficient ephemeral-storage."
+NO_TAG = PULL % "NotFound" + ' "europe-docker.pkg.dev/p/r/i:v403": not found'
 TAINT = "0/1 nodes are available: 1 node(s) had untolerated taint {team: other}."
 DISK = 'Usage of EmptyDir volume "workspace" exceeds the limit "1Gi". '
 DISRUPTED = {
@@ -92,6 +94,8 @@ DISRUPTED = {
     ("job", "pod", "events", "cause", "reason", "remedy"),
     [
         (a_job(), unscheduled(TPU), [], "insufficient", TPU, "requests 8 of google.com/tpu"),
+        (a_job(), unscheduled(ROOM), [], "insufficient", ROOM, "Wait until other jobs end, or"),
+        (a_job(), a_pod(waiting("ErrImagePull", NO_TAG)), [], "image", NO_TAG, "Check the name"),
         (a_job(), unscheduled(TAINT), [], "taint", TAINT, "without that taint"),
         (a_job(), unscheduled("held", "SchedulingGated"), [], "gated", "held", ""),
         (a_job(), unscheduled("0/1: strange"), [], "unschedulable", "0/1: strange", ""),

@@ -290,7 +290,7 @@ class ApiServer:
                 status, data = response.status, response.data
             except HTTPError as error:
                 if _is_untrusted_certificate(error):
-                    raise self._unreachable(request, error) from error
+                    raise self._no_connection(request, error) from error
                 problem, cause = _description(error), error
             else:
                 refusal = Refusal.of(status, data) if status >= 400 else None
@@ -309,7 +309,11 @@ class ApiServer:
             repeated = True
             wait = pause * random.uniform(0.5, 1.0)  # noqa: S311 - not for secrets
             if self._clock() + wait >= deadline:
-                raise self._unreachable(request, problem) from cause
+                raise ClusterUnreachableError(
+                    f"Could not {request} in {self.identity}: no usable response in {self._limit:g} s. "
+                    f"The last problem was: {problem}.",
+                    hint=_CHECK_NETWORK,
+                ) from cause
             self._pause(wait)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
@@ -337,7 +341,7 @@ class ApiServer:
                 with response:
                     refusal = Refusal.of(response.status, response.read(_LARGEST_MESSAGE))
             except HTTPError as error:
-                raise self._unreachable(request, error) from error
+                raise self._no_connection(request, error) from error
             if refusal.status != 401 or last:
                 raise error_of(refusal, request, self.identity)
             self._connection.renew(opened)
@@ -346,15 +350,17 @@ class ApiServer:
         finally:
             response.close()
 
-    def _unreachable(self, request: Request, problem: object) -> ClusterUnreachableError:
-        seen = _description(problem) if isinstance(problem, HTTPError) else problem
+    def _no_connection(self, request: Request, error: HTTPError) -> ClusterUnreachableError:
+        """Return the error for a single try that failed with *error*."""
+        hint = _CHECK_NETWORK
+        if _is_untrusted_certificate(error):
+            hint = "Check the certificate authority in the kubeconfig, and whether a proxy intercepts TLS."
         return ClusterUnreachableError(
-            f"Could not {request} in {self.identity}: no usable response in {self._limit:g} s. "
-            f"The last problem was: {seen}.",
-            hint="Check the network, a VPN or proxy, and whether the cluster still exists.",
+            f"Could not {request} in {self.identity}: {_description(error)}.", hint=hint
         )
 
 
+_CHECK_NETWORK: Final = "Check the network, a VPN or proxy, and whether the cluster still exists."
 _BRIEF: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _MERGE: Final = {
     "strategic": "application/strategic-merge-patch+json",

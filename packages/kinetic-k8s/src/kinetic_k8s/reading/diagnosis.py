@@ -95,12 +95,13 @@ def _unschedulable(pod: PodView, scheduled: Mapping[str, Any]) -> Diagnosis:
     requests = spec["containers"][0].get("resources", {}).get("requests", {})
     # The scheduler lists all causes with the number of their nodes. A node that only lacks room fits otherwise.
     for resource in re.findall(r"Insufficient ([\w./-]+\w)", text):
-        return Diagnosis(
-            "insufficient",
-            f"No node has room for the pod: {text}",
-            f"The pod requests {requests.get(resource, 'some')} of {resource}: wait until other jobs "
-            "end, request less, or add nodes.",
-        )
+        remedy = "Wait until other jobs end, or add nodes."
+        if resource in requests:
+            remedy = (
+                f"The pod requests {requests[resource]} of {resource}: wait until other jobs end, "
+                "request less, or add nodes."
+            )
+        return Diagnosis("insufficient", f"No node has room for the pod: {text}", remedy)
     if "node affinity/selector" in text:
         wanted = ", ".join(
             f"{key}={value}" for key, value in (spec.get("nodeSelector") or {}).items()
@@ -128,7 +129,7 @@ def _image(pod: PodView, message: str, events: Sequence[Manifest]) -> Diagnosis:
     lower = text.lower()
     if "no match for platform" in lower:
         remedy = "Build the image for the machine's architecture as well."
-    elif any(word in lower for word in ("forbidden", "denied", "unauthorized", "403", "401")):
+    elif re.search(r"forbidden|denied|unauthorized|\bstatus(?: code)?:? 40[13]\b", lower):
         remedy = "Let the service account of the cluster's nodes read that registry."
     elif "not found" in lower:
         remedy = f"Check the name and the tag of the image {image!r}."
