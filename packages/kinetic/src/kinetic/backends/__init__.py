@@ -1,1 +1,1 @@
-"""Backends: what runs a job."""
+"""Backends, which run jobs."""

@@ -1,4 +1,4 @@
-"""`Backend`: the protocol of what runs jobs."""
+"""`Backend`: the protocol of everything that runs jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GRACE_SECONDS = 30.0
 
 
 def never() -> bool:
-    """Return False: nobody stops it."""
+    """Return False: nothing is stopped early."""
     return False
 
 
@@ -31,30 +31,33 @@ class Packaging:
 
     plan: ProjectPlan
     reads_buckets: Callable[[], bool]
-    """Whether data of the call lies in buckets; it blocks until the call is pickled."""
+    """Returns whether data of the call is in buckets; blocks until the call is pickled."""
     report: Callable[[str], None]
-    """Reports to the user what takes long."""
+    """Reports a slow step to the user."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a function will run, prepared before its job is recorded. Backends add fields."""
+    """The image or interpreter that will run a function, prepared before its job is recorded.
+
+    Backends add fields.
+    """
 
     image: str
-    """Recorded as `image_uri`: an image, or an interpreter of this machine."""
+    """Recorded as `image_uri`: an image, or an interpreter on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """What a backend needs to start a job whose record, payload and context are in the store."""
+    """The input of `Backend.start`: a job whose record, payload and context are in the store."""
 
     record: JobRecord
     request: JobRequest
     """The request. Its captured variables are secret: never persist, log or show them."""
     environment: Environment
-    """What `Backend.environment` returned."""
+    """The result of `Backend.environment`."""
     data: tuple[DataRef, ...] = ()
-    """What replaced the `Data` of the call, volumes included."""
+    """The references that replaced the `Data` of the call, volumes included."""
     signing_key: bytes | None = field(default=None, repr=False)
     """Signs the job's records if its store is a bucket. It must not reach user code."""
     grace: float = GRACE_SECONDS
@@ -82,14 +85,14 @@ class Observation:
     """Why it is pending, or how it ended; one sentence."""
     attempts: tuple[AttemptView, ...] = ()
     vanished: bool = False
-    """The resource ended, or what keeps it died: it can no longer report or write an outcome."""
+    """The resource ended, or its supervisor died: the job can no longer write an outcome itself."""
     lost: bool = False
-    """There has been no sign of life for too long; it may come back nevertheless."""
+    """The job is probably gone, for instance because its lease expired, but it may still continue."""
     unreachable: bool = False
-    """What keeps it cannot be reached from here: it can be waited for, but not stopped or removed."""
+    """The job's home cannot be read from here: the job can be awaited, but not stopped or removed."""
     upload_pending: bool = False
-    """Its function has ended, and its result is still where it ran: it must not be declared failed.
-    Once it no longer runs, `store_result` stores the result.
+    """The function has ended, and its result is not in the store yet, but on the machine that ran it.
+    The job must not be declared failed. Once it no longer runs, `store_result` stores the result.
     """
 
     @property
@@ -104,11 +107,11 @@ class Explanation:
     """Why a job has its status."""
 
     reason: str = ""
-    """What was seen, in one or a few sentences; empty if there is nothing to explain."""
+    """The observed cause, in one or a few sentences; empty if there is nothing to explain."""
     remedy: str = ""
     """What the user can do about it; empty if nothing is needed or known."""
     trouble: bool = False
-    """Whether a waiting user should read it: something keeps the job from running, or from being stored."""
+    """Whether to show it to a user who waits: something keeps the job from running or from being stored."""
 
     @property
     def text(self) -> str:
@@ -156,34 +159,36 @@ class Watch(Protocol):
 
 
 class Backend(Protocol):
-    """What every backend does, in the order of a job's life. All pass `kinetic.testing.BackendContract`.
+    """The operations of a backend, in the order in which a job needs them.
+
+    Every backend passes `kinetic.testing.BackendContract`.
 
     A backend knows its store. It prints nothing, and unpickles nothing. If the store or the cluster
-    cannot be reached, calls that only observe give up after some seconds: within the limit of the block
-    in which they are called (`kinetic_payload.stores.outages.limited`).
+    cannot be reached, calls that only observe give up after some seconds. They keep the time limit of
+    the block in which they are called (`kinetic_payload.stores.outages.limited`).
     """
 
     name: str
 
     def check(self, request: JobRequest) -> None:
-        """Refuse what the backend cannot run, before anything is packaged; it may query the cluster.
+        """Refuse a request that the backend cannot run, before anything is packaged; may query the cluster.
 
         Raises:
-            KineticError: It cannot run this; the hint says what it can run.
+            KineticError: The backend cannot run the request; the hint says what it can run.
         """
         ...
 
     def environment(self, request: JobRequest, project: Packaging) -> Environment:
         """Prepare and return the environment in which the function will run.
 
-        It is called in a thread of its own while the project is packaged.
+        Called in a separate thread while the project is packaged.
         """
         ...
 
     def announced(self, record: JobRecord) -> AbstractContextManager[JobRecord]:
-        """Report the job as pending within the block, in which it is recorded and started.
+        """Report the job as pending within the block, in which the caller records and starts it.
 
-        The block gets the completed record, which is the one to write.
+        Yield the completed record, which the caller must write.
 
         Raises:
             SubmitError: The job cannot start.
@@ -202,13 +207,13 @@ class Backend(Protocol):
         """Observe the job's resource once, cheaply.
 
         Raises:
-            UnavailableError: What knows the job cannot be reached.
-            KineticError: The job cannot be observed: it is not permitted, or the job is elsewhere.
+            UnavailableError: The store or the cluster cannot be reached.
+            KineticError: The user may not observe the job, or it was submitted elsewhere.
         """
         ...
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:
-        """Return why the job, which was just *seen*, has its status; that may cost requests."""
+        """Return why the job has its status. *seen* is its latest observation. May send requests."""
         ...
 
     def lives_here(self, record: JobRecord) -> bool:
@@ -232,8 +237,8 @@ class Backend(Protocol):
     ) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt, hosts interleaved.
 
-        With *follow*, until the job ends: to its last line, and with later attempts; or until *stopped*,
-        which is called repeatedly, returns True.
+        With *follow*, continue with later attempts, up to the last line of the job. Stop earlier if
+        *stopped*, which is called repeatedly, returns True.
         """
         ...
 
@@ -241,7 +246,7 @@ class Backend(Protocol):
         """Stop all processes of the job gracefully, and return when they are gone.
 
         Raises:
-            JobError: It is still there after *timeout* seconds.
+            JobError: A process of the job is left after *timeout* seconds.
         """
         ...
 
@@ -257,17 +262,17 @@ class Backend(Protocol):
         """Store the result of a job that ended and could not store it itself.
 
         Raises:
-            StoreError: The store refuses it again; it stays where it is.
+            StoreError: The result still cannot be stored; it stays where it is.
         """
         ...
 
     def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
-        """Return the outcome of a job that vanished without one, as its hosts' reports decide.
+        """Return the outcome of a job that vanished without one, decided from its hosts' reports.
 
-        Of a job that is `lost`, only a success counts.
+        For a lost job, the caller uses only a success.
         """
         ...
 
     def collect_left(self, recorded: Set[str]) -> None:
-        """Start a removal, now and then, of what killed submits left of jobs that are not *recorded*."""
+        """Now and then, start to remove what killed submits left behind; keep jobs that are *recorded*."""
         ...

@@ -31,7 +31,7 @@ class Connect(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One name that `backend=` takes."""
+    """One name that `backend=` accepts."""
 
     name: str
     module: str | None
@@ -39,10 +39,10 @@ class Entry:
     on_this_machine: bool = False
     """Whether jobs run here: with local files, without a project, and with a folder as the store."""
     semantics: Semantics | None = None
-    """None: as suits the accelerator."""
+    """None: decided by the accelerator."""
 
     def semantics_for(self, accelerator: Accelerator) -> Semantics:
-        """Return the semantics of several hosts of *accelerator*.
+        """Return the semantics for a job on *accelerator*.
 
         Raises:
             InvalidRequestError: The backend cannot run that accelerator.
@@ -100,7 +100,7 @@ BACKENDS: Final[Mapping[str, Entry]] = MappingProxyType(
 
 
 def entry_of(name: str) -> Entry:
-    """Return the backend *name*; one that only a later version knows has no module."""
+    """Return the backend *name*; a name that this version does not know gets an entry without a module."""
     return BACKENDS.get(name) or Entry(name=name, module=None)
 
 
@@ -108,7 +108,7 @@ def asked_for(name: str, source: str) -> Entry:
     """Return the backend that the user named in *source*.
 
     Raises:
-        InvalidRequestError: There is no such backend; the hint has similar names.
+        InvalidRequestError: There is no such backend; the hint has a similar name, or all names.
     """
     entry = BACKENDS.get(name)
     if entry is not None:
@@ -122,5 +122,5 @@ def asked_for(name: str, source: str) -> Entry:
 
 
 def suited_to(accelerator: Accelerator) -> Entry:
-    """Return the backend for *accelerator* if the user named none: never one of this machine."""
+    """Return the default backend for *accelerator*, which always runs jobs on a cluster."""
     return BACKENDS["pathways" if accelerator.multi_host else CLUSTER]
