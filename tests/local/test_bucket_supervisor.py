@@ -218,7 +218,7 @@ def test_a_bucket_that_takes_nothing_any_more_is_why_an_end_is_not_known(
     machines.supervisor(record).children()[0].kill()
     seen = eventually(lambda: found if (found := machines.here.observe(record)).vanished else None)
     assert (seen.status, seen.lost) == (JobStatus.FAILED, False)
-    assert seen.reason.startswith("How it ended could not be stored: Could not write")
+    assert seen.reason.startswith("The job's outcome could not be stored: Could not write")
 
 
 def test_what_a_runner_said_that_could_not_begin_is_the_reason(machines: Machines) -> None:

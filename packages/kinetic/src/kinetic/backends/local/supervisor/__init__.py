@@ -1,1 +1,1 @@
-"""The supervisor: the process that keeps one local job."""
+"""The supervisor: the process that manages one local job."""

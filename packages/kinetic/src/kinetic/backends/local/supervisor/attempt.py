@@ -23,14 +23,14 @@ _OTHERS_FAIL_SECONDS = 1.0
 """Seconds that the other hosts have to fail by themselves: a program often fails on all of them, and then
 the outcome should name the same host every time."""
 _REPORT_SECONDS = 5.0
-"""Seconds a runner has, on top of the grace of its child, to end it and to write how it ended."""
+"""Seconds that a runner has after the grace of its child, to end the child and to write an outcome."""
 _MAX_REPORT_SECONDS = 8000.0
-"""Seconds after which a runner that still reports is killed: its own limits end it earlier."""
+"""Seconds after which a runner that still reports is killed. Normally its own limits end it earlier."""
 _POLL_SECONDS = 1.0
 
 
 class Verdict:
-    """What follows from an attempt."""
+    """The consequence of an attempt: the job succeeded, failed, or needs another attempt."""
 
     def __init__(self, *, succeeded: bool, retry: bool = False, message: str = "") -> None:
         self.succeeded = succeeded
@@ -41,8 +41,9 @@ class Verdict:
 class Attempt:
     """The runners of attempt *number*; they start at once.
 
-    Each holds an end of a lifeline: if the supervisor is killed, it closes, and each runner whose function
-    has not ended ends. All hold the write end of a FIFO: while one of them lives, it may still report.
+    Each runner holds one end of a lifeline. If the supervisor is killed, the lifeline closes, and a runner
+    whose function has not ended stops. All runners hold the write end of a FIFO, by which clients see that
+    one of them lives and may still report.
     """
 
     def __init__(self, spec: SupervisorSpec, folder: JobFolder, number: int) -> None:
@@ -124,17 +125,19 @@ class Attempt:
 
     @property
     def lifelines(self) -> list[int]:
-        """Descriptors that runners may send something over, which `advance` reads."""
+        """Descriptors over which runners may send something; `advance` reads them."""
         return [
-            one.lifeline for one in self.runners if one.is_readable and one.lifeline is not None
+            runner.lifeline
+            for runner in self.runners
+            if runner.is_readable and runner.lifeline is not None
         ]
 
     def stop(self, *, reports: bool = True, now: bool = True) -> None:
-        """Tell every host to stop; those that do not are killed when their grace is over.
+        """Ask every host to stop; kill the hosts that still run when their grace is over.
 
-        Not *now*, a function that asks JAX for preemptions has most of the grace to save its state.
-        With *reports*, a runner whose function is over by then goes on with its log and its report,
-        which may take long where the store is far away.
+        If not *now*, a function that checks JAX for a preemption has most of the grace to save its state.
+        With *reports*, a runner whose function has ended by then may finish its log and its report, which
+        takes long if the store is slow.
         """
         if not self._stopping:
             self._stopping = True
@@ -148,7 +151,7 @@ class Attempt:
             self._report_until = time.monotonic()
 
     def advance(self) -> None:
-        """Look at what happened, and act: one failed host stops the others."""
+        """Handle what happened since the last call: one failed host stops the others."""
         for runner in self.runners:
             if runner.is_readable:
                 runner.read_lifeline()
@@ -171,21 +174,21 @@ class Attempt:
                 and self.runners[0].status == 0
                 and self._deadline is None
             ):
-                # The leader waited for the reports of all: what still runs has nothing to report.
+                # The leader waited for all reports: a runner that still runs has nothing left to report.
                 self._deadline = time.monotonic() + self._grace
         if self._deadline is not None and time.monotonic() >= self._deadline:
-            self._overdue()
+            self._enforce_deadline()
         self._release_leader()
 
     def _release_leader(self) -> None:
-        """Let the leader end as soon as the others have: JAX aborts hosts whose coordinator is gone."""
+        """Let the leader end once all other hosts have ended: JAX aborts hosts whose coordinator is gone."""
         failing = self._stopping or self.first_failed
         if failing and not self._leader_released and self.runners[1:]:
             self._leader_released = all(runner.status is not None for runner in self.runners[1:])
             if self._leader_released:
                 self.runners[0].send(OTHERS_GONE)
 
-    def _overdue(self) -> None:
+    def _enforce_deadline(self) -> None:
         if not self._stopping:
             self.stop()
             return
@@ -194,14 +197,14 @@ class Attempt:
         for runner in self.runners:
             if runner.status is not None:
                 continue
-            # The user's processes are its children: without any, nothing but its report is left.
+            # The user's processes are children of the runner. Without any, only its report is left to write.
             if now < self._report_until and not has_children(runner.pid):
                 self._deadline = now + _POLL_SECONDS
             else:
                 runner.kill()
 
     def close(self) -> None:
-        """Kill the hosts that still run, and release what they shared."""
+        """Kill the runners that still run; close the lifelines, and release the port."""
         for runner in self.runners:
             runner.close()
         if self._port is not None:
@@ -214,7 +217,7 @@ class Attempt:
 
 
 def _refuse_changed(bundle: str) -> None:
-    """Make sure that the runner at *bundle* has the digest that its folder is named by."""
+    """Make sure that the runner at *bundle* has the digest that is the name of its folder."""
     import hashlib
 
     folder, _ = os.path.split(bundle)

@@ -1,4 +1,4 @@
-"""Descendants of a job's runners, recorded while they live, where a process cannot adopt orphans."""
+"""Descendants of a job's runners, recorded while they live, for systems without adoption of orphans."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ INTERVAL = 1.0
 
 
 class Descendants:
-    """What descends from the runners, by id and start time, which together belong to one process alone.
+    """The runners' descendants, identified by id and start time, which together are unique.
 
-    macOS hides the environment of its own programs. If one left its session, and its parent has ended,
-    nothing shows any more that it belongs to the job, unless it was recorded before.
+    macOS hides the environment of its own programs. If such a program has left its session, and its parent
+    has ended, only an earlier record shows that it belongs to the job.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,9 +33,9 @@ class Descendants:
         self.recorded: dict[int, Process] = {}
 
     def record(self, roots: Iterable[int]) -> float:
-        """Record, if it is time, what descends from *roots*; return the seconds until the next time.
+        """Record the descendants of *roots* if this is due; return the seconds until it is due again.
 
-        *roots* are children of this process that are not reaped yet, so that their numbers are theirs.
+        *roots* are children of this process that are not reaped yet, so their ids are still their own.
         """
         left = self._next - self._clock()
         if left > 0:
@@ -50,5 +50,5 @@ class Descendants:
         return INTERVAL
 
     def kill(self) -> bool:
-        """Kill those that live; return whether there were none."""
+        """Kill the recorded processes that still live; return whether none did."""
         return not self.recorded or kill_recorded(self.recorded)

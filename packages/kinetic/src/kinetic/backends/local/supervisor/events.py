@@ -1,4 +1,4 @@
-"""Wait for what a supervisor acts on: ended children, requests of clients, signals."""
+"""Wait for the events of a supervisor: ended children, requests of clients, signals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Events:
-    """Waits for all of them at once; records that the job is to stop, and why."""
+    """Waits for all events at once; records whether the job is to stop, and why."""
 
     stop: StopReason | None = None
 
@@ -27,7 +27,7 @@ class Events:
         for fd in (self._signals, wakeup, control):
             os.set_blocking(fd, False)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            # A handler, not SIG_IGN: that would be inherited by the user's processes.
+            # A handler, because the user's processes would inherit SIG_IGN.
             signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # The submitter may have blocked some.
@@ -36,7 +36,7 @@ class Events:
         self._poll.register(control, select.POLLIN)
 
     def wait(self, timeout: float | None, readable: Sequence[int] = ()) -> None:
-        """Return when something happened or one is *readable*, or after *timeout* seconds."""
+        """Return after an event, once a descriptor of *readable* can be read, or after *timeout* seconds."""
         for fd in readable:
             self._poll.register(fd, select.POLLIN)
         self._poll.poll(None if timeout is None else max(0, int(timeout * 1000 + 0.999)))

@@ -1,8 +1,8 @@
-"""The supervisor: keeps one local job from its first attempt to its outcome.
+"""The supervisor: manages one local job from its first attempt to its outcome.
 
-It is the parent of the job's runners and lives in a session of its own. What is not needed to start
-them is imported afterwards: those milliseconds are the user's. But all of it soon, as Kinetic may be
-upgraded or removed while the job runs.
+It is the parent of the job's runners and runs in a session of its own. Modules that are not needed to start
+the runners are imported afterwards, so that the user's function starts sooner. They are imported soon after,
+because Kinetic may be upgraded or removed while the job runs.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 _RETRY_SECONDS = 5.0
 _LOAD_AFTER = 0.3
-"""Seconds after the start. By then a short job has ended, and the cores have time for imports."""
+"""Seconds until the deferred imports. By then a short job has ended, and the cores have time for them."""
 _NOT_PREPARED = 2
 _PREFIX = "[kinetic] "
 _LOG_BYTES = 2000
-"""How much of a log is searched for a runner's error."""
+"""Bytes at the start of a log that are searched for a runner's error."""
 
 
 def main() -> None:
-    """Read the spec from the standard input and keep its job; `argv` holds the FIFOs' ends."""
-    import _signal  # type: ignore[import-not-found]  # What `signal` wraps; here without its 4 ms.
+    """Read the spec from stdin and manage its job; `argv` holds the descriptors of the FIFOs."""
+    import _signal  # type: ignore[import-not-found]  # Unlike `signal`, imported in no time.
 
-    # Ignored by who submits, the system would throw away how a runner ended that ends at once.
+    # The submitter may ignore SIGCHLD. Then the system would discard the status of a runner that ends early.
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
     fds = [int(text) for text in sys.argv[1:4]]
     for fd in fds:
@@ -64,13 +64,13 @@ def _read_all(fd: int) -> bytes:
 def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
     """Run attempt after attempt until the job has an outcome.
 
-    *control* and *cancel* are the ends of the FIFO through which a stop is requested.
+    *control* and *cancel* are the read end and the write end of the FIFO through which a stop is requested.
     """
     folder = Home(spec.home).job(spec.job_id)
     _lock(folder.lock)
     attempt = Attempt(spec, folder, 1)
     started_at = time.time()
-    # The runners are on their way: now there is time for the rest.
+    # The runners are starting: now import the rest.
     from kinetic.backends.local.supervisor.events import Events
     from kinetic.backends.local.supervisor.power import keep_awake
 
@@ -84,12 +84,13 @@ def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
         job.kill_remains(attempt)
         started_at = time.time()
         attempt = Attempt(spec, folder, attempt.number + 1)
-    # Before the end is written: a client that finds the supervisor dead, and no end in its state, does this
-    # in its place.
+    # Before the final state is written: a client that finds the supervisor dead, without a final state, kills
+    # the remains itself.
     job.kill_remains(attempt)
     job.end(verdict)
+    # While a result is not stored, the lease is left to expire: other machines then report the job as lost.
     if lease is not None and not job.pending_uploads.host_outcomes():
-        lease.close()  # Otherwise it expires: other machines then take this one for asleep.
+        lease.close()
 
 
 def _keep_lease(spec: SupervisorSpec, cancel: int) -> LeaseRenewal | None:
@@ -122,7 +123,7 @@ def _open(spec: SupervisorSpec) -> Store:
 
 
 def _load(spec: SupervisorSpec) -> None:
-    """Import what the end of an attempt needs, and the next one."""
+    """Import the modules that the end of an attempt and the next attempt need."""
     import hashlib  # noqa: F401
 
     import kinetic.backends.local.supervisor.report  # noqa: F401
@@ -130,7 +131,7 @@ def _load(spec: SupervisorSpec) -> None:
     import kinetic_payload.records.pending_uploads  # noqa: F401
 
     if spec.lease_seconds is None:
-        _open(spec)  # The thread that keeps the lease imports what a bucket needs.
+        _open(spec)  # For a bucket, the thread that renews the lease does this.
     if spec.signing_key:
         import hmac  # noqa: F401
 
@@ -138,7 +139,7 @@ def _load(spec: SupervisorSpec) -> None:
 def _lock(path: str) -> None:
     import fcntl
 
-    # Held until we die: the descriptor is never closed, nor the file opened again.
+    # Held until this process ends: closing this descriptor, or another one of the file, would release it.
     fd = open_private(path, os.O_RDWR | os.O_CREAT)
     fcntl.lockf(fd, fcntl.LOCK_EX)
 
@@ -160,7 +161,7 @@ class _Job:
 
     @property
     def pending_uploads(self) -> PendingUploads:
-        """What its runners could not store."""
+        """Results that the runners could not store."""
         from kinetic_payload.records.pending_uploads import PendingUploads
 
         return PendingUploads(self._folder.pending_uploads)
@@ -178,8 +179,8 @@ class _Job:
         )
         self._write("running", "")
         while True:
-            if self._events.stop is not None:  # Also if it came before this attempt began.
-                # A cancel has written the outcome before, and waits: reports are not needed.
+            if self._events.stop is not None:  # Also if the request came before this attempt began.
+                # A client that cancels has written the outcome, and waits: reports are not needed.
                 cancelled = self._events.stop == "cancelled"
                 attempt.stop(reports=not cancelled, now=cancelled)
             attempt.advance()  # A runner may have ended before its SIGCHLD was handled.
@@ -196,7 +197,7 @@ class _Job:
         return verdict
 
     def _load_when_due(self, timeout: float | None) -> float | None:
-        """Import what will be needed, if it is time; return how long to wait, at most *timeout*."""
+        """Do the deferred imports if they are due; return how long to wait, at most *timeout*."""
         if self._load_at is None:
             return timeout
         left = self._load_at - time.monotonic()
@@ -210,7 +211,7 @@ class _Job:
         return 0.0
 
     def _record_when_due(self, attempt: Attempt, timeout: float | None) -> float | None:
-        """Record what descends from the runners, if it is time; return how long to wait."""
+        """Record the runners' descendants if this is due; return how long to wait, at most *timeout*."""
         if self.descendants is None or self._load_at is not None:
             return timeout
         living = [runner.pid for runner in attempt.runners if runner.status is None]
@@ -219,7 +220,7 @@ class _Job:
 
     def _verdict_on(self, attempt: Attempt, started_at: float) -> Verdict:
         spec = self._spec
-        # A bucket is not asked: a leader that ends with 0 has seen that the outcome is there.
+        # A bucket is not queried: a leader that ends with 0 has seen the outcome there.
         finished = spec.outcome_file is None or os.path.exists(spec.outcome_file)  # noqa: PTH110
         if finished and attempt.succeeded:
             return Verdict(succeeded=True)
@@ -242,9 +243,10 @@ class _Job:
         return self._report(ended, attempt.number, started_at)
 
     def _report(self, ended: Sequence[EndedRunner], number: int, started_at: float) -> Verdict:
-        """Write how the attempt ended, and before that what its runners could not store.
+        """Store the results that the runners could not store; then write how the attempt ended.
 
-        While the store fails, try again, for as long in all as the runners did.
+        While the store fails, try again. Give up `report_seconds` after the oldest unstored result was written;
+        without one, after this call.
         """
         from kinetic.backends.local.supervisor.report import report_attempt
         from kinetic_payload.errors import (
@@ -275,19 +277,20 @@ class _Job:
                 )
             except (StoreError, IntegrityError, OSError) as error:
                 why = error.message if isinstance(error, (StoreError, IntegrityError)) else error
-                # Where the folder was removed, or the job cancelled, the report is of no use.
+                # If the folder was removed or the job was cancelled, the report is useless.
                 wanted = os.path.isdir(self._folder.path) and self._events.stop != "cancelled"  # noqa: PTH112
                 lasting = (BucketNotFoundError, IntegrityError, PreconditionFailedError)
                 final = isinstance(error, lasting)
                 if final or not wanted or time.monotonic() >= until:
-                    message = f"How it ended could not be stored: {why}"
+                    message = f"The job's outcome could not be stored: {why}"
                     return Verdict(succeeded=False, message=message)
-                self._write("running", f"It has ended, and that cannot be stored yet: {why}")
+                reason = f"The attempt has ended, and its outcome cannot be stored yet: {why}"
+                self._write("running", reason)
             self._events.wait(_RETRY_SECONDS)
 
     def _printed_error(self, attempt: Attempt, host: int) -> str:
-        """Return the error that a runner printed, if it could not even claim its attempt."""
-        status = next((one.status for one in attempt.runners if one.host == host), None)
+        """Return the error that a runner printed, if it could not prepare the call; else an empty text."""
+        status = next((runner.status for runner in attempt.runners if runner.host == host), None)
         if status is None or os.waitstatus_to_exitcode(status) != _NOT_PREPARED:
             return ""
         try:
@@ -307,7 +310,7 @@ class _Job:
         return attempt.problem if host >= len(attempt.runners) else ""
 
     def end(self, verdict: Verdict) -> None:
-        """Write that the job is over, once its outcome is written."""
+        """Write the final state. Call it once the outcome is written."""
         self._write("succeeded" if verdict.succeeded else "failed", verdict.message)
 
     def _write(self, status: str, reason: str) -> None:
@@ -317,7 +320,7 @@ class _Job:
         try:
             write_state(self._folder.state, state)
         except OSError as error:
-            # A full disk must not end a job: the state only tells users of its progress.
+            # A full disk must not end a job: the state only shows its progress.
             self._log(f"The state could not be written: {error}")
 
     def _log(self, text: str) -> None:
@@ -325,10 +328,10 @@ class _Job:
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
         except OSError:
-            return  # It is a file on the same disk.
+            return  # stderr is a file on the same disk.
 
     def kill_remains(self, attempt: Attempt) -> None:
-        """Kill what the attempt left behind, wherever it went."""
+        """Kill the processes that the attempt left behind, in any session."""
         kill_tree(self._kill_once, pause=lambda: self._events.wait(0.01))
         attempt.release_limits()
 

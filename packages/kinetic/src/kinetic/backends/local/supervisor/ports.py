@@ -1,4 +1,4 @@
-"""Reserve a loopback port at which the hosts of a job connect, against other jobs of Kinetic."""
+"""Reserve a loopback port for the hosts of a job, so that no other job of Kinetic uses it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Port:
 
     @property
     def address(self) -> str:
-        """Where to connect."""
+        """The address to connect to."""
         return f"127.0.0.1:{self.number}"
 
     def close(self) -> None:
-        """Release it."""
+        """Release the port."""
         os.close(self._fd)
 
 
@@ -36,7 +36,7 @@ def reserve_port(folder: str) -> Port:
     """Find a free port; a lock file in *folder* reserves it against other jobs.
 
     Raises:
-        OSError: None is free.
+        OSError: No port is free.
     """
     make_folder(folder)
     for number in random.sample(_RANGE, 500):

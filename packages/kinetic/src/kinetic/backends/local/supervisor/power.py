@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from typing import Final
 
 CAFFEINATE: Final = ("/usr/bin/caffeinate", "-i", "-w")
-"""Part of macOS: prevents idle sleep while the process whose id follows lives."""
+"""Part of macOS: with a process id appended, prevents idle sleep until that process ends."""
 
 
 def awake_command(*, allow_sleep: bool, platform: str = sys.platform) -> tuple[str, ...]:
-    """Return the command that, with a process id added, keeps this machine awake while that process lives."""
+    """Return the command that, with a process id appended, keeps this machine awake until that process ends."""
     return () if allow_sleep or platform != "darwin" else CAFFEINATE
 
 
 def keep_awake(command: Sequence[str], pid: int) -> None:
-    """Start *command* for process *pid*. If that fails, the job runs all the same."""
+    """Start *command* for process *pid*. If that fails, the job runs without it."""
     if not command:
         return
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)

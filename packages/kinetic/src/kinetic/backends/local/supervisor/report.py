@@ -34,15 +34,15 @@ class EndedRunner:
 
     host: int
     status: int | None
-    """As `waitpid` gives it; None if it was never started."""
+    """As returned by `waitpid`; None if the runner was never started."""
     ended_by_us: bool = False
-    """Whether it died of a signal that the supervisor sent."""
+    """Whether a signal from the supervisor ended it."""
     first: bool = False
-    """Whether it failed before the others were told to stop."""
+    """Whether it failed before the others were asked to stop."""
     note: str = ""
-    """What else is known about its end, for instance that it was out of memory."""
+    """A further fact about its end, for instance that it ran out of memory."""
     printed: str = ""
-    """The error that the runner printed, where it could not prepare the call."""
+    """The error that the runner printed, if it could not prepare the call."""
 
 
 def report_attempt(
@@ -56,8 +56,8 @@ def report_attempt(
     stop: StopReason | None = None,
     signer: Signer = UNSIGNED,
 ) -> Verdict:
-    """Complete the reports of an ended *attempt*; write the job's outcome unless another follows."""
-    ends = [_end_of(store, job_id, attempt, one, started_at, signer) for one in ended]
+    """Complete the reports of an ended *attempt*; write the job's outcome unless another attempt follows."""
+    ends = [_end_of(store, job_id, attempt, runner, started_at, signer) for runner in ended]
     chosen = deciding(ends)
     name = JobObjects(job_id).outcome
     if (
@@ -72,7 +72,9 @@ def report_attempt(
     try:
         written = fields_of(write_once(store, signer, name, encode(outcome)))
     except RecordError as error:
-        return Verdict(succeeded=False, message=f"Its outcome cannot be stored: {error.message}")
+        return Verdict(
+            succeeded=False, message=f"The job's outcome cannot be stored: {error.message}"
+        )
     return Verdict(
         succeeded=written.get("status") == "succeeded", message=str(written.get("message", ""))
     )

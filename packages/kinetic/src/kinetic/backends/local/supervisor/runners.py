@@ -28,30 +28,30 @@ class Runner:
         self.host = host
         self.pid = pid
         self.lifeline = lifeline
-        """Our end. If this process ends, the runner sees the end of its own, and ends."""
+        """The supervisor's end. If the supervisor dies, the runner reads an end of file on its own end."""
         self.reported_failure = False
-        """Whether it reported that its function has failed."""
+        """Whether the runner reported that its function has failed."""
         self.is_readable = is_readable
-        """Whether it may send something over the lifeline."""
+        """Whether the runner may send something over the lifeline."""
         self.status: int | None = None
-        """As `waitpid` gives it; None while it lives."""
+        """As returned by `waitpid`; None while the runner lives."""
         self._sent: set[int] = set()
 
     @property
     def failed(self) -> bool:
-        """Whether it ended, and not well."""
+        """Whether it ended with an exit code other than 0 or by a signal."""
         return bool(self.status)
 
     @property
     def ended_by_us(self) -> bool:
-        """Whether a signal that we sent ended it: SIGTERM does, while it is still starting."""
+        """Whether a signal from the supervisor ended it: SIGTERM does so while the runner is starting."""
         return self.status is not None and (self.status & 0x7F) in self._sent
 
     def signal(self, number: int) -> None:
         """Send a signal to the runner, which relays it."""
         if self.status is None:
             self._sent.add(number)
-            os.kill(self.pid, number)  # Not reaped, so the pid is its own.
+            os.kill(self.pid, number)  # Not reaped yet, so the pid is still its own.
 
     def send(self, message: bytes) -> None:
         """Send a message over the lifeline."""
@@ -59,7 +59,7 @@ class Runner:
             try:
                 os.write(self.lifeline, message)
             except OSError:
-                return  # It is ending, or never read any of them.
+                return  # The runner is ending, or does not read its messages.
 
     def read_lifeline(self) -> None:
         """Read what the runner has sent over the lifeline."""
@@ -67,7 +67,7 @@ class Runner:
             data = os.read(self.lifeline, 512) if self.lifeline is not None else b""
         except BlockingIOError:
             return
-        except ConnectionError:  # It ended with something unread.
+        except ConnectionError:  # It ended without reading all messages.
             data = b""
         self.is_readable = bool(data)
         self.reported_failure = self.reported_failure or FAILED in data
@@ -86,7 +86,7 @@ class Runner:
             self.kill_group()
 
     def kill_group(self) -> None:
-        """Kill its process group; nothing happens once it was reaped, as its number may be used again."""
+        """Kill its process group, unless it was reaped: then its id may be in use again."""
         if self.status is None:
             processes.signal_group(self.pid)
 
@@ -103,12 +103,12 @@ def start_runner(
     """Start one host of *attempt*, in a session of its own, with its output in its log."""
     log = open_private(folder.log(attempt, host), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    ours, theirs = _lifeline(both_ways=spec.hosts > 1)
+    own_end, runner_end = _lifeline(both_ways=spec.hosts > 1)
     command, environment = spec.runner(
         attempt=attempt,
         host=host,
         workspace=folder.workspace(host),
-        lifeline=theirs,
+        lifeline=runner_end,
         coordinator=coordinator,
     )
     try:
@@ -117,30 +117,30 @@ def start_runner(
             return processes.spawn(command, environment, (null, log, log))
 
         pid = limit.start(spawn) if limit is not None else spawn()
-        return Runner(host, pid, ours, is_readable=spec.hosts > 1)
+        return Runner(host, pid, own_end, is_readable=spec.hosts > 1)
     except BaseException:
-        os.close(ours)
+        os.close(own_end)
         raise
     finally:
-        for fd in (log, null, theirs):
+        for fd in (log, null, runner_end):
             os.close(fd)
 
 
 def _lifeline(*, both_ways: bool) -> tuple[int, int]:
-    """Return our end and a runner's. A single host need not send anything."""
+    """Return the supervisor's end and the runner's end. A single host sends nothing, so it gets a pipe."""
     if both_ways:
         import socket
 
-        ours, theirs = (end.detach() for end in socket.socketpair())
+        own_end, runner_end = (end.detach() for end in socket.socketpair())
     else:
-        theirs, ours = os.pipe()
-    os.set_blocking(ours, False)
-    os.set_inheritable(theirs, True)
-    return ours, theirs
+        runner_end, own_end = os.pipe()
+    os.set_blocking(own_end, False)
+    os.set_inheritable(runner_end, True)
+    return own_end, runner_end
 
 
 def reap(runners: Sequence[Runner]) -> None:
-    """Collect whatever ended, adopted orphans too."""
+    """Reap all children that ended, adopted orphans too."""
     by_pid = {runner.pid: runner for runner in runners}
 
     def kill_group(pid: int) -> None:

@@ -1,11 +1,11 @@
 """Supervisor start-up spec, passed on stdin.
 
-Stdin is a file that has no name any more, as captured variables are secret.
+Stdin is an unlinked file, because captured variables are secret.
 """
 
 from __future__ import annotations
 
-import marshal  # The same interpreter reads it, and it needs no import.
+import marshal  # The same interpreter reads it. It is built in, so its import takes no time.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ WORKSPACE = "\0workspace"
 LIFELINE = "\0lifeline"
 COORDINATOR = "\0coordinator"
 KEY = "\0key"
-"""Placeholders in commands and environments, which each start of a runner fills in."""
+"""Placeholders in commands and environments, filled in for each runner."""
 
 
 class SupervisorSpec:
-    """One job, in the terms of processes."""
+    """One job, described by the processes that run it."""
 
     def __init__(
         self,
@@ -49,29 +49,29 @@ class SupervisorSpec:
         self.store = store
         """The location of the store."""
         self.outcome_file = outcome_file
-        """A file that is there once the job has an outcome; None if the store has no such file."""
+        """The file that exists once the job has an outcome; None if the store is a bucket."""
         self.hosts = hosts
         self.retries = retries
         self.grace = grace
         self.memory_limit = memory_limit
         self.command = list(command)
-        """How to start the runner; with the placeholders above."""
+        """The command that starts a runner, with the placeholders above."""
         self.environment = dict(environment)
-        """Of a runner, all of it; with the placeholders above."""
+        """The complete environment of a runner, with the placeholders above."""
         self.mark = mark
-        """The `NAME=value` in the environment of each process of the job, by which it is found."""
+        """A `NAME=value` in the environment of each process of the job, by which the processes are found."""
         self.lease_seconds = lease_seconds
-        """How long the job's lease holds; None where only this machine sees the job."""
+        """How long a renewal of the job's lease is valid; None if the store is a folder."""
         self.holder = holder
-        """Who holds the lease, for people to read."""
+        """The name of this machine and home, shown to users as the holder of the lease."""
         self.signing_key = signing_key
-        """In hexadecimal; empty where the outcome is not signed."""
+        """In hexadecimal; empty if records are not signed."""
         self.keep_awake = list(keep_awake)
-        """Command that keeps the machine awake while the process whose id is added to it lives."""
+        """Command that, with a process id appended, keeps the machine awake until that process ends."""
         self.bundle = bundle
-        """The runner's file, whose folder is named by its digest; empty: it is not verified."""
+        """The path of the runner, in a folder named by its digest; if empty, the runner is not verified."""
         self.report_seconds = report_seconds
-        """For how many seconds storing the end of the job is retried."""
+        """For how many seconds to retry storing the end of the job."""
 
     def encode(self) -> bytes:
         """Return the spec as bytes for `decode` in the same Python."""
@@ -80,7 +80,7 @@ class SupervisorSpec:
     @classmethod
     def decode(cls, data: bytes) -> SupervisorSpec:
         """Rebuild a spec from `encode`."""
-        return cls(**marshal.loads(data))  # noqa: S302 - from our parent, through no file
+        return cls(**marshal.loads(data))  # noqa: S302 - written by the parent process
 
     def runner(
         self, *, attempt: int, host: int, workspace: str, lifeline: int, coordinator: str

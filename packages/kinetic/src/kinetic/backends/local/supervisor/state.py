@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         """`running`, `succeeded`, `failed`."""
         message: str
         pids: list[int]
-        """Of the runners, for people to read: no code relies on them."""
+        """Process ids of the runners, for people to read: no code relies on them."""
 
     class State(TypedDict):
         """One job."""
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 def write_state(path: str, state: State) -> None:
-    """Replace the state at *path*; a reader sees the old one or the new one.
+    """Replace the state at *path*; a reader sees the old state or the new one.
 
-    On a full disk the new one overwrites the old one in place.
+    On a full disk the new state overwrites the old one in place.
     """
     data = json.dumps(state, indent=1).encode()
-    temporary = f"{path}.new"  # There is one writer.
+    temporary = f"{path}.new"  # A fixed name is enough: there is only one writer.
     try:
         _write(temporary, os.O_CREAT | os.O_TRUNC, data)
         os.replace(temporary, path)  # noqa: PTH105 - light
@@ -62,8 +62,8 @@ def _write(path: str, flags: int, data: bytes) -> None:
 def read_state(path: str) -> State | None:
     """Return the state at *path*, or None while there is none.
 
-    A damaged one (after a power failure, the file may be empty) means only that the job had begun: its
-    outcome and its hosts' reports are elsewhere.
+    A damaged state (after a power failure, the file may be empty) shows only that the job had begun. Its
+    outcome and its hosts' reports are in the store.
     """
     try:
         with open(path, "rb") as stream:  # noqa: PTH123 - light
@@ -85,7 +85,10 @@ def _is_state(found: object) -> bool:
         and found.get("status") in _STATUSES
         and isinstance(found.get("reason"), str)
         and isinstance(found.get("attempts"), list)
-        and all(isinstance(one, dict) and _ATTEMPT.issubset(one) for one in found["attempts"])
+        and all(
+            isinstance(attempt, dict) and _ATTEMPT.issubset(attempt)
+            for attempt in found["attempts"]
+        )
     )
 
 
