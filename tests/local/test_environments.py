@@ -479,7 +479,7 @@ def test_a_project_that_declares_nothing_gets_an_environment_and_is_told(project
 def test_a_pyproject_that_asks_for_another_python_is_told(project: Project) -> None:
     text = '[project]\nname = "p"\nversion = "1"\nrequires-python = "<3"\n'
     (project.root / "pyproject.toml").write_text(text)
-    assert "asks for Python <3" in project.ensure().notes[0]
+    assert "requires Python <3" in project.ensure().notes[0]
 
 
 def test_an_interpreter_that_does_not_run_is_named(project: Project) -> None:

@@ -72,7 +72,10 @@ _TIME_AND_SUFFIX: Final = len("20260101-000000-0000000")
 
 
 def connect(target: Target, location: Location, settings: Settings) -> Services:  # noqa: ARG001
-    """Return the services of this machine's jobs, signed with the key in KINETIC_HOME over a bucket."""
+    """Return the services of jobs on this machine.
+
+    If the store is a bucket, their records are signed with the key in `KINETIC_HOME`.
+    """
     from kinetic.settings.keys import KeyFile
 
     home = Path(settings.home.value)
@@ -89,12 +92,13 @@ class LocalBackend:
     slice; *inherited* is the environment from which jobs get a small base set, by default this
     process's.
 
-    If the store is a bucket, it may also hold jobs of other homes. They are seen by their lease, which
-    a supervisor renews three times in *lease_seconds*, and which may be missing for *starting* seconds
-    after the job's record was written. If the store is a folder, another home on this machine is asked
-    like this one; jobs of other machines are seen by their objects in the store. *verify* raises
-    `SignatureError` if an object is not signed with our key. A supervisor tries for *report_seconds* to
-    store the end of its job; what is not stored by then is kept in the job's folder.
+    If the store is a bucket, it may also hold jobs of other homes. They are observed by their lease. A
+    supervisor renews it three times in *lease_seconds*; it may be missing for *starting* seconds after the
+    job's record was written. If the store is a folder, jobs of other homes on this machine are observed in
+    those homes, and jobs of other machines by their objects in the store.
+
+    *verify* raises `SignatureError` if an object is not signed with the key of this home. A supervisor tries
+    for *report_seconds* to store the end of its job; then unstored results stay in the job's folder.
     """
 
     name = LOCAL
@@ -123,7 +127,7 @@ class LocalBackend:
         self._report_seconds = report_seconds
         self._verify = verify
         self._announced: dict[str, Staged] = {}
-        """Until the job is started, or removed."""
+        """By job id, until the job is started or removed."""
         self._others: OtherMachines | None = None
         """None if the store is a folder."""
         if store.location.kind == "gs":
@@ -132,7 +136,7 @@ class LocalBackend:
             self._others = OtherMachines(store, starting=starting, verify=verify)
 
     def check(self, request: JobRequest) -> None:
-        """Refuse a request that needs containers, too large a slice, or packages that are not installed.
+        """Refuse a request that needs containers, a slice that is too large, or something that is missing here.
 
         Raises:
             InvalidRequestError: The hint says what to use instead.
@@ -142,7 +146,7 @@ class LocalBackend:
         check_request(request, self._store.location)
 
     def environment(self, request: JobRequest, project: Packaging) -> Environment:
-        """Return the interpreter that submits, or the Python of an isolated environment."""
+        """Return the interpreter of this process, or the Python of an isolated environment."""
         from kinetic.backends.local.launch import LocalEnvironment
         from kinetic.backends.local.supervisor.power import awake_command
         from kinetic.jobs.runner import runner_bundle
@@ -167,17 +171,17 @@ class LocalBackend:
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:
         """Show the job as pending within the block, while this process lives.
 
-        The record gets the name of this home, in which the job's folder will be. If the block's beginning
-        or end is interrupted, call `remove`.
+        Yield the record with the name of this home, in which the job's folder will be. If the beginning or
+        the end of the block is interrupted, call `remove`.
 
         Raises:
-            SubmitError: The home cannot be made.
+            SubmitError: The home cannot be created.
         """
         from kinetic.backends.local.launch import Staged
 
         place = self._announced[record.job_id] = Staged(self._home, record.job_id)
         try:
-            with self._refused(record):
+            with self._translated(record):
                 make_folder(self._home.path)
                 place.open()
             yield replace(record, project=LOCAL, keeper=keeper_of(self._home))
@@ -190,16 +194,16 @@ class LocalBackend:
         """Start the job's supervisor, detached from this process and its terminal.
 
         Raises:
-            SubmitError: It could not be started; nothing of it stays behind.
+            SubmitError: The job could not be started; nothing of it stays behind.
         """
         from kinetic.backends.local.detached import base_environment
         from kinetic.backends.local.launch import Staged, local_environment, start_supervisor
 
         interpreter = local_environment(launch).interpreter
-        # Checked with the effective user id, with which it will be started, if the system can do that.
+        # If the system can, check with the effective user id, because that will start the interpreter.
         effective = os.access in os.supports_effective_ids
         if not os.access(interpreter, os.X_OK, effective_ids=effective):
-            raise SubmitError(f"{interpreter} is not a Python that could be started.")
+            raise SubmitError(f"The Python {interpreter} is missing or not executable.")
         # Only for variables that any program needs; Kinetic's own settings are not among them.
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
         environment = {**base_environment(inherited), **self._environment}
@@ -211,7 +215,7 @@ class LocalBackend:
             from kinetic.backends.local.bucket_access import bucket_environment
 
             environment |= bucket_environment(inherited)
-        with ExitStack() as stack, self._refused(launch.record):
+        with ExitStack() as stack, self._translated(launch.record):
             job_id = launch.record.job_id
             place = self._announced.get(job_id)
             if place is None:
@@ -230,13 +234,14 @@ class LocalBackend:
         self._collect_garbage(environment)
 
     @contextmanager
-    def _refused(self, record: JobRecord) -> Iterator[None]:
+    def _translated(self, record: JobRecord) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise SubmitError(
                 f"Job {record.job_id} could not be started on this machine: {error}.",
-                hint=f"It needs room and rights in {self._home.path}, which KINETIC_HOME names.",
+                hint="It needs free space and write permission in KINETIC_HOME, which is "
+                f"{self._home.path}.",
             ) from error
 
     def _collect_garbage(self, environment: Mapping[str, str]) -> None:
@@ -249,7 +254,7 @@ class LocalBackend:
             log.info("Old files could not be removed today: %s", error)
 
     def observe(self, record: JobRecord) -> Observation:
-        """Look once at the job's supervisor and at the state that it wrote."""
+        """Observe the job once, by its supervisor and the state that the supervisor wrote."""
         home = self._home_of(record)
         if not isinstance(home, Home):
             return home.observe(record)
@@ -259,7 +264,7 @@ class LocalBackend:
             return seen
         if is_announced(home, record.job_id):
             return Observation(JobStatus.PENDING, "It is about to start.")
-        if is_there(folder):  # It started between the two looks.
+        if is_there(folder):  # The job started between the two checks.
             return self.observe(record)
         if self._never_started(record, home):
             return Observation(JobStatus.NOT_FOUND, NEVER_STARTED)
@@ -275,7 +280,7 @@ class LocalBackend:
         )
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:
-        """Return the reason that was seen, after a full disk of this machine."""
+        """Return the observed reason, preceded by a message if a disk of this machine is full."""
         from kinetic.backends.local.disks import full_disk, needed_by
 
         undecided = seen.status in (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.FAILED)
@@ -300,7 +305,10 @@ class LocalBackend:
             yield watch
 
     def _events_of(self, record: JobRecord) -> Callable[[], JobEvents]:
-        """Return a function that returns, at each wait, the events of the job: its folder may appear."""
+        """Return a function that is called at each wait, and returns the events of the job.
+
+        They change when the job's folder appears.
+        """
         last: JobEvents | None = None
 
         def events() -> JobEvents:
@@ -326,7 +334,7 @@ class LocalBackend:
     ) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt; with *follow*, until the job ends or *stopped*.
 
-        A job whose folder is gone is read from the durable log in the store.
+        If the job's folder is gone, read the durable log in the store.
         """
         from kinetic.backends.local.log_files import follow_lines, read_lines
         from kinetic.jobs.stored_logs import latest_lines
@@ -356,12 +364,12 @@ class LocalBackend:
             )
 
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        """Stop everything of the job that runs, gracefully, and return when it is gone.
+        """Stop all processes of the job gracefully, and return when they are gone.
 
-        Another machine's job stops because of its outcome: that has to be written before.
+        A job on another machine stops because of its outcome, which must be written before.
 
         Raises:
-            JobError: It is still there after *timeout* seconds, or it cannot be stopped from here.
+            JobError: The job still runs after *timeout* seconds, or cannot be stopped from here.
         """
         folder = self._folder(record)
         if isinstance(folder, JobFolder):
@@ -370,9 +378,9 @@ class LocalBackend:
             folder.await_end(record, timeout=timeout, poll_interval=poll_interval)
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        """Remove the job's folder; a job that still runs is stopped before.
+        """Stop the job if it still runs, and remove its folder.
 
-        For another machine's job, wait for its end: there is nothing to remove here.
+        A job on another machine has no folder here: only wait for its end.
         """
         from kinetic.backends.local.liveness import is_alive, wait_for_death
         from kinetic.backends.local.removal import put_aside, remove_tree
@@ -381,14 +389,14 @@ class LocalBackend:
         if place is not None:
             place.close()
             if not place.started:
-                return  # This process was to start it, so no other one does.
+                return  # Only this process could have started it.
         folder = self._folder(record)
         if not isinstance(folder, JobFolder):
             folder.await_end(record, timeout=timeout, poll_interval=poll_interval)
             return
         decided = stored_outcome(self._store, record.job_id, self._verify) is not None
         if decided:
-            # It has ended, and its supervisor takes a moment to clean up: do not cancel it.
+            # The job has ended, and its supervisor takes a moment to clean up: do not cancel it.
             wait_for_death(folder, min(timeout, _CLEANUP_SECONDS))
         self._await_end(record, folder, timeout, poll_interval)
         refuse_to_lose(record, folder, decided=decided)
@@ -401,7 +409,10 @@ class LocalBackend:
                 )
 
     def collect_left(self, recorded: Set[str]) -> None:
-        """Start, at most once an hour, a process that removes what killed submits left of other jobs."""
+        """Start, at most once an hour, a process that removes what killed submits left behind.
+
+        Jobs that are *recorded* are not touched.
+        """
         from kinetic.backends.local.collection import collect_left
 
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
@@ -411,7 +422,7 @@ class LocalBackend:
         """Store the result that is in the job's folder because it could not be stored before.
 
         Raises:
-            StoreError: It still cannot be stored; it stays in the folder.
+            StoreError: The result still cannot be stored; it stays in the folder.
         """
 
         folder = self._folder(record)
@@ -422,23 +433,23 @@ class LocalBackend:
         """Iterate over the jobs that have a folder here, also finished ones, newest first."""
         for job_id in self._job_ids():
             seen = observe_folder(job_id, self._home.job(job_id))
-            if seen is not None:  # Removed meanwhile.
+            if seen is not None:  # Otherwise it was removed meanwhile.
                 yield Listed(job_id, seen)
 
     def _job_ids(self) -> Sequence[str]:
         """Return the names of the jobs' folders; other files beside them are ignored."""
         try:
             with os.scandir(self._home.jobs) as found:
-                names = [one.name for one in found if one.is_dir()]
+                names = [entry.name for entry in found if entry.is_dir()]
         except FileNotFoundError:
             return []
         jobs = [name for name in names if not name.startswith(".")]
         return sorted(jobs, key=lambda name: name[-_TIME_AND_SUFFIX:], reverse=True)
 
     def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
-        """Return the outcome of a job whose supervisor and runners are gone, from its reports.
+        """Return the outcome of a job whose supervisor and runners are gone, from its hosts' reports.
 
-        Processes that they left are killed: none of them can report any more.
+        Kill the processes that they left: none of these can report any more.
         """
         if observation.vanished:
             self._kill_orphans(record)
@@ -448,7 +459,7 @@ class LocalBackend:
 
     def _home_of(self, record: JobRecord) -> Home | OtherMachines | OtherHome:
         """Return the home in which to look for the job's folder, or an observer of jobs without one."""
-        if self._others is not None:  # Jobs of other homes are seen by their lease.
+        if self._others is not None:  # Jobs of other homes are observed by their lease.
             return self._home if is_on_this_machine(record.keeper) else self._others
         found = home_of(record.keeper, record.job_id, self._home)
         if not isinstance(found, Unreachable):
@@ -475,7 +486,9 @@ class LocalBackend:
 
         deadline = Deadline(timeout)
         while is_alive(folder):
-            request_cancel(folder)  # Repeated: it may not have listened yet.
+            request_cancel(
+                folder
+            )  # Repeated, in case the supervisor has not received an earlier request.
             wait_for_death(folder, deadline.at_most(poll_interval))
             if deadline.passed and is_alive(folder):
                 error = JobError(
@@ -490,7 +503,7 @@ class LocalBackend:
         if running:
             self._kill_orphans(record)
             if self._others is not None:
-                # Its supervisor cannot do it: the job would seem to run until the lease expires.
+                # Its supervisor died: otherwise the job would seem to run until the lease expires.
                 self._store.delete(JobObjects(record.job_id).lease)
 
     def _kill_orphans(self, record: JobRecord) -> None:

@@ -35,7 +35,7 @@ _PATHS: Final = (
     "GOOGLE_APPLICATION_CREDENTIALS",
 )
 
-_ASK: Final = (
+_CHECK: Final = (
     "import importlib.util as u, sys; sys.exit(u.find_spec('google.cloud.storage') is None)"
 )
 
@@ -69,28 +69,28 @@ def client_folders() -> tuple[str, ...]:
         try:
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
-            continue  # Not for this platform, or optional.
+            continue  # It is not needed on this platform, or optional.
         folders.add(str(distribution.locate_file("")))
         for text in distribution.requires or ():
             needed = Requirement(text)
             if needed.marker is None or needed.marker.evaluate({"extra": ""}):
                 todo.append(needed.name)
-    # In the order of sys.path: of two versions the same one is found.
+    # In the order of sys.path: if there are two versions, the supervisor imports the same one.
     order = {folder: place for place, folder in enumerate(sys.path)}
     return tuple(sorted(folders, key=lambda folder: order.get(folder, len(order))))
 
 
 @functools.cache
 def refuse_without_client(interpreter: str, location: str) -> None:
-    """Make sure that jobs of *interpreter* can reach buckets.
+    """Make sure that jobs that run on *interpreter* can access buckets.
 
     Raises:
-        SubmitError: It has no client for them.
+        SubmitError: The interpreter has no client for buckets.
     """
     if interpreter == sys.executable:
-        return  # This very process opened the bucket.
+        return  # This process has opened the bucket.
     done = subprocess.run(
-        [interpreter, "-c", _ASK],
+        [interpreter, "-c", _CHECK],
         check=False,
         cwd="/",
         stdin=subprocess.DEVNULL,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_request(request: JobRequest, store: Location) -> None:
-    """Refuse a request that needs containers, too large a slice, or something that is missing here.
+    """Refuse a request that needs containers, a slice that is too large, or something that is missing here.
 
     Raises:
         InvalidRequestError: The hint says what to use instead.

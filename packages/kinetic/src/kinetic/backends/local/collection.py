@@ -8,9 +8,10 @@ touched. The remains of a killed submit are removed after a day, also from a buc
 longer renews its payload once its record is written: a collection that listed the payload before cannot
 delete it any more, and one that lists it later sees the record.
 
-All else is removed after 14 days without use. A submit that finds something old either uses it and resets
-its age, or finds it removed and makes it again: for bundles (`keep`) and environments both sides take a
-lock, for contexts (`ensure_context`) a week lies between the two ages.
+All other garbage is removed after 14 days without use. A submit that finds an old file either uses it and
+resets its age, or finds it removed and makes it again. For bundles (`keep`) and environments, the submit and
+the collection take a lock. Contexts need no lock: a submit (`ensure_context`) resets the age of a context that
+is older than a week, so each context that it uses is kept for another week.
 """
 
 from __future__ import annotations
@@ -94,8 +95,10 @@ def is_due(home: Home, now: float) -> bool:
 
 
 def left_long_ago(job_ids: Iterable[str], now: float) -> list[str]:
-    """Return those of *job_ids* without a record whose submit began a day before *now* or earlier."""
-    return [one for one in job_ids if is_job_id(one) and now - _submitted_at(one) > LEFT_AGE]
+    """Return those of *job_ids*, which have no record, whose submit began more than a day before *now*."""
+    return [
+        job_id for job_id in job_ids if is_job_id(job_id) and now - _submitted_at(job_id) > LEFT_AGE
+    ]
 
 
 def _submitted_at(job_id: str) -> float:
@@ -108,7 +111,7 @@ def _submitted_at(job_id: str) -> float:
 
 
 def is_left_due(home: Home, now: float) -> bool:
-    """Return whether a list of jobs is to start a collection of killed submits now, at most once an hour."""
+    """Return whether to start a collection of killed submits now, at most once an hour."""
     mark = Path(home.path, ".collected-left")
     with suppress(FileNotFoundError):
         if abs(now - mark.stat().st_mtime) < _LEFT_EVERY:
@@ -140,28 +143,28 @@ def collect(home: Home, store: Store, now: float, *, store_now: float | None = N
     """Remove files that no kept job uses and that were not used for `MAX_AGE` before *now*.
 
     From a bucket, remove only remains of killed submits: it has lifecycle rules of its own, and other
-    machines use it. *store_now* is the time by the store's clock, if that is another one. Failures are
-    ignored, and do not stop the rest: the next collection tries again.
+    machines use it. *store_now* is the time by the store's clock, by default *now*. A failure is ignored, and
+    does not stop the other steps: the next collection tries again.
     """
     oldest = now - MAX_AGE
-    with _each_by_itself():
+    with _ignored_failures():
         _collect_staging(home, now - LEFT_AGE)
-    with _each_by_itself():
+    with _ignored_failures():
         job_ids = [folder.rstrip("/") for folder in store.folders()]
         collect_unrecorded(store, job_ids, now if store_now is None else store_now)
-    with _each_by_itself():
+    with _ignored_failures():
         _collect_forgotten(home, store, oldest)
     uses = list(_uses(home))
-    with _each_by_itself():
+    with _ignored_failures():
         _collect_bundles(home, {use.get("bundle") for use in uses}, oldest)
     if store.location.kind == "folder":
-        with _each_by_itself():
+        with _ignored_failures():
             _collect_contexts(store, oldest)
-    with _each_by_itself():
+    with _ignored_failures():
         _collect_environments(home, {use.get("environment") for use in uses}, oldest)
 
 
-def _each_by_itself() -> AbstractContextManager[None]:
+def _ignored_failures() -> AbstractContextManager[None]:
     return suppress(OSError, StoreError)
 
 
@@ -237,7 +240,9 @@ def _collect_environments(home: Home, kept: set[str | None], oldest: float) -> N
 
 
 def _collect_contexts(store: Store, oldest: float) -> None:
-    old = [one for one in store.list("contexts/") if is_context(one.name) and one.updated < oldest]
+    old = [
+        info for info in store.list("contexts/") if is_context(info.name) and info.updated < oldest
+    ]
     if not old:
         return
     # Read after the list: a job that was submitted meanwhile has reset the age of its context.
@@ -249,24 +254,24 @@ def _collect_contexts(store: Store, oldest: float) -> None:
 
 
 def collect_unrecorded(store: Store, job_ids: Iterable[str], now: float) -> None:
-    """Remove the objects in *store* of those of *job_ids* that have no record: their submit was killed.
+    """Remove the objects of jobs without a record: their submit was killed.
 
-    *now* is by the store's clock. A folder with an object that is younger than a day, or that is not a
-    job's, is not touched.
+    *job_ids* are jobs in *store*, and *now* is the time by the store's clock. The folder of a job is not
+    touched if one of its objects is younger than a day, or does not belong to the job.
     """
 
     def collect_one(job_id: str) -> None:
         try:
             collect_folder(JobObjects(job_id))
         except StoreUnavailableError:
-            raise  # The others would fail after as long a wait.
+            raise  # The other jobs would fail too, after as long a wait.
         except StoreError:
             return
 
     def collect_folder(names: JobObjects) -> None:
         if store.stat(names.handle) is not None:
             return
-        # The list decides: a record may have been written after the look before.
+        # Decide by the list: a record may have been written since it was looked for.
         left = list(store.list(names.prefix))
         if all(
             is_job_object(info.name, names.job_id)
@@ -319,7 +324,7 @@ def collect_left(
 ) -> None:
     """Start, at most once an hour, a process that removes remains of killed submits from *store*.
 
-    Jobs that are *recorded* are not touched. *environment* is the one of this process.
+    Jobs that are *recorded* are not touched. *environment* is the environment of this process.
     """
     now = time.time()
     try:
@@ -335,4 +340,4 @@ def collect_left(
 
 
 _LEFT_AT_ONCE: Final = 1000
-"""Number of ids that fit on a command line."""
+"""Most job ids that one process gets: they fit on its command line."""

@@ -23,7 +23,7 @@ _BASE_PREFIXES: Final = ("LC_", "DYLD_")
 def base_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the part of *environment* that every process on this machine needs.
 
-    Nothing else is passed on, so that a forgotten `capture_env_vars` shows on the laptop.
+    Nothing else is passed on, so that a local run already shows a forgotten `capture_env_vars`.
     """
     return {
         name: value
@@ -33,7 +33,7 @@ def base_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Detached(subprocess.Popen[bytes]):
-    """A process that is meant to outlive us: leaving it alone is no mistake to warn about."""
+    """A process that is meant to outlive this one, so `Popen` must not warn that it still runs."""
 
     def __del__(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Full disks of this machine that jobs need."""
+"""Check for full disks that jobs on this machine need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MIB: Final = 1 << 20
 def needed_by(home: Home, store: Location) -> list[str]:
     """Return the folders to whose disks jobs of *home* and *store* write."""
     stores = [store.path] if store.kind == "folder" else []
-    # `tempfile` would look for a folder in which there is room.
+    # Not from `tempfile`, which skips folders on full disks.
     return [home.path, *stores, environment().get("TMPDIR") or "/tmp"]  # noqa: S108 - only looked at
 
 
@@ -46,6 +46,4 @@ def _existing(folder: str) -> Path:
 
 
 def _message(folder: str, seen: str) -> str:
-    return (
-        f"The disk of {folder} is full: {seen}. Make room there: then the ends of jobs are stored."
-    )
+    return f"The disk of {folder} is full: {seen}. Make room there, so that the outcomes of jobs can be stored."

@@ -15,9 +15,9 @@ Emulated = Literal["gke", "pathways"]
 """The backend whose semantics a local job follows."""
 
 MOST_DEVICES: Final = 512
-"""Of one process. JAX needs 5 s and 0.8 GB for them; both grow with the number."""
+"""Most devices of one process. JAX needs 5 s and 0.8 GB for them; both grow with the number."""
 MOST_PROCESSES: Final = 64
-"""Of one job: a whole v5e or v6e pod."""
+"""Most processes of one job: enough for a whole v5e or v6e pod."""
 
 _SPARE_THREADS: Final = 64
 """Additional threads of XLA's pool, whose size is `NPROC`, else the number of cores or devices.
@@ -54,7 +54,7 @@ def shape_of(accelerator: Accelerator, backend: Emulated | None = None) -> Shape
     if backend == "pathways" and accelerator.kind != "tpu":
         raise InvalidRequestError(
             f"Pathways supports TPU slices only; got {accelerator.canonical}.",
-            hint="Leave the backend out, or ask for a TPU.",
+            hint="Leave the backend out, or use a TPU.",
         )
     chosen: Emulated = backend or ("pathways" if accelerator.multi_host else "gke")
     hosts = accelerator.hosts if chosen == "gke" else 1
@@ -74,14 +74,14 @@ def shape_of(accelerator: Accelerator, backend: Emulated | None = None) -> Shape
 
 
 def merge(shape: Mapping[str, str], captured: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of *shape* and those that the user *captured*, which win.
+    """Return the variables of *shape*, overridden by those that the user *captured*.
 
     `XLA_FLAGS` are joined, unless the user's flags set the number of devices.
     """
     joined = {**shape, **captured}
-    ours, theirs = shape.get("XLA_FLAGS"), captured.get("XLA_FLAGS")
-    if ours and theirs is not None and not _counts_devices(theirs):
-        joined["XLA_FLAGS"] = f"{theirs} {ours}".strip()
+    shape_flags, user_flags = shape.get("XLA_FLAGS"), captured.get("XLA_FLAGS")
+    if shape_flags and user_flags is not None and not _counts_devices(user_flags):
+        joined["XLA_FLAGS"] = f"{user_flags} {shape_flags}".strip()
     return joined
 
 

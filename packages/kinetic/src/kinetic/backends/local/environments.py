@@ -78,7 +78,7 @@ class _Plan:
     interpreter: str
     dependencies: Dependencies
     own: Mapping[str, Path] = field(default_factory=dict)
-    """Requirement (name and extras) → wheel of ours."""
+    """Wheels of Kinetic's own distributions, by requirement (name and extras)."""
     notes: tuple[str, ...] = ()
     client: str | None = None
     """Requirement to install for access to buckets."""
@@ -97,18 +97,18 @@ def ensure_environment(
 
     Any number of processes and threads may call this for the same project: one makes the environment, the
     others wait. *environ* is the environment of uv (default: that of the process). *report* is called with
-    what happens, and with each note once per process. With *bucket*, the environment also has what jobs need
-    whose store is a bucket.
+    progress messages, and with each note once per process. With *bucket*, the environment also has the client
+    for buckets.
 
     Raises:
-        DependencyError: A declared dependency cannot be read or used, by file and line.
+        DependencyError: A declared dependency cannot be read or used; the message names its file and line.
         InstallError: uv failed; the message holds its output, and the lines that it refers to.
         UvNotFoundError: There is no uv.
     """
     plan = _plan(root, home, interpreter, bucket=bucket, environ=environ)
     folder = home / ENVIRONMENTS / plan.digest
     report_any = report or (lambda _: None)
-    environment = _ready(folder, plan) or _made(folder, plan, home, environ, report_any)
+    environment = _ready(folder, plan) or _make_or_wait(folder, plan, home, environ, report_any)
     for note in environment.notes:
         if report and note not in _reported:
             _reported.add(note)
@@ -117,10 +117,10 @@ def ensure_environment(
 
 
 _reported: Final[set[str]] = set()
-"""Notes that this process has reported: once is enough."""
+"""Notes that this process has reported, so that it does not report them again."""
 
 
-def _made(
+def _make_or_wait(
     folder: Path, plan: _Plan, home: Path, environ: Mapping[str, str] | None, report: Report
 ) -> VirtualEnvironment:
     """Make the environment, or wait while another process makes it."""
@@ -139,15 +139,15 @@ def _made(
         try:
             _make(folder, plan, home, find_uv(environ))
         except InstallError as error:
-            if not error.killed:  # If this one was stopped, the others need not fail.
+            if not error.killed:  # If only this uv was killed, the waiting processes need not fail.
                 _keep_failure(folder, error)
             raise
         report("The environment is ready, and is reused from now on.")
         ready = _ready(folder, plan)
     if ready is None:
         raise KineticError(
-            f"The environment {folder} was made and has no Python that runs.",
-            hint=f"Look at {plan.interpreter}: was it removed?",
+            f"The environment {folder} was made, but it has no working Python.",
+            hint=f"Check whether {plan.interpreter} was removed.",
         )
     return ready
 
@@ -155,7 +155,7 @@ def _made(
 def failure_file(folder: Path) -> Path:
     """Return the file with the failure of the last attempt to make the environment in *folder*.
 
-    It is for processes that waited for that attempt; later ones try again.
+    Processes that waited for that attempt read it; later processes try again.
     """
     return folder.with_name(f"{folder.name}{FAILED}")
 
@@ -169,7 +169,7 @@ def _last_failure(folder: Path) -> dict[str, str | None] | None:
 
 
 def _keep_failure(folder: Path, error: InstallError) -> None:
-    # Each reader explains it again: the lines are those of its own copy of the project.
+    # Each reader explains the output again, with the lines of its own copy of the project.
     explained = isinstance(error.__cause__, InstallError)
     failure = {
         "attempt": secrets.token_hex(8),
@@ -177,7 +177,7 @@ def _keep_failure(folder: Path, error: InstallError) -> None:
         "message": None if explained else error.message,
         "hint": error.hint,
     }
-    with suppress(OSError):  # Then the waiting processes try again.
+    with suppress(OSError):  # Without this file, the waiting processes try again.
         write_private(failure_file(folder), json.dumps(failure).encode())
 
 
@@ -185,22 +185,22 @@ def _error_of(failure: Mapping[str, str | None], plan: _Plan) -> InstallError:
     message = failure.get("message")
     error = InstallError(message or "", hint=failure.get("hint"))
     error.output = failure.get("output") or ""
-    return error if message else _explained(error, plan.dependencies)
+    return error if message else _explain(error, plan.dependencies)
 
 
 def remove_environment(home: Path, digest: str, *, unused_since: float | None = None) -> bool:
-    """Remove an environment, after waiting while it is made; return whether it was removed.
+    """Remove an environment, after waiting if it is being made; return whether it was removed.
 
-    With *unused_since* (seconds since the epoch), one that was used later stays, even if its use begins
-    at this moment.
+    With *unused_since* (seconds since the epoch), keep an environment that was used later, even if its use
+    begins at this moment.
     """
     folder = home / ENVIRONMENTS / digest
     if not folder.exists():
         return False
-    # The lock file stays: otherwise two processes could hold locks on two files of that name.
+    # Do not remove the lock file: otherwise two processes could lock two different files of that name.
     with _locked(folder, lambda _: None):
         complete, aside = folder / COMPLETE, folder / f"{COMPLETE}.aside"
-        # A user marks first and looks second; so this hides first and looks second.
+        # A process that uses it sets the mark first and looks second. So hide it first and look second.
         with suppress(FileNotFoundError):
             complete.replace(aside)
         if unused_since is not None and _last_used(folder) >= unused_since:
@@ -245,7 +245,7 @@ def _plan(
         {name: wheel.parent.name for name, wheel in own.items()},
     ]
     client = None
-    if bucket and not any(one.name == CLIENT for one in dependencies.requirements):
+    if bucket and not any(requirement.name == CLIENT for requirement in dependencies.requirements):
         client = _client_requirement()
         ingredients.append(client)
     digest = hashlib.sha256(json.dumps(ingredients, sort_keys=True).encode()).hexdigest()
@@ -254,7 +254,7 @@ def _plan(
 
 
 def _client_requirement() -> str:
-    """Return the requirement of our own distribution for buckets."""
+    """Return the requirement for the bucket client, as `kinetic-payload` declares it."""
     for text in importlib.metadata.requires("kinetic-payload") or ():
         needed = Requirement(text)
         if canonicalize_name(needed.name) == CLIENT:
@@ -264,8 +264,8 @@ def _client_requirement() -> str:
 
 def _own_extras(dependencies: Dependencies) -> dict[str, tuple[str, ...]]:
     extras: dict[str, set[str]] = {}
-    for one in dependencies.own:
-        extras.setdefault(one.name, set()).update(one.extras)
+    for requirement in dependencies.own:
+        extras.setdefault(requirement.name, set()).update(requirement.extras)
     return {name: tuple(sorted(names)) for name, names in extras.items()}
 
 
@@ -278,11 +278,11 @@ def _python_note(dependencies: Dependencies, version: str) -> Iterator[str]:
     except InvalidSpecifier:
         return
     if not fits:
-        yield f"{dependencies.source} asks for Python {wanted}; the job runs on {version}."
+        yield f"{dependencies.source} requires Python {wanted}; the job runs on {version}."
 
 
 def _identity(interpreter: str) -> tuple[str, str]:
-    """Return the version of *interpreter*, and the program to which its links lead."""
+    """Return the version of *interpreter*, and the program to which it links."""
     base = os.path.realpath(interpreter)
     if base == os.path.realpath(sys.executable):
         return ".".join(map(str, sys.version_info[:3])), base
@@ -296,7 +296,7 @@ def _identity(interpreter: str) -> tuple[str, str]:
     except (OSError, subprocess.CalledProcessError) as error:
         raise KineticError(
             f"The interpreter {interpreter} does not run: {error}.",
-            hint="Name another one, or install it again.",
+            hint="Use another interpreter, or install this one again.",
         ) from error
     version, _, program = done.stdout.strip().partition(" ")
     return version, program
@@ -305,7 +305,7 @@ def _identity(interpreter: str) -> tuple[str, str]:
 def _ready(folder: Path, plan: _Plan) -> VirtualEnvironment | None:
     """Return the environment if it is complete, and mark it as used."""
     try:
-        _touch(folder / LAST_USED)  # Before looking: see `remove_environment`.
+        _touch(folder / LAST_USED)  # First, as `remove_environment` explains.
         if others_may_write(folder.stat()):
             return None
         made = json.loads(read_private(folder / COMPLETE))
@@ -329,7 +329,7 @@ def _make(folder: Path, plan: _Plan, home: Path, uv: Uv) -> None:
     venv = folder / f"venv-{secrets.token_hex(3)}"
     try:
         uv.run("venv", "--no-project", "--python", plan.interpreter, str(venv))
-        # In the folder: what a killed maker leaves is removed with it.
+        # Inside the folder, so that remains of a killed process are removed with it.
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             notes, output = _install(venv, plan, home, uv, Path(scratch))
         write_private(folder / "uv.log", output.encode())
@@ -343,7 +343,7 @@ def _make(folder: Path, plan: _Plan, home: Path, uv: Uv) -> None:
 def _install(venv: Path, plan: _Plan, home: Path, uv: Uv, scratch: Path) -> tuple[list[str], str]:
     """Install everything; return notes for the user, and the output of uv."""
     wheels = home.joinpath(*_WHEELS)
-    # If another package requires one of ours, it gets the copy, not a package from an index.
+    # If another package requires one of Kinetic's, it gets the local copy, not a package from an index.
     names = installed_own_names()
     constraints = [
         f"{name} @ {wheel.as_uri()}"
@@ -353,7 +353,7 @@ def _install(venv: Path, plan: _Plan, home: Path, uv: Uv, scratch: Path) -> tupl
     if plan.client is not None:
         additions.append(plan.client)
     pickle: list[str] = []
-    if not any(one.name == _PICKLE for one in plan.dependencies.requirements):
+    if not any(requirement.name == _PICKLE for requirement in plan.dependencies.requirements):
         pickle = [f"{_PICKLE} @ {copied_wheel(wheels, _PICKLE, _PICKLE).as_uri()}"]
     job = _Installation(venv, plan.dependencies, uv, scratch, constraints)
     try:
@@ -365,7 +365,7 @@ def _install(venv: Path, plan: _Plan, home: Path, uv: Uv, scratch: Path) -> tupl
     # runner reports a greater one before it unpickles anything.
     output = job.run([*additions, _PICKLE])
     return [
-        f"A dependency requires another {_PICKLE} than the one here; that was installed."
+        f"A dependency requires another version of {_PICKLE} than the one here; that version was installed."
     ], output
 
 
@@ -380,13 +380,13 @@ class _Installation:
     constraints: list[str]
 
     def run(self, additions: list[str]) -> str:
-        """Install the user's requirements and our *additions*; return the output of uv."""
-        give = partial(write_input, self.scratch, self.dependencies)
-        ours = partial(give, additions=additions, constraints=self.constraints)
+        """Install the user's requirements and the *additions*; return the output of uv."""
+        write = partial(write_input, self.scratch, self.dependencies)
+        write_additions = partial(write, additions=additions, constraints=self.constraints)
         if self.dependencies.requires_hashes:
-            # There are no hashes for our additions.
-            return self._uv(give()) + self._uv(ours(asked=False))
-        return self._uv(ours())
+            # There are no hashes for the additions, so they are installed separately.
+            return self._uv(write()) + self._uv(write_additions(asked=False))
+        return self._uv(write_additions())
 
     def _uv(self, given: UvInput) -> str:
         python = str(self.venv / "bin" / "python")
@@ -396,20 +396,20 @@ class _Installation:
             output = self.uv.run(*command, folder=self.scratch, settings=given.settings)
             return output + "\n"
         except InstallError as error:
-            raise _explained(error, self.dependencies) from error
+            raise _explain(error, self.dependencies) from error
 
 
-def _explained(error: InstallError, dependencies: Dependencies) -> InstallError:
+def _explain(error: InstallError, dependencies: Dependencies) -> InstallError:
     """Add to uv's output the lines of the user's files to which it refers."""
     named = dependencies.named_in(error.output)
     source = f" of {dependencies.source}" if dependencies.source else ""
-    # Leave out which Python it used: the folder is gone by now.
+    # Leave out uv's line about the Python that it used: that folder is gone by now.
     output = re.sub(r"^Using .* environment at: .*\n", "", error.output, flags=re.MULTILINE)
     message = f"The environment{source} could not be made. Output of uv:\n{output}"
     if named:
         message += "\nIt refers to:" + "".join(f"\n  {place}: {line}" for place, line in named)
     explained = InstallError(
-        message, hint="Correct that and call again; the unfinished environment was removed."
+        message, hint="Correct the problem and call again; the unfinished environment was removed."
     )
     explained.output = output
     explained.killed = error.killed
@@ -418,8 +418,10 @@ def _explained(error: InstallError, dependencies: Dependencies) -> InstallError:
 
 
 def _clear(folder: Path) -> None:
-    (folder / COMPLETE).unlink(missing_ok=True)  # First: a part must not look complete.
-    # A uv whose maker was killed may still be writing here, but under another name.
+    (folder / COMPLETE).unlink(
+        missing_ok=True
+    )  # First: a partly removed environment must not look complete.
+    # The uv of a killed process may still be writing here, but under another name.
     remove_tree(str(folder))
 
 

@@ -1,7 +1,7 @@
 """The home that keeps a job, and whether the job's folder can be read from here.
 
 Several homes, on one machine, in containers or over a network, may share a store; a home may be shared as
-well. FIFOs and pids mean something only on the kernel on which the job's supervisor runs.
+well. FIFOs and pids are valid only on the kernel on which the job's supervisor runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def keeper_of(home: Home) -> Keeper:
 def is_on_this_machine(keeper: Keeper | None, *, boot: Callable[[], str] | None = None) -> bool:
     """Return whether *keeper*'s supervisors run on this machine, now or before a reboot.
 
-    Records of early versions name no keeper: those jobs count as this machine's.
+    Records of early versions name no keeper: their jobs count as jobs of this machine.
     """
     if keeper is None or keeper.machine == os.uname().nodename:
         return True
@@ -50,7 +50,7 @@ def home_of(
 ) -> Home | Unreachable:
     """Return the home in which to look for the folder of a job that *keeper* keeps.
 
-    A job without a folder there is certain not to run. *own* is the home of this process, and *boot*
+    If the job has no folder there, it certainly does not run. *own* is the home of this process, and *boot*
     returns the id of the kernel's current run.
     """
     if keeper is None:
@@ -62,7 +62,7 @@ def home_of(
     for home in homes:
         path = home.job(job_id).path
         try:
-            os.stat(path)  # noqa: PTH116 - asked often
+            os.stat(path)  # noqa: PTH116 - called often
         except PermissionError:
             return Unreachable.NOT_PERMITTED
         except OSError:
@@ -70,16 +70,16 @@ def home_of(
         # A job's id is unique, so this is its folder, even if it was moved.
         return home if os.access(path, os.R_OK | os.X_OK) else Unreachable.NOT_PERMITTED
     for home in homes:
-        # The path alone is not enough: another container may have the same, or the home was made again.
+        # The path alone is not enough: another container may have the same path, or the home was recreated.
         if here and (keeper.boot, keeper.inode) == (here, _inode(home.path)):
             return home
-    # On the job's machine it would be found. With another host name this is another container.
+    # On the job's machine, the loop above finds the home. Under another host name this is another container.
     return Unreachable.GONE if keeper.machine == os.uname().nodename else Unreachable.AWAY
 
 
 def _inode(path: str) -> str:
     try:
-        found = os.stat(path)  # noqa: PTH116 - asked often
+        found = os.stat(path)  # noqa: PTH116 - called often
     except OSError:
         return ""
     return f"{found.st_dev}:{found.st_ino}"
@@ -91,7 +91,7 @@ def boot_id() -> str:
     if sys.platform == "darwin":
         return _boot_session()
     try:
-        with open(_BOOT_ID, encoding="ascii") as stream:  # noqa: PTH123 - asked at each start
+        with open(_BOOT_ID, encoding="ascii") as stream:  # noqa: PTH123 - read at each start
             return stream.read().strip()
     except OSError:
         return ""

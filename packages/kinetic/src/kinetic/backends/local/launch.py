@@ -50,7 +50,7 @@ _START: Final = (
     "package.__path__ = [sys.argv[5] + '/kinetic']; sys.modules['kinetic'] = package; "
     "from kinetic.backends.local.supervisor.main import main; main()"
 )
-"""Arguments: the FIFOs' three ends, the job's id (shown by `ps`) and folders to import from.
+"""Arguments: three descriptors of FIFOs, the job's id (shown by `ps`) and folders to import from.
 
 `kinetic/__init__.py` is left out: it takes longer to import than all the rest.
 """
@@ -58,14 +58,14 @@ _START: Final = (
 
 @dataclass(frozen=True)
 class LocalEnvironment(Environment):
-    """An interpreter of this machine."""
+    """An interpreter on this machine."""
 
     interpreter: str
     """The Python that runs the function."""
     bundle: bytes = field(repr=False)
     """The runner as one file."""
     keep_awake: tuple[str, ...] = ()
-    """Command that keeps this machine awake while the process whose id is added to it lives."""
+    """Command that, with a process id appended, keeps this machine awake until that process ends."""
 
 
 def local_environment(launch: Launch) -> LocalEnvironment:
@@ -77,7 +77,7 @@ def local_environment(launch: Launch) -> LocalEnvironment:
 class Staged:
     """A folder that is to become a job's folder, with open FIFOs in it.
 
-    From `open` to `close` the job is seen as about to start, unless this process dies.
+    From `open` to `close` clients see the job as about to start, unless this process dies.
     `start_supervisor` renames the folder; otherwise `close` removes it.
     """
 
@@ -86,13 +86,13 @@ class Staged:
         self.folder = JobFolder(f"{home.jobs}/.{job_id}.{os.urandom(4).hex()}")
         self.pipes: Pipes | None = None
         self.started = False
-        """Whether there may be a supervisor."""
+        """Whether the supervisor was started."""
 
     def open(self) -> None:
         """Make the folder and the FIFOs; also after a failure, `close` removes them.
 
         Raises:
-            OSError: They could not be made.
+            OSError: They could not be created.
         """
         make_folder(self._home.jobs)
         make_new_folder(self.folder.path)
@@ -117,11 +117,11 @@ def start_supervisor(
 ) -> None:
     """Start the job of *launch* in *place*; *environment* is added to its processes' own variables.
 
-    After an interrupt it is either not started or started completely: `place.started` tells which.
+    After an interrupt the job is either not started or started completely: `place.started` tells which.
 
     Raises:
         FileExistsError: The job was started before.
-        OSError: It could not be started.
+        OSError: The supervisor could not be started.
     """
     record = launch.record
     folder = home.job(record.job_id)
@@ -139,7 +139,7 @@ def start_supervisor(
     assert place.pipes is not None
     with Uninterrupted():
         try:
-            # The job's folder appears with open FIFOs in it: its state is clear from the beginning.
+            # The job's folder appears with open FIFOs in it, so clients can always decide its state.
             os.rename(place.folder.path, folder.path)  # noqa: PTH104
         except OSError as error:
             if os.path.exists(folder.path):  # noqa: PTH110
@@ -232,7 +232,7 @@ def _command(
     command = [interpreter, "-u", bundle, *runner_flags(launch, store.location, own)]
     if record.retries:
         command.append(Flag.KEEP_INPUTS)
-    # Otherwise each process would see the volumes of all others at the same paths.
+    # Without private mounts, all hosts and jobs on this machine would share the paths of their volumes.
     return [*command, Flag.PRIVATE_MOUNTS] if request.volumes else command
 
 
@@ -306,7 +306,7 @@ def _unnamed_file(folder: JobFolder, data: bytes) -> int:
 
 
 def _import_paths() -> list[str]:
-    """Return the folders from which the supervisor imports us, and psutil."""
+    """Return the folders from which the supervisor imports Kinetic and psutil."""
     import importlib.util
 
     psutil = importlib.util.find_spec("psutil")

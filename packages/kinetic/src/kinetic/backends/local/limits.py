@@ -1,4 +1,4 @@
-"""A memory limit for one host: the kernel's where it may be set, else by watching its processes."""
+"""A memory limit for one host: enforced by the kernel if permitted, else by watching its processes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Protocol
 
 
 class MemoryLimit(Protocol):
-    """A limit for one runner and all it starts."""
+    """A memory limit for one runner and all processes that it starts."""
 
     def start(self, spawn: Callable[[], int]) -> int:
-        """Call *spawn*, which returns a pid, so that its process never runs without the limit; return the pid."""
+        """Start a process with *spawn*, from its first moment under the limit; return its pid."""
         ...
 
     @property
@@ -22,16 +22,16 @@ class MemoryLimit(Protocol):
         ...
 
     def exceeded(self) -> bool:
-        """Return whether a process was killed because of it."""
+        """Return whether a process was killed because of the limit."""
         ...
 
     def close(self) -> None:
-        """Remove it, once no process runs under it."""
+        """Remove the limit, once no process runs under it."""
         ...
 
 
 def limit_memory(name: str, limit: int) -> MemoryLimit:
-    """Make a limit of *limit* bytes, for the process that is started under it."""
+    """Create a memory limit of *limit* bytes; its `start` starts the process under it."""
     for version, parent in _own_groups():
         group = parent / f"kinetic-{name}"
         try:
@@ -62,7 +62,7 @@ def _own_groups() -> list[tuple[int, Path]]:
 
 
 class _Cgroup:
-    """A cgroup of our own below the one we live in."""
+    """A new cgroup below the cgroup of this process."""
 
     interval = None
 
@@ -80,7 +80,7 @@ class _Cgroup:
             pass
 
     def start(self, spawn: Callable[[], int]) -> int:
-        # Started in it: a runner that is moved later could have started a process before.
+        # Started inside the cgroup: a process that a runner starts before it is moved would stay outside.
         with self._inside():
             return spawn()
 
@@ -98,7 +98,7 @@ class _Cgroup:
             key, _, value = line.partition(" ")
             if key == "oom_kill":
                 return int(value) > 0
-        raise OSError(f"{self._events} does not count what was killed.")
+        raise OSError(f"{self._events} does not count killed processes.")
 
     def close(self) -> None:
         with suppress(OSError):
@@ -128,7 +128,7 @@ class _WatchedLimit:
 
         pid = spawn()
         with suppress(psutil.Error):
-            # It is not reaped yet, so the id is its own; later psutil compares its start time.
+            # It is not reaped yet, so the id is still its own. Later psutil compares its start time.
             self._runner = psutil.Process(pid)
         return pid
 
@@ -143,12 +143,12 @@ class _WatchedLimit:
         except psutil.Error:
             return False
         family = [runner, *children]
-        # Pages that a pool's processes share must count once; measuring that takes longer.
+        # Pages that the processes of a pool share must count once. That takes longer, so it is measured second.
         measures = (resident_memory, own_memory)
         if any(_total(family, measure) <= self._limit for measure in measures):
             return False
         self._exceeded = True
-        for child in children:  # The runner is spared, and reports.
+        for child in children:  # Not the runner: it reports.
             with suppress(psutil.Error):
                 child.kill()
         return True
@@ -158,9 +158,9 @@ class _WatchedLimit:
 
 
 def own_memory(process: psutil.Process) -> int:  # type: ignore[name-defined]  # noqa: F821
-    """Return the bytes of *process* that are in memory, those it shares with others in part.
+    """Return the bytes of *process* that are in memory; pages shared with other processes count in part.
 
-    Where only root may ask for that of another process, as on macOS, shared ones count wholly.
+    If this process may not measure that, as on macOS without root, shared pages count fully.
     """
     import psutil
 

@@ -1,8 +1,8 @@
-"""Check whether a supervisor or a runner lives, independent of reused process ids and of reboots.
+"""Check whether a supervisor or a runner lives, independently of reused process ids and of reboots.
 
 The supervisor inherits the write end of the FIFO `alive` when it is started: a read returns "nothing yet"
 while it lives and the end of the file afterwards. A process that the client forks at that moment could
-hold a copy; so the supervisor also locks a file, and locks are not inherited.
+hold a copy; so the supervisor also locks a file: locks are not inherited.
 
 A runner whose supervisor died may still report how the job ended. Every runner inherits the write end
 of another FIFO, the one of its attempt, and keeps it until it ends; the user's processes do not get it.
@@ -20,7 +20,9 @@ from kinetic.backends.local.paths import Home, JobFolder
 from kinetic_payload.files.private import make_fifo
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # Supervisors import this, and `typing` takes longer than all the rest of it.
+if (
+    TYPE_CHECKING
+):  # Supervisors import this module, and `typing` takes longer than all its other imports.
     from collections.abc import Callable
     from typing import Final
 
@@ -29,7 +31,7 @@ _LONGEST_PAUSE: Final = 0.05
 """Seconds between two checks for the end of a supervisor, at first and later."""
 
 CANCEL: Final = b"c"
-"""What is written into the FIFO `control` to have a job stopped."""
+"""The byte that a client writes to the FIFO `control` to stop a job."""
 
 
 class Pipes:
@@ -53,15 +55,15 @@ class Pipes:
         return self.fds[1], self.fds[2], self.fds[3]
 
     def close(self) -> None:
-        """Close them."""
+        """Close the ends that are still open."""
         while self.fds:
             os.close(self.fds.pop())
 
 
 def _open(path: str, flags: int) -> int:
-    """Open a FIFO; never as a standard descriptor, which the client may have closed.
+    """Open a FIFO with a descriptor above 2, even if the client has closed its standard descriptors.
 
-    The supervisor gets them by number, and has other files as its standard descriptors.
+    The supervisor inherits the descriptor by its number, and has other files as standard descriptors.
     """
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     if fd > 2:
@@ -78,7 +80,7 @@ def is_alive(folder: JobFolder) -> bool:
     if fd is None:
         return False
     try:
-        return not _ended(fd) and not _unlocked(folder)
+        return not _is_at_eof(fd) and not _is_unlocked(folder)
     finally:
         os.close(fd)
 
@@ -86,9 +88,9 @@ def is_alive(folder: JobFolder) -> bool:
 def is_reporting(folder: JobFolder) -> bool:
     """Return whether a runner of the job lives.
 
-    Call it once `is_alive` returned False: from then on no other one is started.
+    Call it once `is_alive` returned False: from then on no further runner is started.
     """
-    fd = _open_living(folder)
+    fd = _open_runners(folder)
     if fd is None:
         return False
     os.close(fd)
@@ -97,26 +99,26 @@ def is_reporting(folder: JobFolder) -> bool:
 
 def is_announced(home: Home, job_id: str) -> bool:
     """Return whether the process that submits the job lives and is about to start it."""
-    return any(is_alive(place) for place in _announced(home, job_id))
+    return any(is_alive(place) for place in _staged_folders(home, job_id))
 
 
 def was_announced(home: Home, job_id: str) -> bool:
-    """Return whether a process was about to start the job, and was killed: there is no folder of the job."""
-    places = _announced(home, job_id)
-    # A job's folder has such a name while it is removed.
+    """Return whether a process was killed when it was about to start the job, which has no folder."""
+    places = _staged_folders(home, job_id)
+    # While a job's folder is being removed, it has the name of a staged folder.
     return bool(places) and not any(
-        is_alive(place) or os.path.exists(place.supervisor_log)  # noqa: PTH110 - asked often
+        is_alive(place) or os.path.exists(place.supervisor_log)  # noqa: PTH110 - called often
         for place in places
     )
 
 
-def _announced(home: Home, job_id: str) -> list[JobFolder]:
+def _staged_folders(home: Home, job_id: str) -> list[JobFolder]:
     try:
         names = os.listdir(home.jobs)  # noqa: PTH208 - light
     except FileNotFoundError:
         return []
-    mine = f".{job_id}."
-    return [JobFolder(f"{home.jobs}/{name}") for name in names if name.startswith(mine)]
+    prefix = f".{job_id}."
+    return [JobFolder(f"{home.jobs}/{name}") for name in names if name.startswith(prefix)]
 
 
 def wait_for_death(
@@ -124,13 +126,13 @@ def wait_for_death(
 ) -> bool:
     """Wait at most *timeout* seconds until the supervisor is gone; return whether it is.
 
-    *given_up* is called in short intervals, and ends the wait.
+    *given_up* is called in short intervals; the wait ends when it returns True.
     """
     fd = _open_fifo(folder.alive)
     if fd is None:
         return True
     try:
-        return _ends(fd, timeout, or_else=lambda: _unlocked(folder), given_up=given_up)
+        return _wait_for_eof(fd, timeout, or_else=lambda: _is_unlocked(folder), given_up=given_up)
     finally:
         os.close(fd)
 
@@ -138,21 +140,21 @@ def wait_for_death(
 def wait_for_end(
     folder: JobFolder, timeout: float, *, given_up: Callable[[], bool] = lambda: False
 ) -> bool:
-    """Wait like `wait_for_death`; if the supervisor was gone before, wait for a runner's end."""
+    """Wait like `wait_for_death`; if the supervisor is gone already, wait for the end of its runners."""
     if is_alive(folder):
         wait_for_death(folder, timeout, given_up=given_up)
         return not is_alive(folder) and not is_reporting(folder)
-    fd = _open_living(folder)
+    fd = _open_runners(folder)
     if fd is None:
         return True
     try:
-        return _ends(fd, timeout, given_up=given_up) and not is_reporting(folder)
+        return _wait_for_eof(fd, timeout, given_up=given_up) and not is_reporting(folder)
     finally:
         os.close(fd)
 
 
 def request_cancel(folder: JobFolder) -> None:
-    """Ask the supervisor to stop its job; do nothing if there is none."""
+    """Ask the supervisor to stop its job; do nothing if it is gone."""
     with suppress(OSError):  # ENXIO: there is no reader; ENOENT: the folder was removed.
         fd = os.open(folder.control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -161,13 +163,13 @@ def request_cancel(folder: JobFolder) -> None:
             os.close(fd)
 
 
-def _open_living(folder: JobFolder) -> int | None:
-    """Open the FIFO of the attempt whose runners live; None if none does."""
+def _open_runners(folder: JobFolder) -> int | None:
+    """Open the FIFO of the attempt whose runners live; None if no runner lives."""
     number = 1
-    while os.path.isdir(folder.attempt(number)):  # noqa: PTH112 - asked often
+    while os.path.isdir(folder.attempt(number)):  # noqa: PTH112 - called often
         fd = _open_fifo(folder.runners(number))
         if fd is not None:
-            if not _ended(fd):
+            if not _is_at_eof(fd):
                 return fd
             os.close(fd)
         number += 1
@@ -181,7 +183,7 @@ def _open_fifo(path: str) -> int | None:
         return None
 
 
-def _ends(
+def _wait_for_eof(
     fd: int,
     timeout: float,
     *,
@@ -197,26 +199,26 @@ def _ends(
     poll.register(fd, select.POLLIN | select.POLLHUP)
     deadline = time.monotonic() + timeout
     pause = _FIRST_PAUSE
-    while not (_ended(fd) or or_else()):
+    while not (_is_at_eof(fd) or or_else()):
         left = deadline - time.monotonic()
         if left <= 0 or given_up():
             return False
-        if poll.poll(int(min(left, pause) * 1000 + 0.999)) and not _ended(fd):
+        if poll.poll(int(min(left, pause) * 1000 + 0.999)) and not _is_at_eof(fd):
             select.select([], [], [], pause)  # Whatever woke it, do not check again at once.
         pause = min(1.5 * pause, _LONGEST_PAUSE)
     return True
 
 
-def _ended(fd: int) -> bool:
+def _is_at_eof(fd: int) -> bool:
     try:
         return os.read(fd, 1) == b""
     except BlockingIOError:
         return False
 
 
-def _unlocked(folder: JobFolder) -> bool:
+def _is_unlocked(folder: JobFolder) -> bool:
     """Return whether a supervisor had begun its work and no longer holds its lock."""
-    if not os.path.exists(folder.state):  # noqa: PTH110 - asked often
+    if not os.path.exists(folder.state):  # noqa: PTH110 - called often
         return False
     try:
         fd = os.open(folder.lock, os.O_RDONLY | os.O_CLOEXEC)

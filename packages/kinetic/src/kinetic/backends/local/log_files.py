@@ -74,7 +74,7 @@ def _seek_tail(stream: BinaryIO, count: int) -> bool:
     return cut
 
 
-class _Growing:
+class _GrowingLog:
     """The log of one host, read as it grows."""
 
     def __init__(self, host: int, path: str, tail: int | None, clock: Callable[[], float]) -> None:
@@ -96,19 +96,19 @@ class _Growing:
                 self._cut = _seek_tail(self._stream, self._tail)
         data = self._stream.read(_BLOCK)
         if not data:
-            return self._noted(self._lines.bar()) or None
-        return self._noted([*self._lines.feed(data), *self._lines.bar()])
+            return self._add_note(self._lines.bar()) or None
+        return self._add_note([*self._lines.feed(data), *self._lines.bar()])
 
-    def _noted(self, lines: list[str]) -> list[str]:
+    def _add_note(self, lines: list[str]) -> list[str]:
         noted = with_note(lines, cut=self._cut)
         self._cut = self._cut and not lines
         return noted
 
     def close(self) -> list[str]:
-        """Stop reading; return the last line if nothing ended it."""
+        """Stop reading; return the last line if it has no line end."""
         if self._stream is not None:
             self._stream.close()
-        return self._noted(self._lines.close())
+        return self._add_note(self._lines.close())
 
 
 def follow_lines(
@@ -120,11 +120,11 @@ def follow_lines(
     pause: Callable[[float], object],
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[LogLine]:
-    """Iterate over the log from the latest attempt on, until *ended* and everything was read."""
+    """Iterate over the log from the latest attempt on, until *ended* returns True and all lines were read."""
     attempt = latest_attempt(folder)
     share = None if tail is None else -(-tail // hosts)
     while True:
-        logs = [_Growing(host, folder.log(attempt, host), share, clock) for host in range(hosts)]
+        logs = [_GrowingLog(host, folder.log(attempt, host), share, clock) for host in range(hosts)]
         try:
             newer = yield from _follow_attempt(folder, attempt, logs, ended, pause)
         finally:
@@ -139,15 +139,15 @@ def follow_lines(
 def _follow_attempt(
     folder: JobFolder,
     attempt: int,
-    logs: list[_Growing],
+    logs: list[_GrowingLog],
     ended: Callable[[], bool],
     pause: Callable[[float], object],
 ) -> Generator[LogLine, None, bool]:
     """Iterate over one attempt's log to its end; return whether another attempt follows."""
     quiet_since = time.monotonic()
     while True:
-        # Asked before reading: what was written before the end is read after it. And in this order:
-        # another attempt may begin and end between the two questions.
+        # Checked before reading, so that all output from before the end is read. Checked in this order,
+        # because another attempt may begin and end between the two checks.
         over = ended()
         newer = os.path.exists(folder.attempt(attempt + 1))  # noqa: PTH110
         over = over or newer
@@ -167,7 +167,9 @@ def _follow_attempt(
 def _separator(folder: JobFolder, attempt: int) -> str:
     state = read_state(folder.state)
     messages = (
-        [one["message"] for one in state["attempts"] if one["number"] == attempt] if state else []
+        [ended["message"] for ended in state["attempts"] if ended["number"] == attempt]
+        if state
+        else []
     )
     why = f": {messages[0].rstrip('.')}" if messages and messages[0] else ""
     return f"[kinetic] Attempt {attempt} ended{why}. Attempt {attempt + 1} begins."

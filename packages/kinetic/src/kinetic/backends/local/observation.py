@@ -25,7 +25,7 @@ NEVER_STARTED: Final = "The submitting process was killed before it started the 
 def observe_folder(job_id: str, folder: JobFolder) -> Observation | None:
     """Return the observation of the job in *folder*; None if there is no such folder."""
 
-    alive = is_alive(folder)  # Asked first: what it wrote before it died is read after.
+    alive = is_alive(folder)  # Checked first: a dead supervisor cannot change the state any more.
     state = read_state(folder.state)
     if not alive and not is_there(folder):
         return None
@@ -51,7 +51,7 @@ def observe_folder(job_id: str, folder: JobFolder) -> Observation | None:
             return Observation(JobStatus.RUNNING, reason, attempts)
         if has_begun(folder):
             return Observation(JobStatus.RUNNING)
-        return Observation(JobStatus.PENDING, "Its supervisor starts.")
+        return Observation(JobStatus.PENDING, "Its supervisor is starting.")
 
     if reporting:
         seen = pending or Observation(JobStatus.RUNNING, "", attempts)
@@ -64,12 +64,12 @@ def observe_folder(job_id: str, folder: JobFolder) -> Observation | None:
 
 def is_there(folder: JobFolder) -> bool:
     """Return whether the job has a folder here."""
-    return os.path.isdir(folder.path)  # noqa: PTH112 - asked often
+    return os.path.isdir(folder.path)  # noqa: PTH112 - called often
 
 
 def has_begun(folder: JobFolder) -> bool:
-    """Return whether a runner may be at work; its supervisor writes that a moment later."""
-    return os.path.isdir(folder.attempt(1))  # noqa: PTH112 - asked often
+    """Return whether a runner may have been started; the supervisor writes its state a moment later."""
+    return os.path.isdir(folder.attempt(1))  # noqa: PTH112 - called often
 
 
 def how_it_ended(folder: JobFolder, before_start: bool) -> str:

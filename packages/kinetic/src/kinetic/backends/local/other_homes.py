@@ -1,6 +1,6 @@
-"""Jobs over a folder whose home cannot be read from here: seen by their objects in the store.
+"""Jobs in a folder store whose home cannot be read from here: observed by their objects in the store.
 
-Whether they run is not known here, so no outcome is written for them here.
+Nothing shows here whether they still run, so no outcome is written for them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LEAST: Final = 0.05
 
 
 class OtherHome:
-    """Looks at a job of *keeper*, whose folder cannot be read because of *why*.
+    """Observes a job of *keeper*, whose folder cannot be read because of *why*.
 
     *kill* ends the job's processes that are found on this machine.
     """
@@ -53,20 +53,20 @@ class OtherHome:
         if self._why is Unreachable.GONE:
             return Observation(
                 JobStatus.FAILED,
-                f"It was kept by {keeper.home} on this machine ({keeper.machine}), which was removed "
-                "or replaced since.",
+                f"Its home {keeper.home} on this machine ({keeper.machine}) was removed or replaced "
+                "since.",
                 lost=True,
             )
         begun = self._store.stat(JobObjects(record.job_id).claim(1, 0)) is not None
         return Observation(
             JobStatus.RUNNING if begun else JobStatus.PENDING,
-            f"It is kept by {keeper.home} on {keeper.machine}, which cannot be read from here: "
+            f"Its home {keeper.home} on {keeper.machine} cannot be read from here: "
             f"{self._why.value}.",
             unreachable=True,
         )
 
     def events(self, record: JobRecord) -> StoreEvents:
-        """Return the events that the job has begun, or has an outcome."""
+        """Return the changes that the store shows: the job has begun, or has an outcome."""
         names, stat = JobObjects(record.job_id), self._store.stat
 
         def look() -> object:
@@ -94,7 +94,7 @@ class OtherHome:
         """Return if the job does not run any more, as far as the store shows.
 
         Raises:
-            JobError: It may run, and cannot be stopped from here.
+            JobError: The job may still run, and cannot be stopped from here.
         """
         if self._why is Unreachable.GONE:
             self._kill(record)
@@ -102,7 +102,7 @@ class OtherHome:
             error = JobError(
                 f"Job {record.job_id} cannot be stopped from here. {self.observe(record).reason}",
                 hint="Cancel it there. If that machine or home is gone for good, remove "
-                f"{self._store.location}/{record.job_id} to be rid of the job.",
+                f"{self._store.location}/{record.job_id} to delete the job.",
             )
             error.job_id = record.job_id
             raise error

@@ -1,4 +1,4 @@
-"""Jobs over a bucket on another machine or in another home: seen by lease, outcome and log."""
+"""Jobs in a bucket that belong to another machine or home: observed by lease, outcome and log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kinetic_payload.records.lease import Lease
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store
 
-_AWAY: Final = "or its machine sleeps or is offline. Should it come back, the job goes on."
+_AWAY: Final = "or its machine sleeps or is offline. If it comes back, the job goes on."
 _POLL_LEAST: Final = 0.25
 _POLL_MOST: Final = 2.0
 
@@ -34,8 +34,8 @@ _POLL_MOST: Final = 2.0
 def observation_of(heartbeat: Heartbeat, presence: Presence) -> Observation:
     """Return the supervisor's presence as an observation of the job.
 
-    A lost supervisor has not vanished: its laptop may be asleep, also before the first lease, and the job
-    may go on tomorrow. So no other process writes an outcome for it.
+    A lost supervisor may still live: its laptop may be asleep, even before the first lease, and the job may
+    go on tomorrow. So no other process writes a failure for it.
     """
     match presence:
         case Presence.ALIVE:
@@ -58,7 +58,7 @@ def observation_of(heartbeat: Heartbeat, presence: Presence) -> Observation:
 
 
 class OtherMachines:
-    """Looks at such jobs; for *starting* seconds after its record a job may have no lease.
+    """Observes such jobs. A job may have no lease for *starting* seconds after its record was written.
 
     Outcomes, claims and reports that *verify* refuses are ignored.
     """
@@ -72,17 +72,17 @@ class OtherMachines:
         self._leases: dict[str, Lease] = {}
 
     def observe(self, record: JobRecord) -> Observation:
-        """Look once at the job's lease."""
+        """Observe the job once, by its lease."""
         heartbeat = self._heartbeat(record)
         return observation_of(heartbeat, presence_of(heartbeat, starting=self._starting))
 
     def events(self, record: JobRecord) -> StoreEvents:
-        """Return the events that the job has an outcome, or that its supervisor's presence changed."""
+        """Return the changes of the job's outcome and of its supervisor's presence."""
         outcome = JobObjects(record.job_id).outcome
 
         def look() -> object:
             found = self._store.stat(outcome)
-            # A look decides whether it is the job's own; the job may replace it.
+            # Not whether it exists: the job may replace an object that another process wrote there.
             return found.generation if found is not None else None, self._presence(record)
 
         return StoreEvents(look, _pause_after)
@@ -106,7 +106,7 @@ class OtherMachines:
     def await_end(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
         """Wait until the job does not run any more, as far as the store shows.
 
-        Its supervisor sees the outcome within a few seconds, and stops the job.
+        The supervisor reads the outcome within a few seconds, and stops the job.
 
         Raises:
             JobError: It still runs after *timeout* seconds.
@@ -119,12 +119,12 @@ class OtherMachines:
                 return
             if deadline.passed:
                 if presence is Presence.STARTING:
-                    return  # If it starts later, it finds the outcome, and ends at once.
+                    return  # If the job starts later, its supervisor reads the outcome and stops it.
                 error = JobError(
                     f"Job {record.job_id} still runs on {heartbeat.holder}, {timeout:g} s after the "
                     "request to stop.",
-                    hint="Its supervisor looks every few seconds, and its function has a grace to end; "
-                    "try again.",
+                    hint="Its supervisor checks for a request every few seconds; then its function has a "
+                    "grace to end. Try again.",
                 )
                 error.job_id = record.job_id
                 raise error
@@ -135,13 +135,13 @@ class OtherMachines:
         outcome = stored_outcome(self._store, record.job_id, self._verify)
         if outcome is None:
             return self._presence(record) in (Presence.LOST, Presence.ABSENT)
-        # A runner or a supervisor writes the outcome after the logs; a client, while the job runs.
+        # A runner or a supervisor writes the outcome after the logs; a client writes it while the job runs.
         by_client = fields_of(outcome).get("written_by") == "client"
         return not by_client or self._has_gone(record, self._presence(record))
 
     def _has_gone(self, record: JobRecord, presence: Presence) -> bool:
         if presence is Presence.STARTING:
-            # It may have ended before its first lease; then every host has reported.
+            # The job may have ended before its first lease. Then every host has reported.
             if stored_outcome(self._store, record.job_id, self._verify) is None:
                 return False
             attempts = attempts_of(self._store, record, self._verify)
@@ -170,7 +170,7 @@ class OtherMachines:
                 if known.job_id != job_id:
                     raise RecordError(f"{name} is the lease of another job.")
             except ObjectNotFoundError:
-                return None  # Removed a moment ago.
+                return None  # It was removed a moment ago.
             except RecordError:
                 # Leases are not signed: they only show that a job seems to run.
                 known = Lease(job_id=job_id, holder="an unknown machine", seconds=LEASE_SECONDS)

@@ -1,7 +1,7 @@
 """Paths of the local backend below `KINETIC_HOME`.
 
-The supervisor imports this before it starts a runner, so paths are plain text: `pathlib` and `dataclasses`
-would cost a tenth of a job's start.
+The supervisor imports this before it starts a runner, so paths are plain text: importing `pathlib` and
+`dataclasses` would take a tenth of a job's start.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class JobFolder:
         self.control = f"{path}/control"
         """A FIFO that the supervisor reads."""
         self.lock = f"{path}/lock"
-        """Locked by the supervisor for as long as it lives."""
+        """Locked by the supervisor while it lives."""
         self.state = f"{path}/state.json"
         self.uses = f"{path}/uses.json"
-        """The shared files that the job needs: they are not collected meanwhile."""
+        """Names the shared files that the job needs. They are not collected while this file exists."""
         self.supervisor_log = f"{path}/supervisor.log"
         self.pending_uploads = f"{path}/unsaved"
         """Results that could not be stored yet."""
@@ -61,5 +61,5 @@ class JobFolder:
         return f"{self.path}/attempt-{attempt}/host-{host}.log"
 
     def workspace(self, host: int) -> str:
-        """Return the folder in which one host works, shared by all its attempts."""
+        """Return the workspace of one host, shared by all its attempts."""
         return f"{self.path}/host-{host}"

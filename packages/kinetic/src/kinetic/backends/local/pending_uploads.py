@@ -25,8 +25,8 @@ def observation_of(
 ) -> Observation | None:
     """Return the observation of a job whose result is in its *folder*; None without such a result.
 
-    *reason* is the last one that its supervisor wrote. While the supervisor or a runner is *running*, it
-    stores the result; afterwards the result is stored when it is collected.
+    *reason* is the last reason that the supervisor wrote. While the supervisor or a runner is *running*, that
+    process stores the result; afterwards a client stores it when it collects the result.
     """
     pending_uploads = PendingUploads(folder.pending_uploads)
     reports = pending_uploads.host_outcomes()
@@ -52,19 +52,20 @@ def store_result(
     """Store the results in the job's *folder*, so that the job can be collected.
 
     Raises:
-        StoreError: They still cannot be stored; they stay in the folder.
-        IntegrityError: They are not what the job wrote.
+        StoreError: The results still cannot be stored; they stay in the folder.
+        IntegrityError: The results are not those that the job wrote.
     """
     try:
         PendingUploads(folder.pending_uploads).store_all(store, verify)
     except (StoreError, IntegrityError) as error:
         raise type(error)(
             f"The result of job {job_id} could not be stored: {error.message}",
-            hint=f"{error.hint or 'Try again later.'}\n{_kept(job_id, folder)}",
+            hint=f"{error.hint or 'Try again later.'}\n{_kept_hint(job_id, folder)}",
         ) from error
     except OSError as error:
         raise StoreError(
-            f"The result of job {job_id} could not be read: {error}.", hint=_kept(job_id, folder)
+            f"The result of job {job_id} could not be read: {error}.",
+            hint=_kept_hint(job_id, folder),
         ) from error
 
 
@@ -85,20 +86,20 @@ def refuse_to_lose(record: JobRecord, folder: JobFolder, *, decided: bool) -> No
         return
     if decided:
         warn_caller(
-            f"Job {record.job_id} has an outcome, and a result that was not stored before. The result "
-            "is removed with the job."
+            f"Job {record.job_id} has an outcome already. Its result, which was not stored, is removed "
+            "with the job."
         )
     else:
         error = JobError(
             f"Job {record.job_id} has ended, and its result is not in the store yet.",
-            hint=_kept(record.job_id, folder),
+            hint=_kept_hint(record.job_id, folder),
         )
         error.job_id = record.job_id
         raise error
 
 
-def _kept(job_id: str, folder: JobFolder) -> str:
+def _kept_hint(job_id: str, folder: JobFolder) -> str:
     return (
         f"It is kept in {folder.pending_uploads}. Store and print it with: kinetic jobs result {job_id}\n"
-        "To give it up, remove that folder."
+        "To discard the result, remove that folder."
     )

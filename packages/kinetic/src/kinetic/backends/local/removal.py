@@ -23,12 +23,12 @@ def put_aside(path: str, *, in_use: Callable[[str], bool]) -> list[str]:
     except FileNotFoundError:
         import glob
 
-        return [one for one in glob.glob(f"{glob.escape(aside)}*") if not in_use(one)]  # noqa: PTH207
+        return [left for left in glob.glob(f"{glob.escape(aside)}*") if not in_use(left)]  # noqa: PTH207
     return [gone]
 
 
 def remove_tree(path: str) -> tuple[str, ...]:
-    """Remove the folder *path* and its contents; return what stays, each with the reason.
+    """Remove the folder *path* and its contents; return the paths that stay, each with the reason.
 
     Read-only folders are removed too. Links are not followed. If another file system is mounted inside,
     nothing is removed: its files are not the job's.
@@ -46,9 +46,9 @@ def remove_tree(path: str) -> tuple[str, ...]:
     left: list[str] = []
 
     def note(_: object, where: str, error: BaseException) -> None:
-        # Leave out the parents of what stays: they fail because they are not empty.
-        inside = any(one.startswith(f"{where}/") for one in left)
-        if not (inside or isinstance(error, FileNotFoundError)):
+        # Leave out the parents of a path that stays: they fail because they are not empty.
+        has_left = any(entry.startswith(f"{where}/") for entry in left)
+        if not (has_left or isinstance(error, FileNotFoundError)):
             left.append(f"{where}: {getattr(error, 'strerror', None) or error}")
 
     if sys.version_info >= (3, 12):
@@ -78,8 +78,8 @@ def _mount_points() -> list[str]:
     if sys.platform != "linux":
         import psutil
 
-        return [one.mountpoint for one in psutil.disk_partitions(all=True)]
-    # Without psutil, whose import takes too long for a part of every blocking call.
+        return [partition.mountpoint for partition in psutil.disk_partitions(all=True)]
+    # Not with psutil: every blocking call would wait for its import.
     with open("/proc/self/mountinfo", "rb") as table:  # noqa: PTH123
         points = [os.fsdecode(line.split(b" ")[4]) for line in table]
-    return [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), one) for one in points]
+    return [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point) for point in points]

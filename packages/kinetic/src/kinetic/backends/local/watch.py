@@ -57,7 +57,9 @@ class LocalWatch:
         deadline = Deadline(timeout)
         watched = [place() for place in self._places]
         while not (deadline.passed or self._woken.is_set()):
-            changed = [events.changed() for events in watched]  # Each is asked.
+            changed = [
+                events.changed() for events in watched
+            ]  # All are called: each keeps a state.
             if any(changed):
                 return
             if len(watched) == 1:
@@ -78,9 +80,9 @@ _Life = Literal["announced", "alive", "reporting", "gone"]
 
 
 class FolderEvents:
-    """Changes of a job that *home* keeps: its state, the ends of its supervisor and its runners.
+    """Changes of a job that *home* keeps: its state, and the ends of its supervisor and its runners.
 
-    If *store* is a bucket, also its outcome: other machines may write it.
+    If *store* is a bucket, also changes of its outcome, which other machines may write.
     """
 
     def __init__(self, home: Home, job_id: str, store: Store) -> None:
@@ -89,7 +91,7 @@ class FolderEvents:
         self._job_id = job_id
         self._outcome = JobObjects(job_id).outcome
         self._store = store if store.location.kind == "gs" else None
-        self._began = self._asked = time.monotonic()
+        self._began = self._outcome_read_at = time.monotonic()
         self._state: tuple[int, int] | None = None
         self._life: _Life = "alive"
         self._seen: int | None = None
@@ -120,7 +122,7 @@ class FolderEvents:
 
     def _state_changed(self) -> bool:
         try:
-            found = os.stat(self.folder.state)  # noqa: PTH116 - asked often
+            found = os.stat(self.folder.state)  # noqa: PTH116 - called often
         except FileNotFoundError:
             return False
         seen = (found.st_ino, found.st_mtime_ns)
@@ -129,11 +131,11 @@ class FolderEvents:
 
     def _has_outcome(self) -> bool:
         now = time.monotonic()
-        if self._store is None or now - self._asked < _OUTCOME_EVERY:
+        if self._store is None or now - self._outcome_read_at < _OUTCOME_EVERY:
             return False
-        self._asked = now
+        self._outcome_read_at = now
         found = self._store.stat(self._outcome)
-        # A look decides whether it is the job's own; the job may replace it.
+        # Not whether it exists: the job may replace an object that another process wrote there.
         seen = found.generation if found is not None else None
         changed, self._seen = seen != self._seen, seen
         return changed
@@ -142,7 +144,7 @@ class FolderEvents:
 class StoreEvents:
     """Changes of a job that only the store shows.
 
-    *look* returns a value to compare; *pause* returns how long to pause after so many seconds of waiting.
+    *look* returns a value to compare. *pause* takes the seconds waited so far, and returns the next pause.
     """
 
     def __init__(self, look: Callable[[], object], pause: Callable[[float], float]) -> None:
