@@ -80,7 +80,7 @@ def test_what_does_not_run_on_a_cluster_yet_is_refused_with_what_does(
 
 def test_a_job_needs_a_bucket_and_data_that_can_be_downloaded(tmp_path: Path) -> None:
     check_request(a_request(tmp_path), BUCKET)
-    with pytest.raises(InvalidRequestError, match="No pod reaches"):
+    with pytest.raises(InvalidRequestError, match="Pods cannot reach"):
         check_request(a_request(tmp_path), Location("folder", "/me/store"))
     mounted = DataRef(
         key="d0", kind="gcs", source="gs://photos", is_dir=True, name="photos", fuse=True

@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 class GkeBackend:
     """Runs jobs in one namespace of *cluster*, with their objects in *store*.
 
-    *home* (`KINETIC_HOME`) keeps the runner, *environment* has the variables that lead to the buckets,
-    and *signer* verifies records in the store.
+    *home* (`KINETIC_HOME`) caches the runner's file, *environment* has the variables that name the bucket
+    service, and *key_signer* verifies records in the store.
     """
 
     name = CLUSTER
@@ -86,10 +86,10 @@ class GkeBackend:
         self._watches = JobWatches(cluster)
 
     def check(self, request: JobRequest) -> None:
-        """Refuse what cannot run on a cluster; let the cluster check the Job by a dry run.
+        """Refuse a request that cannot run on a cluster; let the cluster check the Job in a dry run.
 
         Raises:
-            InvalidRequestError: This version cannot run it; the hint says what it can.
+            InvalidRequestError: This version cannot run the request; the hint says what to use instead.
             ConfigurationError: The address of the bucket service is a loopback address.
             ClusterError: The cluster cannot be reached, or would refuse the Job.
         """
@@ -110,17 +110,17 @@ class GkeBackend:
 
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:
-        """Complete the record. While it is new, a job without a Job is reported as pending."""
+        """Yield the completed record. While it is new, a job without a Job is reported as pending."""
         where = self._cluster.identity
         yield replace(
             record, workload=WORKLOAD, namespace=where.namespace, kube_context=where.context
         )
 
     def start(self, launch: Launch) -> None:
-        """Create the Job, and what it needs.
+        """Create the Job, and the objects that it needs.
 
         Raises:
-            InvalidRequestError: Its data would have to be mounted.
+            InvalidRequestError: Data of the call would have to be mounted.
             SubmitError: The Job exists already, or the cluster refuses it.
         """
         assert isinstance(launch.environment, ClusterEnvironment)
@@ -149,12 +149,12 @@ class GkeBackend:
 
         Raises:
             ClusterError: The cluster cannot be queried.
-            JobError: It was submitted to another cluster or namespace.
+            JobError: The job was submitted to another cluster or namespace.
         """
         return self._observer.observe(record)
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:  # noqa: ARG002
-        """Return what keeps the job from running, or how it ended, from the cluster's objects."""
+        """Explain from the cluster's objects what keeps the job from running, or how it ended."""
         if not isinstance(seen, JobObservation):
             return Explanation(seen.reason)
         return explanation_of(seen, [] if seen.status.terminal else self._events(seen))
@@ -170,7 +170,7 @@ class GkeBackend:
                     uid = each["metadata"]["uid"]
                     found += cluster.list("Event", fields=f"involvedObject.uid={uid}")
         except NotPermittedError:
-            return []  # The objects themselves explain something as well.
+            return []  # Without events, the Job and its pods still explain something.
         return found
 
     def lives_here(self, record: JobRecord) -> bool:  # noqa: ARG002
@@ -178,7 +178,7 @@ class GkeBackend:
         return False
 
     def watch(self, records: Sequence[JobRecord]) -> AbstractContextManager[Watch]:
-        """Watch the Jobs and pods of the jobs; `wait` also returns now and then, for their outcomes."""
+        """Watch the Jobs and pods of the jobs; `wait` also returns periodically, for outcomes in the store."""
         return self._watches.open([record.job_id for record in records])
 
     def log_lines(
@@ -241,19 +241,22 @@ class GkeBackend:
         return outcome_of_vanished(self._store, record, observation, now=time.time(), verify=verify)
 
     def collect_left(self, recorded: Set[str]) -> None:
-        """Start the removal, at most once an hour, of what killed submits left of other jobs."""
+        """Start, at most once an hour, a process that removes what killed submits left behind.
+
+        Jobs that are *recorded* are not touched.
+        """
         from kinetic.backends.local.collection import collect_left
 
         collect_left(Home(str(self._home)), self._store, recorded, self._environment)
 
 
 def _image(request: JobRequest) -> str:
-    assert request.image.uri is not None, "`check` lets nothing else pass"
+    assert request.image.uri is not None, "`check` refuses requests without an image"
     return request.image.uri
 
 
 def _draft(request: JobRequest, store: Location) -> JobRecord:
-    """Return a record like that of the job to come, with names and digests of the same lengths."""
+    """Return a stand-in for the record of the job, with names and digests of the same lengths."""
     now, suffix = datetime.now(UTC), "0" * 7
     return record_of(
         request,

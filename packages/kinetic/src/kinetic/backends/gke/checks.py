@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def check_request(request: JobRequest, store: Location) -> None:
-    """Refuse what this version cannot run on a cluster.
+    """Refuse a request that this version cannot run on a cluster.
 
     Raises:
-        InvalidRequestError: It cannot; the hint says what to use instead.
+        InvalidRequestError: It cannot run the request; the hint says what to use instead.
     """
     form_of(request.accelerator)
     if request.image.mode != "custom":
-        asked = (
+        requested = (
             "No image is named" if request.image.mode == "default" else f"{request.image.mode!r}"
         )
         raise InvalidRequestError(
-            f"{asked}: Kinetic does not build images for clusters yet.",
+            f"{requested}: Kinetic does not build images for clusters yet.",
             hint="Give the address of an image with python3, cloudpickle and google-cloud-storage: "
             "container_image='us-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG'.",
         )
@@ -38,7 +38,7 @@ def check_request(request: JobRequest, store: Location) -> None:
         )
     if store.kind != "gs":
         raise InvalidRequestError(
-            f"No pod reaches the store {store}.", hint="Set KINETIC_STORE=gs://BUCKET."
+            f"Pods cannot reach the store {store}.", hint="Set KINETIC_STORE=gs://BUCKET."
         )
     if request.volumes:
         from kinetic.mount_paths import check_volumes

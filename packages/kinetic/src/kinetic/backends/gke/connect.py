@@ -46,7 +46,7 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
 
 
 def _cluster(context: str, namespace: str, kubeconfig: str | None, settings: Settings) -> Cluster:
-    """Return the cluster of *context*; if this machine does not know that name, that of the settings."""
+    """Return the cluster of *context*; if the kubeconfig lacks that context, the cluster of the settings."""
     from kinetic_k8s.cluster.connect import connect as connect_cluster
     from kinetic_k8s.errors import UnknownContextError
 

@@ -11,11 +11,11 @@ from kinetic.errors import ConfigurationError
 from kinetic_payload.layout import Env
 
 _VARIABLES: Final = (Env.STORAGE_ENDPOINT, "STORAGE_EMULATOR_HOST")
-"""The first that is set counts, here and in pods."""
+"""The first variable that is set is used, here and in pods."""
 
 
 def storage_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variable of *environment* that names a bucket service, for pods; nothing for Google's.
+    """Return the variable of *environment* that names a bucket service, for pods; empty if none does.
 
     Raises:
         ConfigurationError: The address is a loopback address, which pods cannot reach.

@@ -1,4 +1,4 @@
-"""From a launch to the spec of its Job."""
+"""Build the spec of a Job from a launch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kinetic_payload.stores.store import Location
 
 WORKLOAD = "Job"
-"""The form of every job so far; it is recorded as `workload`."""
+"""The Kubernetes kind of every job so far; it is recorded as `workload`."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class ClusterEnvironment(Environment):
 def job_spec(
     launch: Launch, store: Location, *, runner: Runner | None, variables: Mapping[str, str]
 ) -> JobSpec:
-    """Return the spec of the Job that runs the job of *launch*, whose objects lie at *store*.
+    """Return the spec of the Job that runs the job of *launch*, whose objects are at *store*.
 
-    *variables* lead the pod to the store. Captured values and the key are not in the spec: it names the
-    Secrets that hold them.
+    *variables* name the bucket service for the pod. Captured values and the key are not in the spec: it names
+    the Secrets that hold them.
 
     Raises:
-        InvalidRequestError: Kubernetes does not accept an amount.
+        InvalidRequestError: Kubernetes does not accept the amount of a resource.
     """
     record, request = launch.record, launch.request
     flags = runner_flags(
@@ -88,9 +88,10 @@ def job_spec(
     )
 
 
-def _resources(of: Resources) -> PodResources:
+def _resources(requested: Resources) -> PodResources:
+    cpu, memory, shared = requested.cpu, requested.memory, requested.shared_memory
     return PodResources(
-        cpu=None if of.cpu is None else f"{round(of.cpu * 1000)}m",
-        memory=None if of.memory is None else str(of.memory),
-        shared_memory=None if of.shared_memory is None else str(of.shared_memory),
+        cpu=None if cpu is None else f"{round(cpu * 1000)}m",
+        memory=None if memory is None else str(memory),
+        shared_memory=None if shared is None else str(shared),
     )

@@ -55,7 +55,7 @@ class ClusterKey:
 
     @property
     def place(self) -> str:
-        """Where it is kept, for messages."""
+        """The place of the key, for messages."""
         return f"the Secret {KEY_SECRET!r} in {self._cluster.identity}"
 
     @property
@@ -74,7 +74,7 @@ class ClusterKey:
         except NotPermittedError as error:
             raise ConfigurationError(
                 f"The key that signs jobs cannot be {verb}. {error.message}",
-                hint=f"{error.hint} The key is what proves that a result was written by the job. "
+                hint=f"{error.hint} The key proves that a result was written by the job. "
                 "To read results without that proof for once, if you trust everyone who can write to "
                 "the bucket, set KINETIC_TRUST_BUCKET=1.",
             ) from error

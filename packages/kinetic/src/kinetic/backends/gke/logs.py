@@ -49,7 +49,7 @@ class JobLog:
         self._cluster = cluster
         self._store = store
         self._signer = signer
-        self._kept = store, record, signer.verify
+        self._stored_job = store, record, signer.verify
         self._observer = observer
         self._watches = watches
         self._whole = False
@@ -60,7 +60,7 @@ class JobLog:
         found = views(self._observer.pods(self._record))
         pod = found[-1] if found and found[-1].started else None
         if pod is None or not pod.alive:
-            yield from self._ended(pod, tail)
+            yield from self._ended_log(pod, tail)
             return
         attempt = self._attempt_of(pod, 1)
         live = self._live(pod, attempt, follow=False, tail=tail)
@@ -78,7 +78,7 @@ class JobLog:
     def follow(self, tail: int | None, stopped: Callable[[], bool] = never) -> Iterator[LogLine]:
         """Iterate over the log from the latest attempt on, as it is written, until the job ends.
 
-        Or until *stopped*: between two pods, and at a pod's next line.
+        Stop earlier if *stopped* returns True; it is checked between two pods and after each line.
 
         Raises:
             ClusterUnreachableError: The cluster did not respond at the beginning; later it retries.
@@ -88,11 +88,11 @@ class JobLog:
         with self._watches.open([self._record.job_id]) as watch:
             while not stopped():
                 try:
-                    # Before the pods are listed: a last pod may start in between.
+                    # Checked before the pods are listed: a last pod may start in between.
                     over = self._is_over()
                     found = views(self._observer.pods(self._record))
                 except ClusterUnreachableError:
-                    if not reached:  # Otherwise nothing would be printed, without a reason.
+                    if not reached:  # Otherwise the user would see no output and no reason.
                         raise
                     watch.wait(_LOOK_AGAIN)
                     continue
@@ -102,7 +102,7 @@ class JobLog:
                 for pod in new if attempt else new[-1:]:
                     for number, lines in self._attempts_to(pod, attempt, tail):
                         if attempt:
-                            yield attempt_separator(*self._kept, attempt, number)
+                            yield attempt_separator(*self._stored_job, attempt, number)
                         for line in lines:
                             yield line
                             if stopped():
@@ -127,7 +127,7 @@ class JobLog:
     ) -> Iterator[tuple[int, Iterator[LogLine]]]:
         """Iterate over the attempts after *before* up to that of *pod*, each with its lines."""
         live = self._live(pod, before + 1, follow=True, tail=tail)
-        first = next(live, None)  # Waits for the pod to start.
+        first = next(live, None)  # This waits for the pod to start.
         number = self._attempt_of(pod, before + 1)
         if first is None and self._observer.claimed_by(self._record, number) is None:
             return  # The attempt never began.
@@ -135,20 +135,20 @@ class JobLog:
             # Attempts whose pods were never listed.
             for missed in range(before + 1, number):
                 yield missed, self._stored(missed)
-        lines = self._filled(first, live, number, tail)
+        lines = self._with_stored_rest(first, live, number, tail)
         if not before and tail is None and first is not None:
-            lines = chain(self._lost(pod, number), lines)
+            lines = chain(self._lost_beginning(pod, number), lines)
         yield number, lines
 
-    def _lost(self, pod: PodView, attempt: int) -> Iterator[LogLine]:
+    def _lost_beginning(self, pod: PodView, attempt: int) -> Iterator[LogLine]:
         """Iterate over the stored lines that *pod* no longer has: the kubelet keeps about 10 MiB."""
         with PodLog(self._cluster, pod.name, follow=False) as log:
-            head = [_shown(text) for text in islice(log, _REMEMBERED)]
+            head = [_printable(text) for text in islice(log, _REMEMBERED)]
         if head and is_end_marker(head[-1], self._record.job_id):
             return
-        yield from islice(self._stored(attempt), _place_of(head, self._stored(attempt)))
+        yield from islice(self._stored(attempt), _position_of(head, self._stored(attempt)))
 
-    def _filled(
+    def _with_stored_rest(
         self, first: LogLine | None, live: Iterator[LogLine], attempt: int, tail: int | None
     ) -> Iterator[LogLine]:
         """Iterate over a pod's lines, and then over those that only the bucket has."""
@@ -159,7 +159,7 @@ class JobLog:
                 yield LogLine(line.text, 0, attempt)
         if not self._whole:
             # The pod was killed, or its log was rotated away.
-            yield from _after(last, self._stored(attempt, None if last else tail))
+            yield from _lines_after(last, self._stored(attempt, None if last else tail))
 
     def _live(
         self, pod: PodView, attempt: int, *, follow: bool, tail: int | None
@@ -168,49 +168,49 @@ class JobLog:
         self._whole = False
         # One more line: the last one may be the end marker.
         last: deque[str] = deque(maxlen=tail)
-        asked = None if tail is None else tail + 1
-        with PodLog(self._cluster, pod.name, follow=follow, tail=asked) as log:
+        count = None if tail is None else tail + 1
+        with PodLog(self._cluster, pod.name, follow=follow, tail=count) as log:
             for text in log:
                 if is_end_marker(text, self._record.job_id):
                     self._whole = True
                     self._watches.wake(self._record.job_id)
-                    break  # The last line; the stream itself ends a second later.
+                    break  # This is the last line; the stream itself ends a second later.
                 elif follow or tail is None:
-                    yield LogLine(_shown(text), 0, attempt)
+                    yield LogLine(_printable(text), 0, attempt)
                 else:
-                    last.append(_shown(text))
+                    last.append(_printable(text))
         yield from (LogLine(text, 0, attempt) for text in last)
 
-    def _ended(self, pod: PodView | None, tail: int | None) -> Iterator[LogLine]:
+    def _ended_log(self, pod: PodView | None, tail: int | None) -> Iterator[LogLine]:
         stored = self._stored(None, tail)
         first = next(stored, None)
         if first is not None:
             yield first
             yield from stored
-        elif pod is not None:  # It could not be stored.
+        elif pod is not None:  # The log could not be stored.
             yield from self._live(pod, self._attempt_of(pod, 1), follow=False, tail=tail)
 
     def _stored(self, attempt: int | None, tail: int | None = None) -> Iterator[LogLine]:
         """Iterate over the stored lines of *attempt*, or of the latest one."""
         if attempt is None:
-            return latest_lines(*self._kept, tail=tail)
+            return latest_lines(*self._stored_job, tail=tail)
         job_id = self._record.job_id
         return stored_lines(self._store, job_id, tail=tail, attempts=[attempt], most=1)
 
     def _attempt_of(self, pod: PodView, least: int) -> int:
-        """Return the number of the attempt of *pod*, *least* or more; the next one if it has claimed none."""
+        """Return the attempt of *pod*, *least* or a later one; if it has claimed none, the next free number."""
         number = least
         while self._observer.claimed_by(self._record, number) not in (None, pod.name):
             number += 1
         return number
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     return printable_log(text.removesuffix("\r"))
 
 
-def _place_of(head: Sequence[str], stored: Iterator[LogLine]) -> int:
-    """Return how many lines of *stored* come before the lines *head*; 0 if it does not have these."""
+def _position_of(head: Sequence[str], stored: Iterator[LogLine]) -> int:
+    """Return how many lines of *stored* come before the lines *head*; 0 if *stored* does not have them."""
     window: deque[str] = deque(maxlen=len(head))
     for count, line in enumerate(stored, 1):
         window.append(line.text)
@@ -219,8 +219,8 @@ def _place_of(head: Sequence[str], stored: Iterator[LogLine]) -> int:
     return 0
 
 
-def _after(last: Sequence[str], stored: Iterator[LogLine]) -> Iterator[LogLine]:
-    """Iterate over the lines of *stored* after the lines *last*; over nothing if it does not have these."""
+def _lines_after(last: Sequence[str], stored: Iterator[LogLine]) -> Iterator[LogLine]:
+    """Iterate over the lines of *stored* after the lines *last*; over nothing if *stored* lacks these."""
     if not last:
         yield from stored
         return

@@ -1,4 +1,4 @@
-"""Decide what a job's Job and pods mean."""
+"""Decide the state of a job from its Job and its pods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATUS: Final = {
 }
 
 _AT_ONCE: Final = timedelta(seconds=5)
-"""Time between a Job and its first pod. A pod that replaces an evicted one comes after 8 s or more."""
+"""Longest time from a Job to its first pod. A pod that replaces an evicted one comes after 8 s or more."""
 
 
 @dataclass(frozen=True)
@@ -69,5 +69,5 @@ def has_first_pod(job: Manifest, pods: Sequence[Manifest]) -> bool:
 
 
 def belongs_to(manifest: Manifest, job_id: str) -> bool:
-    """Return whether an object belongs to the job *job_id*, and not to another one with its name."""
+    """Return whether an object belongs to the job *job_id*, not to another job with the same k8s name."""
     return (manifest["metadata"].get("labels") or {}).get(JOB_ID) == job_id

@@ -58,12 +58,12 @@ class Observer:
         """Jobs that have begun an attempt: they are never pending again."""
 
     def observe(self, record: JobRecord) -> Observation:
-        """Return what is certain about the job.
+        """Return the observation of the job; NOT_FOUND only if that is certain.
 
         Raises:
             ClusterError: The cluster cannot be queried.
             JobError: The job was submitted to another cluster or namespace.
-            ConfigurationError: That cannot be decided, because the key may not be read.
+            ConfigurationError: Where it was submitted cannot be decided, because the key may not be read.
         """
         seen = self._look(record)
         return self._absent(record) if seen.status is JobStatus.NOT_FOUND else seen
@@ -100,7 +100,7 @@ class Observer:
         job = with_short_timeout(self._cluster).get("Job", record.k8s_name)
         if job is not None and not belongs_to(job, record.job_id):
             job = None
-        pods = self.pods(record)  # After the Job, so that the pods that ended it are listed.
+        pods = self.pods(record)  # Read after the Job, so that the pods that ended it are listed.
         seen = observation_of(job, pods, begun=record.job_id in self._begun)
         # Between two pods, nothing in the cluster shows that the job has run.
         if seen.status is JobStatus.PENDING and self.claimed_by(record, 1) is not None:
@@ -125,7 +125,7 @@ class Observer:
     def _is_recorded_here(self, record: JobRecord) -> bool:
         """Return whether the job has a record that is signed with the key of this namespace.
 
-        Names cannot tell: a cluster may have several addresses, and a context's name several clusters.
+        Names cannot decide this: a cluster may have several addresses, and a context's name several clusters.
 
         Raises:
             JobError: It is signed with another key.
@@ -133,13 +133,13 @@ class Observer:
         name = JobObjects(record.job_id).handle
         try:
             data = read_record(self._store, name)
-            if self._key_signer is not None:  # Even with KINETIC_TRUST_BUCKET.
+            if self._key_signer is not None:  # Verify even with KINETIC_TRUST_BUCKET.
                 self._key_signer.verify(data, name, strictly=True)
         except ObjectNotFoundError:
             return False
         except SignatureError as error:
             found = JobError(
-                f"Job {record.job_id} is not in {self._cluster.identity}, and was not submitted to there: "
+                f"Job {record.job_id} is not in {self._cluster.identity}, and was not submitted there: "
                 f"{error.message}",
                 hint="Choose the cluster and the namespace to which it was submitted: "
                 "KINETIC_KUBE_CONTEXT, KINETIC_NAMESPACE.",

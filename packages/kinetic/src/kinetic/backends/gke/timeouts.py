@@ -8,15 +8,15 @@ from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_payload.stores.outages import current_limit
 
 _LONGEST: Final = 60.0
-"""Seconds of a request, unless the caller's time limit is shorter."""
+"""Timeout of a request in seconds, unless the caller's time limit is shorter."""
 _SHORT: Final = 10.0
-"""Seconds of a request that only observes: a wait repeats it, and must keep its own deadline."""
+"""Timeout of a request that only observes: a wait repeats it, and must keep its own deadline."""
 
 
 def with_timeout(cluster: Cluster) -> Cluster:
     """Return *cluster* with the timeout of requests that change something.
 
-    It is at most the time limit of the block for requests to stores.
+    If the block has a time limit for requests to stores, the timeout is at most that limit.
     """
     return _within(cluster, _LONGEST)
 
