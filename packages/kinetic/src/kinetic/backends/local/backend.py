@@ -203,7 +203,10 @@ class LocalBackend:
         # If the system can, check with the effective user id, because that will start the interpreter.
         effective = os.access in os.supports_effective_ids
         if not os.access(interpreter, os.X_OK, effective_ids=effective):
-            raise SubmitError(f"The Python {interpreter} is missing or not executable.")
+            raise SubmitError(
+                f"The Python {interpreter} is missing or not executable.",
+                hint="Was the environment of this process moved or removed? Start the process again.",
+            )
         # Only for variables that any program needs; Kinetic's own settings are not among them.
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
         environment = {**base_environment(inherited), **self._environment}
@@ -382,7 +385,6 @@ class LocalBackend:
 
         A job on another machine has no folder here: only wait for its end.
         """
-        from kinetic.backends.local.liveness import is_alive, wait_for_death
         from kinetic.backends.local.removal import put_aside, remove_tree
 
         place = self._announced.pop(record.job_id, None)

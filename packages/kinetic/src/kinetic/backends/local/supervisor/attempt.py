@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from contextlib import suppress
 
 from kinetic.backends.local.paths import Home, JobFolder
 from kinetic.backends.local.supervisor.runners import Runner, reap, start_runner
@@ -157,8 +158,9 @@ class Attempt:
                 runner.read_lifeline()
         reap(self.runners)
         for host, limit in self._limits.items():
-            if limit.exceeded():
-                self.over_memory.add(host)
+            with suppress(OSError):  # A cgroup that cannot be read: the job itself goes on.
+                if limit.exceeded():
+                    self.over_memory.add(host)
         if not self._stopping:
             if not self.first_failed:
                 self.first_failed = {
