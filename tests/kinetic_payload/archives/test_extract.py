@@ -52,7 +52,7 @@ def evil_zip(*entries: tuple[str, bytes, int]) -> io.BytesIO:
 FILE = stat.S_IFREG | 0o644
 LINK = stat.S_IFLNK | 0o777
 
-# Any name that a Linux file system takes, but for those that could not be extracted elsewhere.
+# Any name that a Linux file system accepts, except those that could not be extracted elsewhere.
 letters = st.one_of(
     st.characters(exclude_characters="/\0", exclude_categories=["Cs"]),
     st.sampled_from([*" \n\\.*üé語", "\udc80", "\udcff", "𝔘"]),
@@ -112,7 +112,7 @@ def seen(folder: Path) -> dict[str, object]:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(trees)
-def test_any_tree_comes_out_as_it_went_in(
+def test_any_tree_is_extracted_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, tree: dict
 ) -> None:
     place = tmp_path_factory.mktemp("tree")
@@ -130,7 +130,7 @@ def test_any_tree_comes_out_as_it_went_in(
     assert take_snapshot(place / "out").digest == snapshot.digest
 
 
-def test_the_standard_library_reads_what_we_write(tmp_path: Path) -> None:
+def test_the_standard_library_reads_our_archives(tmp_path: Path) -> None:
     contents = {
         "text": b"a line of text\n" * 300_000,
         "noise": os.urandom(2_500_000),
@@ -266,7 +266,7 @@ def test_a_path_that_leads_elsewhere_is_refused(tmp_path: Path, path: str) -> No
 
 
 @pytest.mark.parametrize("path", ["a", ".a", "..a", "a..", "a\\b", "a b/c", "a:b", "~", "-", "…/x"])
-def test_an_odd_path_that_stays_is_taken(path: str) -> None:
+def test_an_odd_path_that_stays_inside_is_accepted(path: str) -> None:
     assert unsafe_path(path) is None
 
 
@@ -314,13 +314,13 @@ def test_links_that_stay_are_followed(links: dict[str, str], goal: str) -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_entries_in_each_others_way_are_refused(tmp_path: Path, entries: list) -> None:
+def test_conflicting_entries_are_refused(tmp_path: Path, entries: list) -> None:
     with pytest.raises(UnsafeArchiveError):
         extract_archive(evil_zip(*entries), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_bombs_are_refused_by_what_they_declare(tmp_path: Path) -> None:
+def test_bombs_are_refused_by_their_declared_sizes(tmp_path: Path) -> None:
     with pytest.raises(UnsafeArchiveError, match="'big'"):
         extract_archive(
             evil_zip(("small", b"1", FILE), ("big", b"0" * 2000, FILE)),
@@ -333,7 +333,7 @@ def test_bombs_are_refused_by_what_they_declare(tmp_path: Path) -> None:
         )
 
 
-def test_bombs_are_refused_by_what_they_do(tmp_path: Path) -> None:
+def test_bombs_are_refused_by_their_actual_sizes(tmp_path: Path) -> None:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("bomb", b"0" * 10_000_000)
@@ -341,7 +341,7 @@ def test_bombs_are_refused_by_what_they_do(tmp_path: Path) -> None:
     at = data.rindex(b"PK\1\2")
     data[at + 24 : at + 28] = struct.pack("<L", 1000)
 
-    with pytest.raises(UnsafeArchiveError, match=r"'bomb'.*more than it declares"):
+    with pytest.raises(UnsafeArchiveError, match=r"'bomb'.*more bytes than it declares"):
         extract_archive(io.BytesIO(bytes(data)), tmp_path / "out")
     assert (tmp_path / "out" / "bomb").stat().st_size <= 1000
 
@@ -369,7 +369,7 @@ def test_another_tree_than_the_expected_one_writes_nothing(tmp_path: Path) -> No
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_text("1")
 
-    with pytest.raises(IntegrityError, match="was expected"):
+    with pytest.raises(IntegrityError, match=r"holds the tree .*; expected"):
         extract_archive(
             archived(take_snapshot(tmp_path / "in")),
             tmp_path / "out",
@@ -395,7 +395,7 @@ def test_every_flipped_byte_is_noticed(tmp_path: Path) -> None:
             )
         except IntegrityError:
             continue
-        # Bytes that mean nothing to us: times, versions, counts of disks.
+        # The byte has no meaning for Kinetic: times, versions, counts of disks.
         assert take_snapshot(tmp_path / str(at)).digest == snapshot.digest
 
 
@@ -409,7 +409,7 @@ def test_an_archive_that_is_cut_off_is_refused(tmp_path: Path) -> None:
             extract_archive(io.BytesIO(good[:length]), tmp_path / "out")
 
 
-def test_nothing_is_extracted_over_what_is_there(tmp_path: Path) -> None:
+def test_nothing_is_extracted_into_a_folder_with_contents(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
 
     with pytest.raises(UnsafeArchiveError, match="not empty"):
@@ -450,7 +450,7 @@ def test_a_worker_loads_nothing_but_the_standard_library() -> None:
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == ""
 
 
-def test_a_modes_owner_can_always_tidy_up(tmp_path: Path) -> None:
+def test_a_read_only_folder_can_be_removed_after_extraction(tmp_path: Path) -> None:
     (tmp_path / "in" / "fixed").mkdir(parents=True)
     (tmp_path / "in" / "fixed" / "a").touch()
     (tmp_path / "in" / "fixed").chmod(0o555)
@@ -461,7 +461,7 @@ def test_a_modes_owner_can_always_tidy_up(tmp_path: Path) -> None:
     (tmp_path / "in" / "fixed").chmod(0o755)
 
 
-def test_a_folder_can_be_tidied_up_whatever_its_archive_says(tmp_path: Path) -> None:
+def test_a_folder_without_permissions_in_the_archive_can_be_removed(tmp_path: Path) -> None:
     extract_archive(evil_zip(("locked/", b"", stat.S_IFDIR)), tmp_path / "out")
 
     assert stat.S_IMODE((tmp_path / "out" / "locked").stat().st_mode) == 0o700

@@ -172,7 +172,7 @@ def mutated(rng: random.Random) -> bytes:
             other = rng.choice(VALID)
             data += other[rng.randrange(len(other)) :]
         else:
-            # Where it hurts: in one of the headers.
+            # Change one of the headers.
             marks = [n for n in range(len(data) - 4) if data[n : n + 2] == b"PK"] or [0]
             at = rng.choice(marks) + rng.randrange(50)
             data[at : at + 2] = struct.pack("<H", rng.choice((0, 1, 0xFFFF, rng.getrandbits(16))))
@@ -222,13 +222,13 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "place"
 
 
-def test_what_is_not_hostile_is_extracted(place: Path) -> None:
+def test_harmless_archives_are_extracted(place: Path) -> None:
     for data in VALID:
         assert checked(place, lambda dest: extract_archive(io.BytesIO(data), dest)) == "extracted"
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_no_archive_writes_outside_or_raises_what_is_not_ours(place: Path, seed: int) -> None:
+def test_no_archive_writes_outside_or_raises_an_unexpected_error(place: Path, seed: int) -> None:
     rng = random.Random(seed)
     ends: dict[str, int] = {}
     for _ in range(CASES):
@@ -239,7 +239,7 @@ def test_no_archive_writes_outside_or_raises_what_is_not_ours(place: Path, seed:
 
         ended = checked(place, extract)
         ends[ended] = ends.get(ended, 0) + 1
-    # They are hostile in more than one way, and some are harmless.
+    # Some archives are harmless, and the others are refused for several reasons.
     assert ends["extracted"] > CASES // 50
     assert ends["UnsafeArchiveError"] > CASES // 20
     assert ends["IntegrityError"] > CASES // 20

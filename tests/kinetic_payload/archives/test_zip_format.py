@@ -63,7 +63,7 @@ def read(path: Path) -> list[str]:
         (1, 0x1_0000_0000 | MARKER, 0),
     ],
 )
-def test_an_archive_is_read_whatever_its_numbers_are(
+def test_an_archive_whose_numbers_look_like_records_is_read(
     tmp_path: Path, count: int, start: int, length: int
 ) -> None:
     path = tmp_path / "a.zip"
@@ -115,8 +115,8 @@ def test_an_archive_with_a_comment_is_read(tmp_path: Path, comment: bytes) -> No
     assert [member.path for member in read_directory(stream, max_entries=MOST)] == ["a"]
 
 
-def test_a_directory_that_ends_like_a_locator_is_none(tmp_path: Path) -> None:
-    # The digest of the last entry: 20 bytes before the end there is what looks like a locator.
+def test_a_directory_that_ends_like_a_locator_is_read(tmp_path: Path) -> None:
+    # The digest of the last entry looks like a locator, 20 bytes before the end.
     digest = bytes(12) + LOCATOR + bytes(16)
     directory = central_header(Member("a", "file", 0o644, digest=digest.hex()))
     stream = io.BytesIO(directory + end_records(1, 0, len(directory)))

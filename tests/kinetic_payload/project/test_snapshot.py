@@ -234,7 +234,7 @@ def test_what_cannot_travel_is_left_out_and_said(root: Path) -> None:
 
     assert paths(snapshot) == ["a"]
     assert reasons(snapshot) == {
-        "..\\evil": "its name cannot travel: it leads upwards",
+        "..\\evil": "its name cannot travel: it contains '..'",
         "lost": "a link that leads nowhere",
         "pipe": "neither a file nor a folder",
         "socket": "neither a file nor a folder",

@@ -23,7 +23,7 @@ from kinetic_payload.errors import DataError, IntegrityError, UnsafeArchiveError
 MAX_SIZE: Final = 1 << 40
 MAX_ENTRIES: Final = 5_000_000
 _MAX_TARGET: Final = 16 * 1024
-_NO_NAME: Final = frozenset({errno.ENAMETOOLONG, errno.EILSEQ})
+_INVALID_NAME: Final = frozenset({errno.ENAMETOOLONG, errno.EILSEQ})
 
 
 def extract_archive(
@@ -66,7 +66,7 @@ class Contents:
     """The contents that an archive lists, with names, sizes and links checked. Nothing is written.
 
     Raises:
-        UnsafeArchiveError: An entry would write outside of *dest*, or more than it declares.
+        UnsafeArchiveError: An entry would write outside of the target folder, or more than is allowed.
         IntegrityError: The archive is damaged.
     """
 
@@ -88,14 +88,14 @@ class Contents:
         if member.kind != "link":
             return ""
         if member.size > _MAX_TARGET:
-            raise _unsafe(member.path, f"a link of {member.size} bytes")
+            raise _unsafe(member.path, f"the target of the link has {member.size} bytes")
         return b"".join(_contents(self.source, member)).decode("utf-8", "surrogateescape")
 
     def check(self) -> None:
         """Verify every file without writing anything.
 
         Raises:
-            IntegrityError: One does not match its digest.
+            IntegrityError: A file does not match its digest.
         """
         for member in self.members:
             if member.kind == "file":
@@ -115,7 +115,7 @@ class Extraction:
         self._lock = threading.Lock()
         self._entries: dict[str, TreeEntry] = {}
         self._folders: set[str] = set()
-        """Folders that exist: their contents may be added before them."""
+        """Folders that were created; the contents of a folder may be added before its own entry."""
 
     def add(self, contents: Contents) -> None:
         """Write the files and folders of an archive.
@@ -124,7 +124,7 @@ class Extraction:
             UnsafeArchiveError: One of them exists already, or is inside something that is not a folder.
             IntegrityError: A file does not match its digest.
         """
-        self._enter(contents.entries)
+        self._register(contents.entries)
         for member in sorted(contents.members, key=lambda member: member.offset):
             if member.kind == "file":
                 _write_file(contents.source, f"{self._top}/{member.path}", member)
@@ -133,11 +133,11 @@ class Extraction:
         """Create an empty file for *entry* and return its path.
 
         Raises:
-            UnsafeArchiveError: No file may be there.
+            UnsafeArchiveError: The path is unsafe, or conflicts with another entry.
         """
         if why := unsafe_path(entry.path):
             raise _unsafe(entry.path, why)
-        self._enter([entry])
+        self._register([entry])
         path = f"{self._top}/{entry.path}"
         os.close(_new_file(path, entry.path))
         return Path(path)
@@ -154,31 +154,29 @@ class Extraction:
             UnsafeArchiveError: A link leads out of the tree.
         """
         links = checked_links(self.entries)
-        self._begin()
+        self._create_dest()
         for path, target in links.items():
-            with _named(path):
+            with _translated(path):
                 Path(self._top, path).symlink_to(target)
         for folder in sorted(self._folders, reverse=True):
             known = self._entries.get(folder)
-            # The owner keeps all rights, whatever the archive says: without them it cannot be removed.
+            # The owner keeps all rights, whatever the archive says: the folder must be removable.
             Path(self._top, folder).chmod((known.mode if known else 0o755) | 0o700)
 
-    def _begin(self) -> None:
+    def _create_dest(self) -> None:
         if self._top:
             return
         self._dest.mkdir(parents=True, exist_ok=True)
         if any(self._dest.iterdir()):
-            raise UnsafeArchiveError(
-                f"{self._dest} is not empty; nothing is extracted over what is there."
-            )
+            raise UnsafeArchiveError(f"{self._dest} is not empty, so nothing is extracted into it.")
         self._top = os.path.realpath(self._dest)
 
-    def _enter(self, entries: list[TreeEntry]) -> None:
+    def _register(self, entries: list[TreeEntry]) -> None:
         """Register *entries* unless they conflict with each other or with earlier ones; create folders."""
         with self._lock:
             for entry in entries:
                 if entry.path in self._entries:
-                    raise _unsafe(entry.path, "it is there twice")
+                    raise _unsafe(entry.path, "there are two entries of this path")
                 self._entries[entry.path] = entry
             wanted = _folders_of(entries)
             for folder in wanted:
@@ -188,19 +186,19 @@ class Extraction:
             for entry in entries:
                 if entry.kind != "dir" and entry.path in self._folders:
                     raise _in_the_way(entry.path)
-            self._begin()
+            self._create_dest()
             for folder in sorted(wanted - self._folders):
-                with _named(folder):
+                with _translated(folder):
                     # Writable until its contents are complete.
                     Path(self._top, folder).mkdir(mode=0o700)
             self._folders |= wanted
 
 
 def checked_links(entries: Iterable[TreeEntry]) -> dict[str, str]:
-    """Return the targets of all links of a tree, none of which leads out of it.
+    """Return the targets of all links of a tree; verify that none of the links leads out of it.
 
     Raises:
-        UnsafeArchiveError: One does.
+        UnsafeArchiveError: A link leads out of the tree.
     """
     links = {entry.path: entry.target for entry in entries if entry.kind == "link"}
     for path, target in links.items():
@@ -210,15 +208,15 @@ def checked_links(entries: Iterable[TreeEntry]) -> dict[str, str]:
 
 
 def expected_tree(entries: Iterable[TreeEntry], expected: str | None) -> str:
-    """Return the digest of a tree; verify that it is *expected*, if that is given.
+    """Return the digest of a tree; verify that it is *expected*, unless that is None.
 
     Raises:
-        IntegrityError: It is a different one.
+        IntegrityError: The digest is another than *expected*.
     """
     digest = tree_digest(entries)
     if expected is not None and digest != expected:
         raise IntegrityError(
-            f"The archive holds tree {digest[:12]}…, and {expected[:12]}… was expected."
+            f"The archive holds the tree {digest[:12]}…; expected {expected[:12]}…."
         )
     return digest
 
@@ -228,7 +226,7 @@ def _unsafe(path: str, why: str) -> UnsafeArchiveError:
 
 
 def _in_the_way(path: str) -> UnsafeArchiveError:
-    return _unsafe(path, "it is not a folder, and others lie in it")
+    return _unsafe(path, "it is not a folder, but other entries are inside it")
 
 
 def _damaged(member: Member) -> IntegrityError:
@@ -239,9 +237,7 @@ def _check_sizes(members: list[Member], max_size: int) -> None:
     total = sum(member.size for member in members)
     if total > max_size:
         largest = max(members, key=lambda member: member.size)
-        raise _unsafe(
-            largest.path, f"the archive unpacks to {total} bytes and {max_size} are allowed"
-        )
+        raise _unsafe(largest.path, f"the archive unpacks to {total} bytes; {max_size} are allowed")
     end = 0
     for member in sorted(members, key=lambda member: member.offset):
         if member.offset < end:
@@ -268,7 +264,7 @@ def _contents(source: BinaryIO, member: Member) -> Iterator[bytes]:
     for piece in pieces(source, member):
         left -= len(piece)
         if left < 0:
-            raise _unsafe(member.path, "it unpacks to more than it declares")
+            raise _unsafe(member.path, "it unpacks to more bytes than it declares")
         yield piece
     if left:
         raise _damaged(member)
@@ -298,25 +294,25 @@ def _inflated(source: BinaryIO, member: Member) -> Iterator[bytes]:
 
 
 @contextmanager
-def _named(path: str) -> Iterator[None]:
+def _translated(path: str) -> Iterator[None]:
     """Translate errors of the file system about the name *path*."""
     try:
         yield
     except FileExistsError as error:
-        # The names differ only for us: this file system ignores case.
+        # The names in the archive differ, but this file system ignores case.
         raise _unsafe(path, "the file system already has an entry of that name") from error
     except OSError as error:
-        if error.errno not in _NO_NAME:
+        if error.errno not in _INVALID_NAME:
             raise
         raise DataError(
             f"The archive's entry {path[:200]!r} cannot be written: {error.strerror}.",
-            hint="The file system here restricts names more than the one it comes from.",
+            hint="This file system does not allow some names that the system of the archive's origin allows.",
         ) from error
 
 
 def _new_file(path: str, shown: str) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with _named(shown):
+    with _translated(shown):
         return os.open(path, flags, 0o600)
 
 

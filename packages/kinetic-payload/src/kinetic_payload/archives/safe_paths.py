@@ -18,23 +18,23 @@ def unsafe_path(path: str) -> str | None:
     if _ODD_PARTS.isdisjoint(path.split("/")) and not _ODD_CHARACTERS.search(path):
         return None
     if not path or "\0" in path:
-        return "it is not a name"
+        return "it is empty or contains a NUL"
     if path[0] in "/\\" or (path[1:2] == ":" and re.match(r"[A-Za-z]:[/\\]", path)):
         return "it is absolute"
     if ".." in path.replace("\\", "/").split("/"):
-        return "it leads upwards"
+        return "it contains '..'"
     if not {"", "."}.isdisjoint(path.split("/")):
-        return "it is not in its plain form"
+        return "it contains '.' or an empty part"
     return None
 
 
 def link_goal(path: str, links: dict[str, str]) -> str | None:
     """Return the path in its tree that the link *path* leads to, or None if it may lead outside.
 
+    For a link that leads in a circle, return *path* itself.
+
     Args:
         links: The targets of all links of the tree, since a link may lead through others.
-
-    For a link that leads in a circle, return *path* itself.
     """
     if links[path][:1] in ("", "/") or "\0" in links[path]:
         return None
@@ -56,6 +56,6 @@ def link_goal(path: str, links: dict[str, str]) -> str | None:
             if target.startswith("/"):
                 return None
             if followed > 40:
-                return path  # Systems stop here or earlier.
+                return path  # Operating systems give up here or earlier.
             todo.extend(target.split("/")[::-1])
     return "/".join(here)

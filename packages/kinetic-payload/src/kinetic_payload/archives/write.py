@@ -34,12 +34,12 @@ _SAMPLE: Final = 64 * 1024
 _TINY: Final = 64
 """Bytes up to which a file is stored: a header outweighs any gain."""
 _GAIN: Final = 0.97
-"""A file whose beginning does not shrink to less than this is stored as it is."""
+"""A file whose beginning does not shrink to less than this share is stored as it is."""
 _GROUP_FILES: Final = 64
 _IN_FLIGHT: Final = 16 * CHUNK
 """Bytes read but not yet written, at most; this is what bounds memory."""
 _LARGE: Final = 0xF0000000
-"""From this size on a member's sizes take eight bytes, also if deflating makes it longer."""
+"""From this size on, a member's sizes take eight bytes. Below it, four suffice even if deflating adds bytes."""
 _LAST_BLOCK: Final = b"\x03\x00"
 
 
@@ -99,13 +99,13 @@ class _Writer:
     def start_threads(self) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
-        def stopped(executor: ThreadPoolExecutor) -> ThreadPoolExecutor:
+        def shut_down_at_end(executor: ThreadPoolExecutor) -> ThreadPoolExecutor:
             self._stack.callback(executor.shutdown, wait=True, cancel_futures=True)
             return executor
 
-        self._pool = stopped(ThreadPoolExecutor(max(2, cores()), "kinetic-archive"))
+        self._pool = shut_down_at_end(ThreadPoolExecutor(max(2, cores()), "kinetic-archive"))
         # One thread, so that the pieces of a file are hashed in order.
-        self._hash_thread = stopped(ThreadPoolExecutor(1, "kinetic-archive-hash"))
+        self._hash_thread = shut_down_at_end(ThreadPoolExecutor(1, "kinetic-archive-hash"))
 
     def add(self, group: list[TreeEntry]) -> None:
         """Add *group*; write what is ready once enough is in flight."""
@@ -166,7 +166,7 @@ class _Writer:
                 if member.method == DEFLATED
                 else None
             )
-            self._enqueue(2 * len(piece), _writing(self, member, piece, hashed, deflated))
+            self._enqueue(2 * len(piece), _piece_writer(self, member, piece, hashed, deflated))
         self._enqueue(0, lambda: self._end(member, entry, hasher))
 
     def _begin(self, member: Member) -> None:
@@ -192,7 +192,7 @@ class _Writer:
             self._offset += len(header) + len(data)
             parts += (header, data)
             self._directory.append(central_header(member))
-        # One write for many small files; one large file is not copied for that.
+        # Join many small files into one write, but do not copy a single file for that.
         for part in parts if len(members) == 1 else (b"".join(parts),):
             self._stream.write(part)
 
@@ -210,7 +210,7 @@ class _Writer:
         return self._offset
 
 
-def _writing(
+def _piece_writer(
     writer: _Writer,
     member: Member,
     piece: bytes,
@@ -297,5 +297,5 @@ def _must_match(entry: TreeEntry, hasher: FileHasher) -> None:
 def _changed(path: str) -> TreeChangedError:
     return TreeChangedError(
         f"{path!r} changed while it was being packaged.",
-        hint="Run it again. A line in .kineticignore leaves a file that keeps changing out of a project.",
+        hint="Run it again. If a file of a project keeps changing, exclude it with a line in .kineticignore.",
     )

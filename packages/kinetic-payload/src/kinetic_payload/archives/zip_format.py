@@ -1,7 +1,7 @@
 """The zip file format, as far as archives need it: members to bytes and back.
 
-Beside what every zip holds, a member carries its Kinetic digest in an extra field of the central
-directory, so the directory alone tells the digest of the tree, and no name is taken from the user.
+In addition to the usual fields, the central directory has each member's digest in an extra field. So the
+directory alone gives the digest of the tree, and no path in the archive is reserved for digests.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Member:
     """Bytes in the archive."""
     size: int = 0
     digest: str = ""
-    """As `file_digest` makes it; empty in archives that Kinetic did not write."""
+    """As `file_digest` returns it; empty in archives that Kinetic did not write."""
     offset: int = 0
     streamed: bool = False
     """Sizes were not known when the local header was written; they follow the data."""
@@ -66,7 +66,7 @@ class Member:
 
 
 def _name_of(member: Member) -> tuple[bytes, int]:
-    """Return the name's bytes, and the flag that says whether they are UTF-8."""
+    """Return the name's bytes, and the flag that tells whether they are UTF-8."""
     name = encoded(member.path) + (b"/" if member.kind == "dir" else b"")
     if member.path.isascii():
         return name, 0
@@ -114,7 +114,7 @@ def descriptor(member: Member) -> bytes:
 
 
 def central_header(member: Member) -> bytes:
-    """Return the member's line of the central directory."""
+    """Return the member's record in the central directory."""
     name, flags = _name_of(member)
     if member.streamed:
         flags |= _DESCRIPTOR
@@ -168,17 +168,17 @@ def _end_of_directory(source: BinaryIO) -> tuple[int, int, int]:
     tail = source.read()
     at = _end_record(tail)
     if at is None:
-        raise IntegrityError("The archive has no end: it is cut off, or is not a zip file.")
+        raise IntegrityError("The archive has no end record: it is cut off, or is not a zip file.")
     _, _, _, _, count, length, start, _ = _END.unpack_from(tail, at)
     locator = at - _LOCATOR64.size
-    # The end of the directory may look like a locator; one is needed only if a number does not fit.
+    # The end of the directory may look like a locator; a locator is needed only if a number does not fit.
     wide = count == _LIMIT16 or length == _LIMIT32 or start == _LIMIT32
     if wide and locator >= 0 and tail[locator : locator + 4] == b"PK\6\7":
         _, _, where, _ = _LOCATOR64.unpack_from(tail, locator)
         source.seek(where)
         record = source.read(_END64.size)
         if len(record) < _END64.size or record[:4] != b"PK\6\6":
-            raise IntegrityError("The archive's end is damaged.")
+            raise IntegrityError("The archive's end record is damaged.")
         *_, count, length, start = _END64.unpack(record)
     if start + length > size:
         raise IntegrityError("The archive's directory lies outside of it: it is cut off.")
