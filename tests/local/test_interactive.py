@@ -163,7 +163,7 @@ def test_a_file_at_home_is_no_project(project) -> None:
     done = project.run("-c", "import jobs; jobs.work(1)", HOME=str(project.root))
 
     assert done.returncode == 1
-    assert "all of it, since the code lies directly there" in done.stderr
+    assert "because the code lies directly there" in done.stderr
 
 
 def test_python_m(project) -> None:

@@ -27,7 +27,7 @@ def test_files_that_only_macos_loads_are_named_where_the_job_runs_on_linux(
     assert binaries_warning(paths, platform="darwin") is None
 
 
-def test_of_many_such_files_a_few_are_named() -> None:
+def test_only_a_few_of_many_such_files_are_named() -> None:
     warning = binaries_warning([f"{n}.dylib" for n in range(9)], platform="linux")
 
     assert warning is not None

@@ -42,7 +42,7 @@ class NoUpload:
         raise AssertionError("It was packed again.")
 
 
-def test_a_context_goes_up_once_and_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_context_is_uploaded_once_and_downloaded_unchanged(tmp_path: Path) -> None:
     store = MemoryStore()
     snapshot = take_snapshot(a_tree(tmp_path / "project"))
     assert ensure_context(store, snapshot)
@@ -54,7 +54,7 @@ def test_a_context_goes_up_once_and_comes_back_as_it_was(tmp_path: Path) -> None
         fetch_context(store, "0" * 64, tmp_path / "none")
 
 
-def test_an_old_context_that_is_used_again_becomes_young(tmp_path: Path) -> None:
+def test_the_age_of_an_old_context_is_reset_when_it_is_used_again(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "store")
     snapshot = take_snapshot(a_tree(tmp_path / "project"))
     ensure_context(store, snapshot)
@@ -158,7 +158,7 @@ def test_a_context_that_cannot_be_read_again_stays(tmp_path: Path, problem: Exce
     assert store.names() == [context_object(digest)]
 
 
-def test_who_may_not_delete_a_damaged_context_is_told_its_name(tmp_path: Path) -> None:
+def test_the_name_of_a_damaged_context_is_reported_if_it_may_not_be_deleted(tmp_path: Path) -> None:
     class ReadOnly(MemoryStore):
         def delete(self, name: str, *, if_generation: int | None = None) -> bool:
             raise StorePermissionError("no")

@@ -8,7 +8,7 @@ from kinetic_payload.project.membership import Membership
 from kinetic_payload.project.snapshot import take_snapshot
 
 
-def test_what_is_left_out_stays_out_under_any_spelling_of_its_path(
+def test_excluded_paths_are_left_out_under_any_spelling(
     tmp_path: Path, with_another_path: Callable[[Path, str], str]
 ) -> None:
     project = tmp_path / "project"

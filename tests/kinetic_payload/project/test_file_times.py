@@ -64,7 +64,7 @@ def mapped_in_another_process(path: Path) -> Iterator[Callable[[bytes], None]]:
 @linux
 @pytest.mark.parametrize("mapped", [mapped_here, mapped_in_another_process])
 @pytest.mark.parametrize("folder", ["tmp_path", "/dev/shm"])
-def test_what_is_written_through_a_memory_map_is_seen(
+def test_writes_through_a_memory_map_are_noticed(
     tmp_path: Path, mapped, folder: str, request: pytest.FixtureRequest
 ) -> None:
     data = tmp_path / "data"
@@ -115,9 +115,7 @@ def test_a_file_that_was_mapped_while_others_were_read_is_not_cached(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "nfs4", "fuse.sshfs", "9p", "vfat", "zfs", None])
-def test_nothing_is_cached_where_times_cannot_be_relied_on(
-    tmp_path: Path, kind: str | None
-) -> None:
+def test_nothing_is_cached_where_times_are_not_reliable(tmp_path: Path, kind: str | None) -> None:
     (tmp_path / "f").write_text("one")
     wait_until_old(tmp_path / "f")
 
@@ -160,7 +158,7 @@ def test_the_type_of_a_file_system_is_found(path: str, device: int, kind: str) -
     assert linux_type(path, device, _MOUNTS) == kind
 
 
-def test_an_overlay_seen_from_inside_is_as_good_as_a_disk() -> None:
+def test_an_overlay_whose_upper_layer_is_not_visible_counts_as_a_disk() -> None:
     assert linux_type("/f", os.makedev(0, 99), _INNER) == "ext4"
 
 

@@ -72,13 +72,13 @@ def leaves_out(scope: Scope, path: str) -> bool:
         ".DS_Store",
     ],
 )
-def test_what_never_should_travel_is_left_out_by_default(path: str) -> None:
+def test_caches_environments_and_secrets_are_left_out_by_default(path: str) -> None:
     assert leaves_out(scope(), path)
     assert not leaves_out(scope(no_defaults=True), path)
 
 
 @pytest.mark.parametrize("path", ["train.py", ".gitignore", "env/", "keys.py", "data/x", "build/"])
-def test_what_belongs_to_a_project_is_not(path: str) -> None:
+def test_files_of_a_project_are_not_left_out_by_default(path: str) -> None:
     assert not leaves_out(scope(), path)
 
 
@@ -149,12 +149,12 @@ def test_what_belongs_to_a_project_is_not(path: str) -> None:
         ("foo", "foo\n", False),
     ],
 )
-def test_lines_mean_what_they_mean_to_git(lines: str, path: str, out: bool) -> None:
+def test_lines_have_gits_meaning(lines: str, path: str, out: bool) -> None:
     assert leaves_out(scope(lines), path) is out
     assert leaves_out(scope(own=lines), path) is out
 
 
-def test_own_lines_win_over_gits_and_over_the_defaults() -> None:
+def test_lines_of_kineticignore_precede_gits_and_the_defaults() -> None:
     both = scope(git="*.csv\n!b.bin", own="!a.csv\n!.env.example\n*.bin")
 
     assert not leaves_out(both, "a.csv")
@@ -185,7 +185,7 @@ def test_the_line_for_a_path_leaves_out_that_path(name: str) -> None:
     assert not leaves_out(scope(own=line), name)
 
 
-def test_the_repository_above_the_project_has_a_say(tmp_path: Path) -> None:
+def test_rules_of_the_repository_above_the_project_apply(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".gitignore").write_text("*.ckpt\n/services/ml/data/\n")
     root = tmp_path / "services" / "ml"
@@ -203,7 +203,7 @@ def test_the_repository_above_the_project_has_a_say(tmp_path: Path) -> None:
     }
 
 
-def test_a_repository_that_ignores_the_project_has_none(tmp_path: Path) -> None:
+def test_rules_of_a_repository_that_ignores_the_project_do_not_apply(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".gitignore").write_text("*\n")
     root = tmp_path / "scratch"
@@ -221,7 +221,7 @@ def test_a_repository_that_ignores_the_project_has_none(tmp_path: Path) -> None:
         ("../main/.git/modules/m", "../main/.git/modules/m/info/exclude"),
     ],
 )
-def test_what_a_repository_excludes_for_itself_is_left_out(
+def test_paths_in_a_repositorys_exclude_file_are_left_out(
     tmp_path: Path, git: str, exclude: str
 ) -> None:
     root = tmp_path / "project"
@@ -238,7 +238,7 @@ def test_what_a_repository_excludes_for_itself_is_left_out(
     assert files(root) == {".gitignore", "kept.txt", "train.py"}
 
 
-def test_a_repository_in_the_project_excludes_for_itself(tmp_path: Path) -> None:
+def test_a_repository_in_the_project_has_its_own_exclude_file(tmp_path: Path) -> None:
     plant(tmp_path, "lib/.git/info/", "lib/a.log", "lib/b.py", "a.log")
     (tmp_path / "lib/.git/info/exclude").write_text("*.log\n")
 
@@ -259,7 +259,7 @@ def test_the_user_s_own_excludes_file_is_read(tmp_path: Path) -> None:
 
 
 @needs_git
-def test_the_user_s_own_excludes_file_counts_in_repositories_within_a_project_that_is_none(
+def test_the_user_s_own_excludes_file_counts_in_repositories_within_a_plain_folder(
     tmp_path: Path,
 ) -> None:
     root = tmp_path / "project"
@@ -281,7 +281,7 @@ def test_the_user_s_own_excludes_file_counts_in_repositories_within_a_project_th
 
 
 @needs_git
-def test_without_one_configured_it_is_where_git_looks_for_it(
+def test_without_a_configured_excludes_file_gits_default_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable, config in (("XDG_CONFIG_HOME", "config"), ("HOME", "home/.config")):
@@ -299,7 +299,7 @@ def test_without_one_configured_it_is_where_git_looks_for_it(
 
 
 @needs_git
-def test_case_is_told_apart_as_the_repository_does(tmp_path: Path) -> None:
+def test_case_is_ignored_if_the_repository_ignores_it(tmp_path: Path) -> None:
     plant(tmp_path, "SECRET.txt", "Data/x", "keys.PEM2", "É", "train.py")
     git("init", "-q", tmp_path)
     (tmp_path / ".gitignore").write_text("secret.txt\n/data/x\n*.pem2\né\n")
@@ -320,7 +320,7 @@ def test_the_repository_is_the_one_that_a_link_to_the_project_leads_to(tmp_path:
     assert files(tmp_path / "ml") == {"train.py"}
 
 
-def test_a_line_about_a_folder_means_one_that_travels_in_place_of_a_link(tmp_path: Path) -> None:
+def test_a_line_for_a_folder_applies_to_one_that_replaces_a_link(tmp_path: Path) -> None:
     root = tmp_path / "project"
     plant(tmp_path, "home/.aws/credentials", "disk/x", "project/train.py", "project/inside/y")
     for link, goal in (

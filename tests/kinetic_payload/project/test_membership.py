@@ -7,7 +7,7 @@ from kinetic_payload.project.membership import Membership
 from kinetic_payload.project.snapshot import take_snapshot
 
 
-def test_it_says_what_a_snapshot_will_say(tmp_path: Path) -> None:
+def test_membership_agrees_with_the_snapshot(tmp_path: Path) -> None:
     root = tmp_path / "project"
     for name in (
         "a.py",
@@ -46,7 +46,7 @@ def test_it_says_what_a_snapshot_will_say(tmp_path: Path) -> None:
     assert not ships(root / "pkg" / "gen" / "c.py")
 
 
-def test_links_that_the_snapshot_keeps_or_leaves_out_do_not_ship_what_they_lead_to(
+def test_links_that_are_kept_or_left_out_do_not_ship_their_targets(
     tmp_path: Path,
 ) -> None:
     root = tmp_path / "project"

@@ -46,7 +46,7 @@ def script(path: Path) -> Entry:
 # Where the root is
 
 
-def test_a_lonely_script_ships_its_folder(tmp_path: Path) -> None:
+def test_a_script_without_a_marker_ships_its_folder(tmp_path: Path) -> None:
     plant(tmp_path, "exp/train.py")
 
     found = plan(script(tmp_path / "exp/train.py"), tmp_path / "exp", cwd=tmp_path / "exp")
@@ -93,7 +93,7 @@ def test_a_package_itself_counts_as_its_init_file(tmp_path: Path) -> None:
     assert plan(Entry(tmp_path / "p/pkg/__init__.py", "pkg", "script")).root == tmp_path / "p"
 
 
-def test_a_script_within_a_package_ships_what_is_around_the_package(tmp_path: Path) -> None:
+def test_a_script_within_a_package_ships_the_folder_of_the_package(tmp_path: Path) -> None:
     plant(tmp_path, "p/pkg/__init__.py", "p/pkg/train.py")
 
     found = plan(script(tmp_path / "p/pkg/train.py"), tmp_path / "p/pkg")
@@ -107,7 +107,7 @@ def test_a_file_loaded_under_another_name_ships_its_folder(tmp_path: Path) -> No
     assert plan(Entry(tmp_path / "p/impl.py", "something.other", "script")).root == tmp_path / "p"
 
 
-def test_home_and_what_is_above_are_no_projects_by_accident(tmp_path: Path) -> None:
+def test_home_and_folders_above_it_are_projects_only_by_override(tmp_path: Path) -> None:
     home = tmp_path / "home" / "me"
     plant(home, ".git/", "requirements.txt", "work/exp/train.py", "loose.py")
     plant(tmp_path, "home/setup.py")
@@ -118,7 +118,7 @@ def test_home_and_what_is_above_are_no_projects_by_accident(tmp_path: Path) -> N
     assert plan(script(home / "loose.py"), home=home, override="~").root == home
 
 
-def test_places_are_known_under_any_spelling(
+def test_places_are_recognised_under_any_spelling(
     tmp_path: Path, with_another_path: Callable[[Path, str], str]
 ) -> None:
     home = tmp_path / "me"
@@ -150,7 +150,7 @@ def test_places_are_known_under_any_spelling(
 
 @pytest.mark.parametrize("kind", ["notebook", "interactive"])
 @pytest.mark.parametrize("where", ["/", "home/me", "home"])
-def test_what_is_typed_where_no_project_is_has_none(tmp_path: Path, kind, where: str) -> None:
+def test_code_typed_where_no_project_is_has_no_project(tmp_path: Path, kind, where: str) -> None:
     home = tmp_path / "home" / "me"
     plant(home, "requirements.txt", "near.py")
     entry = Entry(None, None, kind)
@@ -173,7 +173,7 @@ def test_without_a_file_the_working_directory_decides(tmp_path: Path, kind) -> N
     assert bare == ProjectPlan(tmp_path / "q", ("",), "", None, kind)
 
 
-def test_the_override_wins(tmp_path: Path) -> None:
+def test_the_override_replaces_the_found_root(tmp_path: Path) -> None:
     plant(tmp_path, "mono/libs/x.py", "mono/p/pyproject.toml", "mono/p/train.py")
     entry = script(tmp_path / "mono/p/train.py")
 
@@ -258,7 +258,7 @@ def test_links_on_the_way_do_not_hide_that_a_path_is_inside(tmp_path: Path) -> N
     assert (found.root, found.paths, found.cwd) == (tmp_path / "alias", ("src",), "src")
 
 
-def test_a_console_script_in_an_environment_is_no_main_of_the_project(tmp_path: Path) -> None:
+def test_a_console_script_in_an_environment_is_not_the_projects_main(tmp_path: Path) -> None:
     plant(tmp_path, "p/.git/", "p/mod.py", "p/.venv/pyvenv.cfg", "p/.venv/bin/pytest")
     p = tmp_path / "p"
 
@@ -306,7 +306,7 @@ def wrapper() -> None: ...
         lambda: None,
     ],
 )
-def test_what_wraps_a_function_does_not_hide_its_file(what: object) -> None:
+def test_wrappers_of_a_function_do_not_hide_its_file(what: object) -> None:
     assert entry_of(what).file == HERE
 
 
@@ -337,7 +337,7 @@ def run(folder: Path, *arguments: str, stdin: str | None = None) -> str:
     ).stdout.strip()
 
 
-def test_each_way_to_start_python_is_told_apart(tmp_path: Path) -> None:
+def test_each_way_to_start_python_is_recognised(tmp_path: Path) -> None:
     code = textwrap.dedent(SHOW)
     plant(tmp_path, "pkg/__init__.py")
     (tmp_path / "train.py").write_text(code)
@@ -353,7 +353,7 @@ def test_each_way_to_start_python_is_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", [["-m", "tool.prompt"], ["site-packages/tool/prompt.py"]])
-def test_what_is_typed_into_an_installed_program_is_no_part_of_it(tmp_path: Path, start) -> None:
+def test_code_typed_into_an_installed_program_is_no_part_of_it(tmp_path: Path, start) -> None:
     # So does the prompt of Python 3.13, which is a module of the standard library.
     site = tmp_path / "site-packages"
     (site / "tool").mkdir(parents=True)
@@ -388,7 +388,7 @@ def test_a_process_of_a_pool_knows_the_script(tmp_path: Path) -> None:
     assert run(tmp_path, "train.py") == str(Entry(path, None, "script", path))
 
 
-def test_a_module_started_with_m_ships_what_is_around_its_package(tmp_path: Path) -> None:
+def test_a_module_started_with_m_ships_the_folder_of_its_package(tmp_path: Path) -> None:
     plant(tmp_path, "p/pkg/__init__.py", "p/pkg/__main__.py")
     p = tmp_path / "p"
     main = p / "pkg/__main__.py"

@@ -71,7 +71,7 @@ def test_the_same_tree_has_the_same_digest_wherever_and_whenever(tmp_path: Path)
         lambda root: (root / "d" / "l").unlink(),
     ],
 )
-def test_what_matters_changes_the_digest(root: Path, change) -> None:
+def test_paths_modes_and_contents_change_the_digest(root: Path, change) -> None:
     plant(root, "a", "d/x")
     (root / "a").chmod(0o644)
     (root / "d" / "l").symlink_to("x")
@@ -81,7 +81,7 @@ def test_what_matters_changes_the_digest(root: Path, change) -> None:
     assert take_snapshot(root).digest != before
 
 
-def test_what_is_left_out_is_listed_with_the_line_that_did_it(root: Path) -> None:
+def test_paths_that_are_left_out_are_listed_with_the_line(root: Path) -> None:
     plant(root, "train.py", ".env", ".git/config", "big/x", "sub/a.log", "sub/b.py", "out.bin")
     plant(root, "envs/mine/pyvenv.cfg", "envs/mine/bin/python")
     (root / ".gitignore").write_text("# results\n*.log\n")
@@ -125,7 +125,7 @@ def test_data_that_contains_the_project_does_not_take_the_project_away(root: Pat
     assert paths(take_snapshot(root, exclude=[root, root.parent])) == ["train.py"]
 
 
-def test_data_is_left_out_by_whichever_name_it_is_known(root: Path, tmp_path: Path) -> None:
+def test_data_is_left_out_under_any_of_its_names(root: Path, tmp_path: Path) -> None:
     plant(tmp_path, "disk/set/x")
     (root / "linked").symlink_to(tmp_path / "disk")
     (root / "data").symlink_to(tmp_path / "disk" / "set")
@@ -160,14 +160,14 @@ def test_links_inside_stay_links(root: Path, tmp_path: Path) -> None:
     assert (extracted(snapshot, tmp_path / "out") / "e" / "around" / "w").read_text() == "v1/w"
 
 
-def test_a_link_in_a_folder_with_a_decomposed_name_stays_what_it_is(root: Path) -> None:
+def test_a_link_in_a_folder_with_a_decomposed_name_keeps_its_target(root: Path) -> None:
     plant(root, "cafe\u0301/w")
     (root / "cafe\u0301" / "here").symlink_to("w")
 
     assert list(links(take_snapshot(root)).values()) == ["w"]
 
 
-def test_a_link_leads_to_what_it_led_to_under_another_spelling(root: Path) -> None:
+def test_a_link_that_spells_its_target_in_another_case_leads_to_the_same_file(root: Path) -> None:
     # As on a file system that ignores case, where only one of the two would be listed.
     plant(root, "Model.bin", "other.bin", "Other.bin")
     with suppress(FileExistsError):
@@ -179,7 +179,7 @@ def test_a_link_leads_to_what_it_led_to_under_another_spelling(root: Path) -> No
     assert links(take_snapshot(root)) == {"best": "Model.bin", "ignored": "other.bin"}
 
 
-def test_what_links_outside_lead_to_is_taken_along(root: Path, tmp_path: Path) -> None:
+def test_targets_of_links_outside_are_shipped(root: Path, tmp_path: Path) -> None:
     plant(tmp_path, "shared/lib/m.py", "shared/conf", "shared/notes.log")
     (tmp_path / "shared" / "m.py").symlink_to("lib/m.py")
     (tmp_path / "shared" / "back").symlink_to(tmp_path / "shared")
@@ -218,7 +218,7 @@ def test_links_in_circles_end(root: Path, tmp_path: Path) -> None:
     extracted(snapshot, tmp_path / "out")
 
 
-def test_what_cannot_travel_is_left_out_and_said(root: Path) -> None:
+def test_paths_that_cannot_be_archived_are_left_out_with_the_reason(root: Path) -> None:
     plant(root, "a")
     os.mkfifo(root / "pipe")
     (root / "lost").symlink_to("/nowhere/at/all")
@@ -234,7 +234,7 @@ def test_what_cannot_travel_is_left_out_and_said(root: Path) -> None:
 
     assert paths(snapshot) == ["a"]
     assert reasons(snapshot) == {
-        "..\\evil": "its name cannot travel: it contains '..'",
+        "..\\evil": "its name is not safe in an archive: it contains '..'",
         "lost": "a link that leads nowhere",
         "pipe": "neither a file nor a folder",
         "socket": "neither a file nor a folder",
@@ -252,7 +252,7 @@ def test_everything_unreadable_is_named_at_once(root: Path) -> None:
     (root / "locked").chmod(0o755)
 
 
-def test_a_root_that_is_not_there_is_named(root: Path) -> None:
+def test_a_missing_root_is_named(root: Path) -> None:
     with pytest.raises(PackagingError, match="missing"):
         take_snapshot(root / "missing")
 
@@ -268,7 +268,7 @@ def test_an_unchanged_tree_costs_no_reads(root: Path, tmp_path: Path) -> None:
 
     snapshot = take_snapshot(root, cache=StatCache(tmp_path / "cache"))
 
-    # No reader would have come to these digests.
+    # Reading the files would have given other digests.
     assert {entry.digest for entry in snapshot.entries if entry.kind == "file"} == {"ab" * 32}
 
 
@@ -282,7 +282,7 @@ def test_a_change_right_after_a_snapshot_is_noticed(root: Path, tmp_path: Path) 
     assert len(digests_seen) == 20
 
 
-def test_it_knows_the_very_files_it_holds(root: Path, tmp_path: Path) -> None:
+def test_a_snapshot_knows_which_files_it_contains(root: Path, tmp_path: Path) -> None:
     plant(root, "a.py", "pkg/b.py", "c.log")
     plant(tmp_path, "shared/s.py")
     (root / ".gitignore").write_text("*.log\n")
@@ -299,7 +299,7 @@ def test_it_knows_the_very_files_it_holds(root: Path, tmp_path: Path) -> None:
         assert not snapshot.contains(path), path
 
 
-def test_the_largest_paths_are_disjoint_and_say_where_the_weight_is(root: Path) -> None:
+def test_the_largest_paths_are_disjoint_and_name_the_largest_parts(root: Path) -> None:
     plant(root, "train.py", "data/raw/one.bin", "models/big[1].pt", "models/small.pt")
     for number in range(30):
         plant(root, f"images/{number}.png")
@@ -376,7 +376,7 @@ def test_a_single_file_is_a_tree_of_one(tmp_path: Path) -> None:
     assert stat.S_IMODE((out / "config.json").stat().st_mode) == 0o640
 
 
-def test_dots_after_a_link_mean_what_they_mean_to_the_system(tmp_path: Path) -> None:
+def test_dots_after_a_link_have_the_systems_meaning(tmp_path: Path) -> None:
     plant(tmp_path, "far/deep/", "far/x.csv", "near/x.csv")
     (tmp_path / "near" / "link").symlink_to("../far/deep")
     above = tmp_path / "near" / "link" / ".."
@@ -385,7 +385,7 @@ def test_dots_after_a_link_mean_what_they_mean_to_the_system(tmp_path: Path) -> 
     assert tree_of(above / "x.csv").digest == tree_of(tmp_path / "far" / "x.csv").digest
 
 
-def test_data_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_data_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="missing"):
         tree_of(tmp_path / "missing")
 
@@ -398,7 +398,7 @@ def test_very_deep_folders_are_no_problem(root: Path, tmp_path: Path) -> None:
     assert len(take_snapshot(root).entries) == 701
 
 
-def test_data_leaves_out_what_macos_keeps_for_itself(root: Path) -> None:
+def test_data_leaves_out_system_files_of_macos(root: Path) -> None:
     plant(root, ".DS_Store", "a/.DS_Store", "a/x.csv", "a/._x.csv", "a/._alone")
 
     data = tree_of(root)
@@ -416,7 +416,7 @@ def test_data_leaves_out_what_macos_keeps_for_itself(root: Path) -> None:
         (["cafe.py"], set(), "cafe.py"),
     ],
 )
-def test_a_name_is_composed_where_the_file_system_does_not_tell_the_forms_apart(
+def test_a_name_is_composed_where_the_file_system_ignores_the_form(
     listed: list[str], leads_to: set[str], expected: str
 ) -> None:
     assert composed_name(listed[0], {*listed}, leads_to.__contains__) == expected

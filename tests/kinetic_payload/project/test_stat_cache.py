@@ -64,7 +64,7 @@ def test_a_replaced_file_is_noticed(file: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_written_just_now_is_not_trusted(file: Path, tmp_path: Path) -> None:
-    # It could be written again within the clock's granularity and look the same.
+    # Another write within the clock's granularity would leave the same times.
     cache = StatCache(tmp_path / "c")
     cache.get("f", file.stat())
     cache.put(hashed_later(file, 90_000_000))
@@ -74,7 +74,7 @@ def test_a_file_that_was_written_just_now_is_not_trusted(file: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(("seconds", "lasting"), [(1, False), (20, True)])
-def test_a_large_file_may_still_be_written_by_what_changed_its_times(
+def test_a_large_file_may_still_be_written_after_its_times_changed(
     file: Path, seconds: int, lasting: bool
 ) -> None:
     # One `write` changes times when it begins, and its last bytes may come much later.

@@ -35,7 +35,7 @@ class Generator:
     def name(self) -> bytes:
         while True:
             name = b"".join(self.random.choices(CHARACTERS, k=self.random.randint(1, 4)))
-            # What leads upwards on other systems does not travel at all.
+            # A name that leads upwards on other systems is never archived.
             if name.strip(b".\\"):
                 return name
 

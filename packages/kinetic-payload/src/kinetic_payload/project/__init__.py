@@ -1,1 +1,1 @@
-"""A project as it is shipped: its root, its snapshot, and the upload of that."""
+"""Projects: the root, the snapshot, and the upload of the snapshot."""

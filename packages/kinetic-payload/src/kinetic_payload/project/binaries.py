@@ -15,8 +15,8 @@ def built_for_macos(paths: Iterable[str]) -> list[str]:
         if path.endswith(("-darwin.so", ".dylib")):
             found.append(path)
         elif path.endswith(".so") or ".so." in path:
-            elsewhere.add(_module(path))
-    return sorted(path for path in found if _module(path) not in elsewhere)
+            elsewhere.add(_module_path(path))
+    return sorted(path for path in found if _module_path(path) not in elsewhere)
 
 
 def binaries_warning(paths: Iterable[str], *, platform: str) -> str | None:
@@ -29,8 +29,8 @@ def binaries_warning(paths: Iterable[str], *, platform: str) -> str | None:
     if not useless:
         return None
     return (
-        f"{_few(useless)}: built for macOS, and the job runs on Linux, where this cannot be loaded. "
-        "Build it for Linux, or install it there from the requirements; .kineticignore leaves it out."
+        f"{_few(useless)}: built for macOS; the job runs on Linux, which cannot load such files. Build "
+        "them for Linux, or add their package to the requirements. A line in .kineticignore leaves them out."
     )
 
 
@@ -40,7 +40,7 @@ def _few(paths: Sequence[str]) -> str:
     return f"{shown} and {more} more files" if more > 0 else shown
 
 
-def _module(path: str) -> str:
+def _module_path(path: str) -> str:
     """Return *path* up to the first dot of its name: `pkg/_fast.cpython-311-darwin.so` → `pkg/_fast`."""
     folder, slash, name = path.rpartition("/")
     return f"{folder}{slash}{name.partition('.')[0]}"

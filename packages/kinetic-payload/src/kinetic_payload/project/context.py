@@ -19,7 +19,7 @@ from kinetic_payload.stores.store import ABSENT, Store
 
 REFRESH_AGE: Final = 7 * 86_400.0
 """Seconds after which the age of a context, or of data, is reset when it is used again. Collectors delete
-those that are twice as old, so they never delete one that was just found."""
+objects that are twice as old, so they never delete an object that was just found."""
 
 
 class Uploadable(Protocol):
@@ -104,16 +104,18 @@ def _discard(store: Store, damaged: Callable[[], Mapping[str, int]]) -> str:
         return f"It could not be read again from {store.location} ({error}). Submit the job again."
     if not found:
         return (
-            f"It is whole in {store.location}, and arrived damaged: look whether the disk of the "
+            f"It is intact in {store.location}, but arrived damaged: check whether the disk of the "
             "machine that read it is full or failing. Submit the job again."
         )
     for name, generation in found.items():
         try:
             store.delete(name, if_generation=generation)
         except PreconditionFailedError:
-            continue  # It was replaced: that is another object.
+            continue  # It was replaced: keep the new object.
         except StoreError:
-            return f"It is damaged in {store.location}. Delete {name} there; submit again."
+            return (
+                f"It is damaged in {store.location}. Delete {name} there, and submit the job again."
+            )
     return "It was damaged in the store, and removed there. Submit the job again."
 
 
@@ -124,7 +126,7 @@ def _damaged_context(store: Store, name: str) -> dict[str, int]:
     if found is None:
         return {}
     with store.reader(name) as stream:
-        # Not around the reader: damage in transit does not mean that the object is damaged.
+        # Keep the reader out of this block: damage in transit does not mean that the object is damaged.
         try:
             contents = Contents(stream)
             checked_links(contents.entries)
@@ -142,5 +144,5 @@ def _create(store: Store, name: str, tree: Uploadable, track: TrackProgress) -> 
             with store.writer(name, if_generation=ABSENT, progress=progress) as stream:
                 progress.whole = tree.write(stream)
         except PreconditionFailedError:
-            return False  # Another client uploaded the same meanwhile.
+            return False  # Another client uploaded the same snapshot meanwhile.
     return True

@@ -1,7 +1,7 @@
 """`Exclusions`: paths that are left out of a tree, identified by device and inode.
 
 On a file system that ignores case or Unicode normalisation (APFS) one folder has several paths, and
-a bind mount gives it another path: text alone would let it travel under one of them.
+a bind mount gives it another path. A comparison of paths alone would miss some of them.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ class Exclusions:
             same.append((status.st_dev, _folded(path)))
 
     def has(self, path: str, inode: int, status: Callable[[], os.stat_result]) -> bool:
-        """Return whether *path*, in a real folder, is one of them.
+        """Return whether *path*, in a real folder, is excluded.
 
         Args:
-            inode: As the folder lists it. It costs nothing, so *status* is asked only where it fits.
+            inode: The inode that the folder lists, which costs nothing.
+            status: Called only if the inode is that of an excluded path.
         """
         if path in self._real:
             return True
@@ -50,7 +51,7 @@ class Exclusions:
         )
 
     def has_real(self, path: str) -> bool:
-        """Return whether the real path *path* is one of them."""
+        """Return whether the real path *path* is excluded."""
         if not self._inodes:
             return path in self._real
         try:

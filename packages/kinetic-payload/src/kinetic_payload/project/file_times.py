@@ -3,7 +3,7 @@
 Linux changes the times of a file that is written through a shared memory map (`numpy.memmap`) only
 when the first write after a writeback makes a page dirty: what is written to that page until the next
 writeback leaves no trace. So a file that is mapped is synced before it is read. Measured on ext4 and
-on overlay; after `fsync`, `fdatasync`, `msync` or `os.sync` by any process, the next write through a
+on overlay: after `fsync`, `fdatasync`, `msync` or `os.sync` by any process, the next write through a
 map changes the times. On tmpfs nothing makes them reliable.
 """
 
@@ -25,29 +25,29 @@ _SHARED: Final = re.compile(rb"^\S+ ...s \S+ \S+ (\d+) +(/.*)$", re.MULTILINE)
 
 
 class Maps(NamedTuple):
-    """The files that processes map shared; may contain too many."""
+    """The files that processes map as shared memory, and possibly other files."""
 
     inodes: frozenset[int]
     names: frozenset[bytes]
     """Last parts of paths. An overlay may show another inode in a map than `stat` does."""
 
     def may_hold(self, path: str | os.PathLike[str], status: os.stat_result) -> bool:
-        """Return whether the file *path* with *status* may be one of them."""
+        """Return whether the file *path* with *status* may be mapped."""
         return status.st_ino in self.inodes or os.path.basename(os.fsencode(path)) in self.names  # noqa: PTH119
 
 
 class FileTimes:
-    """Which files have reliable times, judged when this is created. Safe for any thread.
+    """Decides which files have reliable times, given the maps at its creation. Safe for use in any thread.
 
-    What it cannot see: maps in processes of other users, in other containers, and, on macOS, in any.
+    It cannot see maps in processes of other users or of other containers and, on macOS, in any process.
     """
 
     def __init__(self, file_system: Callable[[str, int], str | None] | None = None) -> None:
         self._file_system = file_system or _file_system_of
         self._reliable: dict[int, bool] = {}
         self.looked_ns = time.time_ns()
-        """The clock before the maps were looked at. Only times before that can be relied on: a map
-        that was made later may have changed them before the file is read, and not afterwards."""
+        """The clock before the maps were read. Only file times before it are reliable: a map that is made
+        later may change the times before the file is read, and then not again."""
         self._maps = shared_maps()
 
     def settle(self, descriptor: int, path: str | os.PathLike[str]) -> bool:
@@ -75,9 +75,9 @@ class FileTimes:
 
 
 def shared_maps() -> Maps | None:
-    """Return the files that processes of this user map shared now; None if nothing can be seen.
+    """Return the files that processes of this user map as shared memory; None if `/proc` cannot be read.
 
-    Costs about 50 µs a process. What is mapped later changes times with its first write.
+    This takes about 50 µs per process. A map that is made later changes the times with its first write.
     """
     inodes: set[int] = set()
     names: set[bytes] = set()
@@ -107,7 +107,7 @@ def _read(path: str) -> bytes:
 
 
 def _file_system_of(path: str, device: int) -> str | None:
-    """Return the type of the file system that holds the real *path*, None if it is not known."""
+    """Return the type of the file system that holds the real *path*; None if it is not known."""
     if sys.platform == "darwin":
         return _darwin_type(path)
     try:
@@ -167,9 +167,9 @@ def _darwin_type(path: str) -> str | None:
     import ctypes
 
     system = ctypes.CDLL(None, use_errno=True)
-    # On Intel the plain symbol is that of the structure before 64-bit inodes.
+    # On Intel, the plain symbol uses the older structure, without 64-bit inodes.
     statfs = getattr(system, "statfs$INODE64", None) or system.statfs
-    answer = ctypes.create_string_buffer(4096)
-    if statfs(os.fsencode(path), answer) != 0:
+    buffer = ctypes.create_string_buffer(4096)
+    if statfs(os.fsencode(path), buffer) != 0:
         return None
-    return answer.raw[72:88].partition(b"\0")[0].decode("ascii", "replace")
+    return buffer.raw[72:88].partition(b"\0")[0].decode("ascii", "replace")

@@ -33,7 +33,7 @@ def hash_file(
 ) -> Hashed:
     """Read the file *path* once and return its digest under the name *relpath*.
 
-    Without *times*, the digest is not to be cached.
+    Without *times*, the digest must not be cached.
     """
     started = time.time_ns() if times is None else times.looked_ns
     descriptor = open_regular(path)
@@ -77,7 +77,7 @@ class FileCheck:
     def copy(self) -> FileCheck:
         """Return a check that has seen the same bytes."""
         other = copy(self)
-        other._sha = self._sha.copy()  # noqa: SLF001 - another of this class
+        other._sha = self._sha.copy()  # noqa: SLF001 - an instance of this class
         return other
 
     def finish(self) -> None:
@@ -97,9 +97,9 @@ def hash_files(
 
     Args:
         files: Path, relative path and expected size of each; the size only balances the work.
-        failed: Called for every file that cannot be read; the others go on.
+        failed: Called for every file that cannot be read; the other files are still read.
         advance: Called for every piece that was read.
-        times: Created before, if the digests are to be cached.
+        times: Needed if the digests are to be cached; create it just before the call.
 
     If the caller stops iterating, reading stops as well.
     """
@@ -139,7 +139,7 @@ def hash_files(
 
 
 def _batches(files: Sequence[tuple[str, str, int]]) -> Iterator[list[tuple[str, str, int]]]:
-    """Split *files* into pieces of work, the largest first, so that no core ends up alone."""
+    """Split *files* into pieces of work, the largest first, so that all cores end at about the same time."""
     batch: list[tuple[str, str, int]] = []
     total = 0
     for file in sorted(files, key=lambda file: file[2], reverse=True):
@@ -155,9 +155,9 @@ def _batches(files: Sequence[tuple[str, str, int]]) -> Iterator[list[tuple[str, 
 def content_hash(path: Path, cache: StatCache | None = None) -> str:
     """Return the SHA-256 of all file contents below *path*, in sorted-walk order.
 
-    Every file's digest covers its relative path and its contents; a file given itself is called
-    by its name. Symlinked directories are not entered; symlinked files count with what they lead
-    to. Dangling links, sockets and pipes are left out.
+    Every file's digest covers its relative path and its contents. If *path* is a file, its relative
+    path is its name. Symlinked directories are not entered; a symlinked file has the contents of its
+    target. Dangling links, sockets and pipes are left out.
 
     Raises:
         DataError: Files cannot be read; the message names them.
@@ -180,7 +180,7 @@ def content_hash(path: Path, cache: StatCache | None = None) -> str:
 def digests_of(
     files: Sequence[tuple[str, str, int]], cache: StatCache | None
 ) -> tuple[dict[str, str], dict[str, OSError]]:
-    """Return the digest of each relative path, and the errors of the others."""
+    """Return the digest of each relative path, and the error of each file that cannot be read."""
     digests: dict[str, str] = {}
     problems: dict[str, OSError] = {}
     unknown = []
@@ -219,7 +219,7 @@ UNREADABLE_HINT: Final = "Make them readable, or leave them out."
 
 
 def unreadable(what: str, path: Path, problems: dict[str, OSError]) -> str:
-    """Return a message that names every one of *problems*."""
+    """Return a message that names all *problems*."""
     lines = [f"  {name!r}: {error.strerror or error}" for name, error in sorted(problems.items())]
     first = f"{len(lines)} of the files of the {what} in {path} cannot be read:"
     return "\n".join([first, *lines])

@@ -1,8 +1,8 @@
-"""What a snapshot leaves out: ignore files with git's meaning, and defaults.
+"""Rules for paths that a snapshot leaves out: ignore files with git's meaning, and defaults.
 
-Three layers decide about a path, the first that has an opinion wins: the lines of `.kineticignore`
-files (deepest file first, last line first), the defaults, the lines of `.gitignore` files. So a
-`!name` in `.kineticignore` brings back anything, and a `.gitignore` written as a list of exceptions
+Three layers decide about a path, and the first one with a matching rule counts: the lines of
+`.kineticignore` files (deepest file first, last line first), the defaults, the lines of `.gitignore`
+files. So a `!name` in `.kineticignore` brings back anything, and a `.gitignore` written as a list of exceptions
 (`*`, `!*/`, `!*.py`) does not bring back keys and `.git` by accident. As with git, nothing below a
 folder that is left out can be brought back.
 """
@@ -39,7 +39,7 @@ SECRETS: Final = (
     *(".ssh/", ".gnupg/", ".aws/", ".kube/"),
     *("application_default_credentials.json", "kaggle.json"),
 )
-"""Left out by default as well, in capitals too: `SERVER.PEM` is a key on any file system."""
+"""Also left out by default, regardless of case: `SERVER.PEM` is a key on any file system."""
 
 ENVIRONMENT_MARKERS: Final = frozenset(("pyvenv.cfg", "conda-meta"))
 """A folder that contains one of these is an environment of this machine, useless on any other."""
@@ -65,7 +65,7 @@ class Rule(NamedTuple):
 class RuleSet:
     """The lines of one ignore file, indexed for fast lookup.
 
-    Most lines are a name, a path, `*suffix` or `prefix*`: those are found without trying each.
+    Most lines are a name, a path, `*suffix` or `prefix*`: they are found without trying each line.
     """
 
     ignore_case: bool = False
@@ -93,7 +93,7 @@ class RuleSet:
 
     @classmethod
     def defaults(cls) -> tuple[RuleSet, RuleSet]:
-        """Return the defaults, and those of them that are secrets."""
+        """Return the rule sets of `DEFAULTS` and of `SECRETS`."""
         return (
             cls._of((("default", line.encode()) for line in DEFAULTS), ignore_case=False),
             cls._of((("default", line.encode()) for line in SECRETS), ignore_case=True),
@@ -253,10 +253,11 @@ class Scope(NamedTuple):
         return None
 
     def leaves_out_goal(self, name: str, goal: str, *, is_folder: bool) -> Rule | None:
-        """Return the default that leaves out the link *name* for the secret it leads to, or None.
+        """Return the default that leaves out the link *name* because it leads to a secret, or None.
 
         Args:
-            goal: A real path outside of the tree, which would travel in place of the link.
+            goal: The real path that the link leads to, outside of the tree. Its target would be shipped
+                in place of the link.
         """
         if any(rules.verdict(folder, name, is_folder=is_folder) for rules, folder in self.own):
             return None  # A rule includes it again; a rule that excludes it was applied before.

@@ -46,10 +46,10 @@ def scope_in(scope: Scope, folder: str, prefix: str, names: set[str]) -> Scope:
     """Return *scope* with the ignore files among the *names* of its folder.
 
     Args:
-        prefix: What to call *folder* where a rule is named: empty, or ending in `/`.
+        prefix: The path of *folder* in the sources of rules: empty, or ending in `/`.
 
     Raises:
-        PackagingError: One of them may not be read: what it names would travel.
+        PackagingError: An ignore file cannot be read: the files that it excludes would be shipped.
     """
     if _REPOSITORY in names:
         if not scope.in_repository:
@@ -57,7 +57,7 @@ def scope_in(scope: Scope, folder: str, prefix: str, names: set[str]) -> Scope:
             scope = inner._replace(
                 defaults=scope.defaults, own=scope.own, git=scope.git + inner.git
             )
-        scope = scope.reading(git=_excluded_here(folder, prefix, scope.ignore_case))
+        scope = scope.reading(git=_read_info_exclude(folder, prefix, scope.ignore_case))
     rules = {
         name: _rules_here(f"{folder}/{name}", prefix + name, scope.ignore_case)
         for name in (GIT_FILE, OWN_FILE)
@@ -81,7 +81,7 @@ def _rules_here(file: str, source: str, ignore_case: bool) -> RuleSet | None:
         if error.errno in _NO_FILE:
             return None
         raise PackagingError(
-            f"{file} cannot be read ({error.strerror}), and what it names would travel.",
+            f"{file} cannot be read ({error.strerror}), so the files that it excludes would be shipped.",
             hint="Make it readable, or remove it.",
         ) from error
 
@@ -91,19 +91,19 @@ def _rules_of(file: str, source: str, ignore_case: bool) -> RuleSet:
         return RuleSet.parse(opened.read(), source, ignore_case=ignore_case)
 
 
-def _excluded_here(folder: str, prefix: str, ignore_case: bool) -> RuleSet | None:
+def _read_info_exclude(folder: str, prefix: str, ignore_case: bool) -> RuleSet | None:
     """Read `info/exclude` of the repository at *folder*."""
     git = f"{folder}/{_REPOSITORY}"
     source = f"{prefix}{_REPOSITORY}/info/exclude"
     # In worktrees and submodules `.git` is a file with the path of the repository.
-    if (place := _text(git)) is not None:
+    if (place := _read_text(git)) is not None:
         git = os.path.join(folder, place.removeprefix("gitdir:").strip())  # noqa: PTH118
-        git = os.path.join(git, (_text(f"{git}/commondir") or "").strip())  # noqa: PTH118
+        git = os.path.join(git, (_read_text(f"{git}/commondir") or "").strip())  # noqa: PTH118
         source = os.path.normpath(f"{git}/info/exclude")
     return _read_rules(f"{git}/info/exclude", source, ignore_case=ignore_case)
 
 
-def _text(file: str) -> str | None:
+def _read_text(file: str) -> str | None:
     try:
         with os.fdopen(open_regular(file), "rb") as opened:
             return os.fsdecode(opened.read())
@@ -126,7 +126,7 @@ def _scope_of_repository(folder: str) -> Scope:
     listed = os.fsdecode(done.stdout).split("\0")
     values = dict(item.split("\n", 1) for item in listed if "\n" in item)
     ignore_case = values.get("core.ignorecase", "").lower() in ("true", "yes", "on", "1")
-    # Git's own default; the variable is git's, not a setting of ours.
+    # This is git's default, and git reads the variable: it is not a setting of Kinetic.
     config = os.path.expandvars("$XDG_CONFIG_HOME")
     if not config.startswith("/"):
         config = os.path.expanduser("~/.config")  # noqa: PTH111

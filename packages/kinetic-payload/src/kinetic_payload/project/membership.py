@@ -36,7 +36,7 @@ class Membership:
         self._scope = top_scope(Path(self._root), no_defaults=no_defaults)
 
     def __call__(self, path: Path) -> bool:
-        """Return whether the file *path* itself will be in it."""
+        """Return whether the file *path* itself will be in the snapshot."""
         plain = os.path.abspath(path)  # noqa: PTH100
         real = os.path.realpath(plain)
         if not os.path.isfile(real):  # noqa: PTH113
@@ -66,10 +66,10 @@ class Membership:
     def _folder(self, path: str) -> _Folder | None:
         """Return the folder at *path*, or None if it is left out."""
         if path not in self._folders:
-            self._folders[path] = self._judged(path)
+            self._folders[path] = self._read_folder(path)
         return self._folders[path]
 
-    def _judged(self, path: str) -> _Folder | None:
+    def _read_folder(self, path: str) -> _Folder | None:
         full = f"{self._root}/{path}"
         try:
             names = set(os.listdir(full))  # noqa: PTH208

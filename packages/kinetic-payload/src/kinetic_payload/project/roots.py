@@ -1,4 +1,4 @@
-"""Roots of projects: which folder is shipped with a function, and the job's `sys.path` and folder."""
+"""Roots of projects: the folder that is shipped with a function, and the job's `sys.path` and folder."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ class ProjectPlan:
 
 
 def entry_of(function: Any) -> Entry:
-    """Find the place of *function*, also below partials, methods, wrappers and callable objects."""
+    """Find the place of *function*, also inside partials, methods, wrappers and callable objects."""
     function = _unwrapped(function)
     name = getattr(function, "__module__", None)
     main = main_namespace(function)
     main_file = _file_of(main)
     if main_file is not None and _is_installed(main_file):
-        # pytest, say, or the prompt of Python 3.13: a program around the user's code, no part of it.
+        # A program that runs the user's code, such as pytest or the prompt of Python 3.13, is not user code.
         main, main_file = {}, None
     kind = _kind_of(main)
     if name in _MAINS:
@@ -72,7 +72,7 @@ def entry_of(function: Any) -> Entry:
     file = _file_of(found)
     if file is None and (code := getattr(function, "__code__", None)) is not None:
         # Its loader registered no module; the code object still has the file.
-        file = _existing(code.co_filename)
+        file = _existing_file(code.co_filename)
     if file is None or _is_third_party(file):
         # A function of a library: the project is that of its caller.
         return Entry(main_file, _module_name(main), kind, main_file)
@@ -103,8 +103,8 @@ def main_namespace(function: Any) -> dict[str, Any]:
     """Return the globals of the entry script: those of `__main__`, nearly always.
 
     Profilers and tracers stay `__main__` themselves, and run the script in globals that belong to no
-    module (`python -m cProfile`, before Python 3.12; `python -m trace`). *function*, or one of those
-    that are running now, has them.
+    module (`python -m cProfile`, before Python 3.12; `python -m trace`). Then *function*, or a function
+    that is running now, has these globals.
     """
     main = vars(sys.modules["__main__"])
     if not _is_of_program(main):
@@ -127,12 +127,12 @@ def _is_of_program(namespace: dict[str, Any]) -> bool:
 def _file_of(namespace: dict[str, Any]) -> Path | None:
     file = namespace.get("__file__")
     if file is None:
-        # `python -m` keeps it; a namespace package has none.
+        # `python -m` keeps the file in the spec; a namespace package has none.
         file = getattr(namespace.get("__spec__"), "origin", None)
-    return _existing(file) if isinstance(file, str) else None
+    return _existing_file(file) if isinstance(file, str) else None
 
 
-def _existing(file: str) -> Path | None:
+def _existing_file(file: str) -> Path | None:
     path = Path(os.path.abspath(file))  # noqa: PTH100
     return path if path.is_file() else None
 
@@ -144,12 +144,12 @@ def _module_name(namespace: dict[str, Any]) -> str | None:
 
 
 def _kind_of(main: dict[str, Any]) -> Kind:
-    # `coverage run`, `python -m cProfile` and a folder with a `__main__.py` have one of that name.
+    # `coverage run`, `python -m cProfile` and a folder with a `__main__.py` have a spec called `__main__`.
     if getattr(main.get("__spec__"), "name", "__main__") not in _MAINS:
         return "module"
     if _file_of(main) is not None:
         return "script"
-    # Not imported: without a notebook, ipykernel must not be loaded.
+    # Do not import ipykernel: only a notebook loads it.
     return "notebook" if "ipykernel" in sys.modules else "interactive"
 
 
@@ -162,17 +162,17 @@ def plan_project(
         override: The value of `KINETIC_PACKAGE_ROOT`, if it is set.
 
     Raises:
-        InvalidRequestError: The override does not fit, or the root of a file's project would be the
-            home directory or `/`.
+        InvalidRequestError: The override is not a folder that contains the function's file, or the root of
+            a file's project would be the home directory or `/`.
     """
     cwd = _plain(cwd)
     base = _base(entry, cwd)
-    root = _overridden(override, entry, cwd, home) if override else _found(base, home)
+    root = _root_from_override(override, entry, cwd, home) if override else _find_root(base, home)
     if root is None:
         if entry.file is None:
             return ProjectPlan(root=None, paths=(), cwd="", main=None, kind=entry.kind)
         raise InvalidRequestError(
-            f"The project would be {base}, all of it, since the code lies directly there.",
+            f"The project would be all of {base}, because the code lies directly there.",
             hint=f"Move the code into a folder of its own, or set {OVERRIDE} to the folder to ship.",
         )
     main = entry.main or (entry.file if entry.module is None else None)
@@ -227,7 +227,7 @@ def _base(entry: Entry, cwd: Path) -> Path:
     return folder
 
 
-def _found(base: Path, home: Path) -> Path | None:
+def _find_root(base: Path, home: Path) -> Path | None:
     """Return the nearest folder with a marker, from *base* upwards; else *base*, if it can be a root."""
     home = _plain(home)
     # Neither the home directory nor a folder that contains it is a project, even with a marker.
@@ -253,7 +253,7 @@ def _identity(folder: Path) -> object:
     return found.st_dev, found.st_ino
 
 
-def _overridden(override: str, entry: Entry, cwd: Path, home: Path) -> Path:
+def _root_from_override(override: str, entry: Entry, cwd: Path, home: Path) -> Path:
     text = re.sub(r"^~(?=/|$)", lambda _: str(home), override)
     root = _plain(cwd / text)
     if not root.is_dir():
@@ -291,7 +291,7 @@ def _inside(path: Path, root: Path) -> str | None:
 
 
 def composed_path(root: str, path: str) -> str:
-    """Return *path* in *root* as it is in a snapshot: in NFC, if the file system finds it under that, too."""
+    """Return *path* in *root* as it is in a snapshot: in NFC, if the file system finds it in that form, too."""
     if is_normalized("NFC", path):
         return path
     composed = normalize("NFC", path)

@@ -83,7 +83,7 @@ class Snapshot:
         return {entry.path: entry for entry in self.entries}
 
     def largest(self, count: int = 10) -> list[LargePath]:
-        """Return the largest paths: disjoint, and a folder if none of its parts dominates."""
+        """Return the largest paths, none inside another: a folder if none of its parts is half of it."""
         sizes: dict[str, int] = {}
         children: dict[str, list[str]] = {}
         for entry in self.entries:
@@ -111,7 +111,7 @@ class Snapshot:
         return found
 
     def write(self, stream: BinaryIO) -> int:
-        """Write the archive of it into *stream* and return the archive's size.
+        """Write the archive of the tree into *stream* and return the archive's size.
 
         Raises:
             PackagingError: A file changed since the snapshot was taken; the message names it.
@@ -154,7 +154,7 @@ def take_snapshot(
     """
     root = Path(os.path.abspath(root))  # noqa: PTH100
     tree = walk(str(root), top_scope(root, no_defaults=no_defaults), Exclusions(exclude))
-    return _finished(root, tree, cache, track, PackagingError, "project")
+    return _snapshot_of(root, tree, cache, track, PackagingError, "project")
 
 
 def tree_of(
@@ -172,12 +172,11 @@ def tree_of(
         DataNotFoundError: It does not exist.
         DataError: Files cannot be read; the message names all of them.
     """
-    path = (
-        path.absolute()
-    )  # Keeps `..`: after a link it leads to another folder than the text suggests.
+    # Keep `..`: after a link it leads to another folder than the text suggests.
+    path = path.absolute()
     if path.is_dir():
         tree = walk(str(path), None, Exclusions(exclude))
-        return _finished(path, tree, cache, track, DataError, "data")
+        return _snapshot_of(path, tree, cache, track, DataError, "data")
     try:
         status = path.stat()
     except OSError as error:
@@ -186,10 +185,10 @@ def tree_of(
             raise DataNotFoundError(message, filename=str(path)) from error
         raise DataError(message) from error
     tree = Tree(files=[FoundFile(path.name, status.st_mode & 0o777, status)])
-    return _finished(path.parent, tree, cache, track, DataError, "data")
+    return _snapshot_of(path.parent, tree, cache, track, DataError, "data")
 
 
-def _finished(
+def _snapshot_of(
     root: Path,
     tree: Tree,
     cache: StatCache | None,
@@ -197,11 +196,11 @@ def _finished(
     error_class: type[KineticError],
     what: str,
 ) -> Snapshot:
-    files, unknown = _known(root, tree, cache)
+    files, unknown = _split_by_cache(root, tree, cache)
     with saving(cache):
         if unknown:
             with track(f"reading the {what}", sum(size for _, _, size in unknown)) as advance:
-                files += _hashed(tree, unknown, cache, advance)
+                files += _read_files(tree, unknown, cache, advance)
     if tree.problems:
         raise error_class(unreadable(what, root, tree.problems), hint=UNREADABLE_HINT)
     return Snapshot(
@@ -211,7 +210,7 @@ def _finished(
     )
 
 
-def _known(
+def _split_by_cache(
     root: Path, tree: Tree, cache: StatCache | None
 ) -> tuple[list[TreeEntry], list[tuple[str, str, int]]]:
     """Return the files whose digest is in the cache, and those to read."""
@@ -228,7 +227,7 @@ def _known(
     return known, unknown
 
 
-def _hashed(
+def _read_files(
     tree: Tree,
     unknown: list[tuple[str, str, int]],
     cache: StatCache | None,

@@ -18,11 +18,11 @@ _COARSE: Final = 2_500_000_000
 two (FAT)."""
 _SECOND: Final = 1_000_000_000
 _SLOWEST: Final = 20_000_000
-"""The least bytes per second that a disk writes."""
+"""Bytes per second that even a slow disk writes."""
 _LONGEST: Final = 2 << 30
-"""The most bytes of one `write`."""
+"""The most bytes that one `write` can take."""
 _FORMAT: Final = b"4\n"
-"""Begins what is hashed. Earlier ones trusted times of files that were mapped, or being written."""
+"""Prefix of the hashed contents. Earlier formats trusted times of files that were mapped or being written."""
 
 
 class Hashed(NamedTuple):
@@ -37,7 +37,7 @@ class Hashed(NamedTuple):
     settled: bool
     """The file did not change while it was read, and its times will show a later change."""
     started_ns: int
-    """The clock before anything was looked at: who has the file mapped, then the file."""
+    """The clock before the maps of processes, and then the file, were read."""
 
     @property
     def lasting(self) -> bool:
@@ -45,30 +45,30 @@ class Hashed(NamedTuple):
         status = self.status
         youngest = max(status.st_mtime_ns, status.st_ctime_ns)
         whole = status.st_mtime_ns % _SECOND == 0 and status.st_ctime_ns % _SECOND == 0
-        # Whatever is begun to be written after that clock gets a stamp of that moment or later, less
-        # a tick; only if the stamp we saw is older than that can a later write not look the same.
+        # A write that begins after `started_ns` sets the times to that moment, less a tick, or to a
+        # later one. So if the times that were read are older than that, any later write changes them.
         margin = (_COARSE if whole else _FINE) + _writing_ns(status.st_size)
         return self.settled and youngest + margin < self.started_ns
 
 
 class StatCache:
-    """Digests by relative path, valid while size, times and inode are what they were.
+    """Digests by relative path, valid while size, times and inode are unchanged.
 
-    A file whose stamp is so recent that it could change again without the stamp changing is never
-    taken into the cache, so a hit is as good as a read. One cache serves one root. Processes may
-    share the file: it is replaced atomically, and one that is damaged counts as empty.
+    A file with a very recent stamp could change again without a new stamp. It is never added, so a hit
+    is as good as a read. One cache serves one root. Processes may share the cache file: it is replaced
+    atomically, and a damaged one counts as empty.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._entries: dict[str, str] | None = None
-        """Of each path: the stamp, then the digest. One text each is read fastest."""
+        """By path: the stamp and the digest, as one string, since that loads fastest."""
         self._fresh: dict[str, str] = {}
 
     @classmethod
     def of(cls, root: Path, folder: Path) -> StatCache:
         """Return the cache of *root* in *folder* (`KINETIC_HOME/cache`)."""
-        # Earlier versions wrote `stat-*.json`, in some cases for all users to change.
+        # Earlier versions wrote `stat-*.json`, in some cases writable for all users.
         return cls(folder / f"digests-{_sha256(os.fsencode(root))[:32]}.json")
 
     def get(self, relpath: str, status: os.stat_result) -> str | None:
@@ -116,7 +116,7 @@ def stamp_of(status: os.stat_result) -> str:
 def _writing_ns(size: int) -> int:
     """Return how long one `write` into a file of *size* bytes may take.
 
-    It changes the times when it begins, and not when it ends.
+    The times change when the write begins, and not when it ends.
     """
     return min(size, _LONGEST) * _SECOND // _SLOWEST
 

@@ -25,9 +25,9 @@ from kinetic_payload.project.ignore import ENVIRONMENT_MARKERS, Scope
 from kinetic_payload.project.ignore_files import scope_in
 
 EXCLUDED: Final = "data"
-"""The rule of paths that the caller excludes."""
-SYSTEM_FILE: Final = "macOS keeps it for itself"
-"""The rule of `.DS_Store` and similar files in data."""
+"""The rule that `LeftOut` shows for paths that the caller excludes."""
+SYSTEM_FILE: Final = "macOS keeps it for its own use"
+"""The rule that `LeftOut` shows for `.DS_Store` and similar files in data."""
 
 
 class LeftOut(NamedTuple):
@@ -163,7 +163,7 @@ class _Walker:
         elif not self._everything and (rule := scope.leaves_out(name, is_folder=is_folder)):
             self._leave_out(path, str(rule))
         elif (why := unsafe_path(path)) is not None:
-            self._leave_out(path, f"its name cannot travel: {why}")
+            self._leave_out(path, f"its name is not safe in an archive: {why}")
         elif is_link:
             self._link(entry, path, name, scope, places)
         elif is_folder:
@@ -210,7 +210,7 @@ class _Walker:
         elif leads_to_file:
             self._file(path, status)
         elif any(within(place.real, Place(goal, "")) is not None for place in places):
-            self._leave_out(path, f"a link to {goal}, which contains the folder it lies in")
+            self._leave_out(path, f"a link to {goal}, which contains the link itself")
         elif not self._everything and (rule := scope.leaves_out(name, is_folder=True)):
             # Git sees a link, but a folder would be shipped: `.aws/` matches it, too.
             self._leave_out(path, str(rule))
@@ -222,20 +222,20 @@ class _Walker:
 def is_system_file(name: str, names: Set[str]) -> bool:
     """Return whether macOS created *name* in a folder of *names* for its own use.
 
-    On foreign file systems it keeps the attributes of a file in a second one, named `._` and the file's
-    name. A name that begins with `._` without such a file is the user's.
+    On foreign file systems, macOS keeps the attributes of a file in a second file, named `._` and the name
+    of the first. A file named `._…` without such a first file belongs to the user.
     """
     return name == ".DS_Store" or (name.startswith("._") and name[2:] in names)
 
 
 def composed_name(name: str, names: Set[str], is_it: Callable[[str], bool]) -> str:
-    """Return *name* in NFC, if its file system finds it under that name too, as those of macOS do.
+    """Return *name* in NFC, if its file system finds the file under that name, too, as those of macOS do.
 
-    Lists there may contain another form, which is a different name on Linux.
+    A folder there may list the name in another form, which is a different name on Linux.
 
     Args:
-        names: All names in the list.
-        is_it: Whether another name in the same folder leads to the same file.
+        names: All names that the folder lists.
+        is_it: Tells whether another name in the same folder leads to the same file.
     """
     if is_normalized("NFC", name):
         return name
@@ -252,7 +252,7 @@ def _is_listed_as(entry: os.DirEntry[str], name: str) -> bool:
 
 
 def within(real: str, place: Place) -> str | None:
-    """Return the path in the tree of the real path *real* through *place*, or None."""
+    """Return the path in the tree that the real path *real* has through *place*; None if it is outside."""
     if real == place.real:
         return place.path
     within = place.real if place.real.endswith("/") else f"{place.real}/"
@@ -263,7 +263,7 @@ def within(real: str, place: Place) -> str | None:
 
 
 def _normalize_goals(tree: Tree, root: str, goals: dict[str, str]) -> None:
-    """Replace each of *goals* by the tree's own path of it, if the file system ignores case or form."""
+    """Replace each goal by the path that the tree has for it, if the file system ignores case or form."""
     if not goals:
         return
     paths = {"", *(file.path for file in tree.files), *(entry.path for entry in tree.others)}
@@ -274,7 +274,7 @@ def _normalize_goals(tree: Tree, root: str, goals: dict[str, str]) -> None:
     for link, goal in strange.items():
         path = known.get(_folded(goal))
         with suppress(OSError):
-            # On a file system that distinguishes the two, this is another file than that of the tree.
+            # A file system that distinguishes case and form may have two files.
             if path and os.path.samefile(f"{root}/{path}", f"{root}/{link}"):  # noqa: PTH121
                 goals[link] = path
 

@@ -73,10 +73,10 @@ def _compiled(
 
 
 def _parts(pattern: bytes, ignore_case: bool, *, slashes: bool) -> Iterator[bytes]:
-    """Yield an expression for each byte that *pattern* stands for, and one of `_ONE_NAME` and `_WIDE` for stars.
+    """Yield an expression for each byte or class of *pattern*; for stars, `_ONE_NAME` or one of `_WIDE`.
 
     Raises:
-        ValueError: The pattern fits nothing.
+        ValueError: The pattern matches nothing.
     """
     at, end = 0, len(pattern)
     while at < end:
@@ -105,7 +105,7 @@ def _parts(pattern: bytes, ignore_case: bool, *, slashes: bool) -> Iterator[byte
             if byte == _BACKSLASH:
                 byte, at = _escaped(pattern, at)
                 if ignore_case and byte in _UPPER:
-                    raise ValueError("git compares what is escaped with lower-case bytes")
+                    raise ValueError("git compares the escaped byte with lower-case bytes")
             yield re.escape(bytes((byte,)))
 
 
@@ -122,7 +122,7 @@ def _class(pattern: bytes, at: int, ignore_case: bool) -> tuple[set[int], bool, 
     at += negated
     first = at
     members: set[int] = set()
-    previous = 0  # What a range may begin with.
+    previous = 0  # The byte with which a range may begin; 0 if there is none.
     while at < len(pattern) and (pattern[at] != _CLOSE or at == first):
         byte = pattern[at]
         at += 1
@@ -154,14 +154,14 @@ def _class(pattern: bytes, at: int, ignore_case: bool) -> tuple[set[int], bool, 
     if at == len(pattern):
         raise ValueError("the class does not end")
     if ignore_case:
-        # Git makes the byte that it compares lower-case, but not those of the class.
+        # Git converts the compared byte to lower case, but not the bytes of the class.
         members.difference_update(_UPPER)
         members.update(bytes(members).upper())
     return members, negated, at + 1
 
 
 def _one_of(members: set[int], negated: bool) -> bytes:
-    # A slash is never what a class stands for.
+    # A class never matches a slash.
     members = members | {_SLASH} if negated else members - {_SLASH}
     if not members:
         raise ValueError("the class is empty")
@@ -170,11 +170,11 @@ def _one_of(members: set[int], negated: bool) -> bytes:
 
 
 def _joined(parts: Iterable[bytes], stars: tuple[bytes, ...]) -> bytes:
-    """Return the expression for *parts*, of which those in *stars* are tried at few places.
+    """Return the expression for *parts*, in which only the last of the *stars* backtracks.
 
-    What follows a star is fixed up to the next star as wide. So the first place where it fits is as
-    good as any later one, and only the last star has to be tried at all. Otherwise the time for a
-    pattern with many stars would grow with the length of a name to the power of their number.
+    The parts between a star and the next star that is as wide are fixed. So the first place where they
+    match is as good as any later one. If every star backtracked, the time for a pattern with n stars
+    would grow with the n-th power of the length of a name.
     """
     head: list[bytes] = []
     spans: list[tuple[bytes, list[bytes]]] = []
