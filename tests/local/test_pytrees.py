@@ -21,6 +21,8 @@ def test_a_class_whose_registration_cannot_travel_is_refused_by_name(project) ->
 
     printed = project.output("refused.py")
 
-    assert "The class Paths of __main__ cannot travel: it is a pytree of JAX" in printed
+    assert (
+        "The class Paths of __main__ cannot be pickled by value: it is a pytree of JAX" in printed
+    )
     assert "Move the class into a module of the project" in printed
     assert list((project.home / "jobs").glob("*")) == []

@@ -119,8 +119,8 @@ def test_type_parameters_and_aliases_of_a_script_travel(project):
     assert project.run("type_parameters.py").splitlines() == [
         "(1, (1, 2)) True",
         "(True, '__main__', 'Json')",
-        "The type alias Tree of __main__ cannot travel: it has type parameters, and its value names "
-        "itself.",
+        "The type alias Tree of __main__ cannot be pickled by value: it has type parameters, and its "
+        "value refers to itself.",
     ]
 
 

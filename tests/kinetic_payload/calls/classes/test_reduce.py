@@ -1,4 +1,4 @@
-"""Classes of the entry script: what a function finds of them here, it finds of them in a job.
+"""Classes of the entry script: a function finds the same attributes of them on the client and in a job.
 
 Each script's `facts` is called as it is and shipped, and must return the same both times.
 """
@@ -16,13 +16,13 @@ SAME = """
 """
 
 
-def test_enums_of_a_script_are_in_a_job_what_they_are_here(project):
+def test_enums_of_a_script_are_the_same_in_a_job(project):
     project.copy("enums.py")
 
     assert project.run("enums.py") == "114 facts"
 
 
-def test_members_of_an_enum_come_home_as_the_clients_own(project):
+def test_returned_members_of_an_enum_are_the_clients_own(project):
     project.copy("enums.py")
 
     assert project.run("enums.py", "home") == "True True True\nTrue True 5.976e+24 3 (1, 2)"
@@ -79,7 +79,7 @@ def test_abstract_pytrees_of_a_script_travel(project):
     assert project.run("abstract_pytrees.py") == "3 facts"
 
 
-def test_values_whose_classes_name_types_of_the_script_come_home(project):
+def test_values_whose_classes_name_types_of_the_script_are_returned(project):
     project.copy("types_of_fields.py")
 
     assert project.run("types_of_fields.py") == "True True __main__ True"
@@ -112,7 +112,7 @@ def test_parameters_and_aliases_of_types_travel_both_ways(project):
     assert project.run("run.py") == "True True True Many __main__ ['Ts', 'P', 'T']"
 
 
-def test_classes_of_a_script_are_in_a_job_what_they_are_here(project):
+def test_classes_of_a_script_are_the_same_in_a_job(project):
     project.copy("classes")
 
     assert project.run("run.py") == "296 facts"
@@ -137,7 +137,7 @@ def test_copyreg_and_pickle_know_classes_of_a_script_in_a_job(project):
     assert project.run("copied.py") == "3 facts"
 
 
-def test_caches_and_generic_named_tuples_come_home(project):
+def test_caches_and_generic_named_tuples_are_returned(project):
     project.write(
         "run.py",
         """
@@ -183,11 +183,11 @@ def test_a_class_that_equals_another_is_refused_by_name(project):
     )
 
     assert project.run("run.py").startswith(
-        "The class Two of __main__ cannot travel: its metaclass"
+        "The class Two of __main__ cannot be pickled by value: its metaclass"
     )
 
 
-def test_a_class_whose_statement_passes_something_computed_is_refused_by_name(project):
+def test_a_class_with_a_computed_keyword_is_refused_by_name(project):
     project.copy("classes/shapes.py")
     project.write(
         "run.py",
@@ -208,14 +208,14 @@ def test_a_class_whose_statement_passes_something_computed_is_refused_by_name(pr
     printed = project.run("run.py")
 
     assert printed.startswith(
-        "The class Keyed of __main__ cannot travel: what its statement passes"
+        "The class Keyed of __main__ cannot be pickled by value: the value of the keyword 'key'"
     )
     assert printed.endswith(
         "Move the class into a module of the project, and import it from there."
     )
 
 
-def test_classes_made_in_a_job_come_home_as_they_are(project):
+def test_classes_made_in_a_job_are_returned_unchanged(project):
     project.copy("classes/shapes.py")
     project.copy("made_in_a_job.py")
 

@@ -1,1 +1,1 @@
-"""Classes that travel by value: how they are pickled and made again."""
+"""Classes that travel by value: how they are pickled and rebuilt."""

@@ -1,4 +1,4 @@
-"""Values in attributes of classes that pickle cannot reduce itself."""
+"""Reducers for values in attributes of classes that pickle cannot reduce itself."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def _reduce_cached_property(cached: Any) -> Any:
 
 
 def _reduce_meta(meta: Any) -> Any:
-    given = {name: getattr(meta, name) for name in dir(meta) if not name.startswith("_")}
-    given = {name: value for name, value in given.items() if value is not None}
+    keywords = {name: getattr(meta, name) for name in dir(meta) if not name.startswith("_")}
+    keywords = {name: value for name, value in keywords.items() if value is not None}
     kind: Any = type(meta)
-    return functools.partial(kind, **given), ()
+    return functools.partial(kind, **keywords), ()
 
 
 def _reduce_config(config: Any) -> Any:
-    # Pickle would make it empty first, and then its `__getattr__` never ends.
+    # Pickle would create it empty first, and its `__getattr__` would then recurse without end.
     kind: Any = type(config)
     return functools.partial(kind, config.config_dict, check=False), ()
 
 
 def _global_of_dataclasses(name: str) -> tuple[type, Callable[[Any], Any]]:
-    # It is compared by identity, so a copy would not be equal.
+    # `dataclasses` compares it by identity, so a copy would not be recognised.
     return type(getattr(dataclasses, name)), lambda _: name
 
 

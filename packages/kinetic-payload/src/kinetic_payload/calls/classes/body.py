@@ -14,7 +14,15 @@ from kinetic_payload.calls.classes.introspection import calls_no_methods, own_at
 from kinetic_payload.calls.function_state import function_state
 from kinetic_payload.errors import PayloadError
 
-_OF_FIELDS: Final = ("default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
+_FIELD_PARAMETERS: Final = (
+    "default",
+    "default_factory",
+    "init",
+    "repr",
+    "hash",
+    "compare",
+    "kw_only",
+)
 _PLAIN_FIELD: Final = {
     "default_factory": None,
     "init": True,
@@ -24,13 +32,13 @@ _PLAIN_FIELD: Final = {
     "kw_only": False,
     "metadata": None,
 }
-"""What needs no `dataclasses.field` in the body."""
+"""Parameters of a field that needs no `dataclasses.field` in the body."""
 _CONTAINERS: Final = (tuple, list, set, frozenset, dict)
 _ATOMS: Final = (str, bytes, int, float, complex, bool, type(None), type(...))
 
 
 class Helper:
-    """Pickles as a call of a function of `classes.rebuild`."""
+    """Pickles as a call of *make* with *arguments*."""
 
     def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
         self._made = make, arguments
@@ -40,9 +48,9 @@ class Helper:
 
 
 class Bare:
-    """A function in the body of a class, without all that refers to the class.
+    """A function in the body of a class, without anything that refers to the class.
 
-    The class is made with it, before anything that refers to the class can be pickled.
+    The class is made with this function, before anything that refers to the class can be pickled.
     """
 
     __slots__ = ("function", "state")
@@ -64,10 +72,10 @@ class Body:
         self._pickler = pickler
         self._silent = calls_no_methods(cls)
         self._reached: dict[int, tuple[Any, bool]] = {}
-        """By id: each value, kept so that its id stays, and whether it leads to the class."""
+        """By id: the value, kept alive so that its id stays its own, and whether it leads to the class."""
 
     def plain(self, left_out: frozenset[str]) -> dict[str, Any]:
-        """Return the part of the body that can be pickled before the class exists, with fields as they were written."""
+        """Return the part of the body that can be pickled before the class exists, with fields as written."""
         body: dict[str, Any] = {}
         for name, value in own_attributes(self._cls):
             if name not in left_out:
@@ -77,13 +85,13 @@ class Body:
         own = own_annotations(self._cls)
         body.pop("__annotations_cache__", None)
         if own and vars(self._cls).get("__annotate_func__") is None:
-            # A copy each time: pickle would refer to one that is not complete yet.
+            # `own` is a new copy: otherwise pickle would refer to a dictionary that is not complete yet.
             body["__annotations__"] = own
-        for name, one in vars(self._cls).get("__dataclass_fields__", {}).items():
-            if name not in own or one._field_type is dataclasses._FIELD_CLASSVAR:  # type: ignore[attr-defined]
+        for name, field in vars(self._cls).get("__dataclass_fields__", {}).items():
+            if name not in own or field._field_type is dataclasses._FIELD_CLASSVAR:  # type: ignore[attr-defined]
                 continue
             body.pop(name, None)
-            arguments = self._arguments(one)
+            arguments = self._field_arguments(field)
             if any(
                 arguments[key] != value for key, value in _PLAIN_FIELD.items() if key in arguments
             ):
@@ -92,29 +100,29 @@ class Body:
                 body[name] = arguments["default"]
         return body
 
-    def _arguments(self, one: Any) -> dict[str, Any]:
+    def _field_arguments(self, field: Any) -> dict[str, Any]:
         arguments = {
             name: self.safe(value)
-            for name in _OF_FIELDS
-            if (value := getattr(one, name)) is not dataclasses.MISSING
+            for name in _FIELD_PARAMETERS
+            if (value := getattr(field, name)) is not dataclasses.MISSING
         }
-        metadata = {key: self.safe(value) for key, value in one.metadata.items()}
+        metadata = {key: self.safe(value) for key, value in field.metadata.items()}
         return {**arguments, "metadata": metadata} if metadata else arguments
 
     def safe(self, value: Any) -> Any:
-        """Return what to pickle for *value* before the class exists; *value* itself if nothing can be."""
+        """Return what to pickle for *value* before the class exists; if that is impossible, *value* itself."""
         found, part = self._part(value)
         return part if found else value
 
     def _part(self, value: Any) -> tuple[bool, Any]:
-        """Return whether *value* can be pickled before the class exists, and as what."""
+        """Return whether *value* can be pickled before the class exists, and what to pickle for it."""
         if isinstance(value, FunctionType):
             return self._bare_part(value)
         if isinstance(value, classmethod | staticmethod):
             found, part = self._part(value.__func__)
             return found, Helper(class_rebuild.method, type(value), part)
         if type(value) is property:
-            parts = [self._part(one) for one in (value.fget, value.fset, value.fdel)]
+            parts = [self._part(accessor) for accessor in (value.fget, value.fset, value.fdel)]
             made = Helper(class_rebuild.method, property, *(part for _, part in parts))
             return all(found for found, _ in parts), made
         if hasattr(type(value), "__set_name__") and self._pickler.goes_by_value(type(value)):
@@ -134,7 +142,7 @@ class Body:
         return True, self._pickler.bare[id(function)]
 
     def _bare_state(self, function: FunctionType) -> tuple[Any, ...]:
-        """Return the state of *function* without all that leads to the class."""
+        """Return the state of *function* without anything that leads to the class."""
         state, slots = function_state(function)
 
         def safe(named: dict[str, Any]) -> dict[str, Any]:
@@ -149,9 +157,9 @@ class Body:
         slots["__annotations__"] = safe(annotations_of(function))
         silent = self._silent and not is_annotate(function)
         used = {} if silent else self._pickler.travelling_globals(function)
-        slots["__globals__"] = {key: one for key, one in used.items() if not self._leads_to(one)}
+        slots["__globals__"] = {key: part for key, part in used.items() if not self._leads_to(part)}
         cells = () if silent else slots["__closure__"] or ()
-        slots["__closure__"] = tuple(CellType() if self._leads_to(one) else one for one in cells)
+        slots["__closure__"] = tuple(CellType() if self._leads_to(cell) else cell for cell in cells)
         slots["_cloudpickle_submodules"] = []
         return safe(state), slots
 
@@ -175,27 +183,29 @@ class Body:
 
 
 def struct_body(cls: Any, pickler: Any) -> dict[str, Any]:
-    """Return what a `msgspec.Struct` is made from; much of it is not in its `vars`."""
+    """Return the keywords and body that a `msgspec.Struct` is made from; its `vars` lack much of them."""
     import msgspec
 
     config = cls.__struct_config__
     keywords = {name: getattr(config, name) for name in dir(config) if name[0] != "_"}
     parameters = inspect.signature(cls).parameters.values()
-    keyword_only = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
+    keyword_only = {
+        parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY
+    }
     own = own_annotations(cls)
-    made_of = Body(cls, pickler)
-    body = made_of.plain(frozenset())
+    class_body = Body(cls, pickler)
+    body = class_body.plain(frozenset())
     renamed = {}
-    for one in msgspec.structs.fields(cls):
-        if one.encode_name != one.name:
-            renamed[one.name] = one.encode_name
-        if one.name not in own:
+    for field in msgspec.structs.fields(cls):
+        if field.encode_name != field.name:
+            renamed[field.name] = field.encode_name
+        if field.name not in own:
             continue
-        if one.default is not msgspec.NODEFAULT:
-            body[one.name] = made_of.safe(one.default)
-        elif one.default_factory is not msgspec.NODEFAULT:
-            factory = made_of.safe(one.default_factory)
-            body[one.name] = Helper(class_rebuild.struct_field, factory)
+        if field.default is not msgspec.NODEFAULT:
+            body[field.name] = class_body.safe(field.default)
+        elif field.default_factory is not msgspec.NODEFAULT:
+            factory = class_body.safe(field.default_factory)
+            body[field.name] = Helper(class_rebuild.struct_field, factory)
     if renamed:
         keywords["rename"] = renamed
     keywords["kw_only"] = bool(keyword_only.intersection(own))

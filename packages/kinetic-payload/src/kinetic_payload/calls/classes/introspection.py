@@ -1,4 +1,4 @@
-"""What a class consists of, and which of it was generated, as far as the class itself shows."""
+"""Introspection of classes: their attributes, and which of these were generated, as far as a class shows it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from kinetic_payload.errors import PayloadError
 
-_MADE_WITH_IT: Final = frozenset(
+_SET_BY_CREATION: Final = frozenset(
     {"__dict__", "__weakref__", "__module__", "_abc_impl", "__orig_bases__", "__slots__"}
 )
-"""Attributes that a class gets when it is made, or is made with."""
-_OF_DATACLASSES: Final = ("init", "repr", "eq", "order", "unsafe_hash", "frozen")
+"""Attributes that creating a class sets, or that are passed to its creation."""
+_DATACLASS_PARAMETERS: Final = ("init", "repr", "eq", "order", "unsafe_hash", "frozen")
 _GENERATED: Final = (
     "__init__",
     "__repr__",
@@ -45,36 +45,36 @@ _HEAP_TYPE: Final = 1 << 9
 
 
 class UnrestorableClassError(PayloadError):
-    """A class would be a different one after loading."""
+    """A class cannot be rebuilt as it is."""
 
     def __init__(self, cls: type, why: str) -> None:
         super().__init__(
-            f"The class {cls.__qualname__} of {cls.__module__} cannot travel: {why}.",
+            f"The class {cls.__qualname__} of {cls.__module__} cannot be pickled by value: {why}.",
             hint="Move the class into a module of the project, and import it from there.",
         )
 
 
 class RecursiveAliasError(PayloadError):
-    """A type alias with parameters is defined by itself."""
+    """A type alias with parameters refers to itself."""
 
     def __init__(self, alias: Any) -> None:
         super().__init__(
-            f"The type alias {alias.__name__} of {alias.__module__} cannot travel: it has type "
-            "parameters, and its value names itself.",
+            f"The type alias {alias.__name__} of {alias.__module__} cannot be pickled by value: "
+            "it has type parameters, and its value refers to itself.",
             hint="Move the alias into a module of the project, and import it from there.",
         )
 
 
 def own_attributes(cls: type) -> Iterator[tuple[str, Any]]:
-    """Iterate over the attributes of *cls*, except those that it gets when it is made."""
+    """Iterate over the attributes of *cls*, except those that creating a class sets."""
     for name, value in vars(cls).items():
         described = isinstance(value, MemberDescriptorType | GetSetDescriptorType)
-        if name not in _MADE_WITH_IT and not (described and value.__objclass__ is cls):
+        if name not in _SET_BY_CREATION and not (described and value.__objclass__ is cls):
             yield name, value
 
 
 def state_of(member: Any) -> Iterator[tuple[str, Any]]:
-    """Iterate over the attributes of a *member* of an enum, and its slots."""
+    """Iterate over the attributes and slots of *member*, of an enum."""
     yield from vars(member).items()
     for base in type(member).__mro__:
         for name, value in vars(base).items():
@@ -102,11 +102,11 @@ def bare_arguments(cls: type, member: Any) -> tuple[Any, ...]:
 
 
 def virtual_subclasses(cls: type) -> tuple[type, ...]:
-    """Return what was registered with *cls*, if it is an abstract base class."""
+    """Return the classes that were registered with *cls*, if it is an abstract base class."""
     if not isinstance(cls, abc.ABCMeta):
         return ()
     registry = abc._get_dump(cls)[0]  # type: ignore[attr-defined]
-    return tuple(one for reference in registry if (one := reference()) is not None)
+    return tuple(subclass for reference in registry if (subclass := reference()) is not None)
 
 
 def is_of_python(cls: type) -> bool:
@@ -115,7 +115,7 @@ def is_of_python(cls: type) -> bool:
 
 
 def derives_from(cls: type, module: str, name: str) -> bool:
-    """Tell whether *cls* derives from the class *name* of *module*, which is not imported for it."""
+    """Tell whether *cls* derives from the class *name* of *module*; do not import that module."""
     base = getattr(sys.modules.get(module), name, None)
     return isinstance(base, type) and base in cls.__mro__
 
@@ -140,7 +140,7 @@ def keywords_of(cls: type, namespace: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords in the class statement of *cls*, which only its source shows.
 
     Raises:
-        UnrestorableClassError: One is more than a constant or a name in *namespace*.
+        UnrestorableClassError: The value of a keyword is neither a constant nor a name in *namespace*.
     """
     try:
         statement = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
@@ -159,7 +159,7 @@ def keywords_of(cls: type, namespace: Mapping[str, Any]) -> dict[str, Any]:
         except ValueError as error:
             raise UnrestorableClassError(
                 cls,
-                f"what its statement passes as {name!r} to the class it derives from is computed",
+                f"the value of the keyword {name!r} in its class statement is computed",
             ) from error
     return found
 
@@ -175,7 +175,7 @@ def is_marked_abstract(cls: type) -> bool:
 
 def dataclass_arguments(cls: Any) -> dict[str, Any]:
     """Return the arguments with which `dataclasses.dataclass` made *cls*."""
-    return {name: getattr(cls.__dataclass_params__, name) for name in _OF_DATACLASSES}
+    return {name: getattr(cls.__dataclass_params__, name) for name in _DATACLASS_PARAMETERS}
 
 
 def generated_by_dataclass(cls: type) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Pytree classes of JAX: read their registration by the client, and register them again in the job.
 
-Reading never imports JAX. The public interface of JAX is used where it has an answer; it does not give the
-functions of a registration, which are read from JAX's registry.
+Reading never imports JAX. It uses the public interface of JAX where possible. That interface does not expose
+the functions of a registration, so these are read from JAX's registry.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MODULE: Final = "jax.tree_util"
 Registration = tuple[Any, ...]
 """`MODULE`, the name of a function in it, and its arguments after the class."""
 EXPECTED: Final[Registration] = (MODULE, "")
-"""For a class that its base class registers: it only has to be registered in the end."""
+"""For a class that its base class registers: verify only that it is registered in the end."""
 
 
 class UnknownRegistrationError(PayloadError):
@@ -44,12 +44,12 @@ def is_registered(cls: type) -> bool:
 
 
 def registration_of(cls: type, instance: Any = None) -> Registration:
-    """Return how to register the registered class *cls* again.
+    """Return how to repeat the registration of *cls*.
 
     *instance* is one of its instances, if there is one; it shows whether children have names.
 
     Raises:
-        UnknownRegistrationError: It cannot; the message says why.
+        UnknownRegistrationError: The registration cannot be read; the message says why.
     """
     entry = _entry(cls)
     if entry is None:
@@ -70,7 +70,7 @@ def registration_of(cls: type, instance: Any = None) -> Registration:
     keyed = getattr(tree_util, "_registry_with_keypaths", {}).get(cls)  # before JAX 0.4.36
     if keyed is not None:
         return MODULE, "register_pytree_with_keys", keyed[0], unflatten, flatten
-    # An abstract class has no instances, whose children would have names.
+    # An abstract class has no instances, so there are no children to name.
     if inspect.isabstract(cls) or not _names_children(cls, instance):
         return MODULE, "register_pytree_node", flatten, unflatten
     if hasattr(cls, "tree_flatten_with_keys") and hasattr(cls, "tree_flatten"):
@@ -84,7 +84,7 @@ def register(cls: type, name: str, arguments: Sequence[Any]) -> None:
     """Register *cls* by the function *name* of `MODULE`, unless it is registered already.
 
     Raises:
-        PayloadError: It should have been registered already.
+        PayloadError: Its base class should have registered it.
     """
     tree_util = import_module(MODULE)
     if is_registered(cls):
@@ -120,15 +120,15 @@ def _dropped(cls: type, parts: dict[str, Any]) -> tuple[tuple[str, ...], ...]:
     fields = getattr(cls, "__dataclass_fields__", {}).values()
     kept = {*parts["data_fields"], *parts["meta_fields"]}
     dropped = tuple(field.name for field in fields if field.init and field.name not in kept)
-    return (dropped,) if dropped else ()  # JAX began without the parameter
+    return (dropped,) if dropped else ()  # older versions of JAX lack the parameter
 
 
 def _names_children(cls: type, instance: Any) -> bool:
     """Tell whether *cls* was registered with a function that gives names to its children."""
     tree_util = sys.modules[MODULE]
 
-    def key_types(one: Any) -> set[type]:
-        paths, _ = tree_util.tree_flatten_with_path(one, is_leaf=lambda part: part is not one)
+    def key_types(tree: Any) -> set[type]:
+        paths, _ = tree_util.tree_flatten_with_path(tree, is_leaf=lambda part: part is not tree)
         return {type(path[0]) for path, _ in paths if path}
 
     found: set[type] | None = None
@@ -136,12 +136,12 @@ def _names_children(cls: type, instance: Any) -> bool:
         with suppress(Exception):  # It may be incomplete, and user code may raise anything.
             found = key_types(instance)
     if found is None:
-        found = _flattened(cls, key_types)
+        found = _key_types_of_blank(cls, key_types)
     return bool(found - {tree_util.FlattenedIndexKey})
 
 
-def _flattened(cls: type, key_types: Callable[[Any], set[type]]) -> set[type]:
-    """Flatten an instance whose attributes all accept any use."""
+def _key_types_of_blank(cls: type, key_types: Callable[[Any], set[type]]) -> set[type]:
+    """Return the key types of a blank instance, whose attributes accept any use."""
     blank = _blank(cls)
     if hasattr(blank, "__dict__"):
         vars(blank)["x"] = _ANYTHING  # for functions that flatten all attributes
@@ -162,12 +162,12 @@ def _flattened(cls: type, key_types: Callable[[Any], set[type]]) -> set[type]:
 
 def _give_up(error: Exception) -> NoReturn:
     raise UnknownRegistrationError(
-        f"flattening it without an instance failed with {type(error).__name__}: {error}"
+        f"flattening a blank instance of it failed with {type(error).__name__}: {error}"
     ) from error
 
 
 def _blank(cls: type) -> Any:
-    """Return an empty instance of *cls*."""
+    """Return an instance of *cls* without attributes."""
     for base in cls.__mro__:
         if base.__flags__ & HEAP_TYPE == 0:
             return base.__new__(cls)  # type: ignore[call-overload]

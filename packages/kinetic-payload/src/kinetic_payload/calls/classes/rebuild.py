@@ -1,8 +1,8 @@
-"""The functions that a pickle refers to by name, to make classes that travel by value again.
+"""The functions that a pickle calls by name to rebuild classes that travel by value.
 
-The state of a class travels, with all that its decorators, its metaclass and `__init_subclass__` have done to
-it. Those that travel by value are not run again: their effects are in the state of what travels. Those of
-importable modules are run again, because their modules are imported again.
+A class travels with its state, which includes the effects of its decorators, its metaclass and
+`__init_subclass__`. So a metaclass or `__init_subclass__` that travels by value is not run again. One of an
+importable module is run again, because the module is imported again, without the effects of the first run.
 
 As in `calls.rebuild`, the names here are part of the wire format: do not change them.
 """
@@ -26,7 +26,7 @@ _unfilled: WeakSet[type] = WeakSet()
 
 @dataclass(frozen=True, kw_only=True)
 class Blueprint:
-    """What a class is made from, before anything can refer to it."""
+    """The parts that a class is made from, before anything can refer to it."""
 
     metaclass: type
     maker: type
@@ -40,16 +40,16 @@ class Blueprint:
     silenced: type | None = None
     """The base whose `__init_subclass__` travels by value, and must not run again."""
     following: type | None = None
-    """The next base that has one, and is imported."""
+    """The next base with an `__init_subclass__` that is imported."""
     fields: tuple[str, ...] | None = None
-    """For a pytree that its base class registers with JAX: the fields that it must find."""
+    """For a pytree of JAX that its base class may register: the fields that the rebuilt class must have."""
     parameters: tuple[Any, ...] | None = None
     """The parameters of a generic pydantic model, by which pydantic finds it again."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a class is filled with, once it can be referred to."""
+    """Attributes and registrations of a class, set when other objects can refer to it."""
 
     attributes: dict[str, Any]
     plainly: bool = False
@@ -57,9 +57,9 @@ class Contents:
     subclasses: tuple[type, ...] = ()
     """Virtual subclasses, of an abstract base class."""
     abstract_bases: tuple[type, ...] = ()
-    """Imported abstract base classes whose virtual subclass it is."""
+    """Imported abstract base classes with which it is registered as a virtual subclass."""
     registrations: tuple[tuple[Any, ...], ...] = ()
-    """Where it is registered: module and name of a function, and its arguments after the class."""
+    """Calls that register it: module and name of a function, and the arguments after the class."""
 
 
 def make_class(blueprint: Blueprint, identity: str, qualname: str, main_name: str | None) -> type:
@@ -67,8 +67,8 @@ def make_class(blueprint: Blueprint, identity: str, qualname: str, main_name: st
 
     *main_name* is its name in `__main__`, where other processes look for it.
     """
-    find = None if blueprint.parameters is None else partial(_parametrised, blueprint)
-    made = _once(identity, qualname, main_name, lambda: _made(blueprint), find)
+    find = None if blueprint.parameters is None else partial(_find_parametrised, blueprint)
+    made = _find_or_make(identity, qualname, main_name, lambda: _make(blueprint), find)
     if blueprint.parameters is not None and made in _unfilled:
         origin, parameters = blueprint.bases[0], blueprint.parameters
         generics = import_module(_GENERICS)
@@ -77,7 +77,7 @@ def make_class(blueprint: Blueprint, identity: str, qualname: str, main_name: st
 
 
 def fill_class(made: type, contents: Contents) -> None:
-    """Set the attributes of a class that was just made. One that existed here keeps its own."""
+    """Set the attributes of a class that was just made. A class that existed here before keeps its own."""
     if made not in _unfilled:
         return
     _unfilled.discard(made)
@@ -94,18 +94,20 @@ def make_enum(
 ) -> type:
     """Return the enum of this *identity*, or make it; `fill_enum` follows.
 
-    *members* are the arguments that make each member's bare object. *canonical* identifies aliases: by value for
-    flags, whose class is computed from the values, and by name for other members, whose values may refer to the
-    class. No code of the user is called.
+    *members* are the arguments that make each member's bare object. *canonical* identifies aliases: by value
+    for flags, whose class is computed from the values, and by name for other members, whose values may refer to
+    the class. No code of the user is called.
     """
-    return _once(identity, qualname, main_name, lambda: _made_enum(blueprint, members, canonical))
+    return _find_or_make(
+        identity, qualname, main_name, lambda: _make_enum(blueprint, members, canonical)
+    )
 
 
 def fill_enum(made: Any, state: tuple[Contents, dict[str, dict[str, Any]], dict[Any, str]]) -> None:
     """Set the attributes of an enum that was just made, and of its members.
 
-    The second of *state* holds the attributes of each member, `_value_` among them; the third, further
-    values and the names of the members that they lead to.
+    The second item of *state* holds the attributes of each member, `_value_` among them. The third maps further
+    values to the names of their members.
     """
     if made not in _unfilled:
         return
@@ -116,19 +118,19 @@ def fill_enum(made: Any, state: tuple[Contents, dict[str, dict[str, Any]], dict[
             type.__delattr__(made, name)
     _fill(made, contents)
     by_value = made._value2member_map_
-    # Combinations of flags that were made meanwhile must stay the only such objects.
-    combined = [one for one in by_value.values() if one._name_ not in members]
+    # Keep combinations of flags that were made meanwhile: each must stay the only object of its value.
+    combined = [member for member in by_value.values() if member._name_ not in members]
     by_value.clear()
     for name, attributes in members.items():
         member = made._member_map_[name]
         for key, value in attributes.items():
             object.__setattr__(member, key, value)
-        with suppress(TypeError):  # Enums search for a value without a hash among the members.
+        with suppress(TypeError):  # An enum finds a value without a hash by searching its members.
             by_value.setdefault(member._value_, member)
     for value, name in further.items():
         by_value.setdefault(value, made._member_map_[name])
-    for one in combined:
-        by_value.setdefault(one._value_, one)
+    for member in combined:
+        by_value.setdefault(member._value_, member)
 
 
 def member_of(made: Any, name: str) -> Any:
@@ -163,13 +165,13 @@ def struct_field(factory: Callable[[], Any]) -> Any:
 _GENERICS: Final = "pydantic._internal._generics"
 
 
-def _parametrised(plan: Blueprint) -> type | None:
+def _find_parametrised(plan: Blueprint) -> type | None:
     find = import_module(_GENERICS).get_cached_generic_type_early
     found: type | None = find(plan.bases[0], plan.parameters)
     return found
 
 
-def _once(
+def _find_or_make(
     identity: str,
     qualname: str,
     main_name: str | None,
@@ -192,27 +194,27 @@ def _once(
     return made
 
 
-def _made(plan: Blueprint) -> type:
+def _make(plan: Blueprint) -> type:
     with _without_hook(plan):
         if plan.body is None:
-            return _created(plan, plan.namespace)
+            return _create(plan, plan.namespace)
         try:
-            made = _created(plan, {**plan.namespace, **plan.body})
+            made = _create(plan, {**plan.namespace, **plan.body})
         except Exception as error:
             if plan.fields is not None:
-                raise _not_restored(plan, f"{type(error).__name__}: {error}") from error
-            # The metaclass refuses what it had made of the body: as cloudpickle does, give it none.
-            return _created(plan, plan.namespace)
+                raise _rebuild_error(plan, f"{type(error).__name__}: {error}") from error
+            # The metaclass rejects attributes that it made itself. Do as cloudpickle does: pass no body.
+            return _create(plan, plan.namespace)
     if plan.fields is not None and "__dataclass_fields__" in vars(made):
         found = tuple(vars(made)["__dataclass_fields__"])
         if found != plan.fields:
-            raise _not_restored(plan, f"it has the fields {found} instead of {plan.fields}")
+            raise _rebuild_error(plan, f"it has the fields {found} instead of {plan.fields}")
     return made
 
 
-def _created(plan: Blueprint, namespace: dict[str, Any]) -> type:
+def _create(plan: Blueprint, namespace: dict[str, Any]) -> type:
     keywords = plan.keywords
-    body = _prepared(plan, keywords)
+    body = _prepare_namespace(plan, keywords)
     body.update(namespace)
     if plan.maker is plan.metaclass:
         made: type = plan.metaclass(plan.name, plan.bases, body, **keywords)
@@ -222,23 +224,23 @@ def _created(plan: Blueprint, namespace: dict[str, Any]) -> type:
     return made
 
 
-def _prepared(plan: Blueprint, keywords: dict[str, Any]) -> Any:
-    # As `super()` in the metaclass would: `__prepare__` may be defined by another base.
+def _prepare_namespace(plan: Blueprint, keywords: dict[str, Any]) -> Any:
+    # Search as `super()` in the metaclass would: another base may define `__prepare__`.
     line = plan.metaclass.__mro__[plan.metaclass.__mro__.index(plan.maker) :]
     prepare = next(vars(kind)["__prepare__"] for kind in line if "__prepare__" in vars(kind))
     return prepare.__get__(None, plan.metaclass)(plan.name, plan.bases, **keywords)
 
 
-def _not_restored(plan: Blueprint, why: str) -> PayloadError:
+def _rebuild_error(plan: Blueprint, why: str) -> PayloadError:
     return PayloadError(
-        f"The class {plan.name}, a pytree of JAX, cannot be made here as it was: {why}.",
+        f"The class {plan.name}, a pytree of JAX, cannot be rebuilt here: {why}.",
         hint="Move the class into a module of the project, and import it from there.",
     )
 
 
 @contextmanager
 def _without_hook(plan: Blueprint) -> Iterator[None]:
-    """Keep `__init_subclass__` from running: `type.__new__` always calls it."""
+    """Disable the silenced `__init_subclass__` meanwhile: `type.__new__` always calls it."""
     owner, following = plan.silenced, plan.following
     if owner is None:
         yield
@@ -259,10 +261,10 @@ def _without_hook(plan: Blueprint) -> Iterator[None]:
             type.__setattr__(owner, "__init_subclass__", own)
 
 
-def _made_enum(
+def _make_enum(
     plan: Blueprint, members: dict[str, tuple[Any, ...]], canonical: dict[str, Any]
 ) -> type:
-    solid: Any = next(base for base in _lines(plan.bases) if not base.__flags__ & HEAP_TYPE)
+    solid: Any = next(base for base in _all_bases(plan.bases) if not base.__flags__ & HEAP_TYPE)
 
     def new(cls: type, name: Any) -> Any:
         if isinstance(name, tuple):  # the members are tuples themselves
@@ -272,7 +274,7 @@ def _made_enum(
         return member
 
     maker: Any = plan.maker
-    body = _prepared(plan, {})
+    body = _prepare_namespace(plan, {})
     for key, value in plan.namespace.items():
         body[key] = value
     body["__new__"], body["__init__"] = new, lambda *_: None
@@ -283,8 +285,8 @@ def _made_enum(
     return made
 
 
-def _lines(bases: tuple[type, ...]) -> Iterator[type]:
-    # Of the built-in types below an enum all but one are `object`.
+def _all_bases(bases: tuple[type, ...]) -> Iterator[type]:
+    # At most one built-in type below an enum is not `object`: yield that first.
     found = [base for first in bases for base in first.__mro__]
     yield from (base for base in found if base is not object)
     yield object
@@ -293,7 +295,7 @@ def _lines(bases: tuple[type, ...]) -> Iterator[type]:
 def _fill(made: type, contents: Contents) -> None:
     put: Callable[[type, str, Any], None] = type.__setattr__ if contents.plainly else setattr
     for name, value in contents.attributes.items():
-        # Set by its public name, it discards annotations that were computed before the class had attributes.
+        # Setting the public name discards annotations that were computed before the class had attributes.
         put(made, "__annotate__" if name == "__annotate_func__" else name, value)
     first_line = contents.attributes.get("__firstlineno__")
     if first_line is not None:  # Python 3.13 removes it when other attributes are set.

@@ -1,6 +1,6 @@
-"""The base of our picklers: reduces classes that travel by value, and the functions in them.
+"""`ClassPickler`: reduces classes that travel by value, and the functions in them.
 
-`classes.rebuild` makes them again, and documents which code runs again.
+`classes.rebuild` rebuilds them, and documents which code runs again.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ NAMED_TYPES: Final = (
     typing.NewType,
     _ALIAS,
 )
-"""Types of `typing` whose objects pickle finds only by name."""
-_OF_MEMBERS: Final = frozenset({"_name_", "__objclass__", "_sort_order_"})
+"""Types of `typing` whose instances pickle can refer to only by name."""
+_SET_ON_MEMBERS: Final = frozenset({"_name_", "__objclass__", "_sort_order_"})
 """Attributes that members of an enum get when the enum is made."""
-_OF_ENUMS: Final = ("_member_map_", "_member_names_", "_member_type_", "_value2member_map_")
+_SET_ON_ENUMS: Final = ("_member_map_", "_member_names_", "_member_type_", "_value2member_map_")
 
 
 class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
@@ -68,20 +68,20 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         self.whole: dict[int, FunctionType] = {}
         """By id: functions that were pickled with all that they refer to."""
         self._first: dict[type, Any] = {}
-        """Of each type that was found, an instance."""
+        """By type: the first instance that was found."""
         self._cells: dict[int, tuple[Any, Helper]] = {}
-        """By id of a cell, a variable of an enclosing function: the cell, and what makes it empty."""
+        """By id of a closure cell: the cell, kept alive, and the helper that pickles as an empty cell."""
         self._open: dict[int, Any] = {}
         """By id: type aliases whose values are being reduced."""
         self.avoided: type | None = None
         """A class that must not be reached; while it is set, other classes are pickled without their bodies."""
 
     def goes_by_value(self, obj: Any) -> bool:
-        """Tell whether *obj*, a class or function, is made again where it is loaded."""
+        """Tell whether *obj*, a class or function, is rebuilt where it is loaded rather than imported."""
         raise NotImplementedError
 
     def reduce_bare(self, function: FunctionType) -> tuple[Any, ...]:
-        """Return how to make *function* without the objects that it refers to."""
+        """Return how to rebuild *function* without the objects that it refers to."""
         raise NotImplementedError
 
     def travelling_globals(self, function: FunctionType) -> dict[str, Any]:
@@ -120,12 +120,12 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         return internals._make_function, new, state, None, None, internals._function_setstate
 
     def reduce_bare_function(self, bare: Bare) -> tuple[Any, ...]:
-        """Return how to make the function of *bare*, with the state that *bare* has."""
+        """Return how to rebuild the function of *bare* with the state of *bare*."""
         made = self.reduce_bare(bare.function)
         return *made, bare.state, None, None, internals._function_setstate
 
     def bared(self, function: FunctionType, reduced: tuple[Any, ...]) -> Any:
-        """Return *reduced*, of *function*, such that it completes the bare function with which a class was made, if any."""
+        """Return *reduced*; change it to complete the bare form of *function* if a class was made with that."""
         bare = self.bare.get(id(function))
         if bare is None:
             self.whole[id(function)] = function
@@ -133,19 +133,19 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         return (class_rebuild.same, (bare,), *reduced[2:])
 
     def reduce_member(self, member: Any) -> Any:
-        """Return how to find *member*, of an enum by value, which may be needed before its value exists."""
+        """Return how to find *member* in its rebuilt enum, possibly before the member has its value."""
         if type(member)._member_map_.get(member._name_) is not member:
             return NotImplemented  # A combination of flags
         return class_rebuild.member_of, (type(member), member._name_)
 
     def reduce_named_type(self, named: Any) -> Any:
-        """Return how to make one of `NAMED_TYPES` again."""
+        """Return how to rebuild *named*, an instance of one of `NAMED_TYPES`."""
         kind, identity, keywords = type(named), None, {}
-        if kind is typing.TypeVar and not _more_than_cloudpickle_knows(named):
+        if kind is typing.TypeVar and not _newer_keywords(named):
             return internals._make_typevar, internals._decompose_typevar(named)
         arguments = [named.__name__]
-        if kind is not _ALIAS:  # which has no weak references
-            keywords = _more_than_cloudpickle_knows(named)
+        if kind is not _ALIAS:  # which cannot be tracked: it has no weak references
+            keywords = _newer_keywords(named)
             if kind is typing.TypeVar:
                 arguments += value_in(named, "constraints")
                 keywords |= {"bound": value_in(named, "bound")}
@@ -157,7 +157,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             if kind is typing.NewType:
                 arguments.append(named.__supertype__)
         elif not named.__type_params__:
-            values: list[Any] = []  # Its value may lead to itself, so it follows.
+            values: list[Any] = []  # The value may refer to the alias, so it follows.
             make, fill = rebuild.alias, rebuild.fill_alias
             state = values, value_in(named, "value")
             return make, (named.__name__, named.__module__, values), state, None, None, fill
@@ -171,12 +171,12 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         return made_by, (kind, named.__module__, identity, tuple(arguments), keywords)
 
     def reduce_class_by_value(self, cls: Any, *, main_name: str | None) -> Any:
-        """Return how to make *cls* again."""
+        """Return how to rebuild *cls*."""
         if self.avoided is not None and cls is self.avoided:
-            raise ReachedError(f"It leads to {cls.__qualname__}.")
+            raise ReachedError(f"The value leads to {cls.__qualname__}.")
         identity = internals._get_or_create_tracker_id(cls)
         if internals._DYNAMIC_CLASS_TRACKER_BY_ID.get(identity) is not cls:
-            raise UnrestorableClassError(cls, "its metaclass calls it equal to another class")
+            raise UnrestorableClassError(cls, "its metaclass compares it equal to another class")
         named = (identity, cls.__qualname__, main_name)
         if isinstance(cls, enum.EnumMeta) and cls is not enum.Enum:
             blueprint, members, canonical, state = self._enum(cls)
@@ -188,21 +188,23 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         return make_it, (blueprint, *named), contents, None, None, class_rebuild.fill_class
 
     def _blueprint(self, cls: Any) -> tuple[Blueprint, frozenset[str]]:
-        """Return what *cls* is made from, and the attributes that making it creates."""
+        """Return the blueprint of *cls*, and the attributes that making the class from it creates."""
         metaclass = type(cls)
         maker = next(kind for kind in metaclass.__mro__ if not self.goes_by_value(kind))
         if metaclass.__name__ == "_TypedDictMeta":
-            maker = type  # It takes no bases but the one function that stands for them.
+            maker = type  # It refuses the base `dict`, which every class that it makes has.
         owners = [base for base in cls.__mro__[1:] if "__init_subclass__" in vars(base)]
         silenced = following = None
         if owners and self.goes_by_value(owners[0]):
             silenced = owners[0]
-            following = next((one for one in owners if not self.goes_by_value(one)), None)
-        imported = [maker, *(one for one in owners if not self.goes_by_value(one))]
+            following = next((base for base in owners if not self.goes_by_value(base)), None)
+        imported = [maker, *(base for base in owners if not self.goes_by_value(base))]
         own = vars(cls)
         namespace = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
-        of_fields = derives_from(cls, "msgspec", "Struct")  # which makes its slots of them
-        for name in ("__orig_bases__",) if of_fields else ("__orig_bases__", "__slots__"):
+        makes_slots = derives_from(
+            cls, "msgspec", "Struct"
+        )  # `msgspec` makes the slots from the fields.
+        for name in ("__orig_bases__",) if makes_slots else ("__orig_bases__", "__slots__"):
             if name in own:
                 namespace[name] = own[name]
         if isinstance(own.get("__dict__"), property):
@@ -228,9 +230,10 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         )
 
     def _body(self, cls: Any, *, consumed: bool) -> tuple[dict[str, Any], frozenset[str]]:
-        """Return what else a *cls* with an imported metaclass or hook is made from, and the attributes that this creates.
+        """Return the rest of the blueprint of *cls*, and the attributes that its metaclass or hook creates.
 
-        *consumed*: the keywords of its statement were consumed by code that travels by value.
+        The metaclass or `__init_subclass__` is imported. *consumed* tells whether code that travels by value
+        consumed the keywords of the class statement.
         """
         if derives_from(cls, "pydantic", "BaseModel"):
             return {}, frozenset()  # All that makes a model is in its attributes.
@@ -263,7 +266,7 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             plainly=self._has_own_setattr(cls),
             subclasses=virtual_subclasses(cls),
             abstract_bases=tuple(
-                one for one in self._abstract_bases.get(cls, ()) if not self.goes_by_value(one)
+                base for base in self._abstract_bases.get(cls, ()) if not self.goes_by_value(base)
             ),
             registrations=tuple(self._registrations(cls, blueprint)),
         )
@@ -272,13 +275,13 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
     def _abstract_bases(self) -> dict[type, list[type]]:
         """By class: the abstract base classes with which it was registered."""
         found: dict[type, list[type]] = {}
-        waiting = {one: None for one in type.__subclasses__(object) if isinstance(one, abc.ABCMeta)}
+        waiting = {cls: None for cls in type.__subclasses__(object) if isinstance(cls, abc.ABCMeta)}
         seen = set(waiting)
         while waiting:
             abstract, _ = waiting.popitem()
             for subclass in virtual_subclasses(abstract):
                 found.setdefault(subclass, []).append(abstract)
-            below = [one for one in type.__subclasses__(abstract) if one not in seen]
+            below = [cls for cls in type.__subclasses__(abstract) if cls not in seen]
             seen.update(below)
             waiting.update(dict.fromkeys(below))
         return found
@@ -317,20 +320,20 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             canonical[name] = member._value_ if flag else member._name_
             if member._name_ == name:
                 attributes[name] = {
-                    key: value for key, value in state_of(member) if key not in _OF_MEMBERS
+                    key: value for key, value in state_of(member) if key not in _SET_ON_MEMBERS
                 }
         further = {
             value: member._name_
             for value, member in cls._value2member_map_.items()
             if member._name_ in members and value != member._value_
         }
-        contents = self._contents(cls, blueprint, frozenset((*members, *_OF_ENUMS)))
+        contents = self._contents(cls, blueprint, frozenset((*members, *_SET_ON_ENUMS)))
         contents = dataclasses.replace(contents, plainly=True)
         return blueprint, members, canonical, (contents, attributes, further)
 
 
-def _more_than_cloudpickle_knows(named: Any) -> dict[str, Any]:
-    """Return the keywords of a type parameter that came with Python 3.12 (`def f[T]`) and 3.13 (`class C[T = int]`)."""
+def _newer_keywords(named: Any) -> dict[str, Any]:
+    """Return the keywords of a type parameter that Python 3.12 (`def f[T]`) and 3.13 (`[T = int]`) added."""
     found: dict[str, Any] = {}
     if getattr(named, "__infer_variance__", False):
         found["infer_variance"] = True
