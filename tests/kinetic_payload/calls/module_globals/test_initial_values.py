@@ -73,7 +73,7 @@ def test_the_kind_of_a_global(module: Module, text: str, kind: Kind) -> None:
         ("import os\ntry:\n x = os.getenv('NO')\nexcept KeyError:\n x = 1", 2),
     ],
 )
-def test_a_global_of_the_machine_that_was_set_is_not_the_machines(
+def test_a_global_of_the_machine_that_was_set_later_is_unknown(
     module: Module, text: str, own: object
 ) -> None:
     near = module("near", "from pathlib import Path\ny = Path(__file__).parent\n")
@@ -99,7 +99,7 @@ def test_a_global_of_the_machine_that_was_set_is_not_the_machines(
         "import os\nrun = 'a' + 'b'\nx = os.path.join(os.environ.get('A', ''), run)",
     ],
 )
-def test_what_is_of_the_machine_stays_so_and_calls_no_code_of_the_users(
+def test_evaluating_machine_values_again_calls_no_code_of_the_user(
     module: Module, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = ModuleType("torch")
@@ -119,6 +119,6 @@ def test_a_literal_is_known_with_its_value(module: Module) -> None:
     assert initial_of(module("made", "x = {'a': [1]}"), "x") == Initial(Kind.LITERAL, {"a": [1]})
 
 
-def test_of_a_module_without_a_text_nothing_is_known() -> None:
+def test_globals_of_a_module_without_source_are_unknown() -> None:
     assert initial_of(ModuleType("made"), "x").kind is Kind.UNKNOWN
     assert initial_of(sys, "path").kind is Kind.UNKNOWN

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 
-def test_what_was_set_since_the_import_is_what_the_function_reads(project):
+def test_a_value_set_since_the_import_is_the_one_that_the_function_reads(project):
     project.write(
         "near.py",
         "def first(): return 'first'\ndef second(): return 'second'\nclass Net: pass\nclass Wide: pass",
@@ -50,7 +50,7 @@ def test_what_was_set_since_the_import_is_what_the_function_reads(project):
     assert project.run("run.py") == "(2, 2, {'lr': 3}, ['a', 'b', 'c', 'd'])"
 
 
-def test_attributes_of_modules_and_their_classes_are_what_they_are_at_the_call(project):
+def test_attributes_of_modules_and_their_classes_have_their_values_at_the_call(project):
     project.write("pack/__init__.py", "")
     project.write(
         "pack/config.py",
@@ -113,7 +113,7 @@ def test_attributes_of_modules_and_their_classes_are_what_they_are_at_the_call(p
     ]
 
 
-def test_what_the_import_makes_alike_stays_the_one_object_that_all_share(project):
+def test_equal_values_of_the_import_stay_the_object_that_all_share(project):
     project.write("other.py", "from lib import REGISTRY, NAMES, FIRST, MANY, Own, OWN, LOCKED")
     project.write(
         "lib.py",
@@ -171,7 +171,9 @@ except Exception as error:
         ("lib.PARTS['n'] = 2", "'PARTS' of the module 'lib', which was a dict of 2 at the call"),
     ],
 )
-def test_what_cannot_travel_is_a_message_and_never_the_initial_value(project, change, told):
+def test_a_global_that_cannot_be_pickled_is_an_error_and_never_the_initial_value(
+    project, change, told
+):
     project.write(
         "lib.py",
         """
@@ -192,7 +194,7 @@ def test_what_cannot_travel_is_a_message_and_never_the_initial_value(project, ch
     assert "Pass it as an argument" in printed
 
 
-def test_what_the_code_makes_itself_or_is_alike_by_its_type_needs_not_travel(project):
+def test_globals_that_the_code_assigns_or_of_equal_type_need_not_travel(project):
     project.write(
         "lib.py",
         """
@@ -221,7 +223,7 @@ def test_what_the_code_makes_itself_or_is_alike_by_its_type_needs_not_travel(pro
     assert project.run("run.py") == "('made there', 'lib')"
 
 
-def test_what_a_module_makes_when_it_is_asked_for_may_be_unpicklable(project):
+def test_an_attribute_made_on_first_access_may_be_unpicklable(project):
     project.write(
         "lib.py",
         """
@@ -245,7 +247,7 @@ def test_what_a_module_makes_when_it_is_asked_for_may_be_unpicklable(project):
     assert project.run("run.py") == "False"
 
 
-def test_what_the_import_computes_from_the_machine_is_the_workers_own(project):
+def test_values_that_an_import_computes_from_the_machine_are_the_workers(project):
     project.write(
         "settings.py",
         "import os, sys\nfrom pathlib import Path\nROOT = Path(__file__).parent\nARGS = sys.argv[1:]",
@@ -301,7 +303,7 @@ def test_data_in_a_global_of_an_imported_module_travels_with_a_nested_function(p
     assert project.run("run.py") == "/data/d0 1"
 
 
-def test_differing_attributes_of_what_cannot_travel_and_missing_modules_are_warnings() -> None:
+def test_differing_attributes_and_missing_modules_are_warnings() -> None:
     import types
 
     from kinetic_payload.calls.module_globals.restore import Global, restore
@@ -323,7 +325,7 @@ def test_differing_attributes_of_what_cannot_travel_and_missing_modules_are_warn
 
         warnings = restore(found, "")
 
-        assert "attributes differ from the call's: rate" in warnings[0]
+        assert "attributes that differ from the call's: rate" in warnings[0]
         assert "torch was the module torch at the call, and is None here" in warnings[1]
         with pytest.raises(ModuleNotFoundError):
             restore([found[1]._replace(name="unset")], "")

@@ -1,4 +1,4 @@
-"""The value that importing a module gives a global, by its source: a literal, one of the machine, or unknown."""
+"""The value that importing a module gives a global, by its source: a literal, machine-dependent or unknown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-_MACHINE: Final = frozenset(
+_MACHINE_MODULES: Final = frozenset(
     [
         "getpass",
         "multiprocessing",
@@ -30,7 +30,7 @@ _MACHINE: Final = frozenset(
     ]
 )
 """Modules whose results depend on the machine."""
-_ATTRIBUTES: Final = frozenset(
+_MACHINE_ATTRIBUTES: Final = frozenset(
     [
         "cwd",
         "default_backend",
@@ -52,16 +52,16 @@ _REPEATABLE: Final = re.compile(
     r"max|min|node|process_count|process_index|realpath|resolve|split|str|"
     r"strip|uname|upper|with_name|with_suffix)"
 )
-"""Functions of the machine, and of paths and texts, that have no effects and return the same again."""
-_OF_DEVICES: Final = re.compile(r".*(default_backend|device.*|is_available|process_.*)")
-_OF_FOLDER: Final = re.compile(r".*(absolute|abspath|realpath|resolve)")
-"""Those that depend on the working directory."""
+"""Functions of the machine, of paths and of text that have no side effects and are repeatable."""
+_DEVICE_CALLS: Final = re.compile(r".*(default_backend|device.*|is_available|process_.*)")
+_FOLDER_CALLS: Final = re.compile(r".*(absolute|abspath|realpath|resolve)")
+"""Functions that use the working directory, unless their path is absolute."""
 _LIBRARIES: Final = sys.stdlib_module_names | {"builtins", "jax", "torch"}
-"""Where these functions are defined: user code may use the same names."""
+"""Packages that define these functions: user code may use the same names."""
 
 
 class Kind(Enum):
-    """What is known of the value that an import gives a global."""
+    """The origin of the value that an import gives a global, as far as it is known."""
 
     NOTHING = auto()
     """The source assigns nothing of that name."""
@@ -76,23 +76,23 @@ class Initial(NamedTuple):
 
     kind: Kind
     value: Any = None
-    """Of a literal."""
+    """The value of a literal."""
 
 
-class _Text(NamedTuple):
+class _Source(NamedTuple):
     """The globals in the source of a module."""
 
     assigned: dict[str, list[ast.expr | None]]
-    """Expressions, or None for what is bound otherwise: imports, definitions, loops."""
+    """By name: the assigned expressions; None for each other binding (import, definition, loop)."""
     imported: dict[str, tuple[str, str]]
-    """Module and name behind `from module import name`."""
+    """By name: module and name of `from module import name`."""
     rebound: frozenset[str]
-    """What functions assign with `global`."""
+    """Names that functions declare `global`."""
 
 
 def initial_of(module: ModuleType, name: str) -> Initial:
     """Return what is known of the value that importing *module* gives its global *name*."""
-    text = _text_of(module)
+    text = _parse_source(module)
     if text is None or "*" in text.assigned:
         return Initial(Kind.UNKNOWN)
     found = text.assigned.get(name)
@@ -110,35 +110,35 @@ def initial_of(module: ModuleType, name: str) -> Initial:
 
 
 def _was_set(module: ModuleType, name: str) -> bool:
-    """Tell whether a global of the machine certainly has another value than the import gave it."""
+    """Tell whether a machine-dependent global certainly has another value than the import gave it."""
     try:
         value = functools.reduce(getattr, name.split("."), module)
-        again = _again(module, name)
-        return all(type(one) is not type(value) or one != value for one in again)
+        again = _evaluate_again(module, name)
+        return all(type(other) is not type(value) or other != value for other in again)
     except Exception:  # noqa: BLE001 - names used by the import may be gone
         return False
 
 
-def _again(module: ModuleType, name: str) -> list[Any]:
+def _evaluate_again(module: ModuleType, name: str) -> list[Any]:
     """Evaluate again what *module* assigns to its global *name*.
 
     Raises:
-        LookupError: It may have effects, or have had another value at the import.
+        LookupError: That may have side effects, or give another value than at the import.
     """
-    text = _text_of(module)
+    text = _parse_source(module)
     if text is None:
         raise LookupError
     if origin := text.imported.get(name):
-        return _again(sys.modules[origin[0]], origin[1])
+        return _evaluate_again(sys.modules[origin[0]], origin[1])
     values = []
     for expression in text.assigned[name]:
         if expression is None:
             raise LookupError
         names = dict(vars(module))
         used = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
-        for one in used & text.assigned.keys():
-            if not _is_called(names.get(one, str)):  # It may have been set, too.
-                (names[one],) = _again(module, one)
+        for other in used & text.assigned.keys():
+            if not _is_module_or_callable(names.get(other, str)):  # It may have been set, too.
+                (names[other],) = _evaluate_again(module, other)
         for node in ast.walk(expression):
             if isinstance(node, ast.Call):
                 _check_call(node, expression, names, branches=len(text.assigned[name]))
@@ -147,15 +147,15 @@ def _again(module: ModuleType, name: str) -> list[Any]:
     return values
 
 
-def _is_called(value: Any) -> bool:
+def _is_module_or_callable(value: Any) -> bool:
     return isinstance(value, ModuleType) or callable(value)
 
 
 def _check_call(node: ast.Call, whole: ast.expr, names: dict[str, Any], branches: int) -> None:
-    """Refuse a call that may have effects, or may return another value than at the import.
+    """Refuse a call that may have side effects, or may return another value than at the import.
 
     Raises:
-        LookupError: It may.
+        LookupError: The call is refused.
     """
     called, root = ast.unparse(node.func), node.func
     while isinstance(root, ast.Attribute):
@@ -164,36 +164,39 @@ def _check_call(node: ast.Call, whole: ast.expr, names: dict[str, Any], branches
         raise LookupError
     if isinstance(root, ast.Name):
         value = names.get(root.id)
-        of = value if _is_called(value) else type(value)
+        of = value if _is_module_or_callable(value) else type(value)
         if root.id in names and _top_level_of(of) not in _LIBRARIES:
             raise LookupError
-    if branches > 1 and _OF_DEVICES.fullmatch(called):
-        raise LookupError  # The import may not have called it, and it starts a device.
-    if _OF_FOLDER.fullmatch(called):
+    if branches > 1 and _DEVICE_CALLS.fullmatch(called):
+        raise LookupError  # The import may not have run this call, which initialises a device.
+    if _FOLDER_CALLS.fullmatch(called):
         used = [node.id for node in ast.walk(whole) if isinstance(node, ast.Name)]
-        paths = [str(names[one]) for one in used if not _is_called(names.get(one, str))]
+        paths = [
+            str(names[name]) for name in used if not _is_module_or_callable(names.get(name, str))
+        ]
         if not any(path.startswith("/") for path in paths):
             raise LookupError
 
 
 def _of_machine(module: ModuleType, name: str, seen: set[tuple[str, str]]) -> bool:
-    text = _text_of(module)
+    text = _parse_source(module)
     if text is None or (module.__name__, name) in seen:
         return False
     seen.add((module.__name__, name))
     origin = text.imported.get(name)
     if origin is not None and (other := sys.modules.get(origin[0])) is not None:
         return _of_machine(other, origin[1], seen)
-    nodes = [node for one in text.assigned.get(name, ()) if one for node in ast.walk(one)]
+    expressions = [expression for expression in text.assigned.get(name, ()) if expression]
+    nodes = [node for expression in expressions for node in ast.walk(expression)]
     if any(isinstance(node, ast.Attribute) and node.attr == "argv" for node in nodes):
-        return False  # It belongs to the caller.
+        return False  # `sys.argv` belongs to the script, not to the machine.
     for node in nodes:
         if isinstance(node, ast.Attribute):
-            if node.attr in _ATTRIBUTES or "device" in node.attr:
+            if node.attr in _MACHINE_ATTRIBUTES or "device" in node.attr:
                 return True
         elif isinstance(node, ast.Name) and (
             node.id == "__file__"
-            or _top_level_of(vars(module).get(node.id)) in _MACHINE
+            or _top_level_of(vars(module).get(node.id)) in _MACHINE_MODULES
             or _of_machine(module, node.id, seen)
         ):
             return True
@@ -206,13 +209,13 @@ def _top_level_of(value: Any) -> str:
 
 
 @functools.lru_cache(64)
-def _text_of(module: ModuleType) -> _Text | None:
-    """Parse the source of *module*; None if it has none."""
+def _parse_source(module: ModuleType) -> _Source | None:
+    """Parse the source of *module*; return None if that is not possible."""
     try:
         tree = ast.parse(Path(str(module.__file__)).read_bytes())
     except (AttributeError, OSError, SyntaxError, ValueError, RecursionError):
         return None
-    text = _Text(
+    text = _Source(
         {},
         {},
         frozenset(
@@ -228,13 +231,13 @@ def _text_of(module: ModuleType) -> _Text | None:
             if isinstance(node, ast.ClassDef):
                 pairs += _attributes(node)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            pairs += [((one.asname or one.name).partition(".")[0], None) for one in node.names]
+            pairs += [((a.asname or a.name).partition(".")[0], None) for a in node.names]
             if isinstance(node, ast.ImportFrom):
-                origin = _absolute(node, module)
+                origin = _absolute_name(node, module)
                 text.imported.update({a.asname or a.name: (origin, a.name) for a in node.names})
         elif isinstance(node, ast.Assign):
             waiting.append(node.value)
-            pairs += [pair for one in node.targets for pair in _pairs(one, node.value)]
+            pairs += [pair for target in node.targets for pair in _pairs(target, node.value)]
         elif isinstance(node, ast.AnnAssign):
             pairs += _pairs(node.target, node.value) if node.value else ()
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -262,14 +265,14 @@ def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.
 
 def _attributes(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
     """Iterate over the attributes that the body of a class assigns directly."""
-    for one in node.body:
-        if isinstance(one, ast.Assign | ast.AnnAssign) and one.value:
-            targets = one.targets if isinstance(one, ast.Assign) else [one.target]
-            for name, value in (pair for target in targets for pair in _pairs(target, one.value)):
+    for part in node.body:
+        if isinstance(part, ast.Assign | ast.AnnAssign) and part.value:
+            targets = part.targets if isinstance(part, ast.Assign) else [part.target]
+            for name, value in (pair for target in targets for pair in _pairs(target, part.value)):
                 yield f"{node.name}.{name}", value
 
 
-def _absolute(node: ast.ImportFrom, module: ModuleType) -> str:
+def _absolute_name(node: ast.ImportFrom, module: ModuleType) -> str:
     if not node.level:
         return node.module or ""
     package = module.__name__.split(".")

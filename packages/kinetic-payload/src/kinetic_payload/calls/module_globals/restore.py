@@ -15,14 +15,14 @@ from kinetic_payload.errors import PayloadError
 
 _DEEPEST: Final = 6
 _LARGEST: Final = 10_000
-"""Members of a container that are compared one by one."""
+"""The most members of a container that are compared one by one."""
 _MISSING: Final = object()
 _SORTED: Final = 16 * 1024 * 1024
-"""Bytes of a pickle whose sets are compared regardless of their order, which is slow."""
+"""The most bytes of a pickle whose sets are compared regardless of their order, which is slow."""
 _TYPE: Final = "type "
 _BY_NAME: Final = ("module ", "name ")
 HINT: Final = (
-    "Pass it as an argument, make it inside the function, or set it where the module is imported."
+    "Pass it as an argument, create it inside the function, or set it where the module is imported."
 )
 
 
@@ -35,7 +35,7 @@ class UsedGlobal(NamedTuple):
 
     module: ModuleType
     name: str
-    """Of an attribute of a class, `Class.attribute`."""
+    """For an attribute of a class, `Class.attribute`."""
     assigned: bool
     """Whether that code also assigns it."""
 
@@ -46,68 +46,69 @@ class Global(NamedTuple):
     module: str
     name: str
     kind: str
-    """What it is, in words."""
+    """Its value, described by `kind_of`."""
     mark: str
-    """Of its value, by `mark_of`; empty if the job's value certainly differs."""
+    """The mark of its value, by `mark_of`; empty if the job's value certainly differs."""
     pickled: bytes | None
-    """None if it cannot be pickled."""
+    """None if the value does not travel: it cannot be pickled, or is large."""
     why: str = ""
-    """Why it cannot."""
+    """Why the value does not travel."""
     attributes: tuple[tuple[str, str], ...] = ()
-    """Of an object that cannot be pickled: names and marks."""
+    """Names and marks of the attributes of an object that cannot be pickled."""
 
 
 def restore(wanted: Sequence[Global], written_by: str) -> list[str]:
     """Set globals of modules here to their values at the call; return a warning for each that still differs.
 
-    A global that the import made equal is not touched: it stays the one object that all share.
+    A global that the import made equal is not replaced: it stays the one object that all modules share.
 
     Raises:
-        UntravelledGlobalError: One had been set since the import, and could not be pickled.
+        UntravelledGlobalError: A global has another value here, and its value at the call did not travel.
     """
-    return [warning for one in wanted for warning in _restore(one, written_by)]
+    return [warning for saved in wanted for warning in _restore(saved, written_by)]
 
 
-def _restore(one: Global, written_by: str) -> Iterator[str]:
-    holder: Any = import_module(one.module)
-    *path, name = one.name.split(".")
+def _restore(saved: Global, written_by: str) -> Iterator[str]:
+    holder: Any = import_module(saved.module)
+    *path, name = saved.name.split(".")
     for part in path:
         holder = getattr(holder, part)
     own = vars(holder).get(name, _MISSING)
-    if own is _MISSING and one.pickled is None:
+    if own is _MISSING and saved.pickled is None:
         own = getattr(holder, name, _MISSING)  # A module may make it on first access.
     mark = "" if own is _MISSING else mark_of(own)
-    if one.pickled is None:
-        if mark != one.mark:
-            raise untravelled(one, "nothing of that name" if own is _MISSING else kind_of(own))
-        differing = [name for name, mark in one.attributes if _mark_in(own, name) != mark]
+    if saved.pickled is None:
+        if mark != saved.mark:
+            raise untravelled(saved, "nothing of that name" if own is _MISSING else kind_of(own))
+        differing = [name for name, mark in saved.attributes if _mark_in(own, name) != mark]
         if differing:
             yield (
-                f"{one.module}.{one.name}, {one.kind}, {one.why}: the job has the one that its own "
-                f"import made, and these attributes differ from the call's: {', '.join(differing)}."
+                f"{saved.module}.{saved.name} was {saved.kind} at the call and {saved.why}. The job has the "
+                "object that its own import made; attributes that differ from the call's: "
+                f"{', '.join(differing)}."
             )
         return
-    if mark and mark == one.mark and not mark.startswith(_TYPE):
+    if mark and mark == saved.mark and not mark.startswith(_TYPE):
         return
     try:
-        value = load(BytesIO(one.pickled), written_by)
+        value = load(BytesIO(saved.pickled), written_by)
     except Exception as error:
-        if own is _MISSING or not one.mark.startswith(_BY_NAME):
+        if own is _MISSING or not saved.mark.startswith(_BY_NAME):
             raise
         # For instance after `try: import x`, `except ImportError: x = None`.
         yield (
-            f"{one.module}.{one.name} was {one.kind} at the call, and is {kind_of(own)} here: {error}"
+            f"{saved.module}.{saved.name} was {saved.kind} at the call, and is {kind_of(own)} here: {error}"
         )
         return
     if own is _MISSING or not _equal(own, value):
         setattr(holder, name, value)
 
 
-def untravelled(one: Global, own: str) -> UntravelledGlobalError:
+def untravelled(saved: Global, own: str) -> UntravelledGlobalError:
     """Return the error for a global that cannot be pickled; *own* is the value that the import gives."""
     return UntravelledGlobalError(
-        f"The function reads {one.name!r} of the module {one.module!r}, which was {one.kind} at the "
-        f"call and {one.why}. The job's own import of the module has {own}.",
+        f"The function reads {saved.name!r} of the module {saved.module!r}, which was {saved.kind} at the "
+        f"call and {saved.why}. The job's own import of the module has {own}.",
         hint=HINT,
     )
 
@@ -150,7 +151,7 @@ def mark_of(value: Any, depth: int = 0) -> str:
 
 
 def _parts(value: Any) -> list[Any] | None:
-    """Return the parts of a container, or of a function that was made by another one."""
+    """Return the parts of a container or of a nested function."""
     if type(value) is dict and len(value) <= _LARGEST:
         return [part for item in value.items() for part in item]
     if type(value) in (list, tuple) and len(value) <= _LARGEST:
@@ -196,7 +197,8 @@ class _InOrder(pickle._Pickler):
     """Pickle sets in the same order in all processes, only to compare them."""
 
     def _save_set(self, value: Any) -> None:
-        # A pickler for each member costs most of the time, and UTF-8 never begins as a pickle does.
+        # Most of the time would go into a pickler for each member. So strings are encoded directly: UTF-8
+        # never begins as a pickle does.
         members = sorted(
             member.encode(errors="surrogatepass") if type(member) is str else _in_order(member)
             for member in value
