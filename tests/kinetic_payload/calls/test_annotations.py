@@ -1,4 +1,4 @@
-"""Annotations that nobody has computed yet: a job finds them as they are here.
+"""Annotations that were not computed before the call: a job gets the same values as the client.
 
 Each script's `facts` is called as it is and shipped, and must return the same both times.
 """
@@ -24,7 +24,7 @@ def test_annotations_are_as_lazy_in_a_job_as_here(project, script):
     assert project.run(script) == "True"
 
 
-def test_a_function_comes_home_with_annotations_that_name_nothing(project):
+def test_a_function_with_undefined_names_in_annotations_is_returned(project):
     script = """
     import annotationlib
     from annotationlib import Format
@@ -52,7 +52,7 @@ def test_a_function_comes_home_with_annotations_that_name_nothing(project):
     ]
 
 
-def test_what_cannot_be_pickled_is_found_beside_annotations_that_name_nothing(project):
+def test_the_culprit_is_found_beside_annotations_with_undefined_names(project):
     script = """
     import threading
     LOCK = threading.Lock()

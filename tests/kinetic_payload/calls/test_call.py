@@ -33,7 +33,7 @@ LOCKED = """
 """
 
 
-def test_a_plain_function_of_the_project_is_imported_there(project):
+def test_a_plain_function_of_the_project_is_imported_in_the_job(project):
     project.write("train.py", LOCKED + "    def main(x):\n        return x + 1, __file__\n")
     project.write(
         "run.py",
@@ -333,7 +333,7 @@ def test_a_folder_on_the_path_outside_the_root_goes_by_value(project):
 
     assert project.run("run.py", on_path=(project.outside,)) == (
         "(15, 11, 11) True\n15\n15 11 True\n"
-        "Of module 'sibling', which lies outside the project, only wh"
+        "'TABLE' of the module 'sibling' was not shipped. The module "
     )
 
 
@@ -371,7 +371,7 @@ def test_installed_packages_never_go_by_value_not_even_from_a_venv_in_the_projec
     assert project.run("run.py", on_path=paths, ignored=".venv") == "True"
 
 
-def test_a_package_that_an_import_hook_found_is_on_the_path_there(project):
+def test_a_package_that_an_import_hook_found_is_on_the_jobs_path(project):
     # What an editable install of setuptools does for a flat layout.
     project.write("libs/tool/mypkg/__init__.py", LOCKED)
     project.write(
@@ -398,13 +398,13 @@ def test_a_package_that_an_import_hook_found_is_on_the_path_there(project):
     assert project.run("run.py") == "50000000 True"
 
 
-def test_main_travels_by_value_and_its_classes_come_home(project):
+def test_main_travels_by_value_and_its_classes_are_returned(project):
     project.copy("main_by_value.py")
 
     assert project.run("main_by_value.py") == "True True True\nTrue True\nTrue\nTrue 5 True"
 
 
-def test_what_stands_in_the_scripts_classes_travels_there_and_back(project):
+def test_attributes_of_the_scripts_classes_travel_there_and_back(project):
     project.write(
         "run.py",
         """
@@ -438,7 +438,7 @@ def test_what_stands_in_the_scripts_classes_travels_there_and_back(project):
     assert project.run("run.py") == "True {'size': 7} 7"
 
 
-def test_slots_of_the_scripts_classes_are_slots_there_and_come_home(project):
+def test_slots_of_the_scripts_classes_stay_slots_and_are_returned(project):
     project.copy("slots.py")
 
     assert project.run("slots.py") == "(1, 2) True 5 Item(x=3, rest=[]) True"
@@ -578,7 +578,7 @@ def test_unknown_keys_of_a_header_are_ignored() -> None:
     assert CallHeader.decode(json.dumps(values).encode()) == a_header()
 
 
-def test_a_header_of_a_newer_format_is_told_apart_before_anything_is_unpickled() -> None:
+def test_a_header_of_a_newer_format_is_refused_before_anything_is_unpickled() -> None:
     stream = io.BytesIO(a_header(format=99).encode() + b"\n not a pickle")
 
     with pytest.raises(FutureRecordError, match="format 99"):
@@ -589,7 +589,7 @@ def test_a_header_of_a_newer_format_is_told_apart_before_anything_is_unpickled()
     "payload",
     [b"", b"{}", b"{}\n", b"[]\n", b"\x80\x05\n", b'{"format": "x"}\n', b'{"format": 1}\n', b"1\n"],
 )
-def test_what_is_no_payload_is_refused(payload: bytes) -> None:
+def test_bytes_that_are_no_payload_are_refused(payload: bytes) -> None:
     with pytest.raises(RecordError):
         read_header(io.BytesIO(payload))
 

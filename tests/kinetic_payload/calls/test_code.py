@@ -13,7 +13,7 @@ import pytest
 from kinetic_payload.calls.code import keep_lines, lines_of
 
 
-def test_annotations_mean_in_a_job_what_they_mean_here(project):
+def test_annotations_have_the_same_meaning_in_a_job(project):
     project.copy("names_in_annotations")
 
     assert project.run("run.py").splitlines() == [
@@ -99,5 +99,5 @@ def test_tracebacks_and_inspect_show_the_lines_of_several_functions_of_a_cell(ce
     assert inspect.getsource(cell["fail"]).startswith("def fail(x):\n    return (\n")
 
 
-def test_code_that_nobody_has_lines_of_travels_without_them() -> None:
+def test_code_without_known_lines_travels_without_them() -> None:
     assert lines_of(compile("x = 1", "<string>", "exec")) == ""

@@ -48,7 +48,7 @@ print(ship(main))
     assert project.run("-c", code, main="", kind="interactive") == "[2, 3]"
 
 
-def test_what_a_function_of_main_changes_is_seen_by_its_neighbours(project):
+def test_changes_by_a_function_of_main_are_seen_by_other_functions(project):
     project.write(
         "run.py",
         """

@@ -78,7 +78,7 @@ def refusal(tmp_path: Path, function: Any, *args: Any, **kwargs: Any) -> Payload
         (lambda *, x=LOCK: x, "cfg (default of 'x') is"),
     ],
 )
-def test_the_piece_that_will_not_pickle_is_named(tmp_path, value, named):
+def test_the_piece_that_cannot_be_pickled_is_named(tmp_path, value, named):
     said = str(refusal(tmp_path, train, value))
 
     assert "Cannot pickle argument 'cfg' of train" in said
@@ -104,7 +104,7 @@ def test_closure_variables_and_bound_objects_are_named(tmp_path):
     assert ".__self__.lock is a _thread.lock" in said
 
 
-def test_what_a_class_is_not_made_of_is_not_to_blame(tmp_path):
+def test_attributes_set_by_creating_a_class_are_never_the_culprit(tmp_path):
     class Shape(abc.ABC):
         pass
 
@@ -122,14 +122,14 @@ def test_arguments_are_named_as_the_function_names_them(tmp_path):
 @pytest.mark.parametrize(
     ("make", "advice"),
     [
-        (threading.Lock, "Make it inside the function: locks"),
-        (threading.local, "Make it inside the function: locks"),
+        (threading.Lock, "Create it inside the function: locks"),
+        (threading.local, "Create it inside the function: locks"),
         (lambda: Path(os.devnull).open("wb"), "Pass the file's path as kinetic.Data"),  # noqa: SIM115
         (lambda: Path(__file__).open(), "Pass the file's path as kinetic.Data"),  # noqa: SIM115
         (lambda: (x for x in ()), "Pass a list of its items"),
         (
             lambda: ctypes.pointer(ctypes.c_int(1)),
-            "Make it inside the function, pass what it is made from",
+            "Create it inside the function, pass what it is created from",
         ),
         (lambda: socket.socket(), "a connection belongs to one process"),
     ],
@@ -145,7 +145,7 @@ def test_the_advice_fits_the_piece(tmp_path, make, advice):
 
 
 @pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
-def test_devices_of_jax_are_to_be_made_inside_the_function(project):
+def test_the_hint_for_a_jax_device_is_to_create_it_inside_the_function(project):
     # In a process of its own: where JAX was imported, other tests should not fork.
     project.write(
         "run.py",
@@ -167,10 +167,10 @@ def test_devices_of_jax_are_to_be_made_inside_the_function(project):
     said = project.run("run.py")
 
     assert "cfg['mesh'][0]" in said
-    assert "devices and what is bound to them" in said
+    assert "devices, and objects on them, belong" in said
 
 
-def test_what_is_nested_too_deeply_is_said_to_be(tmp_path):
+def test_too_deep_nesting_is_reported(tmp_path):
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
@@ -198,7 +198,7 @@ def test_a_large_call_names_its_largest_arguments(tmp_path):
     )
 
 
-def test_buffers_as_arrays_hand_them_over_are_measured_too(tmp_path):
+def test_buffers_of_arrays_are_measured_too(tmp_path):
     buffer = pickle.PickleBuffer(bytearray(3_000_000))
 
     said = dump(tmp_path, train, 1, buffer).oversize_warning(1)

@@ -90,7 +90,7 @@ def test_what_a_real_other_python_wrote(tmp_path: Path) -> None:
         load(io.BytesIO(written("lambda: 1")), OTHER)
 
 
-def test_a_call_of_another_version_is_refused_where_its_code_travels_by_value(project) -> None:
+def test_a_call_with_code_of_another_version_is_refused(project) -> None:
     project.write("lib.py", "def main(x):\n    return x + 1\n")
     project.write(
         "run.py",
@@ -124,7 +124,7 @@ def test_a_call_of_another_version_is_refused_where_its_code_travels_by_value(pr
     assert value == "2"
 
 
-def test_a_damaged_pickle_of_another_version_is_damaged() -> None:
+def test_a_damaged_pickle_of_another_version_is_reported_as_damaged() -> None:
     with pytest.raises((pickle.UnpicklingError, EOFError)):
         load(io.BytesIO(b"not a pickle"), OTHER)
 
@@ -193,7 +193,7 @@ class ModuleOfEarlierName:
         return cloudpickle.cloudpickle.subimport, ("kinetic_payload.assertions",)
 
 
-def test_a_module_of_an_earlier_name_is_the_one_of_today() -> None:
+def test_a_former_module_name_leads_to_the_current_module() -> None:
     found = load(io.BytesIO(pickle.dumps(ModuleOfEarlierName())), HERE)
 
     assert found.__name__ == "kinetic_payload.calls.assertions"
@@ -215,7 +215,7 @@ def test_every_module_that_was_moved_is_where_the_loader_looks(name: str) -> Non
         ("concurrently\nStopped", "Stopped"),
     ],
 )
-def test_an_exception_of_an_earlier_name_is_the_one_of_today(earlier_name: str, name: str) -> None:
+def test_a_former_exception_name_leads_to_the_current_class(earlier_name: str, name: str) -> None:
     found = load(io.BytesIO(f"ckinetic_payload.{earlier_name}\n.".encode()), HERE)
 
     assert found.__name__ == name

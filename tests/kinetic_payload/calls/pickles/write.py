@@ -1,4 +1,4 @@
-"""Write what jobs of commit b9f8808 left in their stores, when modules had other names.
+"""Write pickles as jobs of commit b9f8808 left them in their stores, when modules had other names.
 
 Run with that commit's sources and Python 3.11: `PYTHONPATH=<sources> python write.py`.
 """

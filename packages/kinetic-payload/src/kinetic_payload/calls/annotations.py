@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any, Final
 
 CLASS_NAMESPACE: Final = "__classdict__"
-"""The variable by which functions that compute the annotations of a class find its attributes."""
+"""The closure variable through which a function that computes annotations reads its class's attributes."""
 
 
 def is_annotate(function: FunctionType) -> bool:
@@ -25,7 +25,7 @@ def annotations_of(function: FunctionType) -> dict[str, Any]:
     try:
         return function.__annotations__
     except Exception:  # noqa: BLE001 - annotations may be any expression
-        return _as_far_as_possible(getattr(function, "__annotate__", None), function)
+        return _compute_annotations(getattr(function, "__annotate__", None), function)
 
 
 def own_annotations(cls: type) -> dict[str, Any]:
@@ -34,11 +34,11 @@ def own_annotations(cls: type) -> dict[str, Any]:
     for name in ("__annotations__", "__annotations_cache__"):
         if isinstance(own.get(name), dict):
             return dict(own[name])
-    return _as_far_as_possible(own.get("__annotate_func__"), cls)
+    return _compute_annotations(own.get("__annotate_func__"), cls)
 
 
 def value_in(named: Any, part: str) -> Any:
-    """Return the *part* (`value`, `bound`, …) of a type alias or type parameter, as far as its names are defined.
+    """Return a *part* (`value`, `bound`, …) of a type alias or parameter, as far as its names are defined.
 
     Raises:
         Exception: A name is not defined, and this is a Python before 3.14.
@@ -50,12 +50,12 @@ def value_in(named: Any, part: str) -> Any:
         if evaluate is None:
             raise
         library = import_module("annotationlib")
-        # Without an owner: otherwise the forward reference would lead back to the object that is made from it.
+        # Pass no owner: otherwise the forward reference would refer back to the object that contains it.
         return library.call_evaluate_function(evaluate, library.Format.FORWARDREF)
 
 
 def reduce_forward_reference(reference: Any) -> Any:
-    """Return how to make a forward reference again, from Python 3.14 on."""
+    """Return how to rebuild a forward reference of Python 3.14 or later."""
     owner, module = reference.__owner__, reference.__forward_module__
     # attrs replaces a class by one with slots, and keeps a weak reference to it.
     slotted = getattr(owner, "__attrs_base_of_slotted__", None)
@@ -69,20 +69,21 @@ def reduce_forward_reference(reference: Any) -> Any:
         "is_class": reference.__forward_is_class__,
     }
     cells = reference.__cell__
-    if isinstance(cells, dict):  # The attributes of a class are its owner's.
+    if isinstance(cells, dict):  # The owner provides the attributes of the class.
         cells = {name: cell for name, cell in cells.items() if name != CLASS_NAMESPACE}
     arguments = reference.__forward_arg__, named, cells, reference.__extra_names__
     return forward_reference, arguments
 
 
 def forward_reference(text: str, named: dict[str, Any], cells: Any, extra_names: Any) -> Any:
-    """Make a forward reference, for a name that was not defined. Pickles name this function: do not rename it."""
+    """Make a forward reference to an undefined name. Pickles name this function: do not rename it."""
     made: Any = typing.ForwardRef(text, **named)
     made.__cell__, made.__extra_names__ = cells, extra_names
     return made
 
 
-def _as_far_as_possible(annotate: Any, owner: Any) -> dict[str, Any]:
+def _compute_annotations(annotate: Any, owner: Any) -> dict[str, Any]:
+    """Call *annotate* so that undefined names become forward references."""
     if annotate is None:
         return {}
     library = import_module("annotationlib")

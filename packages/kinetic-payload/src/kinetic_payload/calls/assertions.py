@@ -1,4 +1,4 @@
-"""Functions that code rewritten by pytest calls when an `assert` fails: pytest's own, or simple ones without it.
+"""Functions that code rewritten by pytest calls when an `assert` fails: pytest's own if it is installed.
 
 Pickles name this module: if it is moved, add its former name to `unpickle`.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    # Not before an assertion fails: pytest takes long to import.
+    # Import pytest only when an assertion fails: it takes long.
     try:
         from _pytest.assertion import rewrite
     except ImportError:
@@ -41,7 +41,7 @@ class _Plain:
 
     @staticmethod
     def _call_reprcompare(_: Any, results: Any, explanations: Any, __: Any) -> str:
-        failed = [one for one, result in zip(explanations, results, strict=False) if not result]
+        failed = [text for text, result in zip(explanations, results, strict=False) if not result]
         return str((failed or list(explanations))[0])
 
     @staticmethod
@@ -49,10 +49,10 @@ class _Plain:
         first, *rest = explanation.split("\n")
         shown, outer = [first], [0]
         for line in rest:
-            if line.startswith("{"):  # Where a value in the line before comes from.
+            if line.startswith("{"):  # The origin of a value in the line before.
                 outer.append(len(shown))
                 shown.append(f"  where {line[1:]}")
-            elif line.startswith("}"):  # The rest of the line before that.
+            elif line.startswith("}"):  # The rest of the enclosing line.
                 outer.pop()
                 shown[outer[-1]] += line[1:]
             else:

@@ -12,7 +12,7 @@ from typing import Final
 from kinetic_payload.distributions import DISTRIBUTIONS
 
 OURS: Final = frozenset(DISTRIBUTIONS)
-"""Our own packages, which the bundle contains, wherever they are installed here."""
+"""Kinetic's own packages: the bundle contains them, wherever the client has them installed."""
 
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 _STANDARD: Final = tuple(
@@ -48,10 +48,10 @@ class Importability:
         self._project = [str(self._root / path) for path in paths]
         self._rest = [entry for entry in sys.path if _is_installed(entry)]
         self.late_paths: list[str] = []
-        """Entries for the end of the worker's `sys.path`: modules that an import hook found here."""
+        """Entries for the end of the worker's `sys.path`, for modules that an import hook found here."""
 
     def importable(self, name: str) -> bool:
-        """Tell whether the module *name* goes by reference."""
+        """Tell whether the module *name* travels by reference."""
         known = self._known.get(name)
         if known is None:
             known = self._known[name] = self._decide(name)
@@ -76,14 +76,18 @@ class Importability:
         if name.partition(".")[0] in OURS:
             return True
         module = sys.modules.get(name)
-        if module is None or _asked_by_value(name):
+        if module is None or _is_registered_by_value(name):
             return False
         file = getattr(module, "__file__", None)
         if file is None:
             return self._decide_without_file(name, module)
         if _is_installed(file):
             return True
-        return self._finds(name, file) or self._finds_late(name, file) or self._target(name, file)
+        return (
+            self._worker_finds(name, file)
+            or self._worker_finds_late(name, file)
+            or self._is_in_target_folder(name, file)
+        )
 
     def _decide_without_file(self, name: str, module: ModuleType) -> bool:
         spec = getattr(module, "__spec__", None)
@@ -94,13 +98,15 @@ class Importability:
             return True
         folders = [str(folder) for folder in getattr(module, "__path__", ())]
         if folders:  # a namespace package
-            return all(_is_installed(folder) for folder in folders) or self._finds(name, None)
-        # Made by code: importing its parent makes it again.
+            return all(_is_installed(folder) for folder in folders) or self._worker_finds(
+                name, None
+            )
+        # Code created the module: importing its parent creates it again.
         parent = name.rpartition(".")[0]
         return bool(parent) and self.importable(parent)
 
-    def _finds(self, name: str, file: str | None, *, late: Sequence[str] = ()) -> bool:
-        """Search for *name* as the worker does, and compare the result with *file*."""
+    def _worker_finds(self, name: str, file: str | None, *, late: Sequence[str] = ()) -> bool:
+        """Tell whether the worker, searching for the module *name*, finds *file*."""
         entries: Sequence[str] = [*self._project, *self._rest, *late]
         parts = name.split(".")
         origin = None
@@ -114,17 +120,17 @@ class Importability:
             return origin is file
         return _same_file(origin, file)
 
-    def _finds_late(self, name: str, file: str) -> bool:
-        # An editable install may use an import hook instead of a path entry. The hook is asked
-        # after all paths, so the folder comes last on the worker.
-        base = _base(name, file)
+    def _worker_finds_late(self, name: str, file: str) -> bool:
+        # An editable install may use an import hook instead of a path entry. Such a hook is called
+        # after all paths were searched, so the folder comes last on the worker.
+        base = _import_folder(name, file)
         if base is None:
             return False
         for root in self._roots:
             if base == root or base.startswith(root + os.sep):
                 relative = Path(os.path.relpath(base, root)).as_posix()
                 entry = str(self._root / relative)
-                if not self._finds(
+                if not self._worker_finds(
                     name, file, late=[*(str(self._root / path) for path in self.late_paths), entry]
                 ):
                     return False
@@ -133,9 +139,9 @@ class Importability:
                 return True
         return False
 
-    def _target(self, name: str, file: str) -> bool:
-        """Recognise a folder made by `pip install --target`, wherever it is."""
-        base = _base(name, file)
+    def _is_in_target_folder(self, name: str, file: str) -> bool:
+        """Tell whether *file* is in a folder that `pip install --target` filled, wherever it is."""
+        base = _import_folder(name, file)
         if base is None or base in self._roots:
             return False
         folder = Path(base)
@@ -144,11 +150,11 @@ class Importability:
         return self._installations[folder]
 
 
-def _asked_by_value(name: str) -> bool:
+def _is_registered_by_value(name: str) -> bool:
     from cloudpickle import list_registry_pickle_by_value
 
     registered: set[str] = list_registry_pickle_by_value()
-    return any(f"{name}.".startswith(f"{one}.") for one in registered)
+    return any(f"{name}.".startswith(f"{prefix}.") for prefix in registered)
 
 
 def _is_installed(path: str) -> bool:
@@ -174,8 +180,8 @@ def _find(name: str, entries: Sequence[str]) -> tuple[str | None, list[str]]:
     return None, portions
 
 
-def _base(name: str, file: str) -> str | None:
-    """Return the folder below which *file* is at the path that its dotted *name* gives."""
+def _import_folder(name: str, file: str) -> str | None:
+    """Return the folder that makes *file* importable as the module *name*; None if the path does not fit."""
     path = Path(os.path.realpath(file))
     path = path.parent if path.stem == "__init__" else path.with_name(path.name.partition(".")[0])
     parts = name.split(".")
@@ -184,8 +190,8 @@ def _base(name: str, file: str) -> str | None:
     return str(path.parents[len(parts) - 1])
 
 
-def _same_file(one: str, other: str) -> bool:
+def _same_file(first: str, second: str) -> bool:
     try:
-        return os.path.samefile(one, other)  # noqa: PTH121
+        return os.path.samefile(first, second)  # noqa: PTH121
     except OSError:
         return False

@@ -21,11 +21,11 @@ _LONGEST_HEADER: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class CallHeader:
-    """What can be read of a call without unpickling."""
+    """The header of a stored call, readable without unpickling."""
 
     format: int = WIRE_VERSION
     python: str
-    """The client's, `3.11.7`."""
+    """The client's version, such as `3.11.7`."""
     cloudpickle: str
     kinetic: str
     function: str
@@ -33,33 +33,33 @@ class CallHeader:
     module: str
     context_digest: str | None
     paths: tuple[str, ...]
-    """Entries of `sys.path` below the project's root, first ones first; `""` is the root."""
+    """Entries of `sys.path` below the project's root, in order; `""` is the root."""
     cwd: str
-    """Below the root."""
+    """The working directory, relative to the root."""
     main: str | None
-    """The entry script, below the root."""
+    """The entry script, relative to the root."""
     main_kind: MainKind
     data: tuple[DataRef, ...] = ()
     main_name: str | None = None
     """The argument of `python -m`, if `main_kind` is `module`."""
     late_paths: tuple[str, ...] = ()
-    """Like `paths`, for the end of `sys.path`; `main_module.rebuild` appends them."""
+    """Like `paths`, but `main_module.rebuild` appends them to the end of `sys.path`."""
     platform: str = ""
-    """The client's, `darwin-arm64`; missing in the first payloads."""
+    """The client's platform, such as `darwin-arm64`; missing in early payloads."""
 
     def encode(self) -> bytes:
         """Return the header as one line of JSON, without the line's end."""
         values = asdict(self)
         for ref in values["data"]:
-            if ref["local_path"] is None:  # Missing in the first payloads.
+            if ref["local_path"] is None:  # Early payloads lack this key.
                 del ref["local_path"]
-        if not values["platform"]:  # Missing there as well.
+        if not values["platform"]:  # They lack this one, too.
             del values["platform"]
         return json.dumps(values, sort_keys=True).encode()
 
     @classmethod
     def decode(cls, line: bytes) -> CallHeader:
-        """Rebuild a header from `encode`; unknown keys are ignored.
+        """Rebuild a header from the bytes that `encode` returned; ignore unknown keys.
 
         Raises:
             FutureRecordError: A newer Kinetic wrote it.
@@ -92,7 +92,7 @@ class CallHeader:
 
 
 def platform_name() -> str:
-    """Return the system and machine that compiled modules here are built for: `linux-x86_64`."""
+    """Return the system and machine that compiled modules here are built for, such as `linux-x86_64`."""
     return f"{sys.platform}-{os.uname().machine}" if hasattr(os, "uname") else sys.platform
 
 
@@ -123,7 +123,7 @@ def read_header(stream: BinaryIO) -> CallHeader:
 def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:
     """Unpickle the call from where `read_header` left *stream*.
 
-    Set `sys.path`, and call `main_module.rebuild` and `references.place`, before.
+    Before this, set `sys.path`, and call `main_module.rebuild` and `references.place`.
 
     Raises:
         PayloadError: It contains a function by value, from another minor version of Python.
@@ -131,14 +131,14 @@ def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:
     from kinetic_payload.calls.module_globals.restore import restore
     from kinetic_payload.calls.rebuild import add_hints
 
-    def follows(nothing: Any) -> Any:
+    def load_next(default: Any) -> Any:
         try:
             return load(stream, header.python)
         except EOFError:
-            return nothing
+            return default
 
     function, args, kwargs = load(stream, header.python)
-    hints, globals_then = follows({}), follows(())
+    hints, globals_at_call = load_next({}), load_next(())
     add_hints(hints, header.python)
-    warnings = restore(globals_then, header.python)
+    warnings = restore(globals_at_call, header.python)
     return LoadedCall(function, args, kwargs, tuple(warnings))

@@ -15,34 +15,34 @@ from typing import Any, Final
 _ATTRIBUTES: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"})
 _VARIABLES: Final = frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_GLOBAL", "LOAD_NAME"})
 _LOADS_FROM_CLASS: Final = "LOAD_FROM_DICT_OR_GLOBALS"
-"""Used by annotations from Python 3.14 on: the attributes of the enclosing class come first."""
+"""Annotations use it from Python 3.14 on; it searches the attributes of the enclosing class first."""
 _LOADS: Final = frozenset({"LOAD_NAME", _LOADS_FROM_CLASS})
 
 
 @functools.lru_cache(4000)
 def assigned_globals_in(code: CodeType) -> frozenset[str]:
     """Return the globals that *code*, or a function within it, assigns."""
-    steps = (step for one in (code, *code_within(code)) for step in dis.get_instructions(one))
+    steps = (step for part in (code, *code_within(code)) for step in dis.get_instructions(part))
     return frozenset(step.argval for step in steps if step.opname == "STORE_GLOBAL")
 
 
 @functools.lru_cache(4000)
 def attributes_in(code: CodeType) -> dict[tuple[str, ...], bool]:
-    """Return the attributes that *code*, or code within it, uses of its variables, and whether it assigns them.
+    """Return the attributes of variables that *code*, or code within it, uses, and whether it assigns them.
 
     `config.net.width` gives `("config", "net")` and `("config", "net", "width")`.
     """
     found: dict[tuple[str, ...], bool] = {}
-    for one in (code, *code_within(code)):
+    for part in (code, *code_within(code)):
         path: tuple[str, ...] = ()
-        for step in dis.get_instructions(one):
+        for step in dis.get_instructions(part):
             if step.opname in _VARIABLES:
                 path = (step.argval,)
             elif path and step.opname in _ATTRIBUTES:
                 path = (*path, step.argval)
                 found[path] = found.get(path, False) or step.opname == "STORE_ATTR"
             elif step.opname != "EXTENDED_ARG" and (step.opname, step.arg) != ("COPY", 1):
-                path = ()  # `config.steps += 1` makes a copy.
+                path = ()  # COPY 1 continues the path: it belongs to `config.steps += 1`.
     return found
 
 
@@ -50,9 +50,9 @@ def attributes_in(code: CodeType) -> dict[tuple[str, ...], bool]:
 def globals_of_classes_in(code: CodeType) -> frozenset[str]:
     """Return the globals that bodies and annotations of classes within *code* read."""
     names: set[str] = set()
-    for one in (code, *code_within(code)):
+    for part in (code, *code_within(code)):
         names.update(
-            step.argval for step in dis.get_instructions(one) if step.opname == _LOADS_FROM_CLASS
+            step.argval for step in dis.get_instructions(part) if step.opname == _LOADS_FROM_CLASS
         )
     for body in _class_bodies_in(code):
         own: set[str] = set()
@@ -65,19 +65,19 @@ def globals_of_classes_in(code: CodeType) -> frozenset[str]:
 
 
 def names_of_classes_in(code: CodeType) -> Iterator[str]:
-    """Iterate over what the annotations of classes that *code* defines name as text."""
+    """Iterate over the names in string annotations of the classes that *code* defines."""
     for text in _texts_of_classes_in(code):
         yield from _names_in_text(text)
 
 
 def names_in(annotations: dict[str, Any]) -> Iterator[str]:
-    """Iterate over the names in those parts of *annotations* that are text."""
+    """Iterate over the names in the strings and forward references of *annotations*."""
     for annotation in annotations.values():
         yield from _names_in_part(annotation)
 
 
 def code_within(code: CodeType) -> Iterator[CodeType]:
-    """Iterate over the functions and class bodies within *code*, of every depth."""
+    """Iterate over the functions and class bodies within *code*, at every depth."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
@@ -86,8 +86,8 @@ def code_within(code: CodeType) -> Iterator[CodeType]:
 
 def mentions_in(code: CodeType) -> Iterator[str]:
     """Iterate over all names that *code* and code within it use: globals, attributes, imports."""
-    for one in (code, *code_within(code)):
-        yield from one.co_names
+    for part in (code, *code_within(code)):
+        yield from part.co_names
 
 
 def _class_bodies_in(code: CodeType) -> Iterator[CodeType]:
@@ -141,7 +141,7 @@ def _texts_of_classes_in(code: CodeType) -> tuple[str, ...]:
     for body in _class_bodies_in(code):
         for inner in code_within(body):
             if inner.co_name == "__annotate__":  # Python 3.14
-                texts += [one for one in inner.co_consts if isinstance(one, str)]
+                texts += [text for text in inner.co_consts if isinstance(text, str)]
         constant: Any = None
         for step in dis.get_instructions(body):
             if step.opname == "LOAD_CONST":
@@ -157,7 +157,8 @@ def lines_of(code: CodeType) -> str:
     Other lines of a notebook's cell are left out: they may be private.
     """
     if code.co_filename == "<string>":
-        # The name of what `exec` runs, and from Python 3.13 on of the text of `python -c`.
+        # Code that `exec` compiles has this name. From Python 3.13 on, `linecache` has the text of
+        # `python -c` under it.
         return ""
     known = linecache.getlines(code.co_filename)
     return "".join(known[code.co_firstlineno - 1 : max(_line_numbers(code))])
@@ -171,7 +172,7 @@ def keep_lines(code: CodeType, text: str) -> None:
     new = text.splitlines(keepends=True)
     known += ["\n"] * (before + len(new) - len(known))
     known[before : before + len(new)] = new
-    # An entry without a time is not compared with a file, and stays.
+    # `linecache` never discards an entry without a modification time.
     linecache.cache[name] = (sum(map(len, known)), None, known, name)
 
 

@@ -149,12 +149,12 @@ def dump_call(
 ) -> DumpedCall:
     """Pickle the call of *function* for a worker that has the snapshot of *plan*'s project, if any.
 
-    *ships* tells whether the snapshot holds a file: a module that is ignored goes by value.
+    *ships* tells whether the snapshot holds a file: a module whose file is ignored travels by value.
 
     Raises:
         PayloadError: Something cannot be pickled; the message names it.
     """
-    stream: Any = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - `close` of what is returned
+    stream: Any = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed by `DumpedCall.close`
     try:
         return _dump_into(
             stream,
@@ -181,15 +181,15 @@ def _dump_into(
     function, *_ = call
     where = Importability(plan.root, plan.paths, ships)
     main = main_namespace(function)
-    pickler_to = functools.partial(CallPickler, where=where, data_type=data_type, main=main)
+    new_pickler = functools.partial(CallPickler, where=where, data_type=data_type, main=main)
     parts = functools.partial(_parts, *call)
     title = _name_of(function)
     try:
-        collector = _dump(call, stream, pickler_to, volumes)
+        collector = _dump(call, stream, new_pickler, volumes)
     except (MemoryError, RecursiveAliasError, UnrestorableClassError, UntravelledGlobalError):
         raise
     except Exception as error:
-        explained = _explain(error, title, parts(), _prober(pickler_to))
+        explained = _explain(error, title, parts(), _prober(new_pickler))
         if explained is None:
             raise
         raise explained from error
@@ -214,7 +214,7 @@ def _dump_into(
         header,
         collector.found,
         lambda: [
-            (_label(index, name), _prober(pickler_to).measure(part))
+            (_label(index, name), _prober(new_pickler).measure(part))
             for index, (name, part) in enumerate(parts())
         ],
     )
@@ -223,13 +223,13 @@ def _dump_into(
 def _dump(
     call: tuple[Any, ...],
     stream: BinaryIO,
-    pickler_to: Callable[..., CallPickler],
+    new_pickler: Callable[..., CallPickler],
     volumes: Mapping[str, Any],
 ) -> _Collector:
     names: frozenset[str] = frozenset()
     while True:
         collector = _Collector(volumes)
-        pickler = pickler_to(stream, collect=collector, names=names)
+        pickler = new_pickler(stream, collect=collector, names=names)
         token = collecting.set(collector)
         try:
             pickler.dump(call)
@@ -243,15 +243,15 @@ def _dump(
             if found:
                 pickle.dump(found, stream, pickle.HIGHEST_PROTOCOL)
             return collector
-        # Of a module outside the project only the names that the code uses are shipped, and these are
-        # known only after everything was pickled.
+        # From a module outside the project, ship only the names that the code uses. They are known only
+        # after everything was pickled, so pickle again.
         names |= pickler.wanted
         stream.seek(0)
         stream.truncate()
 
 
 class _Collector:
-    """Gives each `Data` a key, the same one however often it occurs."""
+    """Gives each `Data` one key, however often it occurs."""
 
     def __init__(self, volumes: Mapping[str, Any]) -> None:
         self.found = [
@@ -310,7 +310,7 @@ def _parameter(function: Any, index: int) -> str:
 def _explain(
     error: Exception,
     title: str,
-    named: Iterable[tuple[str, Any]],
+    parts: Iterable[tuple[str, Any]],
     pickler: CallPickler,
 ) -> PayloadError | None:
     def probe(value: Any) -> Exception | None:
@@ -318,11 +318,11 @@ def _explain(
             pickler.measure(value)
         except MemoryError:
             raise
-        except Exception as problem:  # noqa: BLE001 - user code raises what it likes
+        except Exception as problem:  # noqa: BLE001 - user code may raise anything
             return problem
         return None
 
-    for index, (name, value) in enumerate(named):
+    for index, (name, value) in enumerate(parts):
         culprit = find_culprit(name, value, probe, pickler.travelling_globals)
         if culprit is None:
             continue
@@ -337,8 +337,8 @@ def _explain(
     return PayloadError(f"Cannot pickle the call of {title}: {type(error).__name__}: {error}.")
 
 
-def _prober(pickler_to: Callable[..., CallPickler]) -> CallPickler:
-    return pickler_to(ByteCounter(), collect=_Collector({}))
+def _prober(new_pickler: Callable[..., CallPickler]) -> CallPickler:
+    return new_pickler(ByteCounter(), collect=_Collector({}))
 
 
 def _label(index: int, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Exceptions whose class has an `__init__` of its own: how to pickle them."""
+"""Pickle exceptions whose class has an `__init__` of its own."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from kinetic_payload.calls.rebuild import bare_error, builtin_base, fill_error
 
-_NOT_OF_ERRORS: Final = frozenset({"__suppress_context__", "exceptions", "message", "obj"})
+_NOT_STATE: Final = frozenset({"__suppress_context__", "exceptions", "message", "obj"})
 """Attributes of builtin exceptions that are not part of their state, or that pickle leaves out."""
 
 
 def reduce_error(error: BaseException) -> Any:
-    """Return how to make *error* again without calling an `__init__` of its own class.
+    """Return how to rebuild *error* without calling an `__init__` of its own class.
 
-    Pickle would call that with `args`, which are often not the arguments that it takes.
+    Pickle would call that `__init__` with `args`, which often do not match its parameters.
     """
     kind = type(error)
     builtin = builtin_base(kind)
@@ -34,11 +34,11 @@ def reduce_error(error: BaseException) -> Any:
         args = error.message, list(error.exceptions)
     slots: dict[str, Any] = {"args": error.args}
     for base in kind.__mro__:
-        # C code distinguishes None from no value.
-        nothing = None if builtin_base(base) is base else slots
+        # A builtin attribute without a value reads as None. Do not set it to None: C code distinguishes them.
+        no_value = None if builtin_base(base) is base else slots
         for name, member in vars(base).items():
-            if isinstance(member, MemberDescriptorType) and name not in _NOT_OF_ERRORS:
-                value = getattr(error, name, nothing)
-                if value is not nothing:
+            if isinstance(member, MemberDescriptorType) and name not in _NOT_STATE:
+                value = getattr(error, name, no_value)
+                if value is not no_value:
                     slots[name] = value
     return bare_error, (kind, args), (slots, dict(vars(error))), None, None, fill_error

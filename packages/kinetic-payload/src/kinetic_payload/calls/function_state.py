@@ -11,14 +11,14 @@ from kinetic_payload.calls.annotations import CLASS_NAMESPACE
 from kinetic_payload.calls.code import globals_of_classes_in, mentions_in
 
 _VALUE: Final = 1
-"""`annotationlib.Format.VALUE`, with which they are called."""
+"""`annotationlib.Format.VALUE`: the argument of a function that computes annotations."""
 
 
 def function_state(function: FunctionType) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the attributes of *function*, and its slots with the globals that it reads.
 
-    cloudpickle overlooks what classes within the function read, and it evaluates annotations. Here the function
-    that computes the annotations travels, unless they were replaced.
+    cloudpickle overlooks the globals that classes within the function read, and it evaluates annotations. This
+    state contains the function that computes the annotations instead, unless they were replaced.
     """
     twin = FunctionType(
         function.__code__,
@@ -37,7 +37,7 @@ def function_state(function: FunctionType) -> tuple[dict[str, Any], dict[str, An
         if name in function.__globals__:
             slots["__globals__"][name] = function.__globals__[name]
     annotate = getattr(function, "__annotate__", None)
-    if annotate is None or _are_others(function, annotate):
+    if annotate is None or _were_replaced(function, annotate):
         slots["__annotations__"] = function.__annotations__
     else:
         del slots["__annotations__"]
@@ -45,14 +45,15 @@ def function_state(function: FunctionType) -> tuple[dict[str, Any], dict[str, An
     if function.__closure__ is not None:
         cells = zip(function.__code__.co_freevars, function.__closure__, strict=True)
         slots["__closure__"] = tuple(
-            _needed(function, cell) if name == CLASS_NAMESPACE else cell for name, cell in cells
+            _namespace_cell(function, cell) if name == CLASS_NAMESPACE else cell
+            for name, cell in cells
         )
     if getattr(function, "__type_params__", ()):
         slots["__type_params__"] = function.__type_params__  # type: ignore[attr-defined]
     return state, slots
 
 
-def _are_others(function: FunctionType, annotate: Any) -> bool:
+def _were_replaced(function: FunctionType, annotate: Any) -> bool:
     """Tell whether the annotations of *function* differ from those that *annotate* computes."""
     try:
         return bool(function.__annotations__ != annotate(_VALUE))
@@ -60,7 +61,7 @@ def _are_others(function: FunctionType, annotate: Any) -> bool:
         return False
 
 
-def _needed(function: FunctionType, cell: CellType) -> CellType:
+def _namespace_cell(function: FunctionType, cell: CellType) -> CellType:
     """Return a cell with the attributes of the enclosing class that *function* may read."""
     try:
         namespace = cell.cell_contents

@@ -37,8 +37,8 @@ from kinetic_payload.data.references import collecting, data_path
 Handler = Callable[[Any], Any]
 
 _FILENAME: Final = 10
-"""Where `co_filename` stands among the arguments of `CodeType`, from Python 3.11 on."""
-_OF_THE_MODULE: Final = frozenset(
+"""The index of `co_filename` in the arguments of `CodeType`, from Python 3.11 on."""
+_SET_BY_IMPORT: Final = frozenset(
     {
         "__annotations__",
         "__builtins__",
@@ -50,14 +50,14 @@ _OF_THE_MODULE: Final = frozenset(
         "__spec__",
     }
 )
-"""Globals of which a module on the worker has its own values; the client's would be wrong there."""
+"""Globals that every module gets when it is imported; the client's values would be wrong on the worker."""
 
 
 class CallPickler(ClassPickler):
     """Pickle a call so that a worker with the project's snapshot can load it.
 
-    *collect* takes a `Data` and returns its key. *main* is the globals of the entry script's functions. *names*
-    are the names to ship of modules that travel by value; after `dump`, `wanted` holds those that the code uses.
+    *collect* takes a `Data` and returns its key. *main* holds the globals of the entry script. *names* are the
+    names to ship from modules that travel by value; after `dump`, `wanted` holds those that the code uses.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class CallPickler(ClassPickler):
         """How many times a `Data` was found."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """Decide how *obj* travels. Pickle does not ask for atoms and plain containers."""
+        """Return how to pickle *obj*. Pickle does not call this for atoms and plain containers."""
         kind = type(obj)
         try:
             handler = self._handlers[kind]
@@ -136,7 +136,7 @@ class CallPickler(ClassPickler):
         return isinstance(module, str) and self._where.importable(module)
 
     def reference(self, obj: Any) -> tuple[str, str, int] | None:
-        """Return where the worker finds *obj*: module, name, and how many others it wraps."""
+        """Return where the worker finds *obj*: module, name, and how many other objects it wraps."""
         module = getattr(obj, "__module__", None)
         name = getattr(obj, "__qualname__", None)
         if not isinstance(module, str) or not isinstance(name, str):
@@ -152,17 +152,17 @@ class CallPickler(ClassPickler):
             if main_name is not None:
                 self._shipped.add(main_name)
             elif is_main(cls.__module__) and self._leads_from_main_to(cls):
-                # Other processes import it from there.
+                # Other processes import it from `__main__`.
                 self._hinted.add(cls.__qualname__.partition(".")[0])
             return self.reduce_class_by_value(cls, main_name=main_name)
-        if cls in internals._BUILTIN_TYPE_NAMES:  # of which some are in no module
+        if cls in internals._BUILTIN_TYPE_NAMES:  # some of which no module contains
             return super().reducer_override(cls)
         if internals._should_pickle_by_reference(cls):
             return NotImplemented
         return rebuild.resolve, self.reference(cls)
 
     def goes_by_value(self, obj: Any) -> bool:
-        """Tell whether *obj*, a class or function, is made again on the worker."""
+        """Tell whether *obj*, a class or function, is rebuilt on the worker rather than imported."""
         if not isinstance(obj, type):
             return self.reference(obj) is None
         known = self._by_value.get(obj)
@@ -174,7 +174,7 @@ class CallPickler(ClassPickler):
         return known
 
     def reduce_bare(self, function: FunctionType) -> tuple[Any, ...]:
-        """Return how to make *function* without what it refers to."""
+        """Return how to rebuild *function* without the objects that it refers to."""
         home = self._home_of(function)
         if home is None:
             return internals._make_function, self._function_getnewargs(function)
@@ -196,7 +196,7 @@ class CallPickler(ClassPickler):
             return self.bared(function, self._dynamic_function_reduce(function))
         code = function.__code__
         state, slots = function_state(function)
-        slots["__globals__"] = self._travelling(function, home, slots["__globals__"])
+        slots["__globals__"] = self._globals_to_ship(function, home, slots["__globals__"])
         if self._where.importable(home.__name__):
             slots["_cloudpickle_submodules"] = []  # the module imports them itself
         self._note_mentions(code, slots)
@@ -209,23 +209,24 @@ class CallPickler(ClassPickler):
     def travelling_globals(self, function: FunctionType) -> dict[str, Any]:
         """Return the globals that must travel with a *function* whose code travels by value."""
         used = function_state(function)[1]["__globals__"]
-        return self._travelling(function, self._home_of(function), used)
+        return self._globals_to_ship(function, self._home_of(function), used)
 
-    def _travelling(
+    def _globals_to_ship(
         self, function: FunctionType, home: ModuleType | None, used: dict[str, Any]
     ) -> dict[str, Any]:
+        """Return those of the *used* globals that must travel; note those of imported modules."""
         self._note_attributes(function, used)
         if home is not None and self._where.importable(home.__name__):
             self._note_globals(home, used, assigned_globals_in(function.__code__))
             return {}
-        return {name: value for name, value in used.items() if name not in _OF_THE_MODULE}
+        return {name: value for name, value in used.items() if name not in _SET_BY_IMPORT}
 
     def _note_globals(self, home: ModuleType, used: dict[str, Any], assigned: Any) -> None:
-        """Note the globals of an imported module that are read: the job's own may have other values."""
-        ours = self.is_of_project(home.__name__)
+        """Note the globals that are read from an imported module: in the job they may have other values."""
+        of_project = self.is_of_project(home.__name__)
         for name in used:
             # An import hook that rewrites code, such as pytest's, sets names like `@…`.
-            if (ours and name not in _OF_THE_MODULE) or name.startswith("@"):
+            if (of_project and name not in _SET_BY_IMPORT) or name.startswith("@"):
                 self.used_globals[UsedGlobal(home, name, name in assigned)] = None
 
     def _note_attributes(self, function: FunctionType, used: dict[str, Any]) -> None:
@@ -240,13 +241,16 @@ class CallPickler(ClassPickler):
             for part in between:
                 holder = vars(holder).get(part) if self._holds_globals(holder) else None
             owners = holder.__mro__ if isinstance(holder, type) else (holder,)
-            owner = next((one for one in owners if name in getattr(one, "__dict__", ())), None)
+            owner = next(
+                (candidate for candidate in owners if name in getattr(candidate, "__dict__", ())),
+                None,
+            )
             if name.startswith("__") or not self._holds_globals(owner):
                 continue
             module: Any = owner
             if isinstance(owner, type):
                 if hasattr(type(vars(owner)[name]), "__get__"):
-                    continue  # A method, or a field of slots
+                    continue  # A method, a property or a slot
                 name, module = f"{owner.__qualname__}.{name}", sys.modules[owner.__module__]
             self.used_globals[UsedGlobal(module, name, assigned)] = None
 
@@ -278,7 +282,7 @@ class CallPickler(ClassPickler):
         if not is_main(str(obj.__module__)) or not name.isidentifier():
             return None
         found = rebuild.wrappings(self._main.get(name))
-        return name if any(one is obj for one in found) else None
+        return name if any(layer is obj for layer in found) else None
 
     def _leads_from_main_to(self, cls: type) -> bool:
         found: Any = self._main.get(cls.__qualname__.partition(".")[0])
@@ -344,7 +348,7 @@ class CallPickler(ClassPickler):
         contents = {
             key: value
             for key, value in vars(module).items()
-            if key in self._names and self._travels(value)
+            if key in self._names and self._can_be_pickled(value)
         }
         return (
             rebuild.module_part,
@@ -355,9 +359,9 @@ class CallPickler(ClassPickler):
             rebuild.fill_module,
         )
 
-    def _travels(self, value: Any) -> bool:
-        # The names are a guess: all that the code mentions, of any object. What cannot be pickled is left
-        # out, and `ModulePart` names it if the job uses it after all.
+    def _can_be_pickled(self, value: Any) -> bool:
+        # The names are a guess: the code may use them as attributes of other objects. So leave out a value
+        # that cannot be pickled; `ModulePart` reports its name if the job uses it after all.
         try:
             self.measure(value)
         except Exception:  # noqa: BLE001 - user code may raise anything
@@ -379,7 +383,7 @@ class CallPickler(ClassPickler):
         return sink.size
 
     def dump_apart(self, value: Any, stream: BinaryIO) -> None:
-        """Pickle *value* into *stream*, to be loaded by itself, and note what it needs."""
+        """Pickle *value* into *stream* as a separate pickle, and note the names and globals that it uses."""
         part = self._another(stream, collect=self._collect, names=self._names)
         part.dump(value)
         self._parts += part._parts
@@ -394,12 +398,12 @@ class CallPickler(ClassPickler):
             where=self._where,
             data_type=self._data_type,
             main=self._main,
-            **{"collect": _uncollected, **options},
+            **{"collect": _ignore_data, **options},
         )
 
     def dump_uncollected(self, value: Any) -> None:
         """Pickle *value* without collecting its `Data`."""
-        token = collecting.set(_uncollected)
+        token = collecting.set(_ignore_data)
         try:
             self.dump(value)
         finally:
@@ -428,17 +432,16 @@ class CallPickler(ClassPickler):
         if self._asks_for_subclasses:
             below = map(self._name_in_main, _subclasses_of(self._classes))
             names |= {name for name in below if name is not None}
-        return frozenset(names) - self._shipped - _OF_THE_MODULE
+        return frozenset(names) - self._shipped - _SET_BY_IMPORT
 
     def hints(self) -> dict[str, bytes]:
-        """Pickle, after `dump`, each of `hinted` by itself; leave out those that cannot be pickled."""
+        """Pickle each of `hinted` separately, after `dump`; leave out those that cannot be pickled."""
         hints: dict[str, bytes] = {}
         waiting = set(self.hinted)
         seen = {*waiting, *self._shipped}
         while waiting:
-            name = next(
-                one for one in self._main if one in waiting
-            )  # in the order of their definition
+            # In the order of their definition.
+            name = next(key for key in self._main if key in waiting)
             waiting.remove(name)
             stream = io.BytesIO()
             pickler = self._another(stream)
@@ -451,15 +454,15 @@ class CallPickler(ClassPickler):
 
     @property
     def wanted(self) -> frozenset[str]:
-        """The names of modules that travel by value which the dumped code uses."""
+        """The names that the dumped code uses from modules that travel by value."""
         return frozenset(
             name for module in self._parts for name in vars(module) if name in self._mentioned
         )
 
 
 def _subclasses_of(classes: Iterable[type]) -> Iterator[type]:
-    for one in classes:
-        below: list[type] = type.__subclasses__(one)
+    for cls in classes:
+        below: list[type] = type.__subclasses__(cls)
         yield from below
         yield from _subclasses_of(below)
 
@@ -471,7 +474,7 @@ def _reduce_text_file(file: io.TextIOWrapper) -> Any:
     raise pickle.PicklingError(f"cannot pickle the open file {file.name!r}")
 
 
-def _uncollected(_: object) -> str:
+def _ignore_data(_: object) -> str:
     return "none"
 
 

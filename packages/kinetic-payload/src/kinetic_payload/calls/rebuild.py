@@ -1,4 +1,4 @@
-"""The functions that a pickle refers to by name, to make its functions, modules, exceptions and types again.
+"""The functions that a pickle calls by name to rebuild its functions, modules, exceptions and types.
 
 Their names and signatures are part of the wire format, and a stored value may be older than this version: do
 not change them. If this module is moved, add its former name to `unpickle`.
@@ -26,7 +26,7 @@ _main: ModuleType | None = None
 
 
 def set_up(project: str, main: ModuleType) -> None:
-    """Set the folder of the project here, and the module that takes the functions of `__main__`."""
+    """Set the project's folder in this process, and the module in which functions of `__main__` are rebuilt."""
     global _project, _main
     _project, _main = project, main
 
@@ -52,7 +52,7 @@ def _member(holder: Any, name: str) -> Any:
 
 
 def wrappings(found: Any) -> Iterator[Any]:
-    """Iterate over *found*, what it wraps, what that wraps, and so on."""
+    """Iterate over *found* and the chain of objects that it wraps, outermost first."""
     for _ in range(_LONGEST_CHAIN):
         yield found
         found = getattr(found, "__wrapped__", None)
@@ -68,7 +68,7 @@ def leads_to(obj: Any, module: str, qualname: str) -> bool:
         found = lookup(sys.modules[module], qualname)
     except (AttributeError, KeyError):
         return False
-    return any(one is obj for one in wrappings(found))
+    return any(layer is obj for layer in wrappings(found))
 
 
 def leads_plainly_to(obj: Any, module: str, qualname: str) -> bool:
@@ -82,7 +82,7 @@ def leads_plainly_to(obj: Any, module: str, qualname: str) -> bool:
 def resolve(module: str, qualname: str, inner: int) -> Any:
     """Return the object behind *qualname* that wraps *inner* others.
 
-    Count from the innermost: in a job, a decorator may return the function itself.
+    Count from the innermost object: in a job, a decorator may return the function without wrapping it.
     """
     from importlib import import_module
 
@@ -149,7 +149,7 @@ def fill_error(error: BaseException, state: tuple[dict[str, Any], dict[str, Any]
 
     slots, attributes = state
     for name, value in slots.items():
-        with suppress(AttributeError):  # A property of that name
+        with suppress(AttributeError):  # A property without a setter has that name.
             object.__setattr__(error, name, value)
     if type(error).__setstate__ is not BaseException.__setstate__ and attributes:
         error.__setstate__(attributes)
@@ -167,7 +167,7 @@ def named_type(
     """Make a `typing.NewType`, type alias or similar of *module*, unless this process has one of *identity*."""
     from cloudpickle import cloudpickle
 
-    # It belongs to the module that calls. `typing` looks at the caller when it checks a bound.
+    # `typing` assigns the new type to the calling module, and looks at the caller when it checks a bound.
     call = FunctionType(_call.__code__, {"__name__": module, "__builtins__": builtins})
     return cloudpickle._lookup_class_or_track(identity, call(kind, arguments, keywords))
 
@@ -175,7 +175,7 @@ def named_type(
 def alias(name: str, module: str, values: list[Any]) -> Any:
     """Make the type alias *name* of *module*; its value follows, as the only one of *values*."""
     namespace = {"__name__": module, "values": values}
-    exec(f"type {name} = values[0]", namespace)  # noqa: S102 - nothing else evaluates it later
+    exec(f"type {name} = values[0]", namespace)  # noqa: S102 - only the statement evaluates its value later
     return namespace[name]
 
 
@@ -190,19 +190,19 @@ def _call(make: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[s
 
 
 class ModulePart(ModuleType):
-    """The part of a module outside the snapshot that the call's code names."""
+    """The part of a module outside the snapshot that the call's code uses."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         raise AttributeError(
-            f"Of module {self.__name__!r}, which lies outside the project, only what the call's code "
-            f"names was shipped, and {name!r} was not among it. Move the module into the project, "
-            f"or install it."
+            f"{name!r} of the module {self.__name__!r} was not shipped. The module lies outside the "
+            "project, so only values that the call's code names, and that can be pickled, are shipped. "
+            "Move the module into the project, or install it."
         )
 
     def __reduce__(self) -> Any:
-        # A class of it may be part of a returned value.
+        # A returned value may contain one of its classes.
         contents = {key: value for key, value in vars(self).items() if key != "__builtins__"}
         return module_part, (self.__name__, {}), contents, None, None, fill_module
 
@@ -246,9 +246,10 @@ def register_in_main(main_name: str | None, made: Any) -> None:
 
 
 def add_hints(hints: dict[str, bytes], written_by: str) -> None:
-    """Put into `__main__` what only annotations name; leave out what cannot be unpickled here.
+    """Add to `__main__` the globals that only annotations and `__subclasses__` refer to.
 
-    A job that does not evaluate them must not fail because a package is missing.
+    Skip those that cannot be unpickled here: a job that does not use them must not fail because a package is
+    missing.
     """
     from contextlib import suppress
     from io import BytesIO

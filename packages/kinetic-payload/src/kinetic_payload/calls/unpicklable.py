@@ -13,7 +13,7 @@ from kinetic_payload.calls.annotations import annotations_of
 from kinetic_payload.calls.classes.introspection import own_attributes
 
 Probe = Callable[[Any], Exception | None]
-"""Pickles one object only to see whether it can be, and returns the error."""
+"""Pickles one object only to see whether that works, and returns the error, if any."""
 GlobalsOf = Callable[[FunctionType], Mapping[str, Any]]
 """The globals that travel with a function."""
 
@@ -31,7 +31,7 @@ class Culprit(NamedTuple):
 
 
 def find_culprit(name: str, value: Any, probe: Probe, globals_of: GlobalsOf) -> Culprit | None:
-    """Descend from *value*, called *name*, to the piece that cannot be pickled; None if it can be."""
+    """Descend from *value*, called *name*, to the piece that cannot be pickled; None if all of it can."""
     error = probe(value)
     if error is None:
         return None
@@ -150,7 +150,7 @@ def _kind_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-_MAKE_INSIDE: Final = "Make it inside the function"
+_CREATE_INSIDE: Final = "Create it inside the function"
 _ADVICE: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("RecursionError", "deep recursion", "recursion depth"),
@@ -159,8 +159,8 @@ _ADVICE: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         ("_thread.", "threading.", "multiprocessing.", "asyncio.", "concurrent.futures", "_queue."),
-        f"{_MAKE_INSIDE}: locks, threads, queues and pools belong to one process. In a class, drop it "
-        "in __getstate__ and make it again in __setstate__.",
+        f"{_CREATE_INSIDE}: locks, threads, queues and pools belong to one process. In a class, drop it "
+        "in __getstate__ and create it again in __setstate__.",
     ),
     (
         ("_io.", "io.", "tempfile.", "zipfile.", "tarfile.", "h5py."),
@@ -168,7 +168,7 @@ _ADVICE: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         ("generator", "async_generator", "coroutine", "itertools.", "map", "filter", "zip"),
-        "Pass a list of its items, or make it inside the function.",
+        "Pass a list of its items, or create it inside the function.",
     ),
     (
         (
@@ -182,19 +182,19 @@ _ADVICE: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
             "google.",
             "boto",
         ),
-        f"{_MAKE_INSIDE}: a connection belongs to one process. Pass what is needed to connect.",
+        f"{_CREATE_INSIDE}: a connection belongs to one process. Pass what is needed to connect.",
     ),
     (
         ("jax", "Tracer", "torch.", "tensorflow.", "keras.", "cupy."),
-        f"{_MAKE_INSIDE}: devices and what is bound to them belong to one process. Arrays travel as NumPy arrays (jax.device_get), "
-        "models as their weights.",
+        f"{_CREATE_INSIDE}: devices, and objects on them, belong to one process. Pass arrays as NumPy "
+        "arrays (jax.device_get), and models as their weights.",
     ),
     (("module",), "Import it inside the function."),
     (("weakref", "frame", "traceback"), "Pass the object itself, or leave it out in __getstate__."),
 )
 _ANY: Final = (
-    f"{_MAKE_INSIDE}, pass what it is made from, or give its class a __reduce__ or __getstate__ that "
-    "leaves it out."
+    f"{_CREATE_INSIDE}, pass what it is created from, or give its class a __reduce__, or a __getstate__ "
+    "that leaves out the part that cannot be pickled."
 )
 
 

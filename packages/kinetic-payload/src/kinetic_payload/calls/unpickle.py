@@ -33,17 +33,18 @@ _MOVED: Final = {
     "kinetic_runner.distributed": "kinetic_runner.child.distributed",
     "kinetic_runner.report": "kinetic_runner.child.result",
 }
-"""Modules of earlier versions that values and exceptions in a store may name → where their names are now.
+"""Former names of modules → their current names.
 
-A job that runs during an upgrade leaves such a value. If you move one of these modules, or another one that
-pickles name, add its former name here. Do not rename what pickles name within them.
+Values and exceptions in a store may contain former names: a job that runs during an upgrade writes such values.
+If you move one of these modules, or another one that pickles refer to, add its former name here. Do not rename
+the functions and classes that pickles refer to.
 """
 _RENAMED: Final = {
     ("kinetic_payload.stores.gcs.errors", "BrokenAnswerError"): "InvalidResponseError",
     ("kinetic_payload.stores.gcs.errors", "ForeignAnswerError"): "InterceptedResponseError",
     ("kinetic_payload.stores.gcs.errors", "PatienceError"): "RetryError",
 }
-"""Classes of earlier versions that causes of exceptions may name → their names now."""
+"""Current module and former name of a class → its current name; causes of stored exceptions may name it."""
 _MAKES_CODE: Final = frozenset(
     {
         ("builtins", "code"),
@@ -53,7 +54,7 @@ _MAKES_CODE: Final = frozenset(
     }
 )
 _QUALNAME: Final = 12
-"""Where `co_qualname` stands among the arguments of `CodeType`, from Python 3.11 on."""
+"""The index of `co_qualname` in the arguments of `CodeType`, from Python 3.11 on."""
 
 
 class Readable(Protocol):
@@ -71,7 +72,7 @@ class Readable(Protocol):
 def load(stream: Readable, written_by: str) -> Any:
     """Unpickle *stream*, which a Python of the version *written_by* wrote; `""` is this version.
 
-    Byte code differs between minor versions, and running that of another one can crash the process.
+    Byte code differs between minor versions, and running byte code of another one can crash the process.
 
     Raises:
         PayloadError: It contains a function by value, from another minor version.
@@ -98,7 +99,7 @@ def minor(version: str) -> str:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Find names of modules that were moved, and refuse another version's code before it is made."""
+    """Resolve former names of modules, and refuse byte code of another minor version before it is loaded."""
 
     def __init__(self, stream: Readable, written_by: str) -> None:
         super().__init__(stream)
@@ -114,10 +115,10 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) == ("cloudpickle.cloudpickle", "subimport"):
             return lambda module: found(_MOVED.get(module, module))
         if self._refuses_code and (module, name) == ("cloudpickle.cloudpickle", "_builtin_type"):
-            return self._instead_of(found)
+            return self._refusing_code(found)
         return found
 
-    def _instead_of(self, builtin_type: Callable[[str], Any]) -> Callable[[str], Any]:
+    def _refusing_code(self, builtin_type: Callable[[str], Any]) -> Callable[[str], Any]:
         return lambda name: self._refuse if name == "CodeType" else builtin_type(name)
 
     def _refuse(self, *arguments: Any) -> NoReturn:

@@ -17,10 +17,10 @@ from kinetic_payload.calls.exceptions import reduce_error
 
 
 class ValuePickler(ClassPickler):
-    """Pickle a value for the client, which uses its own class for each class that it had sent."""
+    """Pickle a value for the client, which uses its own class for each class that it sent."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """Reduce as cloudpickle does, but do not change classes that the client has when it loads them."""
+        """Reduce as cloudpickle does, except that loading must not change classes that the client has."""
         kind = type(obj)
         handler = reducer_of(kind)
         if handler is not None:
@@ -51,7 +51,7 @@ class ValuePickler(ClassPickler):
         return rebuild.cached_function, (cached.__wrapped__, cached.cache_parameters())
 
     def goes_by_value(self, obj: Any) -> bool:
-        """Tell whether *obj*, a class or function, is made again on the client."""
+        """Tell whether *obj*, a class or function, is rebuilt on the client rather than imported."""
         if isinstance(obj, type) and obj in internals._BUILTIN_TYPE_NAMES:
             return False
         return not internals._should_pickle_by_reference(obj)
@@ -61,5 +61,5 @@ class ValuePickler(ClassPickler):
         return ValuePickler(ByteCounter())
 
     def reduce_bare(self, function: FunctionType) -> tuple[Any, ...]:
-        """Return how to make *function* without what it refers to."""
+        """Return how to rebuild *function* without the objects that it refers to."""
         return internals._make_function, self._function_getnewargs(function)
