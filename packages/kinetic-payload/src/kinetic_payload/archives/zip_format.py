@@ -237,7 +237,7 @@ def _member(fields: tuple[int, ...], name: bytes, extra: bytes) -> Member:
         raise IntegrityError(f"The archive's entry {path!r} is neither file, folder nor link.")
     if flags & _ENCRYPTED or method not in (STORED, DEFLATED):
         raise IntegrityError(
-            f"The archive's entry {path!r} is compressed by a method that is not supported."
+            f"The archive's entry {path!r} is encrypted or compressed by a method that is not supported."
         )
     member = Member(
         path=path[:-1] if kind == "dir" else path,
