@@ -77,7 +77,7 @@ def test_what_is_missing_in_a_bucket_is_refused_before_anything_is_made(
     done = project.run("main.py", **sets.environment)
 
     assert done.returncode == 1
-    assert "gs://sets/digits is no object, but a folder of that name is there" in done.stderr
+    assert "gs://sets/digits is not an object, but there is a folder of that name" in done.stderr
     assert "For the folder write gs://sets/digits/" in done.stderr
     assert not list((project.home / "store").glob("*/handle.json"))
 
@@ -110,7 +110,7 @@ def test_what_vanishes_before_the_job_looks_is_an_outcome_of_the_phase_data(
     kind, message = json.loads(printed)
     assert kind == "JobFailedError"
     assert "Kinetic could not bring the call's data: The data 'gs://sets/digits/'" in message
-    assert "gs://sets/digits/2 vanished while it was to be downloaded." in message
+    assert "gs://sets/digits/2 disappeared while it was being downloaded." in message
 
 
 @views

@@ -150,12 +150,12 @@ def test_names_that_are_no_paths_are_refused_by_name_and_nothing_appears(
 def test_an_object_inside_another_object_is_refused() -> None:
     found = [BucketObject(name, 1, 1, 0.0) for name in ("set/a", "set/a.b", "set/a/b")]
 
-    with pytest.raises(DataError, match=r"gs://sets/set/a cannot be .* others lie below it"):
+    with pytest.raises(DataError, match=r"gs://sets/set/a cannot be .* other objects lie below it"):
         bucket_tree(GcsSource("sets", "set/"), found)
 
 
 def test_a_placeholder_with_contents_is_not_dropped_silently() -> None:
-    with pytest.raises(DataError, match=r"gs://sets/set/a/ cannot be .* still has contents"):
+    with pytest.raises(DataError, match=r"gs://sets/set/a/ cannot be .* but it has contents"):
         bucket_tree(GcsSource("sets", "set/"), [BucketObject("set/a/", 7, 1, 0.0)])
 
 
@@ -166,7 +166,7 @@ def test_an_object_that_vanishes_meanwhile_is_named_and_nothing_appears(
         put(server, f"set/{n}", b"x")
     server.faults.add(operation="objects.get.media", name="set/7", status=404)
 
-    with pytest.raises(DataError, match="gs://sets/set/7 vanished"):
+    with pytest.raises(DataError, match="gs://sets/set/7 disappeared"):
         bring(GcsSource("sets", "set/"), tmp_path / "set")
 
     assert os.listdir(tmp_path) == []
@@ -212,9 +212,9 @@ def test_what_is_there_passes_the_look(server: GcsServer, name: str) -> None:
         ("digts/", ("nothing lies below it", "Did you mean gs://sets/digits/?")),
         ("digits/trian/", ("nothing lies below it", "Did you mean gs://sets/digits/train/?")),
         ("weights.h5/", ("an object of that name does", "write gs://sets/weights.h5")),
-        ("digits", ("a folder of that name is there", "write gs://sets/digits/")),
+        ("digits", ("there is a folder of that name", "write gs://sets/digits/")),
         ("nowhere/at/all", ("does not exist", "Nothing lies in gs://sets/nowhere/at/ either")),
-        ("zzz", ("does not exist", "capital and small letters differ")),
+        ("zzz", ("does not exist", "upper and lower case differ")),
     ],
 )
 def test_what_is_missing_is_told_with_what_comes_near(

@@ -55,7 +55,7 @@ class Bucket(Protocol):
         ...
 
     def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
-        """Write one generation of the object into the file *path*."""
+        """Download the object *name* to the file *path*; all bytes are of one generation."""
         ...
 
     def list(self, prefix: str = "") -> Iterator[BucketObject]:
@@ -88,7 +88,7 @@ def look(bucket: Bucket, source: GcsSource) -> None:
         DataError: It does not; the hint suggests similar names.
         StorePermissionError: Permission is missing.
     """
-    with _translated(source):
+    with _missing_bucket_reported(source):
         if source.is_dir:
             if next(bucket.list(source.name), None) is None:
                 raise _missing_folder(bucket, source)
@@ -105,11 +105,11 @@ def download(
     relative paths; an empty object whose name ends in a slash is a folder.
 
     Raises:
-        DataError: It does not exist, an object's name cannot be a path, or one was deleted meanwhile.
+        DataError: It does not exist, an object's name cannot be a path, or an object was deleted meanwhile.
     """
     with prepare_beside(dest) as folder:
         found = folder / "found"
-        with _translated(source):
+        with _missing_bucket_reported(source):
             if source.is_dir:
                 _download_folder(bucket, source, found, track)
             else:
@@ -121,7 +121,7 @@ def _download_object(bucket: Bucket, source: GcsSource, path: Path, track: Track
     found = bucket.stat(source.name)
     if found is None:
         raise _missing_object(bucket, source)
-    with track(_DOING, found.size) as advance:
+    with track(_TASK, found.size) as advance:
         _fetch(bucket, source, found, path, advance)
 
 
@@ -134,7 +134,7 @@ def _download_folder(bucket: Bucket, source: GcsSource, folder: Path, track: Tra
     for name in tree.folders:
         (folder / name).mkdir()
 
-    with track(_DOING, sum(info.size for info in tree.files)) as advance:
+    with track(_TASK, sum(info.size for info in tree.files)) as advance:
 
         def fetch(info: BucketObject) -> None:
             _fetch(bucket, source, info, folder / info.name.removeprefix(source.name), advance)
@@ -150,8 +150,8 @@ def _fetch(
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
     except FileExistsError as error:
         raise DataError(
-            f"{_uri(source, info.name)} cannot be a file beside another object whose name is the "
-            f"same for this file system.",
+            f"{_uri(source, info.name)} cannot be written: on this file system its name is the same "
+            f"as that of another object.",
             hint=_RENAME,
         ) from error
     mode = os.fstat(file).st_mode
@@ -162,8 +162,8 @@ def _fetch(
         path.chmod(mode)
     except ObjectNotFoundError as error:
         raise DataError(
-            f"{_uri(source, info.name)} vanished while it was to be downloaded.",
-            hint="Somebody deleted it, or its bucket's age rule did.",
+            f"{_uri(source, info.name)} disappeared while it was being downloaded.",
+            hint="It was deleted, perhaps by a lifecycle rule of its bucket.",
         ) from error
 
 
@@ -188,26 +188,31 @@ def bucket_tree(source: GcsSource, found: Sequence[BucketObject]) -> BucketTree:
         name = info.name.removeprefix(source.name)
         if name.endswith("/") or not name:
             if info.size:
-                raise _impossible(source, info.name, "it ends in a slash and still has contents")
+                raise _unusable_name(
+                    source, info.name, "its name ends in a slash, but it has contents"
+                )
             name = name.removesuffix("/")
             folder = name
         else:
             files[name] = info
             folder = name.rpartition("/")[0]
-        why_not = _why_no_path(name) if name else None
-        if why_not is not None:
-            raise _impossible(source, info.name, why_not)
+        problem = _path_problem(name) if name else None
+        if problem is not None:
+            raise _unusable_name(source, info.name, problem)
         while folder and folder not in folders:
             folders.add(folder)
             folder = folder.rpartition("/")[0]
     for name in files.keys() & folders:
-        raise _impossible(source, files[name].name, "others lie below it as if it were a folder")
+        raise _unusable_name(
+            source, files[name].name, "other objects lie below it, as if it were a folder"
+        )
     return BucketTree(tuple(sorted(folders)), tuple(files.values()))
 
 
-def _why_no_path(name: str) -> str | None:
+def _path_problem(name: str) -> str | None:
+    """Return why *name* cannot be a path below a folder, or None."""
     if "\0" in name:
-        return "it holds a NUL character"
+        return "it contains a NUL character"
     for part in name.split("/"):
         if not part:
             return "it has two slashes in a row, or begins with one"
@@ -218,21 +223,23 @@ def _why_no_path(name: str) -> str | None:
     return None
 
 
-def _impossible(source: GcsSource, name: str, why: str) -> DataError:
+def _unusable_name(source: GcsSource, name: str, why: str) -> DataError:
     return DataError(f"{_uri(source, name)} cannot be a file below a folder: {why}.", hint=_RENAME)
 
 
 def _missing_folder(bucket: Bucket, source: GcsSource) -> DataError:
     uri = _uri(source, source.name)
     if not source.name:
-        return DataError(f"{uri} does not exist: the bucket is empty.", hint="Is it the right one?")
+        return DataError(f"{uri} does not exist: the bucket is empty.", hint="Check the name.")
     single = source.name.rstrip("/")
     if single and bucket.stat(single) is not None:
         return DataError(
             f"{uri} does not exist, but an object of that name does.",
             hint=f"A slash at the end means a folder. For the object write {_uri(source, single)}",
         )
-    return DataError(f"{uri} does not exist: nothing lies below it.", hint=_near(bucket, source))
+    return DataError(
+        f"{uri} does not exist: nothing lies below it.", hint=_similar_names_hint(bucket, source)
+    )
 
 
 def _missing_object(bucket: Bucket, source: GcsSource) -> DataError:
@@ -240,13 +247,13 @@ def _missing_object(bucket: Bucket, source: GcsSource) -> DataError:
     with suppress(StorePermissionError):
         if next(bucket.list(f"{source.name}/"), None) is not None:
             return DataError(
-                f"{uri} is no object, but a folder of that name is there.",
+                f"{uri} is not an object, but there is a folder of that name.",
                 hint=f"Without a slash at the end it means one object. For the folder write {uri}/",
             )
-    return DataError(f"{uri} does not exist.", hint=_near(bucket, source))
+    return DataError(f"{uri} does not exist.", hint=_similar_names_hint(bucket, source))
 
 
-def _near(bucket: Bucket, source: GcsSource) -> str:
+def _similar_names_hint(bucket: Bucket, source: GcsSource) -> str:
     """Return a hint with similar names, from one page of a list if listing is permitted."""
     from difflib import get_close_matches
 
@@ -258,14 +265,14 @@ def _near(bucket: Bucket, source: GcsSource) -> str:
         alike = below + wanted[len(below) :][:2]
         names = {*bucket.entries(below), *bucket.entries(alike)} - {below}
     except StorePermissionError:
-        return "What lies beside it could not be listed. Check the name."
+        return "Similar names could not be listed. Check the name."
     within = {name[len(below) :]: name for name in names}
-    close = [within[one] for one in get_close_matches(source.name[len(below) :], within, n=3)]
+    close = [within[match] for match in get_close_matches(source.name[len(below) :], within, n=3)]
     if close:
         return f"Did you mean {' or '.join(_uri(source, name) for name in close)}?"
     if not names and below:
         return f"Nothing lies in {_uri(source, below)} either. Check the name and the bucket."
-    return "Check the name: capital and small letters differ."
+    return "Check the name: upper and lower case differ."
 
 
 def _uri(source: GcsSource, name: str) -> str:
@@ -273,16 +280,16 @@ def _uri(source: GcsSource, name: str) -> str:
 
 
 @contextmanager
-def _translated(source: GcsSource) -> Iterator[None]:
-    """Translate errors about our own bucket to errors about a bucket of somebody else."""
+def _missing_bucket_reported(source: GcsSource) -> Iterator[None]:
+    """Report a missing bucket as an error of *source*: the store's hint is about Kinetic's own bucket."""
     try:
         yield
     except BucketNotFoundError as error:
         raise DataError(
             f"There is no bucket {source.bucket!r}.",
-            hint="Names of buckets are the same in all projects: check its spelling.",
+            hint="Check its spelling. A bucket's name does not depend on the project.",
         ) from error
 
 
-_DOING: Final = "downloading data"
+_TASK: Final = "downloading data"
 _RENAME: Final = "Rename or leave out that object: choose a longer prefix, or name single objects."

@@ -37,18 +37,18 @@ _STREAMS: Final = 8
 def download_data(store: Store, ref: DataRef, dest: Path, *, track: TrackProgress = silent) -> Path:
     """Download the data of *ref* to the path *dest*, which does not exist yet.
 
-    A folder becomes the folder *dest*, a file the file *dest*; every byte is verified before
-    it is renamed into place, and a failure leaves nothing behind. Returns *dest*.
+    A folder becomes the folder *dest*, and a file becomes the file *dest*. Everything is verified before
+    it is renamed into place; a failure leaves nothing behind. Returns *dest*.
 
     Raises:
         DataError: It was not uploaded, does not exist any more, or cannot be written.
-        IntegrityError: It is not what was uploaded. What was damaged is removed from the store.
+        IntegrityError: It is not what was uploaded. Damaged objects are removed from the store.
     """
     if ref.digest is None:
         raise DataError(f"The data {ref.source!r} was not uploaded with its call.")
-    with _explained(store, ref, dest), prepare_beside(dest) as folder:
+    with _errors_explained(store, ref, dest), prepare_beside(dest) as folder:
         marker = _read_marker(store, ref.digest)
-        total = sum(one.size for one in marker.objects)
+        total = sum(listed.size for listed in marker.objects)
         with track(f"downloading {ref.name}", total) as advance:
             tree = _Download(store, marker, folder, advance).run()
         rename_into_place(tree if ref.is_dir else _only_file(tree, ref), dest)
@@ -70,51 +70,53 @@ class _Download:
     def run(self) -> Path:
         """Download all objects and return the folder of the verified tree."""
         # The largest first, so that none runs alone at the end.
-        longest = sorted(self._marker.objects, key=lambda one: one.size, reverse=True)
+        largest_first = sorted(self._marker.objects, key=lambda listed: listed.size, reverse=True)
         with discarding(self._store, self._damaged):
-            parallel_map(self._fetch, longest, threads=min(self._store.concurrency, _STREAMS))
-            # Every file matches its archive or the marker; only the tree's digest, which covers them,
-            # is trusted.
+            threads = min(self._store.concurrency, _STREAMS)
+            parallel_map(self._fetch, largest_first, threads=threads)
+            # Each file matches its archive or the marker, but neither of them is trusted. The digest of the
+            # whole tree is.
             expected_tree(self._extraction.entries, self._marker.digest)
             self._extraction.finish()
         return self._folder / "tree"
 
-    def _fetch(self, one: Listed) -> None:
-        name = self._prefix + one.name
+    def _fetch(self, listed: Listed) -> None:
+        name = self._prefix + listed.name
         try:
-            if one.digest:
-                self._fetch_file(name, one)
+            if listed.digest:
+                self._fetch_file(name, listed)
             else:
                 self._fetch_pack(name)
         except IntegrityError:
-            self._suspects.append(one)
+            self._suspects.append(listed)
             raise
 
     def _damaged(self) -> Mapping[str, int]:
         """Read the objects in the store again; return the generations of those that are damaged there."""
-        for one in self._suspects:
-            name = self._prefix + one.name
-            if (found := self._store.stat(name)) and self._entries_of(one) is None:
+        for listed in self._suspects:
+            name = self._prefix + listed.name
+            if (found := self._store.stat(name)) and self._entries_of(listed) is None:
                 return {name: found.generation}
-        # Each object is intact, so together they are not the tree.
+        # Each object is intact. Check whether together they are the tree.
         marker = data_marker(self._marker.digest)
-        names = [marker, *(self._prefix + one.name for one in self._marker.objects)]
-        there = {name: found.generation for name in names if (found := self._store.stat(name))}
+        names = [marker, *(self._prefix + listed.name for listed in self._marker.objects)]
+        infos = ((name, self._store.stat(name)) for name in names)
+        generations = {name: info.generation for name, info in infos if info}
         entries: list[TreeEntry] = []
-        for one in _parsed_marker(self._store, self._marker.digest).objects:
-            entries += self._entries_of(one) or ()
-        return there if tree_digest(entries) != self._marker.digest else {}
+        for listed in _parsed_marker(self._store, self._marker.digest).objects:
+            entries += self._entries_of(listed) or ()
+        return generations if tree_digest(entries) != self._marker.digest else {}
 
-    def _entries_of(self, one: Listed) -> Sequence[TreeEntry] | None:
-        """Return what one object adds to the tree; None if it is damaged in the store."""
-        with self._store.reader(self._prefix + one.name) as stream:
-            # Not around the reader: what is damaged on the way says nothing of the object.
-            if one.digest:
-                hasher = FileHasher(one.path)
+    def _entries_of(self, listed: Listed) -> Sequence[TreeEntry] | None:
+        """Return the entries of the tree in one object; None if it is damaged in the store."""
+        with self._store.reader(self._prefix + listed.name) as stream:
+            # Let an `IntegrityError` of the reader pass: damage in transit says nothing about the object.
+            if listed.digest:
+                hasher = FileHasher(listed.path)
                 while data := stream.read(CHUNK):
                     hasher.update(data)
-                entry = TreeEntry(one.path, "file", one.mode, one.size, one.digest)
-                return [entry] if hasher.hexdigest() == one.digest else None
+                entry = TreeEntry(listed.path, "file", listed.mode, listed.size, listed.digest)
+                return [entry] if hasher.hexdigest() == listed.digest else None
             try:
                 contents = Contents(stream, max_size=MAX_PACK)
                 contents.check()
@@ -129,12 +131,13 @@ class _Download:
             self._extraction.add(Contents(stream, max_size=MAX_PACK))
         file.unlink()
 
-    def _fetch_file(self, name: str, one: Listed) -> None:
-        path = self._extraction.place(TreeEntry(one.path, "file", one.mode, one.size, one.digest))
+    def _fetch_file(self, name: str, listed: Listed) -> None:
+        entry = TreeEntry(listed.path, "file", listed.mode, listed.size, listed.digest)
+        path = self._extraction.place(entry)
         self._store.download(name, path, progress=self._advance)
-        if file_digest(path, one.path) != one.digest:
-            raise IntegrityError(f"The file {one.path!r} is damaged.")
-        path.chmod(one.mode)
+        if file_digest(path, listed.path) != listed.digest:
+            raise IntegrityError(f"The file {listed.path!r} is damaged.")
+        path.chmod(listed.mode)
 
 
 def _read_marker(store: Store, digest: str) -> Marker:
@@ -162,15 +165,15 @@ def _damaged_marker(store: Store, digest: str) -> Mapping[str, int]:
 
 
 @contextmanager
-def _explained(store: Store, ref: DataRef, dest: Path) -> Iterator[None]:
-    """Say of every failure which data it is about, and where it was to go."""
+def _errors_explained(store: Store, ref: DataRef, dest: Path) -> Iterator[None]:
+    """Name the data in errors about it, and *dest* if it cannot be written there."""
     what = f"The data {ref.source!r}"
     try:
         yield
     except ObjectNotFoundError as error:
         raise DataError(
             f"{what} is not in the store {store.location} any more: {error.message}",
-            hint="Submit the call again: what is missing is uploaded again.",
+            hint="Submit the call again: missing data is uploaded again.",
         ) from error
     except IntegrityError as error:
         message = f"{what} is not what was uploaded: {error.message}"
@@ -189,8 +192,8 @@ def _explained(store: Store, ref: DataRef, dest: Path) -> Iterator[None]:
 def _only_file(tree: Path, ref: DataRef) -> Path:
     if (named := tree / ref.name).is_file():
         return named
-    # Uploaded under another name, with the same bytes.
+    # It was uploaded under another name.
     found = next((entry for entry in tree.iterdir() if entry.is_file()), None)
     if found is None:
-        raise IntegrityError(f"The data {ref.source!r} should be a file, and is not one.")
+        raise IntegrityError(f"The data {ref.source!r} should be a file, but is not one.")
     return found

@@ -92,13 +92,13 @@ def unmountable(path: str, room: int) -> str | None:
     """Return why the file *path* cannot be mounted from a bucket, or None.
 
     Args:
-        room: The bytes that are left for it in the object's name.
+        room: The bytes that are left for the path in the object's name.
     """
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
         return "its name is not valid UTF-8"
-    # The last two are how stores escape the first two.
+    # Stores escape the first two characters with the last two.
     if not {"\n", "\r", "\x0b", "\x0e"}.isdisjoint(path):
         return "its name has a line break, or another character that names of objects cannot have"
     if size > room:
@@ -122,7 +122,7 @@ class Listed:
 
 @dataclass(frozen=True, kw_only=True)
 class Marker:
-    """The object `data-markers/{digest}[.files]`: an uploaded `Data` is complete in one of its forms."""
+    """The object `data-markers/{digest}[.files]`. It states that an uploaded `Data` is complete in one form."""
 
     digest: str
     objects: tuple[Listed, ...]
@@ -136,17 +136,17 @@ class Marker:
     def sizes(self) -> dict[str, int]:
         """The size of each object, by its whole name."""
         prefix = data_prefix(self.digest)
-        return {prefix + one.name: one.size for one in self.objects}
+        return {prefix + listed.name: listed.size for listed in self.objects}
 
 
 def encode_marker(marker: Marker) -> bytes:
     """Return *marker* as JSON."""
     objects = []
-    for one in marker.objects:
-        listed: dict[str, Any] = {"name": one.name, "size": one.size}
-        if one.digest:
-            listed |= {"path": one.path, "mode": one.mode, "digest": one.digest}
-        objects.append(listed)
+    for listed in marker.objects:
+        fields: dict[str, Any] = {"name": listed.name, "size": listed.size}
+        if listed.digest:
+            fields |= {"path": listed.path, "mode": listed.mode, "digest": listed.digest}
+        objects.append(fields)
     written = {
         "version": WIRE_VERSION,
         "digest": marker.digest,
@@ -164,7 +164,7 @@ def parse_marker(data: bytes, *, digest: str, mounted: bool = False) -> Marker:
 
     Raises:
         FutureRecordError: A newer Kinetic wrote it.
-        RecordError: It is not a marker, or that of other data.
+        RecordError: It is not a marker, or is the marker of other data.
     """
     try:
         written = json.loads(data)
@@ -179,10 +179,10 @@ def parse_marker(data: bytes, *, digest: str, mounted: bool = False) -> Marker:
             raise ValueError("it belongs to other data")
         return Marker(
             digest=digest,
-            objects=tuple(_listed(one, mounted) for one in _typed(written["objects"], list)),
+            objects=tuple(_listed(item, mounted) for item in _typed(written["objects"], list)),
             mounted=mounted,
             written_at=float(_number("written_at", written["written_at"], float, int)),
-            executables=tuple(_typed(one, str) for one in written.get("executables", ())),
+            executables=tuple(_typed(path, str) for path in written.get("executables", ())),
         )
     except RecordError:
         raise
@@ -199,13 +199,13 @@ def parse_marker(data: bytes, *, digest: str, mounted: bool = False) -> Marker:
         ) from error
 
 
-def _listed(one: Any, mounted: bool) -> Listed:
-    name, size = _typed(one["name"], str), _number("size", one["size"], int)
+def _listed(fields: Any, mounted: bool) -> Listed:
+    name, size = _typed(fields["name"], str), _number("size", fields["size"], int)
     if not (mounted or _PACKED_NAME.fullmatch(name)):
-        raise ValueError(f"{name[:80]!r} is not an object of it")
+        raise ValueError(f"{name[:80]!r} is not the name of an object of packed data")
     if not name.startswith("large/"):
         return Listed(name, size)
-    path, mode, digest = _typed(one["path"], str), _typed(one["mode"], int), one["digest"]
+    path, mode, digest = _typed(fields["path"], str), _typed(fields["mode"], int), fields["digest"]
     path.encode("utf-8", "surrogateescape")  # A file name cannot contain half a surrogate pair.
     if not 0 <= mode <= 0o777:
         raise ValueError(f"{mode} is not a mode")

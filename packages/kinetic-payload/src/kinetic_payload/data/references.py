@@ -32,7 +32,7 @@ class DataRef:
     """The absolute mount path, for `volumes`."""
     fuse: bool = False
     local_path: str | None = None
-    """Its path on the machine that submitted, if the job uses it there and it is not copied."""
+    """Its path on the machine that submitted the job, if the job uses it in place instead of a copy."""
     trust_remote_code: bool = False
 
     @property
@@ -44,7 +44,7 @@ class DataRef:
 collecting: ContextVar[Callable[[object], str] | None] = ContextVar("collecting", default=None)
 """While a call is pickled: a function that takes a `Data` and returns its key.
 
-It also works in a pickle that user code makes inside a `__reduce__`, which our pickler does not see.
+It also works in a pickle that user code makes inside a `__reduce__`, which Kinetic's pickler does not see.
 """
 
 _paths: dict[str, str] = {}
@@ -61,7 +61,7 @@ def place(paths: dict[str, str]) -> None:
 
 def inside_job() -> bool:
     """Return whether this process belongs to a job: the runner's own, or one that user code started."""
-    # Processes that user code starts only have the environment.
+    # A process that user code starts has only the environment variable.
     return _placed or bool(os.environ.get(Env.JOB_ID))  # noqa: TID251
 
 

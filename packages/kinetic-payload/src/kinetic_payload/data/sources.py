@@ -47,13 +47,13 @@ def parse_gcs(uri: str) -> GcsSource:
     bucket, slash, name = uri.removeprefix("gs://").partition("/")
     if not _BUCKET.fullmatch(bucket) or ".." in bucket:
         raise InvalidRequestError(
-            f"{uri!r} names no bucket: {bucket!r} is not the name of one.",
-            hint="Write gs://BUCKET/OBJECT, or gs://BUCKET/FOLDER/ with a slash at the end. Names of "
-            "buckets have at least 3 of: small letters, digits, '-', '_', '.'.",
+            f"{uri!r} names no bucket: {bucket!r} is not a valid bucket name.",
+            hint="Write gs://BUCKET/OBJECT, or gs://BUCKET/FOLDER/ with a slash at the end. A bucket's "
+            "name has at least 3 characters: lower-case letters, digits, '-', '_' and '.'.",
         )
     if not slash:
         raise InvalidRequestError(
-            f"{uri!r} names a bucket and no object in it.",
+            f"{uri!r} names a bucket, but no object in it.",
             hint=f"For the whole bucket write {uri}/ with a slash at the end.",
         )
     if "\n" in name or "\r" in name or any(part in {".", ".."} for part in name.split("/")):
@@ -77,7 +77,7 @@ def parse_hf(uri: str) -> HuggingFaceSource:
     if len(parts) > 2 or not all(_HF_PART.fullmatch(part) for part in parts):
         raise InvalidRequestError(
             f"{uri!r} names no data set: {repo!r} is not [ORGANISATION/]NAME.",
-            hint="Write hf://NAME or hf://ORGANISATION/NAME; a split goes behind it: ?split=train.",
+            hint="Write hf://NAME or hf://ORGANISATION/NAME; to choose a split, add ?split=train.",
         )
     try:
         # A plus joins splits: it is not a space, as it would be in a form.

@@ -1,7 +1,7 @@
 """Upload of local `Data`: objects that exist are kept and renewed, missing ones are sent.
 
 Objects are named by the digest of their contents and written atomically, so every object that exists can
-be used: of an interrupted upload, of one that runs at the same time, of an old one.
+be used, whether it comes from an interrupted upload, a simultaneous one or an old one.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def ensure_data(
 
     Args:
         mounted: Upload every file as an object, to be mounted; else in packs, to be downloaded.
-        warn: Called with a sentence on the paths that are not uploaded, if there are any.
+        warn: Called with a sentence about the paths that are not uploaded, if there are any.
         exclude: Paths that are not uploaded, without a warning.
         sizes: How to split the tree into objects; all clients of one store must agree.
 
@@ -86,25 +86,25 @@ def ensure_data(
         TreeChangedError: A file changed meanwhile; the message names it.
     """
     tree = tree_of(path, cache, exclude=exclude, track=track)
-    left_out = [one for one in tree.left_out if one.rule not in (EXCLUDED, SYSTEM_FILE)]
+    left_out = [entry for entry in tree.left_out if entry.rule not in (EXCLUDED, SYSTEM_FILE)]
     if warn is not None and left_out:
-        warn(_sentence(path, left_out))
-    wanted = _mounted(store, path, tree) if mounted else _packed(tree, sizes)
-    marker, there = _seen(store, wanted)
-    missing, kept = _parted(wanted, there, marker)
+        warn(_left_out_warning(path, left_out))
+    wanted = _mounted_form(store, path, tree) if mounted else _packed_form(tree, sizes)
+    marker, existing = _find_stored(store, wanted)
+    missing, present = _split_parts(wanted, existing, marker)
     oldest = store.now() - REFRESH_AGE
-    old = [part for part in kept if there[part.name].updated < oldest]
-    stored = {part.name: there[part.name].size for part in kept}
+    old = [part for part in present if existing[part.name].updated < oldest]
+    stored = {part.name: existing[part.name].size for part in present}
     recent = marker is not None and marker.written_at >= oldest
-    if recent and not missing and not old and _is_complete(wanted, there, marker, stored):
+    if recent and not missing and not old and _is_complete(wanted, existing, marker, stored):
         return tree.digest
-    for part in _renew(store, old, there):
-        del there[part.name]
+    for part in _renew(store, old, existing):
+        del existing[part.name]
         missing.append(part)
     _mark(store, wanted)
-    sending = _Sending(store, tree, there, sizes)
-    sending.send(missing, track)
-    complete = wanted.marker(stored | sending.stored, written_at=store.now())
+    upload = _PartsUpload(store, tree, existing, sizes)
+    upload.send(missing, track)
+    complete = wanted.marker(stored | upload.stored, written_at=store.now())
     store.write(data_marker(tree.digest, mounted=mounted), encode_marker(complete))
     return tree.digest
 
@@ -143,12 +143,12 @@ class _Wanted:
         )
 
 
-def _packed(tree: Snapshot, sizes: Sizes) -> _Wanted:
+def _packed_form(tree: Snapshot, sizes: Sizes) -> _Wanted:
     parts = packed_parts(tree.digest, tree.entries, sizes)
     return _Wanted(tree=tree, parts=parts, mounted=False)
 
 
-def _mounted(store: Store, path: Path, tree: Snapshot) -> _Wanted:
+def _mounted_form(store: Store, path: Path, tree: Snapshot) -> _Wanted:
     """Return the form that can be mounted.
 
     Raises:
@@ -174,14 +174,14 @@ def _mounted(store: Store, path: Path, tree: Snapshot) -> _Wanted:
     )
 
 
-def _sentence(path: Path, left_out: Sequence[LeftOut]) -> str:
-    few = ", ".join(f"{one.path!r} ({one.rule})" for one in left_out[:_SHOWN])
+def _left_out_warning(path: Path, left_out: Sequence[LeftOut]) -> str:
+    few = ", ".join(f"{entry.path!r} ({entry.rule})" for entry in left_out[:_SHOWN])
     more = len(left_out) - _SHOWN
     return f"not everything in {path} is uploaded: {few}" + f", and {more} more" * (more > 0)
 
 
 def _room(store: Store, prefix: str) -> int:
-    """Return how many bytes of an object's name are left for a path behind *prefix*."""
+    """Return how many bytes of an object's name are left for a path after *prefix*."""
     within = store.location.path.partition("/")[2]
     taken = len(f"{within}/".encode()) if within else 0
     return MAX_NAME - taken - len(prefix) - 1  # The object of a folder ends in a slash.
@@ -198,15 +198,15 @@ def _refuse_unmountable(path: Path, entries: Sequence[TreeEntry], *, room: int) 
         problems[_SHOWN:] = [f"  and {count - _SHOWN} more"]
     raise DataError(
         "\n".join([f"{count} of the paths in {path} cannot be mounted from a bucket:", *problems]),
-        hint="Rename them, or leave fuse=True out: what is downloaded may have any name.",
+        hint="Rename them, or leave fuse=True out: files that are downloaded may have any name.",
     )
 
 
-def _seen(store: Store, wanted: _Wanted) -> tuple[Marker | None, dict[str, ObjectInfo]]:
+def _find_stored(store: Store, wanted: _Wanted) -> tuple[Marker | None, dict[str, ObjectInfo]]:
     """Return the marker, None if there is no valid one, and the objects that exist."""
     digest, mounted = wanted.tree.digest, wanted.mounted
     marker: Marker | None = None
-    there: dict[str, ObjectInfo] = {}
+    existing: dict[str, ObjectInfo] = {}
 
     def read() -> None:
         nonlocal marker
@@ -225,49 +225,49 @@ def _seen(store: Store, wanted: _Wanted) -> tuple[Marker | None, dict[str, Objec
         else:
             # Skip the objects of the mounted form, which may exist as well and are many.
             listing = store.list(prefix, start_after=f"{prefix}files0")
-        there.update((info.name, info) for info in listing)
+        existing.update((info.name, info) for info in listing)
 
-    parallel_map(lambda ask: ask(), (read, look), threads=store.concurrency)
-    return marker, there
+    parallel_map(lambda request: request(), (read, look), threads=store.concurrency)
+    return marker, existing
 
 
-def _parted(
-    wanted: _Wanted, there: Mapping[str, ObjectInfo], marker: Marker | None
+def _split_parts(
+    wanted: _Wanted, existing: Mapping[str, ObjectInfo], marker: Marker | None
 ) -> tuple[list[Part], list[Part]]:
     """Split the wanted parts into those that are missing and those that exist."""
     promised = marker.sizes if marker else {}
     missing: list[Part] = []
-    kept: list[Part] = []
+    present: list[Part] = []
     for part in wanted.parts:
-        found = there.get(part.name)
-        # Only a marker knows the size of a pack. Without one, the pack belongs to an upload that was
-        # interrupted or still runs; like every object it is whole.
+        found = existing.get(part.name)
+        # Only a marker states the size of a pack. A pack without a marker belongs to an upload that was
+        # interrupted or still runs. It is complete, as every object is.
         size = promised.get(part.name) if part.is_pack else part.size
-        is_there = found is not None and size in (None, found.size)
-        (kept if is_there else missing).append(part)
-    return missing, kept
+        is_present = found is not None and size in (None, found.size)
+        (present if is_present else missing).append(part)
+    return missing, present
 
 
 def _is_complete(
     wanted: _Wanted,
-    there: Mapping[str, ObjectInfo],
+    existing: Mapping[str, ObjectInfo],
     marker: Marker | None,
     stored: Mapping[str, int],
 ) -> bool:
     return (
         marker is not None
         and marker == wanted.marker(stored, written_at=marker.written_at)
-        and all(link in there for link in wanted.links)
+        and all(link in existing for link in wanted.links)
     )
 
 
-def _renew(store: Store, old: Sequence[Part], there: Mapping[str, ObjectInfo]) -> list[Part]:
+def _renew(store: Store, old: Sequence[Part], existing: Mapping[str, ObjectInfo]) -> list[Part]:
     """Reset the age of *old* objects; return those that were deleted meanwhile."""
     gone: list[Part] = []
 
     def renew(part: Part) -> None:
         with suppress(PreconditionFailedError):  # Another client renewed it.
-            if store.renew(part.name, if_generation=there[part.name].generation) is None:
+            if store.renew(part.name, if_generation=existing[part.name].generation) is None:
                 gone.append(part)
 
     parallel_map(renew, old, threads=store.concurrency)
@@ -283,15 +283,15 @@ def _mark(store: Store, wanted: _Wanted) -> None:
     parallel_map(lambda link: store.mark_link(*link), links, threads=store.concurrency)
 
 
-class _Sending:
+class _PartsUpload:
     """Upload of the parts of one tree."""
 
     def __init__(
-        self, store: Store, tree: Snapshot, there: Mapping[str, ObjectInfo], sizes: Sizes
+        self, store: Store, tree: Snapshot, existing: Mapping[str, ObjectInfo], sizes: Sizes
     ) -> None:
         self._store = store
         self._tree = tree
-        self._there = there
+        self._existing = existing
         self._sizes = sizes
         self._packing = threading.Semaphore(_PACKERS)
         self.stored: dict[str, int] = {}
@@ -319,7 +319,7 @@ class _Sending:
         return not part.is_pack and part.size <= self._sizes.in_memory
 
     def _send_one(self, part: Part, advance: Advance) -> None:
-        found = self._there.get(part.name)
+        found = self._existing.get(part.name)
         generation = found.generation if found else ABSENT
         try:
             if part.is_pack:
@@ -330,20 +330,20 @@ class _Sending:
                 size = self._send_large(part, generation, advance)
         except PreconditionFailedError:
             # Another client uploaded or replaced it meanwhile.
-            there = self._store.stat(part.name)
-            if there is None:
+            info = self._store.stat(part.name)
+            if info is None:
                 raise DataError(
                     f"{part.name} disappeared from {self._store.location} while it was uploaded.",
-                    hint="Is something else cleaning that store up?",
+                    hint="Check whether another program deletes objects from that store.",
                 ) from None
-            size = there.size
+            size = info.size
             advance(part.size)
         self.stored[part.name] = size
 
     def _send_pack(self, part: Part, generation: int, advance: Advance) -> int:
         progress = Scaled(advance, part.size)
         writer = self._store.writer(part.name, if_generation=generation, progress=progress)
-        # The archive is complete when it is sent, which happens when the block ends.
+        # The archive is sent when the block ends, so its size is known by then.
         with writer as stream, self._packing:
             progress.whole = write_archive(stream, self._tree.root, part.entries)
         return progress.whole
@@ -354,7 +354,7 @@ class _Sending:
         hasher = FileHasher(entry.path)
         hasher.update(data)
         if hasher.hexdigest() != entry.digest:
-            raise _changed(entry)
+            raise _changed_error(entry)
         self._store.write(part.name, data, if_generation=generation)
         advance(part.size)
         return len(data)
@@ -364,28 +364,27 @@ class _Sending:
             with os.fdopen(open_regular(f"{self._tree.root}/{entry.path}"), "rb") as stream:
                 return stream.read(entry.size)
         except OSError as error:
-            raise _changed(entry) from error
+            raise _changed_error(entry) from error
 
     def _send_large(self, part: Part, generation: int, advance: Advance) -> int:
-        """Send a file that the store reads; verify the bytes it sends against the digest."""
+        """Let the store read and send the file; verify the bytes that it sends against the digest."""
         [entry] = part.entries
         path = self._tree.root / entry.path
         before = _stamp(path, entry.size)
         if before is None:
-            raise _changed(entry)
+            raise _changed_error(entry)
         try:
             info = self._store.upload(
                 part.name,
                 path,
                 if_generation=generation,
                 progress=advance,
-                check=FileCheck(entry, _changed(entry)),
+                check=FileCheck(entry, _changed_error(entry)),
             )
         except (StoreError, IntegrityError, OSError) as error:
             if _stamp(path, entry.size) != before:
-                raise _changed(
-                    entry
-                ) from error  # This is the cause: for instance, it became shorter.
+                # The change is the cause of *error*: for instance, the file became shorter.
+                raise _changed_error(entry) from error
             raise
         return info.size
 
@@ -400,7 +399,7 @@ def _stamp(path: Path, size: int) -> str | None:
     return stamp_of(status) if expected else None
 
 
-def _changed(entry: TreeEntry) -> TreeChangedError:
+def _changed_error(entry: TreeEntry) -> TreeChangedError:
     return TreeChangedError(
         f"{entry.path!r} changed while it was being uploaded.",
         hint="Submit again when nothing writes to it any more.",
