@@ -1,4 +1,4 @@
-"""How the hosts of an attempt ended → which of them decides it, and what the attempt was."""
+"""The result of an attempt, and the host that decides it, from how its hosts ended."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from kinetic_payload.records.host_outcome import HostOutcome, Reason
 _OWN: Final = frozenset({"exception", "exited", "timeout"})
 _UNREPORTED: Final = frozenset({"killed", "unreported"})
 _LOST_A_PEER: Final = ("JaxRuntimeError", "XlaRuntimeError")
-"""What JAX raises where a host that it talks to is gone, and for many other reasons."""
+"""Errors that JAX raises when a host that it talks to is gone, and for many other reasons."""
 _SIGABRT: Final = 6
 _ABORTED: Final = 128 + _SIGABRT
 """The exit code of SIGABRT."""
 _KILLED: Final = 128 + 9
-"""The exit code of SIGKILL, which no host gets because another host failed."""
+"""The exit code of SIGKILL. A host never gets SIGKILL because another host failed."""
 _CLOCKS: Final = 5.0
 """Seconds by which the clocks of two hosts may differ."""
 
 Result = Literal["succeeded", "failed", "disrupted", "unknown"]
-"""What an attempt was. A disruption is no failure of the function. An attempt whose result is unknown was
-followed by another one; it counts neither as a failure nor as a disruption."""
+"""The result of an attempt. A disruption is not a failure of the function. An attempt whose result is unknown
+was followed by another one; it counts neither as a failure nor as a disruption."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,18 @@ class HostEnd:
     """The type of the exception, if there was one."""
     finished_at: float = 0.0
     digest: str | None = None
-    """Of the host outcome, in hex; None if the object there was not written by the job."""
+    """Of the host outcome, in hex; None if the job did not write the object that is there."""
     lost_peer: bool = False
-    """Whether it failed in the way of a host that loses another one."""
+    """Whether it may have failed only because another host was gone."""
     stopped_at: float = 0.0
-    """When SIGTERM came, in seconds since the epoch; 0 if it did not, or if that is not known."""
+    """When SIGTERM arrived, in seconds since the epoch; 0 if it did not arrive, or if that is not known."""
 
 
 def parse_host_end(host: int, data: bytes) -> HostEnd:
     """Parse *data*, the outcome that *host* stored.
 
     Raises:
-        RecordError: It is no host outcome.
+        RecordError: It is not a valid host outcome.
     """
     outcome = fields_of(data)
     error = outcome.get("error") or {}
@@ -83,9 +83,9 @@ def parse_host_end(host: int, data: bytes) -> HostEnd:
 
 
 def is_loss_of_peer(outcome: HostOutcome) -> bool:
-    """Tell whether the host of *outcome* may have failed only because another host, which it talked to, was gone.
+    """Tell whether the host of *outcome* may have failed only because a host that it talked to was gone.
 
-    JAX aborts the process then, or raises an exception of its own.
+    JAX aborts the process in that case, or raises an exception of its own.
     """
     if outcome.reason == "killed":
         return outcome.signal == _SIGABRT
@@ -94,10 +94,11 @@ def is_loss_of_peer(outcome: HostOutcome) -> bool:
 
 
 def deciding(ends: Sequence[HostEnd]) -> HostEnd:
-    """Return the host that decides the attempt: the leader if all succeeded, else the failure that explains the others.
+    """Return the host that decides the attempt.
 
+    It is the leader if all hosts succeeded, else the host whose failure explains the others.
     A host that died first, or that the system stopped, explains why others lost it. A host that Kinetic stopped
-    explains nothing, and one whose JAX failed may only have lost another. Among equals the lowest host counts.
+    explains nothing. A host whose JAX failed may only have lost another host. Among equals the lowest counts.
     """
     failed = [end for end in ends if not end.succeeded]
     if not failed:
@@ -117,7 +118,7 @@ def deciding(ends: Sequence[HostEnd]) -> HostEnd:
 
 def _rank(end: HostEnd) -> tuple[int, float, int]:
     if end.reason in _UNREPORTED:
-        # JAX aborts where a peer is gone, and that may be seen before the peer has reported why it ended.
+        # JAX aborts when a peer is gone. The abort may be seen before the peer has reported why it ended.
         if end.first:
             return (3 if end.exit_code == _ABORTED else 0), 0, end.host
         return (2 if end.exit_code == _KILLED else 5), 0, end.host
@@ -130,7 +131,7 @@ def _rank(end: HostEnd) -> tuple[int, float, int]:
 
 
 def other_failures(ends: Sequence[HostEnd], chosen: HostEnd) -> tuple[int, ...]:
-    """Return the other hosts that failed by themselves."""
+    """Return the hosts other than *chosen* that failed by themselves."""
     return tuple(
         sorted(
             end.host
@@ -141,10 +142,10 @@ def other_failures(ends: Sequence[HostEnd], chosen: HostEnd) -> tuple[int, ...]:
 
 
 def result_of(ends: Sequence[HostEnd], hosts: int) -> Result:
-    """Return what an attempt on *hosts* was; *ends* are those of the hosts that have reported.
+    """Return the result of an attempt on *hosts* hosts; *ends* has an item for each host that has reported.
 
-    If a host is missing, hosts that lost it do not know whether it failed or was preempted; nor do hosts that were
-    stopped with it.
+    If a host has not reported, hosts that lost it do not know whether it failed or was preempted. Hosts that
+    were stopped with it do not know either.
     """
     if not ends:
         return "unknown"
@@ -158,5 +159,5 @@ def result_of(ends: Sequence[HostEnd], hosts: int) -> Result:
 
 
 def ended_attempts(ends: Mapping[int, Sequence[HostEnd]], hosts: int) -> dict[int, Result]:
-    """Return what each attempt was, by its number; *ends* has those of its hosts."""
+    """Return the result of each attempt, by its number; *ends* has how its hosts ended."""
     return {attempt: result_of(found, hosts) for attempt, found in sorted(ends.items())}

@@ -9,7 +9,7 @@ from kinetic_payload.layout import WIRE_VERSION
 
 @dataclass(frozen=True, kw_only=True)
 class GroupManifest:
-    """A batch, written once: the ids of its children are derived from it."""
+    """A batch. It is written once; the ids of its jobs are derived from it."""
 
     group_id: str
     name: str | None = None

@@ -1,4 +1,4 @@
-"""`Claim`: the record of who runs an attempt on a host."""
+"""`Claim`: the record of the process that runs an attempt on a host."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kinetic_payload.layout import WIRE_VERSION
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """Who runs an attempt on a host: `{job}/attempts/{attempt}/host-{n}.claim`."""
+    """The process that runs an attempt on a host: `{job}/attempts/{attempt}/host-{n}.claim`."""
 
     job_id: str
     attempt: int

@@ -74,19 +74,19 @@ def _check_numbers(field: str, value: Any) -> None:
     """Make sure that all numbers in *value*, the field *field* of a record, are within their limits.
 
     Raises:
-        ValueError: One is beyond its limits; the message names its field.
+        ValueError: A number is beyond its limits; the message names its field.
     """
     if value is None or isinstance(value, str):
-        return  # Most fields; a list of jobs checks all of them.
+        return  # Most fields. A list of jobs checks every field, so this comes first.
     if isinstance(value, int | float):
         checked_number(field, value)
     elif isinstance(value, tuple):
-        for one in value:
-            _check_numbers(field, one)
+        for item in value:
+            _check_numbers(field, item)
     else:
         inner = value if isinstance(value, dict) else vars(value)
-        for name, one in inner.items():
-            _check_numbers(field if isinstance(value, dict) else name, one)
+        for name, item in inner.items():
+            _check_numbers(field if isinstance(value, dict) else name, item)
 
 
 def _is_harmless(data: bytes) -> bool:
@@ -99,11 +99,11 @@ def _printable(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, tuple):
-        return tuple([_printable(one) for one in value])
+        return tuple([_printable(item) for item in value])
     if isinstance(value, dict):
-        return {printable(key): _printable(one) for key, one in value.items()}
+        return {printable(key): _printable(item) for key, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{name: _printable(one) for name, one in vars(value).items()})
+        return replace(value, **{name: _printable(item) for name, item in vars(value).items()})
     return value
 
 
@@ -111,22 +111,22 @@ def _parsed(data: bytes, kind: type[_T]) -> _T:
     decoder = _decoder(kind)
     if rb"\ud" not in data:
         return decoder.decode(data)
-    # Half a surrogate pair: a file name, or a message with one, that is not UTF-8. msgspec does not parse
-    # that, but accepts it as text.
+    # Half a surrogate pair stands for a byte that is not UTF-8, of a file name for instance. msgspec does not
+    # parse it in JSON, but accepts it in text that is parsed already.
     return msgspec.convert(json.loads(data), type=kind)
 
 
 def _decoder(kind: type[_T]) -> msgspec.json.Decoder[_T]:
-    """Return the decoder of *kind*; only one thread at a time makes one.
+    """Return the decoder of *kind*; only one thread at a time creates one.
 
     msgspec registers a type before it knows all its fields: a second thread that uses it then crashes the process.
     """
     found = _decoders.get(kind)
     if found is None:
-        with _making:
+        with _creation_lock:
             found = _decoders.setdefault(kind, msgspec.json.Decoder(kind))
     return found
 
 
 _decoders: Final[dict[type, msgspec.json.Decoder[Any]]] = {}
-_making: Final = threading.Lock()
+_creation_lock: Final = threading.Lock()

@@ -1,7 +1,7 @@
-"""Records as JSON: written, and read again without checks.
+"""Records as JSON: write them, and read them without checks.
 
-The client decodes them strictly with `decode`. A reader ignores keys that it does not know, so that a newer
-writer does not break an older reader of the same `version`; a greater `version` is refused.
+The client reads them strictly with `records.decode`. A reader ignores keys that it does not know, so that a
+newer writer does not break an older reader of the same `version`; a greater `version` is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def encode(record: Record) -> bytes:
 
 
 def fields_of(data: bytes) -> dict[str, Any]:
-    """Return the fields of the record *data*, unchecked; none if it is not a record."""
+    """Return the fields of the record *data*, unchecked; no fields if it is not a record."""
     try:
         values = json.loads(data)
     except (ValueError, RecursionError):

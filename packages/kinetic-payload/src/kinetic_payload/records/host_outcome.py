@@ -27,7 +27,7 @@ Reason = Literal[
     "killed",  # ended by a signal that Kinetic did not send
     "timeout",  # the attempt reached its time limit
     "terminated",  # SIGTERM from outside: preemption, cancel, another host that failed
-    "unreported",  # the host ended without storing an outcome; written by the process that saw that
+    "unreported",  # the host ended without storing an outcome; another process stored this one
 ]
 
 
@@ -72,7 +72,7 @@ class HostOutcome:
     signal: int | None = None
     error: ErrorInfo | None = None
     value: Pickled | None = None
-    """If the leader succeeded; None if the value is None on other hosts."""
+    """The returned value, of the leader only: those of other hosts are not stored."""
     value_repr: str | None = None
     """Shortened `repr` of a value that could not be pickled."""
     started_at: float = 0.0
@@ -86,5 +86,5 @@ class HostOutcome:
     lost_peer: bool | None = None
     """Whether it may have failed only because another host had ended; None: no."""
     stopped_at: float | None = None
-    """When SIGTERM stopped it, while its function ran."""
+    """When SIGTERM stopped it while its function ran; None if that did not happen."""
     version: int = WIRE_VERSION

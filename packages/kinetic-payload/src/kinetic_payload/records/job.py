@@ -9,7 +9,7 @@ from kinetic_payload.layout import WIRE_VERSION
 
 @dataclass(frozen=True, kw_only=True)
 class Keeper:
-    """The `KINETIC_HOME` that keeps a local job, and where it is."""
+    """The `KINETIC_HOME` that keeps a local job, and the machine that it is on."""
 
     home: str
     """Its absolute path."""

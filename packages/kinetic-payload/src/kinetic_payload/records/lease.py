@@ -13,7 +13,7 @@ class Lease:
 
     job_id: str
     holder: str
-    """The holder in words: the machine, and the folder of its jobs."""
+    """A description of the holder: the machine, and the folder of its jobs."""
     seconds: float
     """How long it is valid, from the time at which the store wrote it."""
     version: int = WIRE_VERSION

@@ -1,7 +1,8 @@
 """Objects of a job that still have to be stored: files in a folder that outlives the job.
 
-The runner writes each of them, and removes it when the store has it. What is left, because the store refused
-it or the runner was killed, is stored later: by the supervisor, or by a client that asks for the result.
+The runner writes a file for each object, and removes it when the store has the object. Files that are left,
+because the store refused them or the runner was killed, are stored later: by the supervisor, or by a client
+that reads the result.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ _TRIES: Final = 100
 
 
 class PendingUploads:
-    """The files of one job below *folder*, which is made when the first is written."""
+    """The files of one job below *folder*, which is created when the first file is written."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     @contextmanager
     def writer(self, name: str) -> Iterator[BinaryIO]:
-        """Open the file of the object *name*; when the block ends it is renamed to its place, and flushed to disk.
+        """Open the file of the object *name*; flush it and rename it into place at the end of the block.
 
         Raises:
             OSError: It could not be written.
@@ -47,7 +48,7 @@ class PendingUploads:
         path = self._path(name)
         part = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
         try:
-            fd = _opened(part)
+            fd = _create_private(part)
             with open(fd, "wb") as stream:  # noqa: PTH123 - a descriptor
                 yield stream
                 stream.flush()
@@ -67,14 +68,14 @@ class PendingUploads:
             stream.write(data)
 
     def has(self, name: str) -> bool:
-        """Tell whether the object *name* is here."""
+        """Tell whether there is a file of the object *name*."""
         return self._path(name).is_file()
 
     def remove(self, name: str) -> None:
-        """Remove the object *name*, and folders that hold nothing more.
+        """Remove the file of the object *name*, and the folders that are empty then.
 
         Raises:
-            OSError: It is still there.
+            OSError: The file could not be removed.
         """
         path = self._path(name)
         path.unlink(missing_ok=True)
@@ -91,7 +92,7 @@ class PendingUploads:
 
     @property
     def trouble(self) -> str:
-        """The note of why something is not stored yet; empty without one."""
+        """The note about why something is not stored yet; empty if there is none."""
         try:
             return self._path(_TROUBLE).read_text(errors="replace")
         except OSError:
@@ -103,7 +104,7 @@ class PendingUploads:
             self.remove(_TROUBLE)
 
     def host_outcomes(self) -> dict[str, bytes]:
-        """Return the host outcomes that are here, by name."""
+        """Return the host outcomes in the folder, by name."""
         found = {}
         for name in self._names():
             if name.endswith(_HOST_OUTCOME):
@@ -113,7 +114,7 @@ class PendingUploads:
 
     @property
     def since(self) -> float | None:
-        """When the first host outcome was written, in seconds since the epoch; None without any."""
+        """When the first host outcome was written, in seconds since the epoch; None if there is none."""
         times = []
         for name in self._names():
             if name.endswith(_HOST_OUTCOME):
@@ -122,15 +123,15 @@ class PendingUploads:
         return min(times, default=None)
 
     def store_all(self, store: Store, verify: Callable[[bytes, str], None]) -> None:
-        """Store every host outcome that is here, and before it its value; remove what the store has.
+        """Store every host outcome in the folder, each after its value; remove the files that are stored.
 
         *verify* raises for a host outcome that the job did not write. A file with another digest than the host
-        outcome names is not stored. If the store has a host outcome of the job, that stays; an object that
+        outcome names is not stored. A host outcome that the job has stored before is kept; an object that
         *verify* refuses is replaced.
 
         Raises:
-            StoreError: The store refused a file, which stays here.
-            IntegrityError: A file here is not what the job wrote.
+            StoreError: The store refused a file, which stays in the folder.
+            IntegrityError: A file in the folder is not what the job wrote.
         """
         for name, data in self.host_outcomes().items():
             verify(data, name)
@@ -145,12 +146,12 @@ class PendingUploads:
         self.remove_note()
 
     def store_value(self, store: Store, name: str, digest: str, *, replace: bool = False) -> None:
-        """Store the file *name*, which has *digest*, and remove it here.
+        """Store the file *name*, which has *digest*, and remove it from the folder.
 
-        *replace*: an object of that name with other contents is not the job's, and is replaced.
+        With *replace*, an object of that name with other contents is replaced: the job did not write it.
 
         Raises:
-            StoreError: The store refused it; it stays here.
+            StoreError: The store refused the file, which stays in the folder.
             IntegrityError: The file has changed.
             PreconditionFailedError: The store has another object of its name.
         """
@@ -166,7 +167,7 @@ class PendingUploads:
             if stored_digest(store, name) != digest:
                 if not replace:
                     raise PreconditionFailedError(
-                        f"{store.location}/{name} is there already, and is not what the job wrote.",
+                        f"{store.location}/{name} exists already, and is not what the job wrote.",
                         hint="Remove it, then try again.",
                     ) from error
                 info = store.stat(name)
@@ -198,18 +199,19 @@ def _replace_forged(
     Raises:
         StoreError: It was not replaced, for instance because it was overwritten at that moment.
     """
-    info = store.stat(name)  # Before it is read: an object written afterwards is not replaced.
+    info = store.stat(name)  # Before reading: an object that is written afterwards is not replaced.
     try:
-        there = read_record(store, name)
+        stored = read_record(store, name)
     except RecordError:
-        there = b""  # Too large: `verify` accepts it only if records are not signed.
+        stored = b""  # Too large for a record: refused, unless records are not signed.
     try:
-        verify(there, name)
+        verify(stored, name)
     except SignatureError:
         store.write(name, data, if_generation=info.generation if info is not None else ABSENT)
 
 
-def _opened(part: Path) -> int:
+def _create_private(part: Path) -> int:
+    """Create the file *part* and its folder; return its descriptor."""
     left = _TRIES
     while True:
         left -= 1

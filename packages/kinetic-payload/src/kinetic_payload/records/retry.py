@@ -1,4 +1,4 @@
-"""Whether another attempt follows one that has ended."""
+"""Decide whether another attempt follows one that has ended."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ def tally_of(results: Iterable[Result]) -> Tally:
 def another_attempt(
     chosen: HostEnd, earlier: Tally, *, retries: int | None, preemptions: int | None
 ) -> bool:
-    """Decide whether another attempt follows one that *chosen* decided, after *earlier* ones.
+    """Decide whether another attempt follows the one that the host *chosen* decided.
 
-    Only a failure consumes *retries*, and only a disruption consumes *preemptions*; None is no limit.
+    *earlier* counts the attempts before it. Only a failure consumes *retries*, and only a disruption consumes
+    *preemptions*; None means no limit.
     An attempt that could not be prepared is not repeated.
     """
     if chosen.succeeded or chosen.exit_code == EXIT_NOT_PREPARED:

@@ -1,7 +1,7 @@
 """Signatures of records (HMAC-SHA-256): without the key, write access to the store is not enough to forge one.
 
-A signature covers the whole record, also keys that this version does not know, and the name of its object:
-a record that was signed for one job is not valid in the place of another.
+A signature covers the whole record, including keys that this version does not know, and the name of its object:
+a record that was signed for one job is not valid for another.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Signing(Protocol):
 
     @property
     def key(self) -> bytes | None:
-        """The key that records are signed with; None where they are not signed."""
+        """The key that records are signed with; None if they are not signed."""
         ...
 
     def sign(self, data: bytes, name: str) -> bytes:
-        """Return the record *data* as it is written as the object *name*."""
+        """Return the record *data* as it is to be written to the object *name*."""
         ...
 
     def verify(self, data: bytes, name: str) -> None:
@@ -49,7 +49,7 @@ class Signer:
     key: bytes | None = field(default=None, repr=False)
 
     def sign(self, data: bytes, name: str) -> bytes:
-        """Return the record *data* as it is written as the object *name*."""
+        """Return the record *data* as it is to be written to the object *name*."""
         return data if self.key is None else signed(data, self.key, name=name)
 
     def verify(self, data: bytes, name: str) -> None:
@@ -79,7 +79,7 @@ def verify(data: bytes, key: bytes, *, name: str, if_other_key: str | None = Non
     *if_other_key* is the hint for a record that was signed with another key.
 
     Raises:
-        SignatureError: It is not signed, with another key, or was changed since.
+        SignatureError: It is not signed, is signed with another key, or was changed after it was signed.
     """
     try:
         record = _parsed(data)
@@ -88,17 +88,15 @@ def verify(data: bytes, key: bytes, *, name: str, if_other_key: str | None = Non
     except (ValueError, TypeError, KeyError, RecursionError):
         raise SignatureError(f"{name} is not signed.", hint=_HINT) from None
     if scheme != _SCHEME:
-        raise SignatureError(
-            f"{name} is signed by a method unknown here: {scheme[:40]!r}.", hint=_HINT
-        )
-    # Not at the top: a job whose store is a folder signs nothing, and starts faster without it.
+        raise SignatureError(f"{name} is signed by the unknown method {scheme[:40]!r}.", hint=_HINT)
+    # Not at the top: a job whose store is a folder signs nothing, and starts faster without this import.
     from hmac import compare_digest
 
     if not compare_digest(mac.encode(errors="replace"), expected.encode()):
         if used == key_id(key):
             raise SignatureError(f"{name} was changed after it was signed.", hint=_HINT)
         raise SignatureError(
-            f"{name} is signed with another key ({used[:8]!r}, and ours is {key_id(key)!r}).",
+            f"{name} is signed with another key: {used[:8]!r}, not {key_id(key)!r}.",
             hint=if_other_key or _HINT,
         )
 
@@ -109,8 +107,8 @@ def key_id(key: bytes) -> str:
 
 
 _HINT: Final = (
-    "Nothing of it was unpickled. It was written by someone who can write to the bucket and does not have the "
-    "key of the job: find out who, and run the job again. KINETIC_TRUST_BUCKET=1 accepts it all the same."
+    "Nothing of it was unpickled. It was written with access to the bucket, but without the job's key: find "
+    "out who can write to the bucket, and run the job again. KINETIC_TRUST_BUCKET=1 accepts it anyway."
 )
 
 
@@ -118,19 +116,19 @@ def _parsed(data: bytes) -> dict[str, Any]:
     """Return the fields of a record.
 
     Raises:
-        TypeError: It is none.
-        ValueError: It is no JSON, or has a field twice: two readers would take two values from it.
+        TypeError: It is not a JSON object.
+        ValueError: It is not JSON, or has a field twice: two readers could use different values of it.
     """
-    record = json.loads(data, object_pairs_hook=_once)
+    record = json.loads(data, object_pairs_hook=_unique_fields)
     if not isinstance(record, dict):
-        raise TypeError("no JSON object")
+        raise TypeError("not a JSON object")
     return record
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a field is there twice")
+        raise ValueError("a field occurs twice")
     return found
 
 

@@ -1,7 +1,7 @@
 """Signed records in a store: the job writes each once, and only what the job wrote is read.
 
-Whoever can write to a bucket can put an object where a record of a job will be. It is not signed with the
-job's key, so it is replaced. Among writers that have the key, the first record stays.
+A process that can write to a bucket can put an object where a record of a job will be. Such an object is not
+signed with the job's key, so it is replaced. Among writers that have the key, the first record stays.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ _TRIES: Final = 20
 def write_once(store: Store, signer: Signing, name: str, data: bytes) -> bytes:
     """Write the record *data*, signed, as *name* unless the job has written one; return the record that is there.
 
-    An object that *signer* does not verify is replaced, by its generation. Without a key nothing is replaced.
+    An object that *signer* does not verify is replaced, unless it changes meanwhile. Without a key nothing is
+    replaced.
 
     Raises:
         RecordError: There is no key, and the object is too large to be a record.
-        StoreError: The store refused it, or another process overwrites it again and again.
+        StoreError: The store refused the record, or another process overwrites it again and again.
     """
     signed = signer.sign(data, name)
     generation = ABSENT
@@ -37,7 +38,7 @@ def write_once(store: Store, signer: Signing, name: str, data: bytes) -> bytes:
         try:
             store.write(name, signed, if_generation=generation)
         except PreconditionFailedError:
-            # Before it is read: if the object has changed when it is to be replaced, it stays.
+            # Before reading: an object that changes afterwards is not replaced.
             info = store.stat(name)
             written = read_verified(store, signer, name) if info is not None else None
             if written is not None:

@@ -1,4 +1,4 @@
-"""Read from a job's store how the hosts of its attempts ended, whatever else lies there."""
+"""Read from a job's store how the hosts of its attempts ended; ignore objects that the job did not write."""
 
 from __future__ import annotations
 
