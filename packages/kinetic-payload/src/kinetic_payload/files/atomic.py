@@ -15,9 +15,9 @@ from kinetic_payload.files.private import make_folder
 
 @contextmanager
 def prepare_beside(dest: Path) -> Iterator[Path]:
-    """Yield a new folder beside *dest* in which to prepare what `rename_into_place` puts there.
+    """Yield a new folder beside *dest*, to prepare a file or folder for `rename_into_place`.
 
-    The folder, and what is left in it, is removed at the end of the block.
+    The folder, and everything left in it, is removed at the end of the block.
     """
     folder = dest.with_name(f".{dest.name[:50]}.{os.urandom(6).hex()}")
     try:
@@ -37,7 +37,7 @@ def rename_into_place(source: Path, dest: Path) -> None:
 
 
 class NewFile:
-    """A file at *path*, where nothing is: complete after `finish`, and before that not there.
+    """A new file at *path*, which must not exist. `finish` puts the complete file there.
 
     Its mode is the one that the user's umask gives to new files.
     """
@@ -48,7 +48,7 @@ class NewFile:
         self._stream: BinaryIO | None = None
 
     def begin(self) -> BinaryIO:
-        """Return an empty stream for the contents; what was written before is discarded."""
+        """Return an empty stream for the contents; earlier contents are discarded."""
         if self._stream is None:
             fd = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             self._stream = os.fdopen(fd, "w+b")
@@ -70,7 +70,7 @@ class NewFile:
         except FileExistsError:
             raise
         except OSError:
-            # This file system has no links. An empty file holds the place for an instant.
+            # This file system has no hard links. Reserve the name with an empty file until the rename.
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
             self._part.replace(self.path)
         folder = os.open(self.path.parent, os.O_RDONLY)
@@ -93,6 +93,6 @@ class NewFile:
             try:
                 self._stream.close()
             except OSError:
-                # What could not be flushed is not wanted any more.
+                # After an error, contents that cannot be flushed are not needed.
                 if error is None:
                     raise

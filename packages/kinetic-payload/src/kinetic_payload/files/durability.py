@@ -23,7 +23,8 @@ def flush_to_disk(
     """Flush this open file to disk before anything that is written or renamed later.
 
     `fsync` of macOS leaves the order to the drive, so a power cut could keep a rename and lose the
-    contents. A barrier keeps the order, in a tenth of the time that waiting for the drive takes (`man 2 fcntl` there).
+    contents. A barrier keeps the order, and takes a tenth of the time of waiting for the drive
+    (`man 2 fcntl` on macOS).
     """
     if platform == "darwin":
         try:

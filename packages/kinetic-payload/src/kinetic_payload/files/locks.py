@@ -1,8 +1,8 @@
 """Locks between threads and processes over files of one folder.
 
-`fcntl.lockf` belongs to a process: a second thread gets it too, and closing *any* descriptor of the
-file drops it. So a thread first takes an in-process lock for the same file, and opens and closes
-the file inside that; a fork starts with fresh in-process locks.
+A lock of `fcntl.lockf` belongs to a process: a second thread gets it, too, and closing *any* descriptor of
+the file drops it. So a thread first takes an in-process lock for the same file, and opens and closes the
+file while it holds that. A fork starts with fresh in-process locks.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ os.register_at_fork(after_in_child=_after_fork)
 
 @contextmanager
 def locked(path: str, *, waiting: Callable[[], object] = lambda: None) -> Iterator[int]:
-    """Hold the lock file *path*, made if missing; yields its descriptor.
+    """Hold the lock of the file *path*, which is created if missing; yield its descriptor.
 
     *waiting* is called once if another thread or process holds it.
     """
-    # Identified by device and inode: two locks for two paths of one file would drop each other.
+    # Identify the folder by device and inode: two in-process locks for two paths of one file would not exclude
+    # each other.
     folder, name = os.path.split(path)
     status = os.stat(folder)  # noqa: PTH116 - hot
     with _guard:
@@ -63,7 +64,7 @@ def _open_locked(path: str, waiting: Callable[[], object]) -> int:
         except BaseException:
             os.close(fd)
             raise
-        os.close(fd)  # Deleted while we waited: others lock a new file by now.
+        os.close(fd)  # The file was deleted meanwhile: other processes lock a new one by now.
 
 
 def try_lock(fd: int) -> bool:

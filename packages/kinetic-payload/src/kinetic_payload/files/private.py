@@ -1,7 +1,7 @@
 """Private files: folders with mode 0700, files with mode 0600, whatever the umask is.
 
-All files that Kinetic keeps for itself are created here. Files of the user (of a project, of `Data`, of the
-function) keep their modes, in a private folder.
+These functions create all files that Kinetic keeps for itself. Files of the user (of a project, of `Data`, of
+the function) keep their modes, in a private folder.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def read_private(path: AnyPath) -> bytes:
         PermissionError: It belongs to another user, or others may write to it.
         FileNotFoundError: It does not exist.
     """
-    # Does not wait for a writer, in case it is a FIFO that another user left.
+    # Do not wait for a writer: another user may have put a FIFO there.
     with open(path, "rb", opener=_open_at_once) as stream:
         found = os.fstat(stream.fileno())
         if not stat.S_ISREG(found.st_mode) or others_may_write(found):
@@ -112,7 +112,7 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def _restore(made: AnyPath | int, mode: int) -> None:
-    """Restore the rights of the user on the new path *made*, if an unusual umask removed them."""
-    if os.stat(made).st_mode & mode != mode:  # noqa: PTH116 - also of descriptors
-        os.chmod(made, mode)  # noqa: PTH101
+def _restore(path: AnyPath | int, mode: int) -> None:
+    """Restore the user's rights on the new *path* (or descriptor), if an unusual umask removed them."""
+    if os.stat(path).st_mode & mode != mode:  # noqa: PTH116 - also of descriptors
+        os.chmod(path, mode)  # noqa: PTH101

@@ -1,4 +1,4 @@
-"""Temporary files that are removed when their writer ends, also if it is killed."""
+"""Temporary files that are removed after their writer has ended, even if it was killed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import BinaryIO
 from kinetic_payload.files.locks import try_lock
 from kinetic_payload.files.private import open_private
 
-_own = os.urandom(4).hex()
+_own_prefix = os.urandom(4).hex()
 """The prefix of the names of this process's temporary files."""
 
 
 def _after_fork() -> None:
-    global _own
-    _own = os.urandom(4).hex()
+    global _own_prefix
+    _own_prefix = os.urandom(4).hex()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -31,7 +31,7 @@ class Temporary:
 
     def __init__(self, folder: str) -> None:
         while True:
-            self.path = f"{folder}/{_own}{os.urandom(8).hex()}"
+            self.path = f"{folder}/{_own_prefix}{os.urandom(8).hex()}"
             self.fd = open_private(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
             # Another process may have removed it as a leftover before it was locked.
             if try_lock(self.fd) and os.fstat(self.fd).st_nlink:
@@ -66,8 +66,8 @@ class Temporary:
 def collect_leftovers(folder: str) -> None:
     """Remove the files in *folder* whose writers have ended."""
     for entry in os.listdir(folder):  # noqa: PTH208 - hot, mostly empty
-        # Locks belong to a process: closing another descriptor of the file would drop our own.
-        if entry.startswith(_own):
+        # Locks belong to a process: closing another descriptor of its own file would drop its lock.
+        if entry.startswith(_own_prefix):
             continue
         path = f"{folder}/{entry}"
         with suppress(OSError):
