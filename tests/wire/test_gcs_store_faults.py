@@ -269,12 +269,12 @@ def test_an_outage_without_end_is_told_as_what_was_seen_last(gcs: GcsServer) -> 
 @pytest.mark.parametrize(
     ("what", "told"),
     [
-        ({"page": PAGE}, "answered with an HTML page 'Sign in to the hotel' instead of"),
+        ({"page": PAGE}, "responded with an HTML page 'Sign in to the hotel' instead of"),
         ({"page": PAGE, "status": 404}, "'Sign in to the hotel' instead of .* \\(status 404\\)"),
-        ({"page": ""}, "answered with an empty answer instead of"),
+        ({"page": ""}, "responded with an empty response instead of"),
         (
             {"page": "", "status": 302, "location": "http://login.example/"},
-            "answered with a redirect to login.example instead of",
+            "responded with a redirect to login.example instead of",
         ),
     ],
 )
@@ -557,9 +557,9 @@ def test_a_submit_reports_a_bucket_that_cannot_be_reached_in_the_time_that_is_se
         )
 
     assert ran.returncode == 1
-    assert re.search(r"gs://bucket (has not answered for|is unavailable)", ran.stderr), ran.stderr
+    assert re.search(r"gs://bucket (has not responded for|is unavailable)", ran.stderr), ran.stderr
     assert re.search(r"for up to \d+ s", ran.stderr)
     assert "Could not" in ran.stderr
-    assert "also after retries" in ran.stderr
+    assert "even after retries" in ran.stderr
     # What was never reached holds nothing.
     assert ("may stay behind" in ran.stderr) == (what in ("503", "hangs"))

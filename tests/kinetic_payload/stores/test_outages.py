@@ -48,7 +48,7 @@ def test_an_attempt_that_hangs_is_reported_once_and_one_that_moves_is_not() -> N
         for now in (21.9, 22, 25):
             clock.now = now
             limit.look()
-        assert told == ["gs://stuck has not answered for 3 s. Waiting for up to 60 s."]
+        assert told == ["gs://stuck has not responded for 3 s. Waiting for up to 60 s."]
 
 
 def test_what_fails_is_reported_in_time_and_not_if_it_works_again_before() -> None:

@@ -31,7 +31,7 @@ from kinetic_payload.errors import (
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.gcs import Bucket, GcsStore, Service, checksums, name_escaping
 from kinetic_payload.stores.gcs.connection import ServiceClock
-from kinetic_payload.stores.gcs.download import needing_room
+from kinetic_payload.stores.gcs.download import full_disk_translated
 from kinetic_payload.stores.gcs.errors import InvalidResponseError, RetryError, response_error
 from kinetic_payload.stores.gcs.retry import is_transient
 from kinetic_payload.stores.gcs.translation import refusal, translated
@@ -133,7 +133,7 @@ NO_ACCESS = (
         (403, "Request is prohibited by organization's policy.", StorePermissionError, "prohibited"),
         (403, "The project to be billed is associated with an absent billing account.", StoreError, "Link a billing"),
         (404, "The specified bucket does not exist.", BucketNotFoundError, "create it first"),
-        (404, "No such object: bucket/bucket", ObjectNotFoundError, "not there"),
+        (404, "No such object: bucket/bucket", ObjectNotFoundError, "does not exist"),
         (400, "Invalid bucket name: 'bucket'", InvalidRequestError, "lower-case"),
         (501, "Not Implemented", StoreError, "Not Implemented (501)"),
     ],
@@ -239,13 +239,13 @@ def test_a_location_of_another_kind_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("place", "where"),
-    [(Path("/data/o"), "at /data/o"), (None, "among the temporary files in")],
+    [(Path("/data/o"), "at /data/o"), (None, "in the folder of temporary files, ")],
 )
 def test_a_full_disk_is_told_and_which(place: Path | None, where: str) -> None:
     bucket = Bucket("bucket", service=Service(anonymous=True))
 
     told = pytest.raises(StoreError, match=f"no room for 'o' of gs://bucket {where}")
-    with told, needing_room(bucket, "o", place):
+    with told, full_disk_translated(bucket, "o", place):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

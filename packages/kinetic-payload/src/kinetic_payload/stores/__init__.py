@@ -64,7 +64,7 @@ def _need_client(what: str) -> None:
     from importlib.util import find_spec
 
     try:
-        # Dependencies of google-cloud-storage, and all that is used of it.
+        # Kinetic uses only these dependencies of google-cloud-storage.
         found = all(map(find_spec, ("google.auth", "google_crc32c", "requests")))
     except ModuleNotFoundError:
         found = False

@@ -1,8 +1,9 @@
 """Object names: validation, and escaping of names as paths of a folder store.
 
-An ordinary name is its own path, so that a folder store can be read with `ls`. Escaped are NUL, `%` where
-it would look like an escape, and parts that begin like our own folder. Parts that are longer than a file
-system allows are split into several folders that end in `%~`. No two names have the same path.
+An ordinary name is its own path, so that a folder store can be read with `ls`. Three things are escaped:
+NUL, `%` where it would look like an escape, and the dot of parts that begin like the store's own folder. Parts
+that are longer than a file system allows are split into several folders, whose names end in `%~`. No two names
+have the same path.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Final
 from kinetic_payload.errors import InvalidRequestError
 
 MAX_NAME: Final = 1024
-"""Bytes of UTF-8."""
+"""The most bytes of a name, in UTF-8."""
 
 OWN_FOLDER: Final = ".kinetic-store"
 """The folder of temporary files and locks inside a folder store; no name has this path."""
 
 MORE: Final = "%~"
-"""Ends the name of a folder that contains the rest of a part that is too long for one."""
+"""The end of a folder's name if the rest of the part, which is too long for one folder, is in the folder."""
 
 _PIECE: Final = 200
 

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Final
 
 _SHORTEST: Final = 0.5
-"""The least seconds for an attempt: with less, none could succeed."""
+"""The shortest timeout of an attempt, in seconds: with less, none could succeed."""
 _LOOK: Final = 0.25
 """Seconds between checks whether something must be reported."""
 
@@ -99,16 +99,16 @@ class OutageLimit:
 
     @contextmanager
     def attempt(self, where: str, moved: Callable[[], int]) -> Iterator[float]:
-        """Watch an attempt at *where*; yield the time of its start. It makes progress if *moved* changes."""
+        """Watch an attempt at *where*; yield the time of its start. It makes progress if *moved()* changes."""
         began = self.clock()
-        made = _Attempt(where, moved, moved(), began)
+        attempt = _Attempt(where, moved, moved(), began)
         if _limit.get() is self:
             self._watch()
-        self._attempts[id(made)] = made
+        self._attempts[id(attempt)] = attempt
         try:
             yield began
         finally:
-            del self._attempts[id(made)]
+            del self._attempts[id(attempt)]
 
     def end(self) -> None:
         """Stop watching."""
@@ -131,13 +131,13 @@ class OutageLimit:
         now, since, text = self.clock(), self._since, self._text
         if since is not None and text and now - since >= self._quiet:
             self._report_once(text)
-        for made in list(self._attempts.values()):
-            moved = made.moved()
-            if moved != made.reached:
-                made.reached, made.since = moved, now
-            elif now - made.since >= self._quiet:
+        for attempt in list(self._attempts.values()):
+            moved = attempt.moved()
+            if moved != attempt.reached:
+                attempt.reached, attempt.since = moved, now
+            elif now - attempt.since >= self._quiet:
                 self._report_once(
-                    f"{made.where} has not answered for {now - made.since:.0f} s. Waiting for up to "
+                    f"{attempt.where} has not responded for {now - attempt.since:.0f} s. Waiting for up to "
                     f"{self.seconds:.0f} s."
                 )
 

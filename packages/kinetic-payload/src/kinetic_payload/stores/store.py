@@ -16,14 +16,14 @@ ABSENT: Final = 0
 
 
 class Check(Protocol):
-    """A check that bytes are those that were expected; receives all of them, in order."""
+    """Checks that bytes are the expected ones. It receives all of them, in order."""
 
     def update(self, data: bytes | memoryview, /) -> None:
         """Take the next piece."""
         ...
 
     def copy(self) -> Check:
-        """Return a check that has seen the same bytes."""
+        """Return a copy, which has received the same bytes."""
         ...
 
     def finish(self) -> None:
@@ -33,7 +33,7 @@ class Check(Protocol):
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """What a store knows about an object without reading it."""
+    """The information that a store has about an object without reading it."""
 
     name: str
     size: int
@@ -66,7 +66,7 @@ class Store(Protocol):
         ...
 
     def stat(self, name: str) -> ObjectInfo | None:
-        """Return what is known about *name*, or None."""
+        """Return the information on *name*, or None if it does not exist."""
         ...
 
     def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
@@ -97,8 +97,8 @@ class Store(Protocol):
     ) -> AbstractContextManager[BinaryIO]:
         """Open *name* for streaming; it appears when the block ends without an exception.
 
-        The stream is seekable until then. The precondition is checked again at the end. The bytes are
-        sent then, so that is when *progress* counts them.
+        The stream is seekable until then. The precondition is checked again at the end. The bytes are sent
+        at the end, and *progress* counts them then.
         """
         ...
 
@@ -113,7 +113,7 @@ class Store(Protocol):
         """Write the object into the file *path*, complete or not at all.
 
         Raises:
-            IntegrityError: It has more than *most* bytes; the rest was not fetched.
+            IntegrityError: The object has more than *most* bytes. It was not fetched completely.
         """
         ...
 
@@ -126,9 +126,9 @@ class Store(Protocol):
         progress: Advance | None = None,
         check: Check | None = None,
     ) -> ObjectInfo:
-        """Write the file *path* as *name*, streaming.
+        """Write the file *path* as *name*, without reading it into memory.
 
-        All bytes that are sent are passed to *check*; if it raises, nothing is written.
+        *check* receives all bytes that are sent; if it raises, nothing is written.
         """
         ...
 
@@ -138,7 +138,7 @@ class Store(Protocol):
         Its generation changes.
 
         Raises:
-            PreconditionFailedError: It has another generation: it was written meanwhile.
+            PreconditionFailedError: The object has another generation, because it was written meanwhile.
         """
         ...
 
@@ -147,13 +147,13 @@ class Store(Protocol):
         ...
 
     def folders(self, prefix: str = "") -> Iterator[str]:
-        """Iterate over the distinct first parts (ending in `/`) of the names below *prefix*."""
+        """Iterate over the distinct names up to the first `/` after *prefix*, in order."""
         ...
 
     def records(self) -> Iterator[tuple[ObjectInfo, bytes | None]]:
         """Iterate over the objects `{folder}/{name}` with a name of `layout.LISTED`, in order.
 
-        Each comes with its bytes if the store's list contains them, else with None: read it then.
+        Each comes with its bytes if the store's list contains them, else with None. Such a record must be read.
         """
         ...
 
@@ -166,7 +166,7 @@ class Store(Protocol):
 class Mountable(Protocol):
     """A store whose objects can be mounted as files, for instance by gcsfuse.
 
-    Mounts need these marks in addition to the objects of files.
+    A mount needs these marks in addition to the objects of files.
     """
 
     def mark_folder(self, name: str) -> None:

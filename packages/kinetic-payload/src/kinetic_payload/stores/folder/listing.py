@@ -15,7 +15,7 @@ from kinetic_payload.stores.store import ObjectInfo
 
 class _Entry(NamedTuple):
     name: str
-    """The object's name, or a folder's with its final `/`: sorting by it sorts all objects below."""
+    """The name of an object, or that of a folder with its final `/`: sorting by it sorts all objects."""
     path: str
     found: os.stat_result | None
     """None for a folder."""
@@ -86,14 +86,14 @@ def _scan(folder: str, base: str, begun: str = "") -> Iterator[_Entry]:
         with os.scandir(folder) as found:
             children = list(found)
     except (FileNotFoundError, NotADirectoryError):
-        return  # Deleted meanwhile.
+        return  # The folder was deleted meanwhile.
     for child in children:
         try:
             if child.name.endswith(MORE):
                 if child.is_dir():
                     yield from _scan(child.path, base, f"{begun}{child.name}/")
                 continue
-            # Other files may have paths that no object name has.
+            # Other files may have paths that are not the path of any object name.
             part = path_to_part(begun + child.name)
             if part is None or not _fits(base + part):
                 continue

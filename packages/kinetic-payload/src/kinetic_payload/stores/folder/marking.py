@@ -1,6 +1,6 @@
 """The mark of a folder store: a folder without it, in which there are other files, is refused.
 
-The mark is the folder for locks and temporary files, which the first write makes before any object.
+The mark is the folder for locks and temporary files, which the first write creates before any object.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def refuse_foreign_folder(location: Location) -> None:
 
 
 def _is_marked(root: str) -> bool:
-    return os.path.isdir(f"{root}/{OWN_FOLDER}")  # noqa: PTH112 - asked at every submit
+    return os.path.isdir(f"{root}/{OWN_FOLDER}")  # noqa: PTH112 - checked at every submit
 
 
 def _foreign_entries(root: str) -> Iterator[str]:

@@ -1,9 +1,9 @@
 """`FolderStore`: objects as files below a folder, for many threads and processes at once.
 
 A write goes to a temporary file, is flushed to the disk, and then linked or renamed to its name
-under a lock: a reader sees the old object or the new one, whatever dies when. An object's
-generation is the modification time of its file in nanoseconds, made greater than any before it.
-Files that something else puts into the folder (a job's outputs) are therefore objects, too.
+under a lock: a reader sees the old object or the new one, even if a process is killed. An object's
+generation is the modification time of its file in nanoseconds, and is greater than any before it.
+Files that another program writes into the folder (a job's outputs) are therefore objects, too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NO_LINKS: Final = frozenset(
     {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV}
 )
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_ELSEWHERE: Final = "KINETIC_HOME, or KINETIC_STORE, names another folder."
+_ELSEWHERE: Final = "Name another folder with KINETIC_HOME or KINETIC_STORE."
 _COARSE: Final = 2_000_000_000
 """Nanoseconds between the times that the coarsest file system can hold."""
 
@@ -102,7 +102,7 @@ class FolderStore:
     def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
         """Write *data* as *name*, atomically."""
         with self._temporary(name, if_generation) as temporary:
-            with _needing_room(name):
+            with _full_disk_translated(name):
                 temporary.stream.write(data)
             return self._commit(name, temporary, if_generation)
 
@@ -116,7 +116,7 @@ class FolderStore:
     ) -> Iterator[BinaryIO]:
         """Open *name* for streaming; it appears when the block ends without an exception."""
         with self._temporary(name, if_generation) as temporary:
-            with _needing_room(name):
+            with _full_disk_translated(name):
                 yield temporary.stream
             written = self._commit(name, temporary, if_generation)
         if progress is not None:
@@ -155,7 +155,7 @@ class FolderStore:
         progress: Advance | None = None,
         check: Check | None = None,
     ) -> ObjectInfo:
-        """Write the file *path* as *name*, streaming."""
+        """Write the file *path* as *name*, without reading it into memory."""
         with path.open("rb") as source, self._temporary(name, if_generation) as temporary:
             with _translated("write", name):
                 _copy(source, temporary.stream, progress, check)
@@ -164,7 +164,7 @@ class FolderStore:
             return self._commit(name, temporary, if_generation)
 
     def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:
-        """Set the time of the object's file to now; that is a new generation."""
+        """Set the time of the object's file to now, which is a new generation."""
         path = self._path(name)
         with _translated("renew", name), self._locked(name) as shard:
             if self._stat(name) is None:
@@ -226,10 +226,10 @@ class FolderStore:
     def _expect(self, name: str, generation: int | None) -> ObjectInfo | None:
         found = self._stat(name)
         if generation is not None and generation != (found.generation if found else ABSENT):
-            seen = f"of generation {found.generation}" if found else "not there"
-            wanted = "not there" if generation == ABSENT else f"of generation {generation}"
+            seen = f"has generation {found.generation}" if found else "does not exist"
+            wanted = "no object" if generation == ABSENT else f"generation {generation}"
             raise PreconditionFailedError(
-                f"{name!r} in {self._root} should be {wanted}, and is {seen}."
+                f"{name!r} in {self._root} {seen}; {wanted} was expected."
             )
         return found
 
@@ -241,7 +241,7 @@ class FolderStore:
                     make_folder(folder)
             except (FileExistsError, NotADirectoryError) as error:
                 raise StoreError(
-                    f"{self._root} cannot be a store: a file is in the way ({error.filename}).",
+                    f"{self._root} cannot be a store: it needs a folder where a file is ({error.filename}).",
                     hint=_ELSEWHERE,
                 ) from error
             self._temporaries, self._locks = temporaries, locks
@@ -289,7 +289,7 @@ class FolderStore:
                         make_folder(os.path.dirname(path))  # noqa: PTH120 - hot
 
     def _remove_empty_folders(self, path: str) -> None:
-        # A writer whose folder is gone makes it again.
+        # A writer whose folder is gone creates it again.
         parent = os.path.dirname(path)  # noqa: PTH120 - hot
         while parent != self._root:
             Path(parent).rmdir()
@@ -297,7 +297,7 @@ class FolderStore:
 
 
 def _generations(last: int) -> tuple[int, int]:
-    """Return the next generation, and one that also a coarse file system can distinguish from *last*."""
+    """Return the next generation, and one that even a coarse file system can distinguish from *last*."""
     now = time.time_ns()
     return max(now, last + 1), max(now, (last // _COARSE + 1) * _COARSE)
 
@@ -315,7 +315,7 @@ def _publish(temporary: str, path: str, *, replace: bool) -> None:
         try:
             os.link(temporary, path)  # Fails if the name exists, even if its writer takes no lock.
         except FileExistsError:
-            raise PreconditionFailedError(f"{path} is there already.") from None
+            raise PreconditionFailedError(f"{path} already exists.") from None
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
@@ -330,7 +330,7 @@ def _copy(
     progress: Advance | None = None,
     check: Check | None = None,
 ) -> int:
-    """Copy all of *source* and return how many bytes it had; *target* is buffered: it takes all."""
+    """Copy *source* to *target* and return its size; *target* is buffered, so that no write is partial."""
     copied = 0
     buffer = memoryview(bytearray(_BLOCK))
     readinto = source.readinto  # type: ignore[attr-defined]
@@ -345,7 +345,7 @@ def _copy(
 
 
 @contextmanager
-def _needing_room(name: str) -> Iterator[None]:
+def _full_disk_translated(name: str) -> Iterator[None]:
     """Translate the error of a full disk; other errors may be about the source of the bytes."""
     try:
         yield
@@ -358,7 +358,7 @@ def _needing_room(name: str) -> Iterator[None]:
 
 @contextmanager
 def _translated(verb: str, name: str, place: Path | None = None) -> Iterator[None]:
-    """Translate errors of the system into ours; name the object, and the *place* it is written to."""
+    """Translate errors of the system; name the object, and the *place* that it is copied to."""
     try:
         yield
     except KineticError:

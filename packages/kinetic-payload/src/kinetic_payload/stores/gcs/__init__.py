@@ -1,7 +1,7 @@
-"""Buckets of Google Cloud Storage: the only importer of Google's libraries.
+"""Buckets of Google Cloud Storage: the only modules that import Google's libraries.
 
-Objects move over google-auth's sessions. Importing this takes a quarter of a second for google-auth and
-requests; `kinetic_payload.stores` does so when a bucket is opened, and nothing does before.
+Requests use sessions of google-auth. Importing this package takes a quarter of a second, for google-auth and
+requests; `kinetic_payload.stores` imports it when a bucket is opened, and nothing imports it before.
 """
 
 from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject

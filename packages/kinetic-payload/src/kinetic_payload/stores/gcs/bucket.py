@@ -1,4 +1,4 @@
-"""The objects of one bucket, by the names they have there.
+"""The objects of one bucket, by their names in the bucket.
 
 Names are not escaped here, so that external buckets can be read, including names that end in a slash.
 """
@@ -43,20 +43,20 @@ _T = TypeVar("_T")
 _LISTED: Final = "name,size,generation,timeCreated,crc32c"
 FIELDS: Final = f"{_LISTED},metadata"
 NONCE: Final = "kinetic-write"
-"""The metadata by which a write recognises its object after its response was lost."""
+"""The key of the metadata by which a write recognises its object if the response was lost."""
 _SPECIAL: Final = re.compile(r"[][*?{},!^\\]")
 _REPORT_EVERY: Final = 60.0
 
 
 @dataclass(frozen=True)
 class BucketObject:
-    """What a bucket knows about one of its objects."""
+    """The information that a bucket has about one of its objects."""
 
     name: str
     size: int
     generation: int
     created: float
-    """When this generation was written, which age rules count from. Seconds since the epoch."""
+    """When this generation was written, in seconds since the epoch. Age rules count from then."""
     crc32c: int | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
 
@@ -152,11 +152,11 @@ class Bucket:
         return self.connection.send(method, url, timeout=(connect, read), **more)
 
     def stat(self, name: str) -> BucketObject | None:
-        """Return what is known about *name*, or None."""
+        """Return the information on *name*, or None if it does not exist."""
         return self.run(f"look at {name!r}", lambda _: self.look(name))
 
     def look(self, name: str) -> BucketObject | None:
-        """Return what is known about *name*, or None, without retries."""
+        """Do the same as `stat`, without retries."""
         try:
             url = self.connection.object_url(self.name, name, fields=FIELDS)
             return BucketObject.of(json_object(self.send("GET", url)))
@@ -201,17 +201,19 @@ class Bucket:
         page = next(
             self._pages(prefix=prefix or None, delimiter="/", fields=fields, maxResults=most)
         )
-        return sorted([*page.get("prefixes", ()), *(one["name"] for one in page.get("items", ()))])
+        return sorted(
+            [*page.get("prefixes", ()), *(item["name"] for item in page.get("items", ()))]
+        )
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
-        """Delete *name*; return whether it was there."""
+        """Delete *name*; return whether it existed."""
 
         def act(failed: int) -> bool:
             url = self.connection.object_url(self.name, name, ifGenerationMatch=if_generation)
             try:
                 response = self.send("DELETE", url)
                 # Google responds with 204. Emulators respond with other codes, and so does a captive portal.
-                if response.status_code != 204 and self._is_there(name, if_generation):
+                if response.status_code != 204 and self._exists(name, if_generation):
                     raise intercepted(response, "a deletion")
             except NotFoundError as error:
                 if is_no_bucket(error):
@@ -220,18 +222,18 @@ class Bucket:
                 if failed:
                     return True
                 if if_generation is not None:
-                    raise PreconditionError(412, "It is gone.") from error
+                    raise PreconditionError(412, "The object does not exist any more.") from error
                 return False
             return True
 
         return self.run(f"delete {name!r}", act)
 
-    def _is_there(self, name: str, generation: int | None) -> bool:
+    def _exists(self, name: str, generation: int | None) -> bool:
         found = self.look(name)
         return found is not None and generation in (None, found.generation)
 
     def renew(self, name: str, *, if_generation: int) -> BucketObject | None:
-        """Copy the object onto itself, inside the service; None if it is gone."""
+        """Copy the object onto itself, inside the service; return None if it does not exist."""
         began = self.now()
         token: str | None = None
 
@@ -253,7 +255,7 @@ class Bucket:
                 return None
             except PreconditionError:
                 found = self.look(name)
-                # A generation written since we began is by our attempt whose response was lost.
+                # An earlier attempt, whose response was lost, wrote a generation of this time.
                 if found is None or (failed and found.created >= began - 1):
                     return found
                 raise
@@ -290,20 +292,20 @@ class Bucket:
         token: str | None = None
         while True:
 
-            def ask(_: int, token: str | None = token) -> dict[str, Any]:
+            def fetch(_: int, token: str | None = token) -> dict[str, Any]:
                 url = self.connection.object_url(self.name, None, pageToken=token, **query)
                 try:
                     response = self.send("GET", url)
                 except NotFoundError as error:
                     raise no_bucket(self.name) from error
                 page = json_object(response)
-                # A page that links to itself would never end.
+                # A list would never end if a page linked to itself.
                 if not _is_list(page) or page.get("nextPageToken") == (token or 0):
                     raise intercepted(response, "a list of objects")
-                page["items"] = [item(one) for one in page.get("items", ())]
+                page["items"] = [item(resource) for resource in page.get("items", ())]
                 return page
 
-            page = self.run("list objects", ask)
+            page = self.run("list objects", fetch)
             yield page
             token = page.get("nextPageToken")
             if not token:
@@ -311,7 +313,7 @@ class Bucket:
 
 
 def json_object(response: requests.Response) -> dict[str, Any]:
-    """Return the JSON object that *response* holds."""
+    """Return the JSON object in *response*."""
     try:
         found = response.json()
     except (ValueError, RecursionError) as error:
@@ -328,7 +330,7 @@ def _is_list(page: dict[str, Any]) -> bool:
         page.get("kind") == "storage#objects"
         and isinstance(items, list)
         and isinstance(folders, list)
-        and all(isinstance(one, dict) for one in items)
+        and all(isinstance(item, dict) for item in items)
         and isinstance(page.get("nextPageToken") or "", str)
         and all(isinstance(folder, str) for folder in folders)
     )

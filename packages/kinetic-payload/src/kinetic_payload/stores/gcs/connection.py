@@ -1,8 +1,8 @@
 """Authorized requests to a service, over one session per process.
 
 `requests.Session.request` looks at the environment and at `.netrc` for every request, which takes more
-processor time than a small object takes to travel. So proxies and certificates are looked up once, and
-requests go straight to the adapter of google-auth's session.
+processor time than the transfer of a small object. So proxies and certificates are looked up once, and
+requests go directly to the adapter of google-auth's session.
 """
 
 from __future__ import annotations
@@ -50,27 +50,27 @@ Body = bytes | Callable[[], Iterable[bytes]] | None
 class ServiceClock:
     """How far a service's clock is ahead, measured by the dates of its responses.
 
-    A slow response leaves open when it was dated, so the fastest one counts.
+    The date of a slow response is less exact, so the fastest response counts.
     """
 
     def __init__(self) -> None:
         self.ahead: float | None = None
-        """In seconds; None: there was no response yet."""
+        """In seconds; None if there was no response yet."""
         self._since = 0.0
         self._took = 0.0
 
-    def note(self, date: str | None, asked: float, now: float) -> None:
-        """Use the date of a response that arrived at *now* to a request sent at *asked*, by our clock."""
+    def note(self, date: str | None, sent: float, now: float) -> None:
+        """Use the *date* of a response that arrived at *now*; its request was sent at *sent*."""
         known = self.ahead is not None and 0 <= now - self._since < _CLOCK_AGE
-        if date is None or (known and now - asked >= self._took):
+        if date is None or (known and now - sent >= self._took):
             return
         try:
-            told = parsedate_to_datetime(date).timestamp()
+            stated = parsedate_to_datetime(date).timestamp()
         except ValueError:
             return
         # Dates are truncated to whole seconds.
-        self.ahead = told + 0.5 - (asked + now) / 2
-        self._since, self._took = now, now - asked
+        self.ahead = stated + 0.5 - (sent + now) / 2
+        self._since, self._took = now, now - sent
 
 
 class Connection:
@@ -89,19 +89,19 @@ class Connection:
         versions = f"gl-python/{platform.python_version()} auth/{google.auth.__version__}"
         self._headers = {
             "User-Agent": f"kinetic {versions} (gzip)",
-            # For lists. An object that is stored compressed is sent compressed, so that its bytes match its
-            # size and its checksum.
+            # For lists. It also makes the service send an object that is stored compressed as it is, so that
+            # the bytes match its size and its checksum.
             "Accept-Encoding": "gzip",
             "Accept": "*/*",
         }
-        self._settings = self._found_settings()
+        self._settings = self._read_settings()
         self.ranges = threading.BoundedSemaphore(CONCURRENCY)
-        """Held for each part of a large object, to limit the memory of many."""
+        """Held while a part of a large object is transferred, to limit the memory of all parts."""
         self._token_lock = threading.Lock()
         self._clock = ServiceClock()
         self._last_response = -math.inf
 
-    def _found_settings(self) -> dict[str, Any]:
+    def _read_settings(self) -> dict[str, Any]:
         """Return the system's current proxies and certificates."""
         found = self._session.merge_environment_settings(self.base, {}, None, None, None)
         return {key: found[key] for key in ("verify", "cert", "proxies")}
@@ -114,7 +114,7 @@ class Connection:
 
     @property
     def ahead(self) -> float | None:
-        """How many seconds the service's clock is ahead of ours; None: there was no response yet."""
+        """How many seconds the service's clock is ahead of this machine's; None before a response."""
         return self._clock.ahead
 
     def object_url(self, bucket: str, name: str | None, **query: Any) -> str:
@@ -136,7 +136,7 @@ class Connection:
         addresses may time out by itself.
 
         Raises:
-            UnreachableError: There is no connection, or not in that time.
+            UnreachableError: There is no connection within that time.
         """
         if time.monotonic() - self._last_response < _REACHABLE_FOR:
             return
@@ -155,12 +155,12 @@ class Connection:
         try:
             error = found.get(timeout=seconds)
         except Empty:
-            self._settings = self._found_settings()
+            self._settings = self._read_settings()
             raise UnreachableError(
                 f"no connection to {place.hostname} within {seconds:.1f} s"
             ) from None
         if error is not None:
-            self._settings = self._found_settings()
+            self._settings = self._read_settings()
             raise UnreachableError(error) from error
 
     def send(
@@ -180,17 +180,17 @@ class Connection:
         Raises:
             ResponseError: The service refused the request.
             InterceptedResponseError: The response is not the service's.
-            requests.RequestException, GoogleAuthError: There is no response.
+            requests.RequestException, GoogleAuthError: There was no response.
         """
         response, token = self._attempt(method, url, timeout, headers, body, stream=stream)
         if response.status_code == 401:
             response.close()
-            self._replace(token)
+            self._replace_credentials(token)
             response, token = self._attempt(method, url, timeout, headers, body, stream=stream)
         if response.status_code in (401, 403):
             self._note_refusal(token)
         if response.status_code >= 300 or not stream:
-            # `resumable_download` checks the headers of what is streamed.
+            # `resumable_download` checks the headers of streamed responses.
             with response:
                 check_answer(response)
                 if response.status_code >= 400:
@@ -218,16 +218,16 @@ class Connection:
         request.headers = CaseInsensitiveDict(merged)
         request.body = body() if callable(body) else body  # type: ignore[assignment]
         adapter = self._session.get_adapter(url)
-        asked = time.time()
+        sent = time.time()
         try:
             response = adapter.send(request, stream=True, timeout=timeout, **self._settings)
         except requests.RequestException:
-            self._settings = self._found_settings()  # The network may have changed.
+            self._settings = self._read_settings()  # The network may have changed.
             raise
         self._last_response = time.monotonic()
         if not response.headers.get("Content-Type", "").startswith("text/html"):
             # The clock of a captive portal may be wrong.
-            self._clock.note(response.headers.get("Date"), asked, time.time())
+            self._clock.note(response.headers.get("Date"), sent, time.time())
         if not stream:
             _ = response.content  # Read it here, so that a broken connection is noticed here.
         return response, token
@@ -235,26 +235,26 @@ class Connection:
     def _authorise(
         self, method: str, url: str, headers: dict[str, str], timeout: tuple[float, float]
     ) -> str | None:
-        asking = functools.partial(self._token_request, timeout=timeout)
-        # When a token expires, one of many threads refreshes it.
+        token_request = functools.partial(self._token_request, timeout=timeout)
+        # Only one thread refreshes a token that has expired.
         with self._token_lock:
             if self._refused:
-                self._read_again()
+                self._reload_credentials()
             try:
-                self._credentials.before_request(asking, method, url, headers)
+                self._credentials.before_request(token_request, method, url, headers)
             except RefreshError as error:
                 if is_transient(error) or self._service.anonymous:
                     raise
-                self._read_again()
-                self._credentials.before_request(asking, method, url, headers)
+                self._reload_credentials()
+                self._credentials.before_request(token_request, method, url, headers)
             token: str | None = self._credentials.token
         return token
 
-    def _replace(self, token: str | None) -> None:
+    def _replace_credentials(self, token: str | None) -> None:
         """Replace the credentials whose *token* was rejected, unless another thread has done so."""
         with self._token_lock:
             if self._credentials.token == token and not self._service.anonymous:
-                self._read_again()
+                self._reload_credentials()
 
     def _note_refusal(self, token: str | None) -> None:
         """Let the next request read the credentials again: the user may have changed the account."""
@@ -262,7 +262,7 @@ class Connection:
             if self._credentials.token == token and not self._service.anonymous:
                 self._refused = True
 
-    def _read_again(self) -> None:
+    def _reload_credentials(self) -> None:
         self._credentials = self._service.credentials()
         self._refused = False
 
@@ -279,10 +279,10 @@ def _refusal(response: requests.Response) -> ResponseError:
     message = response.text
     errors: Any = ()
     try:
-        told = response.json()["error"]
-        if not isinstance(told["message"], str):
+        details = response.json()["error"]
+        if not isinstance(details["message"], str):
             raise TypeError
-        message, errors = told["message"], told.get("errors")
+        message, errors = details["message"], details.get("errors")
     except (ValueError, KeyError, TypeError, RecursionError):
         # A refused download is plain text.
         if is_page(response.content):
@@ -291,7 +291,7 @@ def _refusal(response: requests.Response) -> ResponseError:
     return response_error(
         response.status_code,
         message[:2000] or response.reason,
-        reasons=(str(one.get("reason")) for one in listed if isinstance(one, dict)),
+        reasons=(str(item.get("reason")) for item in listed if isinstance(item, dict)),
         response=response,
     )
 
@@ -301,7 +301,7 @@ _guard = threading.Lock()
 
 
 def connection_to(service: Service) -> Connection:
-    """Return this process's connection to *service*, made on first use."""
+    """Return this process's connection to *service*, created on first use."""
     found = _connections.get(service)
     if found is None:
         with _guard:

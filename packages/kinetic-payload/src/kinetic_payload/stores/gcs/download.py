@@ -49,7 +49,7 @@ def read_all(bucket: Bucket, name: str, *, start: int = 0, end: int | None = Non
             _verify(sink.crc, head)
         return b"".join(sink.parts)
 
-    return _repeated(bucket, name, once)
+    return _retry(bucket, name, once)
 
 
 def open_all(bucket: Bucket, name: str) -> BinaryIO:
@@ -65,8 +65,8 @@ def open_all(bucket: Bucket, name: str) -> BinaryIO:
         sink.stream.seek(0)
         return sink.stream
 
-    with needing_room(bucket, name):
-        return _repeated(bucket, name, once)
+    with full_disk_translated(bucket, name):
+        return _retry(bucket, name, once)
 
 
 def download(
@@ -84,7 +84,7 @@ def download(
 
     Raises:
         IntegrityError: It has more than *most* bytes.
-        ReplacedError: Another generation is there.
+        ReplacedError: The object has another generation.
     """
 
     def once() -> None:
@@ -101,26 +101,28 @@ def download(
                 progress(-sink.reported)
             raise
 
-    with needing_room(bucket, name, path):
-        _repeated(bucket, name, once, replaced=generation is None)
+    with full_disk_translated(bucket, name, path):
+        _retry(bucket, name, once, replaced=generation is None)
 
 
 @contextmanager
-def needing_room(bucket: Bucket, name: str, place: Path | None = None) -> Iterator[None]:
-    """Translate the error of a full disk, and name it: that of *place*, or of temporary files."""
+def full_disk_translated(bucket: Bucket, name: str, place: Path | None = None) -> Iterator[None]:
+    """Translate the error of a full disk; name the disk, that of *place* or of temporary files."""
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        where = f"at {place}" if place else f"among the temporary files in {tempfile.gettempdir()}"
+        where = (
+            f"at {place}" if place else f"in the folder of temporary files, {tempfile.gettempdir()}"
+        )
         raise StoreError(
             f"There is no room for {name!r} of gs://{bucket.name} {where}.",
-            hint="Make room on that disk, or choose another" + ("." if place else " by TMPDIR."),
+            hint="Make room on that disk, or choose another" + ("." if place else " with TMPDIR."),
         ) from error
 
 
-def _repeated(bucket: Bucket, name: str, once: Callable[[], _T], *, replaced: bool = True) -> _T:
+def _retry(bucket: Bucket, name: str, once: Callable[[], _T], *, replaced: bool = True) -> _T:
     """Return `once()`; repeat it when the object was replaced or its bytes do not match."""
     corrupted = 0
     for _ in range(_MOST_REPLACEMENTS):
@@ -133,8 +135,8 @@ def _repeated(bucket: Bucket, name: str, once: Callable[[], _T], *, replaced: bo
             corrupted += 1
             if corrupted == _MOST_TRIES:
                 raise IntegrityError(
-                    f"{name!r} of gs://{bucket.name} was corrupted on its way, {corrupted} times: {error}",
-                    hint="A proxy or another device on the network changes bytes.",
+                    f"{name!r} of gs://{bucket.name} was corrupted in transit, {corrupted} times: {error}",
+                    hint="Find the proxy, or other device on the network, that changes the bytes.",
                 ) from error
     raise StoreError(f"{name!r} of gs://{bucket.name} is replaced faster than it can be read.")
 
@@ -155,14 +157,14 @@ def _rest(bucket: Bucket, name: str, sink: _Target, head: Head, crc: int) -> int
     starts = range(PART, head.size, PART)
     sums: dict[int, int] = {}
 
-    def bring(start: int) -> None:
+    def fetch_part(start: int) -> None:
         part = _Part(sink, first=False)
         end = min(start + PART, head.size)
         with bucket.connection.ranges:
             fetch(bucket, name, part, start=start, end=end, generation=head.generation)
         sums[start] = part.crc
 
-    parallel_map(bring, starts, threads=_STREAMS)
+    parallel_map(fetch_part, starts, threads=_STREAMS)
     for start in starts:
         crc = combined(crc, sums[start], min(PART, head.size - start))
     return crc
@@ -170,7 +172,7 @@ def _rest(bucket: Bucket, name: str, sink: _Target, head: Head, crc: int) -> int
 
 def _verify(crc: int, head: Head) -> None:
     if head.crc32c is not None and head.crc32c != crc:
-        raise CorruptedError(f"its CRC32C is {head.crc32c:08x}, and that of the bytes {crc:08x}.")
+        raise CorruptedError(f"its CRC32C is {head.crc32c:08x}, but the bytes have {crc:08x}.")
 
 
 class _Memory:
@@ -189,16 +191,16 @@ class _Memory:
 
 
 class _Target:
-    """Takes parts of an object from several threads."""
+    """Receives parts of an object from several threads."""
 
     def opened(self, head: Head) -> None:
-        """Learn size, generation and checksum."""
+        """Receive size, generation and checksum."""
 
     def expect(self, size: int) -> None:
         """Prepare for parts in any order."""
 
     def put(self, offset: int, data: bytes) -> None:
-        """Take a piece."""
+        """Receive a piece."""
         raise NotImplementedError
 
 
@@ -238,7 +240,7 @@ class _File(_Target):
 
 
 class _Spool(_Target):
-    """Small objects in memory, others in an unnamed temporary file."""
+    """A small object in memory, or a larger one in an unnamed temporary file."""
 
     stream: BinaryIO
 
@@ -251,7 +253,7 @@ class _Spool(_Target):
             self.stream = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
 
     def put(self, offset: int, data: bytes) -> None:
-        """Take a piece."""
+        """Receive a piece."""
         if isinstance(self.stream, io.BytesIO):
             self.stream.write(data)
         else:

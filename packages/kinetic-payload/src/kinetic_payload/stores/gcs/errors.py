@@ -51,11 +51,11 @@ def response_error(
 
 
 class InvalidResponseError(Exception):
-    """A response ended too early or makes no sense; another attempt may get a whole one."""
+    """A response ended too early or is not valid; another attempt may get a valid one."""
 
 
 class InterceptedResponseError(InvalidResponseError):
-    """Something between here and the service responded in its place."""
+    """A proxy or a captive portal responded in the service's place."""
 
 
 class UnreachableError(requests.ConnectionError):
@@ -68,4 +68,4 @@ class RetryError(Exception):
     def __init__(self, *, sent: bool = True) -> None:
         super().__init__()
         self.sent = sent
-        """Whether the service may have got any request of the whole operation."""
+        """Whether the service may have received any request of the whole operation."""

@@ -1,4 +1,4 @@
-"""Responses of captive portals and proxies in the place of the service's."""
+"""Responses that captive portals and proxies send in the service's place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HTML: Final = re.compile(
 )
 _TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.I | re.S)
 _BEGINNING: Final = 4096
-"""Bytes of a body in which to look for what it is."""
+"""How many bytes of a body are examined to find out what it is."""
 
 
 def check_answer(response: requests.Response) -> None:
@@ -44,7 +44,7 @@ def check_answer(response: requests.Response) -> None:
 
 
 def intercepted(
-    response: requests.Response, wanted: str = "what was asked for"
+    response: requests.Response, wanted: str = "the requested data"
 ) -> InterceptedResponseError:
     """Return the error for a *response* that is not the service's."""
     status = f"(status {response.status_code})"
@@ -64,12 +64,12 @@ def is_page(body: bytes) -> bool:
 
 
 def described(body: bytes) -> str:
-    """Describe what *body* is, from its beginning."""
+    """Describe *body* by its beginning."""
     if not body.strip():
-        return "an empty answer"
+        return "an empty response"
     text = body.decode("utf-8", "replace")
     if not is_page(body):
-        return f"something else, {' '.join(text[:100].split())!r},"
+        return f"the text {' '.join(text[:100].split())!r}"
     title = _TITLE.search(text)
     named = " ".join(title[1].split())[:100] if title else ""
     return f"an HTML page {named!r}" if named else "an HTML page"

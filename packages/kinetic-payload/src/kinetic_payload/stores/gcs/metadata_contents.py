@@ -13,12 +13,15 @@ from kinetic_payload.stores.gcs.checksums import extended
 
 CONTENT: Final = "kinetic-content"
 MOST: Final = 4096
-"""Bytes of one value of metadata. https://docs.cloud.google.com/storage/docs/reference/rpc/google.storage.v1"""
+"""The most bytes of one value of metadata.
+
+https://docs.cloud.google.com/storage/docs/reference/rpc/google.storage.v1
+"""
 _PLAIN: Final = bytes(code for code in range(0x20, 0x7F) if code != ord("%"))
 
 
 def metadata_of(data: bytes) -> dict[str, str]:
-    """Return the metadata that holds *data*; none if it does not fit."""
+    """Return the metadata that holds *data*; empty if *data* is too large."""
     text = quote(data, safe=_PLAIN) if len(data) <= MOST else ""
     return {CONTENT: text} if 0 < len(text) <= MOST else {}
 

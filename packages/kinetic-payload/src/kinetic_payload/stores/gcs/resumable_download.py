@@ -47,8 +47,8 @@ class Head:
         With a *generation*, that one was requested.
 
         Raises:
-            InterceptedResponseError: They lack the generation or the checksum, so they are not the service's.
-            InvalidResponseError: They contradict each other or the request.
+            InterceptedResponseError: Without a generation or checksum, the headers are not the service's.
+            InvalidResponseError: The headers contradict each other or the request.
         """
         headers, status = response.headers, response.status_code
         stated = headers.get("X-Goog-Generation", "")
@@ -64,7 +64,7 @@ class Head:
         if status in (200, 206) and stored != size:
             raise InvalidResponseError(f"a response of {size} bytes for an object of {stored}")
         if status == 206 and (match is None or int(match[1] or -1) != position):
-            raise InvalidResponseError(f"bytes from elsewhere than {position}")
+            raise InvalidResponseError(f"bytes from another offset than {position}")
         if status == 416 and int(size) > position:
             raise InvalidResponseError(f"no bytes from {position} on, of {size}")
         if known and generation is not None and int(stated) != generation:
@@ -80,7 +80,7 @@ class Sink(Protocol):
         ...
 
     def put(self, offset: int, data: bytes) -> None:
-        """Take *data*, which begins at *offset* in the object."""
+        """Receive *data*, which begins at *offset* in the object."""
         ...
 
 
@@ -96,7 +96,7 @@ def fetch(
     """Write the bytes from *start* up to *end* to *sink*, of *generation* or the current one.
 
     Raises:
-        ReplacedError: That generation does not exist any more.
+        ReplacedError: The generation does not exist any more.
     """
     transfer = _Transfer(bucket, name, sink, start, end, generation)
     action = f"read {name!r}"
@@ -124,7 +124,7 @@ class _Transfer:
     def attempt(self, _: int) -> Head:
         """Continue from the position."""
         try:
-            response = self._ask()
+            response = self._request()
         except NotFoundError as error:
             if self._generation is None or is_no_bucket(error):
                 raise
@@ -132,14 +132,14 @@ class _Transfer:
         except ResponseError as error:
             if error.code != 416 or error.response is None:
                 raise
-            # The range is empty, as always in an empty object.
+            # The range is empty, as every range of an empty object is.
             return self._open(error.response)
         try:
             return self._receive(response)
         finally:
             response.close()
 
-    def _ask(self) -> requests.Response:
+    def _request(self) -> requests.Response:
         bucket = self._bucket
         url = bucket.connection.media_url(bucket.name, self._name, generation=self._generation)
         headers = {}

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kinetic_payload.stores.store import Check
 
 _TAIL: Final = 8 << 20
-"""Up to so many bytes go in the last request, which carries the checksum of the whole."""
+"""The most bytes of the last request, which contains the checksum of the whole object."""
 _RANGE: Final = re.compile(r"bytes=0-([0-9]+)")
 _MOST_SESSIONS: Final = 5
 
@@ -52,7 +52,7 @@ def upload_large(
     progress: Advance | None = None,
     check: Check | None = None,
 ) -> BucketObject:
-    """Write *content* as *name*; resume the session in *file*."""
+    """Write *content* as *name*; resume the session in *file*, if there is one."""
     return _Upload(bucket, name, content, if_generation, file, progress, check).run()
 
 
@@ -76,21 +76,21 @@ class _Upload:
         self._checksum = ContentChecksum(content, check)
         self._session = file.session if file else None
         self._begun_before = self._session is not None
-        """Whether an earlier process sent some of it. The file may have changed since."""
+        """Whether an earlier process began the session. The file may have changed since."""
         self._sessions = 0
         self._reported = 0
         """Bytes reported to *progress*."""
         self._furthest = 0
         """The furthest offset sent. Sent bytes count as progress once, so that a connection that breaks after an
         hour does not exceed the deadline."""
-        self._kept = 0
-        """Bytes that the service confirmed: fewer than were sent."""
+        self._confirmed = 0
+        """Bytes that the service confirmed, which may be fewer than were sent."""
 
     def run(self) -> BucketObject:
         written = self._bucket.run(
             f"write {self._name!r}",
             self._attempt,
-            progress=lambda: self._furthest + self._kept,
+            progress=lambda: self._furthest + self._confirmed,
         )
         if self._file:
             self._file.remove()
@@ -98,7 +98,7 @@ class _Upload:
             # An earlier process may have sent the end, from a file that changed since.
             if written.crc32c not in (None, self._checksum.whole()):
                 raise IntegrityError(
-                    f"gs://{self._bucket.name} holds other bytes as {self._name!r} than were sent.",
+                    f"{self._name!r} in gs://{self._bucket.name} has other bytes than were sent.",
                     hint="Upload it again.",
                 )
         except KineticError:
@@ -114,18 +114,18 @@ class _Upload:
             if self._session is None:
                 self._session = self._begin()
                 return self._send(self._session.url, 0)
-            found = self._ask(self._session.url)
+            found = self._query_status(self._session.url)
             if isinstance(found, int):
-                self._kept = max(self._kept, found)
+                self._confirmed = max(self._confirmed, found)
                 return self._send(self._session.url, found)
-            if self._begun_before and not self._is_there(found):
+            if self._begun_before and not self._is_current(found):
                 return self._begin_again()
             return found
         except ResponseError as error:
-            return self._end_session(error)
+            return self._handle_refusal(error)
 
-    def _end_session(self, error: ResponseError) -> BucketObject:
-        """Decide what follows from a refusal: the object, a new session, or the error."""
+    def _handle_refusal(self, error: ResponseError) -> BucketObject:
+        """Return the object if it was written all the same, else begin a new session or raise the error."""
         session, before = self._session, self._begun_before
         if session is None or not (is_gone(error) or (before and error.code in (400, 403, 412))):
             if error.code in (400, 412) and self._file:
@@ -134,7 +134,7 @@ class _Upload:
                 raise not_written(self._bucket, error, self._if_generation) from error
             raise error
         if written := self._bucket.own_write(self._name, session.nonce):
-            return written  # It had finished, and its response was lost.
+            return written  # The session had finished, but its response was lost.
         if self._sessions >= _MOST_SESSIONS:
             raise error
         return self._begin_again()
@@ -146,7 +146,7 @@ class _Upload:
             self._file.save(None)
         return self._attempt(0)
 
-    def _is_there(self, written: BucketObject) -> bool:
+    def _is_current(self, written: BucketObject) -> bool:
         """Return whether the object that an earlier process wrote is still the current one."""
         now = self._bucket.look(self._name)
         return now is not None and now.generation == written.generation
@@ -169,7 +169,7 @@ class _Upload:
         }
         response = self._bucket.send("POST", url, headers=headers, body=described)
         place = response.headers.get("Location", "")
-        # Requests to that address carry our credentials.
+        # Later requests send the credentials to that address.
         if "upload_id=" not in urlsplit(place).query:
             raise intercepted(response, "an upload session")
         session = Session(place, nonce)
@@ -177,24 +177,24 @@ class _Upload:
             self._file.save(session)
         return session
 
-    def _ask(self, url: str) -> int | BucketObject:
+    def _query_status(self, url: str) -> int | BucketObject:
         """Return how many bytes the service has, or the object if it has all."""
         headers = {"Content-Range": f"bytes */{self._content.size}"}
         response = self._bucket.send("PUT", url, headers=headers, body=b"")
         if response.status_code != 308:
             return BucketObject.of(json_object(response))
-        return _kept_after(response)
+        return _confirmed_by(response)
 
     def _send(self, url: str, offset: int) -> BucketObject:
         """Send everything from *offset* on."""
         size = self._content.size
-        # Two requests, because the checksum for the last one is known only after reading everything.
+        # Two requests: the last one contains the checksum, which is known only after reading everything.
         last = (size - 1) // _TAIL * _TAIL
         while offset < last:
-            kept = _kept_after(self._put(url, offset, last, {}))
-            if kept <= offset:
+            confirmed = _confirmed_by(self._put(url, offset, last, {}))
+            if confirmed <= offset:
                 raise InvalidResponseError("bytes were lost")
-            offset = kept
+            offset = confirmed
         if offset >= size:
             # The service has all bytes but no object: sending the last ones again does no harm.
             offset = last
@@ -209,8 +209,8 @@ class _Upload:
             if self._file:
                 self._file.remove()
             raise
-        promise = {"X-Goog-Hash": f"crc32c={encoded(whole)}"}
-        response = self._put(url, offset, size, promise)
+        checksum = {"X-Goog-Hash": f"crc32c={encoded(whole)}"}
+        response = self._put(url, offset, size, checksum)
         if response.status_code == 308:
             raise InvalidResponseError("bytes were lost")
         return BucketObject.of(json_object(response))
@@ -238,7 +238,7 @@ class _Upload:
             self._furthest = max(self._furthest, offset)
 
 
-def _kept_after(response: requests.Response) -> int:
+def _confirmed_by(response: requests.Response) -> int:
     """Return how many bytes the service confirmed."""
     match = _RANGE.fullmatch(response.headers.get("Range", ""))
     return int(match[1]) + 1 if match else 0

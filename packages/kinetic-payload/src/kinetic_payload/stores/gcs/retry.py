@@ -37,7 +37,7 @@ class RetryPolicy:
     """How long one operation is retried, and the pauses between its attempts. In seconds."""
 
     deadline: float = 150.0
-    """Without any progress; a transfer that makes progress may take as long as it needs."""
+    """The limit without any progress. A transfer that makes progress may take as long as it needs."""
     first: float = 0.25
     """The limit of the first pause. Pauses are random below a limit that doubles."""
     longest: float = 12.0
@@ -60,7 +60,7 @@ class RetryPolicy:
         limit: OutageLimit | None = None,
         where: str = "",
     ) -> _T:
-        """Return `act(n)`, where *n* attempts failed before; retry it after transient failures.
+        """Return `act(n)`, where *n* is the number of failed attempts; retry it after transient failures.
 
         Progress restarts the deadline. *act* must not retry by itself, or two deadlines would add up.
         *on_failure* is called with each error after `quiet` seconds of failures. A *limit* ends all requests
@@ -139,7 +139,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def _may_be_sent(error: Exception) -> bool:
-    # Errors of credentials come before the request.
+    # An error of credentials occurs before the request is sent.
     return not (
         isinstance(error, UnreachableError | GoogleAuthError) or is_certificate_error(error)
     )
@@ -149,17 +149,17 @@ def _retry_after(error: Exception) -> float:
     """Return the pause that the service asks for, in seconds."""
     if not isinstance(error, ResponseError) or error.response is None:
         return 0.0
-    asked = error.response.headers.get("Retry-After", "")
-    # It may also be a date, which is ignored.
-    return float(asked) if _SECONDS.fullmatch(asked) else 0.0
+    value = error.response.headers.get("Retry-After", "")
+    # The value may also be a date, which is ignored.
+    return float(value) if _SECONDS.fullmatch(value) else 0.0
 
 
 def is_certificate_error(error: BaseException) -> bool:
     """Return whether a certificate is not trusted, which retries do not change."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return True
-    inner = [*error.args, getattr(error, "reason", None)]
+    wrapped = [*error.args, getattr(error, "reason", None)]
     return any(
-        isinstance(one, Exception) and one is not error and is_certificate_error(one)
-        for one in inner
+        isinstance(inner, Exception) and inner is not error and is_certificate_error(inner)
+        for inner in wrapped
     )

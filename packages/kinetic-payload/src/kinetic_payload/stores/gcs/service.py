@@ -31,12 +31,12 @@ _MACHINE: Final = Path("/sys/class/dmi/id/product_name")
 
 @dataclass(frozen=True)
 class Service:
-    """A bucket service and the credentials for it. Equal ones share a connection."""
+    """A bucket service and the credentials for it. Equal services share a connection."""
 
     endpoint: str | None = None
-    """Its address; None: Google's own."""
+    """Its address; None for Google's own."""
     anonymous: bool = False
-    """Whether to send no credentials, as to emulators."""
+    """Whether to send no credentials, which is for emulators."""
     allow_anonymous: bool = False
     """Whether to send no credentials if there are none, which suffices for public buckets."""
     credentials_file: str = ""
@@ -67,7 +67,7 @@ class Service:
         )
 
     def address(self, credentials: Any, *, mtls: bool) -> str:
-        """Return the address of the service for *credentials*, whose connections are *mtls* or not.
+        """Return the address of the service for *credentials*; *mtls*: connections use a client certificate.
 
         Raises:
             CredentialsError: There is no such service.
@@ -101,9 +101,8 @@ class Service:
             return AnonymousCredentials()  # type: ignore[no-untyped-call]
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore"
-                )  # It warns about quota projects, which buckets do not need.
+                # google-auth warns about quota projects, which buckets do not need.
+                warnings.simplefilter("ignore")
                 return _default_credentials(self.credentials_file)
         except DefaultCredentialsError as error:
             if self.allow_anonymous and not self.credentials_file:
@@ -111,22 +110,22 @@ class Service:
             if self.credentials_file:
                 raise CredentialsError(
                     f"The credentials in {self.credentials_file} ({_FILE}) cannot be used: {error}",
-                    hint=f"Let {_FILE} name a key file, or unset it. {LOGIN}",
+                    hint=f"Set {_FILE} to the path of a key file, or unset it. {LOGIN}",
                 ) from error
             raise CredentialsError("There are no Google credentials here.", hint=LOGIN) from error
 
 
 def _default_credentials(file: str) -> Any:
-    """Do what `google.auth.default` does, without looking for a project.
+    """Do the same as `google.auth.default`, without looking for a project.
 
-    It runs `gcloud config get project` for that, which takes a second, and no bucket needs it.
+    To find one, it runs `gcloud config get project`, which takes a second. No bucket needs a project.
     """
     path = Path(file) if file else _login_file()
     if file or path.is_file():
         found = google.auth.load_credentials_from_file(str(path))[0]  # type: ignore[no-untyped-call]
     else:
         found = google.auth.default(request=_MetadataRequest())[0]
-    # Only now, because a user's credentials must not be refreshed with scopes.
+    # Add scopes here, not while loading: then a user's credentials would be refreshed with them.
     return with_scopes_if_required(found, SCOPES)  # type: ignore[no-untyped-call]
 
 
@@ -141,9 +140,9 @@ def _login_file() -> Path:
 class _MetadataRequest(google.auth.transport.requests.Request):
     """Looks for the metadata server, and retries only where one is expected.
 
-    Google's library tries three times for three seconds each, with pauses. That is right on a machine of
-    Google's, where the server may need some time after a pod's start, and where the environment names a
-    server. Elsewhere a user would wait in vain.
+    Google's library tries three times for three seconds each, with pauses. That is useful on a machine
+    of Google's, where the server may need some time after a pod's start, and if the environment names a
+    server. Elsewhere a user would wait for nothing.
     """
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from kinetic_payload.errors import InvalidRequestError
 from kinetic_payload.layout import LISTED
 from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject
 from kinetic_payload.stores.gcs.connection import CONCURRENCY
-from kinetic_payload.stores.gcs.download import download, needing_room, open_all, read_all
+from kinetic_payload.stores.gcs.download import download, full_disk_translated, open_all, read_all
 from kinetic_payload.stores.gcs.metadata_contents import content_of, metadata_of
 from kinetic_payload.stores.gcs.name_escaping import escaped, escaped_name, unescaped
 from kinetic_payload.stores.gcs.resumable_upload import upload_large
@@ -38,7 +38,7 @@ _RECORDS: Final = f"*/{{{','.join(LISTED)}}}"
 _LARGE: Final = ("data/", "logs/", "outputs/")
 """Folders with any number of objects, which a search for records skips; in order."""
 LINK_TARGET = "gcsfuse_symlink_target"
-"""The metadata by which gcsfuse recognises a symbolic link."""
+"""The key of the metadata by which gcsfuse recognises a symbolic link."""
 
 
 class GcsStore:
@@ -82,7 +82,7 @@ class GcsStore:
         return self._bucket.now()
 
     def stat(self, name: str) -> ObjectInfo | None:
-        """Return what is known about *name*, or None."""
+        """Return the information on *name*, or None if it does not exist."""
         found = self._bucket.stat(self._full_name(name))
         return None if found is None else self._info(found)
 
@@ -103,11 +103,11 @@ class GcsStore:
     def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
         """Write *data* as *name*."""
         full, content = self._full_name(name), BytesContent(data)
-        shown = metadata_of(data) if name.partition("/")[2] in LISTED else {}
-        if not shown:
+        metadata = metadata_of(data) if name.partition("/")[2] in LISTED else {}
+        if not metadata:
             return self._put(full, content, if_generation)
         written = upload_small(
-            self._bucket, full, content, if_generation=if_generation, metadata=shown
+            self._bucket, full, content, if_generation=if_generation, metadata=metadata
         )
         return self._info(written)
 
@@ -126,7 +126,7 @@ class GcsStore:
         full = self._full_name(name)
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
             stream = cast(BinaryIO, spool)
-            with needing_room(self._bucket, full):
+            with full_disk_translated(self._bucket, full):
                 yield stream
             self._put(full, SpooledContent(stream), if_generation, progress)
 
@@ -194,7 +194,7 @@ class GcsStore:
                 yield name
 
     def records(self) -> Iterator[tuple[ObjectInfo, bytes | None]]:
-        """Iterate over the records for a list of jobs, in order, by lists of metadata."""
+        """Iterate over the records for a list of jobs, in order, with the bytes of small ones."""
         starts = ["", *(f"{folder[:-1]}0" for folder in _LARGE)]  # "0" comes right after "/".
         for start, end in zip(starts, [*_LARGE, ""], strict=True):
             within = {"start": start and self._prefix + start, "end": end and self._prefix + end}
@@ -204,16 +204,16 @@ class GcsStore:
                     yield info, content_of(found)
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
-        """Delete *name*; return whether it was there."""
+        """Delete *name*; return whether it existed."""
         return self._bucket.delete(self._full_name(name), if_generation=if_generation)
 
     def mark_folder(self, name: str) -> None:
-        """Make the folder *name* exist even if it is empty: an empty object `name/`."""
+        """Write an empty object `name/`, so that the folder *name* exists even if it is empty."""
         # Written even if it exists, to reset its age.
         upload_small(self._bucket, self._full_name(name) + "/", BytesContent(b""))
 
     def mark_link(self, name: str, target: str) -> None:
-        """Make a symbolic link *name* to *target*: an empty object with that metadata."""
+        """Make a symbolic link *name* to *target*: an empty object with the target as metadata."""
         upload_small(
             self._bucket, self._full_name(name), BytesContent(b""), metadata={LINK_TARGET: target}
         )
@@ -246,7 +246,7 @@ class GcsStore:
 
 
 def _is_name(name: str) -> bool:
-    """Return whether a store may have this object: consoles and gcsfuse make `folder/`, too."""
+    """Return whether *name* is a valid name. Consoles and gcsfuse also create objects such as `folder/`."""
     try:
         check_name(name)
     except InvalidRequestError:

@@ -37,7 +37,7 @@ _LOG_IN_TO_NETWORK: Final = (
 )
 _INTERCEPTED: Final = (
     "A captive portal may be in the way: log in to the network (open any http:// page in a browser). "
-    "Behind a proxy that signs for others, let REQUESTS_CA_BUNDLE name its certificates. If this machine's "
+    "Behind a proxy with certificates of its own, set REQUESTS_CA_BUNDLE to their file. If this machine's "
     "clock is wrong, set it."
 )
 
@@ -50,9 +50,9 @@ def translated(bucket: str, action: str, principal: str = "") -> Iterator[None]:
     except KineticError:
         raise
     except RetryError as error:
-        refused = _unavailable(error.__cause__, bucket, action)
-        refused.sent = error.sent
-        raise refused from error.__cause__
+        unavailable = _unavailable(error.__cause__, bucket, action)
+        unavailable.sent = error.sent
+        raise unavailable from error.__cause__
     except ResponseError as error:
         raise refusal(error, bucket, action, principal) from error
     except GoogleAuthError as error:
@@ -65,17 +65,19 @@ def translated(bucket: str, action: str, principal: str = "") -> Iterator[None]:
 
 
 def refusal(error: ResponseError, bucket: str, action: str, principal: str = "") -> KineticError:
-    """Return our error for a refusal."""
+    """Return Kinetic's error for a refusal."""
     message = error.message
     failed = f"Could not {action} in gs://{bucket}"
     if error.code == 401:
-        return CredentialsError(f"{failed}: Google does not accept who asks: {message}", hint=LOGIN)
+        return CredentialsError(
+            f"{failed}: the credentials are not accepted: {message}", hint=LOGIN
+        )
     if error.code == 412:
-        return PreconditionFailedError(f"{failed}: it is not of the generation that was expected.")
+        return PreconditionFailedError(f"{failed}: it does not have the expected generation.")
     if error.code == 404:
         if is_no_bucket(error):
             return no_bucket(bucket)
-        return ObjectNotFoundError(f"{failed}: it is not there.")
+        return ObjectNotFoundError(f"{failed}: it does not exist.")
     if "billing" in message.lower() or "accountDisabled" in message:
         return StoreError(
             f"{failed}: billing is disabled for its project: {message}",
@@ -84,10 +86,10 @@ def refusal(error: ResponseError, bucket: str, action: str, principal: str = "")
     if error.code == 403:
         return _denied(message, bucket, failed, principal)
     if error.code == 400 and "bucket name" in message.lower():
-        return _impossible(bucket)
+        return _invalid_bucket_name(bucket)
     if error.code == 400 and "match calculated" in message:
         return IntegrityError(
-            f"{failed}: its bytes changed on their way: {message}", hint="Try it again."
+            f"{failed}: its bytes changed in transit: {message}", hint="Try again."
         )
     return StoreError(f"{failed}: {message} ({error.code})")
 
@@ -95,22 +97,22 @@ def refusal(error: ResponseError, bucket: str, action: str, principal: str = "")
 def no_bucket(bucket: str) -> KineticError:
     """Return the error for a bucket that does not exist, or whose name is invalid."""
     if not _BUCKET.fullmatch(bucket):
-        return _impossible(bucket)
+        return _invalid_bucket_name(bucket)
     return BucketNotFoundError(
         f"There is no bucket gs://{bucket}.",
         hint="Check its name. Kinetic does not create buckets yet: create it first, for instance in the Cloud console.",
     )
 
 
-def _impossible(bucket: str) -> InvalidRequestError:
+def _invalid_bucket_name(bucket: str) -> InvalidRequestError:
     return InvalidRequestError(
-        f"{bucket!r} cannot be the name of a bucket.",
+        f"{bucket!r} is not a valid bucket name.",
         hint="Names have 3 to 63 lower-case letters, digits, dashes, underscores and dots.",
     )
 
 
 def is_no_bucket(error: ResponseError) -> bool:
-    """Return whether a 404 is about the bucket, and not an object in it."""
+    """Return whether a 404 is about the bucket, not about an object in it."""
     message = error.message.lower()
     return "bucket" in message and "no such object" not in message
 
@@ -122,14 +124,15 @@ def _denied(message: str, bucket: str, failed: str, principal: str) -> KineticEr
     who = match[1] if match and "@" in match[1] else principal
     role = "objectViewer" if permission in _READING else "objectUser"
     grant = (
-        f"Let its owner run: gcloud storage buckets add-iam-policy-binding gs://{bucket} "
+        f"Ask the bucket's owner to run: gcloud storage buckets add-iam-policy-binding gs://{bucket} "
         f"--member={_member(who)} --role=roles/storage.{role}"
     )
     if not permission:
-        # No role is missing: an organisation's policy, a retention or a service perimeter forbids it.
+        # No role is missing: an organisation's policy, a retention policy or a service perimeter forbids it.
         return StorePermissionError(f"{failed}: {message}", hint=None if message else grant)
     return StorePermissionError(
-        f"{failed}: {who or 'you'} may not: {permission} on gs://{bucket} is missing.", hint=grant
+        f"{failed}: {who or 'your account'} does not have {permission} on gs://{bucket}.",
+        hint=grant,
     )
 
 
@@ -147,9 +150,9 @@ def _unavailable(last: BaseException | None, bucket: str, action: str) -> StoreU
             f"Could not {action} in gs://{bucket}: the server's certificate is not trusted: {_line(last)}",
             hint=_INTERCEPTED,
         )
-    what = "no answer" if last is None else described_error(last)
+    what = "no response" if last is None else described_error(last)
     return StoreUnavailableError(
-        f"Could not {action} in gs://{bucket}, also after retries. Last error: {what}",
+        f"Could not {action} in gs://{bucket}, even after retries. Last error: {what}",
         hint=_TRY_LATER if _intercepted_in(last) is None else _LOG_IN_TO_NETWORK,
     )
 
@@ -160,16 +163,16 @@ def described_error(error: BaseException) -> str:
         return f"{error.message} ({error.code})"
     intercepted = _intercepted_in(error)
     if intercepted is not None:
-        return f"a proxy, or a captive portal of this network, answered with {intercepted}"
+        return f"a proxy, or a captive portal of this network, responded with {intercepted}"
     return _line(error)
 
 
 def _intercepted_in(error: object) -> InterceptedResponseError | None:
-    """Return the error in *error* that a response was not the service's."""
+    """Return the `InterceptedResponseError` in *error*, or None."""
     if isinstance(error, InterceptedResponseError):
         return error
     inner = error.args if isinstance(error, BaseException) else ()
-    return next((found for one in inner if (found := _intercepted_in(one))), None)
+    return next((found for arg in inner if (found := _intercepted_in(arg))), None)
 
 
 def _line(error: BaseException) -> str:
@@ -177,6 +180,6 @@ def _line(error: BaseException) -> str:
     for inner in (getattr(error, "reason", None), *error.args):
         if isinstance(inner, BaseException):
             return _line(inner)
-    # Errors of Google's credentials hold a message, and the same as data.
+    # The arguments of google-auth's errors are a message, and the same as data.
     message = error.args[0] if error.args and isinstance(error.args[0], str) else error
     return " ".join(str(message).split())[:500] or type(error).__name__

@@ -45,7 +45,7 @@ def upload_small(
     """Write *content* as *name* in one request."""
     nonce = new_nonce() if if_generation is not None else ""
     described = {**(metadata or {}), **({NONCE: nonce} if nonce else {})}
-    # The service refuses other bytes than those that were checked.
+    # With this checksum, the service refuses other bytes than those that were checked.
     resource: dict[str, Any] = {
         "name": name,
         "crc32c": encoded(ContentChecksum(content, check).whole()),
@@ -76,7 +76,7 @@ def upload_small(
         url = bucket.connection.upload_url(
             bucket.name,
             uploadType="multipart",
-            # It is in the body, too; here it appears in logs of requests.
+            # The name is in the body, too; in the URL it appears in logs of requests.
             name=name,
             ifGenerationMatch=if_generation,
             fields=FIELDS,
@@ -87,7 +87,7 @@ def upload_small(
             )
         except PreconditionError:
             if failed and (written := bucket.own_write(name, nonce)):
-                return written  # By an attempt whose response was lost.
+                return written  # An earlier attempt wrote it, but its response was lost.
             raise
         except NotFoundError as error:
             raise not_written(bucket, error, if_generation) from error
@@ -101,7 +101,7 @@ def upload_small(
 def not_written(bucket: Bucket, error: NotFoundError, if_generation: int | None) -> Exception:
     """Return the error for a write that the service refused with 404."""
     if if_generation and not is_no_bucket(error):
-        return PreconditionError(412, "It is gone.")
+        return PreconditionError(412, "The object does not exist any more.")
     return no_bucket(bucket.name)
 
 

@@ -26,7 +26,7 @@ class Content(Protocol):
         ...
 
     def changed(self) -> bool:
-        """Return whether the bytes changed since the beginning."""
+        """Return whether the bytes may have changed since this content was created."""
         ...
 
 
@@ -85,7 +85,7 @@ class SpooledContent:
 class ContentChecksum:
     """The checksum of a content up to any offset, without reading bytes twice.
 
-    A *check* is fed the same bytes.
+    A *check* receives the same bytes.
     """
 
     def __init__(self, content: Content, check: Check | None = None) -> None:
@@ -108,7 +108,7 @@ class ContentChecksum:
         return self._crc
 
     def whole(self) -> int:
-        """Return the checksum of the whole, after the check accepted it."""
+        """Return the checksum of the whole content; raise if the check does not accept it."""
         whole = self.up_to(self._content.size)
         if self._check is not None:
             self._check.finish()
@@ -118,7 +118,7 @@ class ContentChecksum:
         """Iterate over the bytes from *start* to *end*, and include them in the checksum.
 
         Raises:
-            StoreError: There are fewer.
+            StoreError: The content has fewer bytes.
         """
         if start != self._at:
             self.up_to(start)

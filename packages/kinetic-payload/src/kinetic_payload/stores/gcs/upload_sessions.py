@@ -29,7 +29,7 @@ _guard = threading.Lock()
 
 
 def _after_fork() -> None:
-    # Locks stay with the parent.
+    # The parent keeps its locks.
     global _guard
     _guard = threading.Lock()
     _open_names.clear()
@@ -44,7 +44,7 @@ class Session:
 
     url: str
     nonce: str
-    """In the metadata of the object that it will write."""
+    """It is stored in the metadata of the object that the session writes."""
 
 
 class SessionFile:
@@ -63,7 +63,7 @@ class SessionFile:
             return None
 
     def save(self, session: Session | None) -> None:
-        """Save the session; None: there is none any more."""
+        """Save the session, or that there is none any more."""
         with suppress(OSError):  # A full disk must not end the upload.
             os.ftruncate(self._fd, 0)
             if session is not None:
