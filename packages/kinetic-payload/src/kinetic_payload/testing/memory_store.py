@@ -48,7 +48,7 @@ class MemoryStore:
         return time.time()
 
     def stat(self, name: str) -> ObjectInfo | None:
-        """Return what is known about *name*, or None."""
+        """Return the information on *name*, or None if it does not exist."""
         found = self._objects.get(check_name(name))
         return found[1] if found else None
 
@@ -152,7 +152,7 @@ class MemoryStore:
         yield from ((info, None) for info in self.list() if info.name.partition("/")[2] in LISTED)
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
-        """Delete *name*; return whether it was there."""
+        """Delete *name*; return whether it existed."""
         with self._lock:
             self._expect(name, if_generation)
             return self._objects.pop(name, None) is not None

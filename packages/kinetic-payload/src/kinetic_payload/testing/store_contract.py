@@ -1,6 +1,6 @@
 """`StoreContract`: the tests that every store passes unchanged."""
 
-# The tests' names say what a docstring would.
+# The names of the tests take the place of docstrings.
 # ruff: noqa: D102
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ def increment(store: Store, name: str) -> None:
 
 @contextmanager
 def _raises(kind: type[BaseException]) -> Iterator[None]:
-    # As pytest's, which whoever only wants a `MemoryStore` need not have.
+    # The same as pytest's `raises`. Users of `MemoryStore` alone need not install pytest.
     try:
         yield
     except kind:

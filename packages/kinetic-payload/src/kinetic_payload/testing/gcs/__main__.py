@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     given = parser.parse_args(arguments)
     stopping = {signal.SIGINT, signal.SIGTERM}
-    # Threads inherit the mask, so that only `sigwait` sees them.
+    # Threads inherit the mask, so that only `sigwait` receives these signals.
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     server = GcsServer(
         folder=given.folder,

@@ -30,7 +30,7 @@ _NEEDS: Final = {
     "objects.rewrite": ("storage.objects.get", "object"),
     "objects.compose": ("storage.objects.create", "object"),
 }
-"""Operation → the permission it needs, and on what. A session of an upload needs none."""
+"""Operation → the permission it needs, and on what. Requests of an upload session need none."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Tokens:
     lifetime: float = 3600.0
     """Seconds until a token expires."""
     issued: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """Token → principal, and when it expires."""
+    """Token → its principal, and when the token expires."""
 
     def issue(self, principal: str, *, lifetime: float | None = None) -> str:
         """Return a new token of *principal*."""

@@ -70,11 +70,11 @@ class Api:
         except ApiError as error:
             return error.answer(plain=call.media)
         if mask is not None and not call.media and answer.status == 200:
-            return _masked(answer, mask)
+            return _selected_fields(answer, mask)
         return answer
 
 
-def _masked(answer: Answer, mask: Any) -> Answer:
+def _selected_fields(answer: Answer, mask: Any) -> Answer:
     if not isinstance(answer.body, bytes) or not answer.body.startswith(b"{"):
         return answer
     return json_answer(select(json.loads(answer.body), mask), headers=answer.headers)

@@ -26,9 +26,9 @@ def make_bucket(state: State, name: str, project: str) -> Bucket:
                 "Your previous request to create the named bucket succeeded and you already own it."
             )
         raise ApiError(409, "conflict", message)
-    made = Bucket(name, project, state.next_generation(), time.time())
-    state.buckets[name] = made
-    return made
+    bucket = Bucket(name, project, state.next_generation(), time.time())
+    state.buckets[name] = bucket
+    return bucket
 
 
 class BucketCalls:
@@ -43,8 +43,8 @@ class BucketCalls:
         if not call.arg("project"):
             raise required("Required parameter: project")
         given = await call.json()
-        made = make_bucket(self._state, str(given.get("name", "")), call.arg("project"))
-        return json_answer(bucket_resource(made, call.base))
+        bucket = make_bucket(self._state, str(given.get("name", "")), call.arg("project"))
+        return json_answer(bucket_resource(bucket, call.base))
 
     async def list(self, call: Call) -> Answer:
         """List the buckets of a project."""
@@ -66,18 +66,18 @@ class BucketCalls:
 
     async def get(self, call: Call) -> Answer:
         """Return a bucket."""
-        found = self._found(call)
+        found = self._bucket_of(call)
         return json_answer(bucket_resource(found, call.base))
 
     async def delete(self, call: Call) -> Answer:
         """Delete an empty bucket."""
-        found = self._found(call)
+        found = self._bucket_of(call)
         if found.objects:
             raise ApiError(409, "conflict", "The bucket you tried to delete is not empty.")
         del self._state.buckets[call.bucket]
         return Answer(204)
 
-    def _found(self, call: Call) -> Bucket:
+    def _bucket_of(self, call: Call) -> Bucket:
         found = self._state.buckets.get(call.bucket)
         if found is None:
             raise no_bucket()

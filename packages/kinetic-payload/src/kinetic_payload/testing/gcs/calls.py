@@ -24,7 +24,7 @@ class Call:
     """A request for one operation."""
 
     operation: str
-    """Such as `objects.get`, also in faults and in the log."""
+    """Such as `objects.get`. Faults and the log use the same names."""
     method: str
     path: str
     query: Mapping[str, list[str]]
@@ -42,7 +42,7 @@ class Call:
 
     @property
     def media(self) -> bool:
-        """Whether it is a download."""
+        """Whether this is a download."""
         return self.operation == "objects.get.media"
 
     def arg(self, name: str, default: str = "") -> str:
@@ -88,7 +88,7 @@ def json_object(data: bytes) -> dict[str, Any]:
     return found
 
 
-# `B` and `O` stand for names, `TB` and `TO` for those of a copy's target.
+# `B` and `O` stand for the names of a bucket and an object, `TB` and `TO` for those of a copy's target.
 _ROUTES: Final = {
     ("GET", "b"): "buckets.list",
     ("POST", "b"): "buckets.insert",
@@ -119,12 +119,12 @@ _OTHERS: Final = {
 def call_of(method: str, target: str, headers: Mapping[str, str], body: Body) -> Call:
     """Parse a request line and its headers (names in lower case) as a call.
 
-    Anything else is the operation `unknown`.
+    An unknown request has the operation `unknown`.
     """
     path, _, query_text = target.partition("?")
     try:
         query = parse_qs(query_text, keep_blank_values=True, errors="strict")
-        operation, names = _routed(method, path)
+        operation, names = _route(method, path)
     except UnicodeDecodeError:
         query, operation, names = {}, "malformed", {}
     base = f"http://{headers.get('host', 'localhost')}"
@@ -132,13 +132,13 @@ def call_of(method: str, target: str, headers: Mapping[str, str], body: Body) ->
     call.bucket, call.name = names.get("B", ""), names.get("O", "")
     call.to_bucket, call.to_name = names.get("TB", ""), names.get("TO", "")
     if operation.startswith("objects.insert") or operation == "objects.get":
-        call.operation = _refined(call)
+        call.operation = _refined_operation(call)
     if call.operation.startswith("objects.insert") and not call.name:
         call.name = call.arg("name")
     return call
 
 
-def _routed(method: str, path: str) -> tuple[str, dict[str, str]]:
+def _route(method: str, path: str) -> tuple[str, dict[str, str]]:
     if path.startswith("/_kinetic/"):
         return "control", {}
     if method == "GET" and (path == "/" or path.startswith("/computeMetadata/v1/")):
@@ -162,7 +162,7 @@ def _routed(method: str, path: str) -> tuple[str, dict[str, str]]:
     return "unknown", {}
 
 
-def _refined(call: Call) -> str:
+def _refined_operation(call: Call) -> str:
     """Return the operation that the query and the headers select."""
     uploads = call.path.startswith("/upload/")
     if call.operation == "objects.get":

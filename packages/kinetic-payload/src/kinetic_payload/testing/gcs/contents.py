@@ -17,7 +17,7 @@ IN_MEMORY: Final = 64 * 1024
 """Up to this size, contents are kept in memory."""
 
 INLINE: Final = 512 * 1024
-"""Up to this size, bytes are hashed without a thread."""
+"""Up to this size, bytes are hashed without another thread."""
 
 CHUNK: Final = 1024 * 1024
 
@@ -33,7 +33,7 @@ class Content:
         """None if it is not computed, as for composite objects."""
         self.data = data
         if isinstance(data, Path):
-            # Running downloads hold it too, so that a replaced object can be read to its end.
+            # Running downloads also hold this content, so that a replaced object can be read to its end.
             weakref.finalize(self, _remove, data).atexit = False
 
     def open(self) -> BinaryIO:
@@ -107,10 +107,10 @@ class Incoming:
     def finish(self) -> Content:
         """Return the content; later calls return the same."""
         if self._finished is None:
-            self._finished = self._made()
+            self._finished = self._build()
         return self._finished
 
-    def _made(self) -> Content:
+    def _build(self) -> Content:
         crc32c = base64.b64encode(self._crc32c.digest()).decode()
         md5 = None if self._md5 is None else base64.b64encode(self._md5.digest()).decode()
         if self._file is None or self._path is None:
@@ -119,7 +119,7 @@ class Incoming:
         return Content(self.size, crc32c, md5, self._path)
 
     def discard(self) -> None:
-        """Remove what was written."""
+        """Remove the bytes that were written."""
         self._held.clear()
         if self._finished is None and self._file is not None and self._path is not None:
             self._file.close()

@@ -9,7 +9,7 @@ from kinetic_payload.testing.gcs.requests import Requests
 
 
 async def control(call: Call, faults: Faults, requests: Requests) -> Answer:
-    """Handle a request about the server itself.
+    """Handle a request that controls the server.
 
     `/_kinetic/faults`: GET lists, POST adds one (arguments of `Fault`, as JSON), DELETE removes all.
     `/_kinetic/requests`: GET lists, DELETE clears. `/_kinetic/health`: GET.
@@ -23,7 +23,7 @@ async def control(call: Call, faults: Faults, requests: Requests) -> Answer:
             try:
                 faults.add(**await call.json())
             except (TypeError, ApiError) as error:
-                return invalid(f"That is no fault: {error}").answer()
+                return invalid(f"Invalid fault: {error}").answer()
         case "DELETE", "/_kinetic/faults":
             faults.clear()
         case "GET", "/_kinetic/requests":
@@ -31,5 +31,5 @@ async def control(call: Call, faults: Faults, requests: Requests) -> Answer:
         case "DELETE", "/_kinetic/requests":
             requests.clear()
         case _:
-            return invalid("There is no such thing here.").answer()
+            return invalid("Unknown control request.").answer()
     return Answer(204)

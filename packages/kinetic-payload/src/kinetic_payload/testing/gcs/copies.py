@@ -28,14 +28,14 @@ class CopyCalls:
         given = await call.json()
         source = self._source(call)
         self._expect(call)
-        return json_answer(object_resource(self._copied(call, source, given), call.base))
+        return json_answer(object_resource(self._store_copy(call, source, given), call.base))
 
     async def rewrite(self, call: Call) -> Answer:
         """Copy an object as `copy` does; Google may take several calls for a large one."""
         given = await call.json()
         source = self._source(call)
         self._expect(call)
-        copied = self._copied(call, source, given)
+        copied = self._store_copy(call, source, given)
         size = str(source.size)
         data = {
             "kind": "storage#rewriteResponse",
@@ -52,7 +52,7 @@ class CopyCalls:
         parts = given.get("sourceObjects") or []
         target = given.get("destination") or {}
         if not isinstance(parts, list) or not all(
-            isinstance(one, dict) for one in [target, *parts]
+            isinstance(item, dict) for item in [target, *parts]
         ):
             raise invalid("Invalid compose request.")
         if not parts:
@@ -65,11 +65,11 @@ class CopyCalls:
         fields = object_fields(target)
         first = sources[0].fields.get("contentType", "application/octet-stream")
         fields.setdefault("contentType", first)
-        content = await self._joined([source.content for source in sources])
+        content = await self._join([source.content for source in sources])
         self._access.demand_overwrite(call, call.bucket, call.name)
         stored = self._state.store(
             call.bucket, call.name, content, fields, call.number("ifGenerationMatch"),
-            components=sum(one.components or 1 for one in sources),
+            components=sum(source.components or 1 for source in sources),
         )  # fmt: skip
         return json_answer(object_resource(stored, call.base))
 
@@ -85,7 +85,7 @@ class CopyCalls:
         check_generation(call.number("ifGenerationMatch"), found)
         self._access.demand_overwrite(call, call.to_bucket, call.to_name)
 
-    def _copied(self, call: Call, source: StoredObject, given: dict[str, Any]) -> StoredObject:
+    def _store_copy(self, call: Call, source: StoredObject, given: dict[str, Any]) -> StoredObject:
         # Given metadata replaces all metadata of the source.
         fields = object_fields(given) if given else dict(source.fields)
         return self._state.store(
@@ -100,7 +100,7 @@ class CopyCalls:
         self._access.demand(call, "storage.objects.get", call.bucket)
         return source
 
-    async def _joined(self, contents: list[Content]) -> Content:
+    async def _join(self, contents: list[Content]) -> Content:
         incoming = self._state.incoming(composite=True)
 
         def join() -> Content:

@@ -14,7 +14,7 @@ _RANGE: Final = re.compile(r"bytes\s*=\s*(\d*)\s*-\s*(\d*)\s*")
 
 
 def download(found: StoredObject, wanted: str | None) -> Answer:
-    """Return the bytes of an object that the header `Range` (*wanted*) asks for."""
+    """Return the bytes of an object that the header `Range` (*wanted*) requests."""
     headers = _headers(found)
     part = _range_of(wanted, found.size)
     if part is None:
@@ -25,9 +25,9 @@ def download(found: StoredObject, wanted: str | None) -> Answer:
 
 
 def _range_of(header: str | None, size: int) -> tuple[int, int] | None:
-    """Return first byte and length that *header* asks for; None: everything.
+    """Return the offset and the length of the range in *header*, or None for all bytes.
 
-    What is no single range is ignored, as HTTP wants.
+    A header without a valid single range is ignored, as HTTP requires.
 
     Raises:
         ApiError: 416, none of these bytes exist.

@@ -16,9 +16,9 @@ Break = Literal["", "before", "request", "response", "after"]
 class Fault:
     """A failure of requests that match all patterns (`fnmatch`; "" matches all).
 
-    The failure is a `status` (the service's error, without performing the call), a `page` (a response of something
-    else, such as a captive portal, with that status), a `reset` (a broken connection) or none. `delay` and `drip`
-    can be added.
+    The failure is a `status` (the service's error, without performing the call), a `page` (a response that is
+    not the service's, such as a captive portal's, with that status), a `reset` (a broken connection) or none.
+    `delay` and `drip` can be added.
     """
 
     method: str = ""
@@ -26,13 +26,13 @@ class Fault:
     """Such as `objects.insert*`, `objects.get.media`, `objects.list`, as in the log."""
     bucket: str = ""
     name: str = ""
-    """Of the object, or of a copy's target."""
+    """The name of the object, or of a copy's target."""
     after: int = 0
     """How many matching requests succeed before the first is hit."""
     times: int | None = None
-    """How many requests are hit; None: all."""
+    """How many requests are hit; None for all."""
     seconds: float | None = None
-    """How long it lasts after its first hit; None: forever."""
+    """How long the fault lasts after its first hit; None: for ever."""
     probability: float = 1.0
     seed: int = 0
 
@@ -41,10 +41,10 @@ class Fault:
     page: str | None = None
     """The body of a response that is not the service's."""
     location: str = ""
-    """Where that response redirects to."""
+    """The address that the `page` redirects to."""
     reset: Break = ""
-    """`before` anything is read; in the middle of the `request`'s body or of the `response`'s; `after` the
-    call was performed, so that its response is lost."""
+    """When the connection breaks: `before` anything is read; in the middle of the body of the `request` or the
+    `response`; `after` the call was performed, so that its response is lost."""
     polite: bool = False
     """Whether the connection is closed instead of reset, so that a body ends too early."""
     at: int | None = None
@@ -93,12 +93,12 @@ class Fault:
         return True
 
     def release(self) -> None:
-        """Release all waiting requests, and hold no others."""
+        """Release all waiting requests, and hold no more."""
         self._released.set()
 
     @property
     def holds(self) -> bool:
-        """Whether requests wait."""
+        """Whether requests have to wait."""
         return self.held and not self._released.is_set()
 
     @property
@@ -115,7 +115,7 @@ class Plan:
     drip: float | None = None
     holding: tuple[Fault, ...] = ()
     fault: Fault | None = None
-    """The fault that makes it fail."""
+    """The fault that makes the request fail."""
 
     def breaks(self, where: Break) -> bool:
         """Return whether the connection breaks there."""
@@ -130,14 +130,14 @@ class Faults:
         self._faults: list[Fault] = []
 
     def add(self, fault: Fault | None = None, **what: Any) -> Fault:
-        """Add a fault, or one with these arguments, and return it."""
+        """Add *fault*, or a new fault with these arguments, and return it."""
         added = Fault(**what) if fault is None else fault
         with self._lock:
             self._faults.append(added)
         return added
 
     def outage(self, seconds: float, *, status: int | None = 503) -> Fault:
-        """Fail all requests for *seconds* from the next one on; without a *status*, by resets."""
+        """Fail all requests for *seconds* from the next one on, with *status*, or with resets if it is None."""
         reset: Break = "" if status else "before"
         return self.add(seconds=seconds, status=status, reset=reset)
 
@@ -164,6 +164,6 @@ class Faults:
         return plan
 
     def described(self) -> list[dict[str, Any]]:
-        """Return them as data, with their hits."""
+        """Return all faults as data, with their hits."""
         with self._lock:
             return [asdict(fault) for fault in self._faults]

@@ -23,13 +23,13 @@ def parse_fields(text: str, known: Collection[str]) -> Mask:
     """
     tokens = _TOKEN.findall(text)
     if "".join(tokens) != re.sub(r"\s", "", text):
-        raise _bad(text)
+        raise _invalid_selection(text)
     mask, rest = _selection(tokens, text)
     if rest:
-        raise _bad(text)
+        raise _invalid_selection(text)
     for part in (mask, *(mask.get(key, {}) for key in _RESOURCES)):
         if unknown := [key for key in part if key != "*" and key not in known]:
-            raise _bad(unknown[0])
+            raise _invalid_selection(unknown[0])
     return mask
 
 
@@ -39,7 +39,7 @@ def _selection(tokens: list[str], text: str) -> tuple[Mask, list[str]]:
         below: Mask = mask
         while True:
             if not tokens or tokens[0] in "(),/":
-                raise _bad(text)
+                raise _invalid_selection(text)
             key, tokens = tokens[0], tokens[1:]
             below = below.setdefault(key, {})
             if tokens[:1] != ["/"]:
@@ -48,7 +48,7 @@ def _selection(tokens: list[str], text: str) -> tuple[Mask, list[str]]:
         if tokens[:1] == ["("]:
             inner, tokens = _selection(tokens[1:], text)
             if tokens[:1] != [")"]:
-                raise _bad(text)
+                raise _invalid_selection(text)
             below.update(inner)
             tokens = tokens[1:]
         if tokens[:1] != [","]:
@@ -61,7 +61,7 @@ def select(data: Any, mask: Mask) -> Any:
     if not mask or ("*" in mask and not mask["*"]):
         return data
     if isinstance(data, list):
-        return [select(one, mask) for one in data]
+        return [select(item, mask) for item in data]
     if not isinstance(data, dict):
         return data
     everywhere = mask.get("*")
@@ -72,7 +72,7 @@ def select(data: Any, mask: Mask) -> Any:
     }
 
 
-def _bad(text: str) -> ApiError:
+def _invalid_selection(text: str) -> ApiError:
     return ApiError(
         400,
         "invalidParameter",

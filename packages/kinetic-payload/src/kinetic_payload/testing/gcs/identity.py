@@ -30,10 +30,10 @@ class IdentityCalls:
             claims = _claims(form["assertion"][0])
             principal, until = str(claims["iss"]), float(claims["exp"])
         except (KeyError, ValueError, TypeError, IndexError):
-            return _no_grant("Invalid JWT.")
+            return _grant_error("Invalid JWT.")
         if self._tokens is None or until < time.time():
-            return _no_grant("Invalid JWT: Token must be a short-lived token.")
-        return json_answer(self._given(self._tokens, principal))
+            return _grant_error("Invalid JWT: Token must be a short-lived token.")
+        return json_answer(self._new_token(self._tokens, principal))
 
     async def metadata(self, call: Call) -> Answer:
         """Respond as the metadata server, with the identity of the machine or pod."""
@@ -54,13 +54,13 @@ class IdentityCalls:
         if tokens is None or principal is None or not known:
             return Answer(404, b"Not Found", _text())
         if rest == "token":
-            return json_answer(self._given(tokens, principal), headers=_FLAVOR)
+            return json_answer(self._new_token(tokens, principal), headers=_FLAVOR)
         if rest == "email":
             return Answer(200, principal.encode(), _text())
         data = {"aliases": ["default"], "email": principal, "scopes": [_SCOPE]}
         return json_answer(data, headers=_FLAVOR)
 
-    def _given(self, tokens: Tokens, principal: str) -> dict[str, Any]:
+    def _new_token(self, tokens: Tokens, principal: str) -> dict[str, Any]:
         return {
             "access_token": tokens.issue(principal),
             "expires_in": int(tokens.lifetime),
@@ -72,7 +72,7 @@ def _text() -> dict[str, str]:
     return {"Content-Type": "application/text", **_FLAVOR}
 
 
-def _no_grant(description: str) -> Answer:
+def _grant_error(description: str) -> Answer:
     data = {"error": "invalid_grant", "error_description": description}
     return Answer(400, json.dumps(data).encode(), {"Content-Type": JSON})
 

@@ -12,7 +12,7 @@ from typing import Final
 from kinetic_payload.testing.gcs.answers import invalid
 
 _TOKEN: Final = re.compile(r"\{[^{}]*\}|.", re.DOTALL)
-"""Of a glob."""
+"""One token of a glob."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Page:
 
 def page_of(names: Sequence[str], wanted: Listing) -> Page:
     """Return a page of the sorted *names*."""
-    last = _seen(wanted.token)
+    last = _decode_token(wanted.token)
     low = max(wanted.start, wanted.prefix)
     place = bisect_left(names, low)
     if last:
-        place = max(place, _beyond(names, last, wanted))
+        place = max(place, _index_after(names, last, wanted))
     page = Page()
     while place < len(names):
         name = names[place]
@@ -54,7 +54,7 @@ def page_of(names: Sequence[str], wanted: Listing) -> Page:
             place += 1
             continue
         if len(page.names) + len(page.prefixes) >= wanted.limit:
-            page.token = _token(last)
+            page.token = _encode_token(last)
             break
         group = _group(name, wanted)
         if group is None:
@@ -75,7 +75,7 @@ def _group(name: str, wanted: Listing) -> str | None:
     return None if at < 0 else name[: at + len(wanted.delimiter)]
 
 
-def _beyond(names: Sequence[str], last: str, wanted: Listing) -> int:
+def _index_after(names: Sequence[str], last: str, wanted: Listing) -> int:
     """Return the index after the last listed name or prefix."""
     if wanted.delimiter and _group(last, wanted) == last:
         return _after_group(names, last)
@@ -83,15 +83,15 @@ def _beyond(names: Sequence[str], last: str, wanted: Listing) -> int:
 
 
 def _after_group(names: Sequence[str], group: str) -> int:
-    # This sorts after all names in the group.
+    # The argument sorts after all names in the group.
     return bisect_right(names, group + chr(0x10FFFF) * (1025 - min(len(group), 1024)))
 
 
-def _token(last: str) -> str:
+def _encode_token(last: str) -> str:
     return base64.urlsafe_b64encode(b"\n" + last.encode()).decode()
 
 
-def _seen(token: str) -> str:
+def _decode_token(token: str) -> str:
     if not token:
         return ""
     try:
@@ -104,26 +104,26 @@ def _seen(token: str) -> str:
 
 
 def pattern_of(glob: str) -> re.Pattern[str]:
-    """Return what matches the whole of a name that *glob*, the parameter `matchGlob`, matches.
+    """Return a pattern for the whole names that match *glob*, the parameter `matchGlob`.
 
-    `*` and `?` match no `/`, `{a,b}` matches what one of several globs does. Of Google's globs, `**` and `[a-c]`
-    are missing here.
+    `*` and `?` do not match `/`; `{a,b}` matches if one of the globs in it does. Google also supports `**` and
+    `[a-c]`; this server does not.
     https://docs.cloud.google.com/storage/docs/json_api/v1/objects/list#list-objects-and-prefixes-using-glob
     """
-    return re.compile(_translated(glob), re.DOTALL)
+    return re.compile(_regex_of(glob), re.DOTALL)
 
 
-def _translated(glob: str) -> str:
-    return "".join(map(_piece, _TOKEN.findall(glob)))
+def _regex_of(glob: str) -> str:
+    return "".join(map(_regex_of_token, _TOKEN.findall(glob)))
 
 
-def _piece(part: str) -> str:
+def _regex_of_token(part: str) -> str:
     if part == "*":
         return "[^/]*"
     if part == "?":
         return "[^/]"
     if part[0] == "{" and len(part) > 1:
-        return f"(?:{'|'.join(map(_translated, part[1:-1].split(',')))})"
+        return f"(?:{'|'.join(map(_regex_of, part[1:-1].split(',')))})"
     if part in "[]{}\\":
         raise invalid(f"This server does not support {part!r} in matchGlob.")
     return re.escape(part)

@@ -28,24 +28,24 @@ class ObjectCalls:
 
     async def get(self, call: Call) -> Answer:
         """Return an object."""
-        found = self._found(call)
+        found = self._object_of(call)
         return json_answer(object_resource(found, call.base))
 
     async def download(self, call: Call) -> Answer:
         """Return the bytes of an object, or a range of them."""
-        found = self._found(call)
+        found = self._object_of(call)
         return download(found, call.headers.get("range"))
 
     async def patch(self, call: Call) -> Answer:
         """Change the given fields, which increases the metageneration."""
         given = await call.json()
-        found = self._found(call)
+        found = self._object_of(call)
         fields = merged_object_fields(found.fields, given)
         return json_answer(object_resource(self._state.change(found, fields), call.base))
 
     async def delete(self, call: Call) -> Answer:
         """Delete an object."""
-        self._state.delete(self._found(call))
+        self._state.delete(self._object_of(call))
         return Answer(204)
 
     async def list(self, call: Call) -> Answer:
@@ -54,16 +54,16 @@ class ObjectCalls:
         glob = call.arg("matchGlob")
         if glob and call.arg("delimiter"):
             raise invalid("This server does not support matchGlob with a delimiter.")
-        asked = call.number("maxResults")
-        if asked is not None and asked < 0:
-            raise invalid(f"Invalid value for maxResults: '{asked}'.")
+        limit = call.number("maxResults")
+        if limit is not None and limit < 0:
+            raise invalid(f"Invalid value for maxResults: '{limit}'.")
         wanted = Listing(
             prefix=call.arg("prefix"),
             delimiter=call.arg("delimiter"),
             start=call.arg("startOffset"),
             end=call.arg("endOffset"),
             match=pattern_of(glob) if glob else None,
-            limit=min(asked or LARGEST_PAGE, LARGEST_PAGE),
+            limit=min(limit or LARGEST_PAGE, LARGEST_PAGE),
             token=call.arg("pageToken"),
         )
         data: dict[str, Any] = {"kind": "storage#objects"}
@@ -73,10 +73,10 @@ class ObjectCalls:
         if page.prefixes:
             data["prefixes"] = page.prefixes
         if page.names:
-            data["items"] = [object_resource(home.objects[one], call.base) for one in page.names]
+            data["items"] = [object_resource(home.objects[name], call.base) for name in page.names]
         return json_answer(data)
 
-    def _found(self, call: Call) -> StoredObject:
+    def _object_of(self, call: Call) -> StoredObject:
         self._state.bucket(call.bucket)
         check_object_name(call.name)
         expected = call.number("ifGenerationMatch")

@@ -46,25 +46,25 @@ class GcsProcess:
         return {"STORAGE_EMULATOR_HOST": self.endpoint}
 
     def requests(self) -> list[Logged]:
-        """Return its request log."""
-        return [Logged(**one) for one in self._ask("GET", "requests")]
+        """Return the server's request log."""
+        return [Logged(**item) for item in self._request("GET", "requests")]
 
     def clear_requests(self) -> None:
         """Clear the request log."""
-        self._ask("DELETE", "requests")
+        self._request("DELETE", "requests")
 
     def add_fault(self, **what: Any) -> None:
         """Add a fault with the arguments of `Fault`."""
-        self._ask("POST", "faults", what)
+        self._request("POST", "faults", what)
 
     def clear_faults(self) -> None:
         """Remove all faults."""
-        self._ask("DELETE", "faults")
+        self._request("DELETE", "faults")
 
-    def _ask(self, method: str, what: str, data: Any = None) -> Any:
+    def _request(self, method: str, what: str, data: Any = None) -> Any:
         body = None if data is None else json.dumps(data).encode()
         address = f"{self.endpoint}/_kinetic/{what}"
-        asked = Request(address, data=body, method=method)  # noqa: S310 - of this machine
-        with urlopen(asked, timeout=30) as answer:  # noqa: S310
+        request = Request(address, data=body, method=method)  # noqa: S310 - of this machine
+        with urlopen(request, timeout=30) as answer:  # noqa: S310
             text = answer.read()
         return json.loads(text) if text else None

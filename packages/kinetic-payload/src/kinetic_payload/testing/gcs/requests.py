@@ -63,33 +63,33 @@ class Requests:
     ) -> list[Logged]:
         """Return the requests that match the patterns (`fnmatch`)."""
         return [
-            one
-            for one in self
-            if (not method or one.method == method)
-            and (not operation or fnmatchcase(one.operation, operation))
-            and (not name or fnmatchcase(one.name, name))
-            and status in (None, one.status)
+            logged
+            for logged in self
+            if (not method or logged.method == method)
+            and (not operation or fnmatchcase(logged.operation, operation))
+            and (not name or fnmatchcase(logged.name, name))
+            and status in (None, logged.status)
         ]
 
     def count(
         self, *, method: str = "", operation: str = "", name: str = "", status: int | None = None
     ) -> int:
-        """Return how many match."""
+        """Return how many requests match the patterns."""
         return len(self.matching(method=method, operation=operation, name=name, status=status))
 
     @property
     def bytes_in(self) -> int:
         """The bytes of all request bodies."""
-        return sum(one.bytes_in for one in self)
+        return sum(logged.bytes_in for logged in self)
 
     @property
     def bytes_out(self) -> int:
         """The bytes of all response bodies."""
-        return sum(one.bytes_out for one in self)
+        return sum(logged.bytes_out for logged in self)
 
     def described(self) -> list[dict[str, Any]]:
-        """Return them as data."""
-        return [asdict(one) for one in self]
+        """Return all requests as data."""
+        return [asdict(logged) for logged in self]
 
 
 def logged_headers(headers: Mapping[str, str]) -> dict[str, str]:

@@ -24,7 +24,7 @@ KNOWN_FIELDS: Final = {
 MOST_KEY: Final = 1 << 10
 MOST_VALUE: Final = 4 << 10
 MOST_METADATA: Final = 8 << 10
-"""Bytes of keys, of values, and of all of them, in `metadata`.
+"""The most bytes of a key, of a value, and of all keys and values in `metadata`.
 
 https://docs.cloud.google.com/storage/docs/reference/rpc/google.storage.v1
 """
@@ -92,7 +92,7 @@ def bucket_resource(bucket: Bucket, base: str) -> dict[str, Any]:
 
 def object_fields(given: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of an object in *given*, checked."""
-    fields = {k: v for k, v in _own(given, OBJECT_FIELDS).items() if v is not None}
+    fields = {k: v for k, v in _settable(given, OBJECT_FIELDS).items() if v is not None}
     metadata = fields.get("metadata", {})
     fields["metadata"] = {k: str(v) for k, v in metadata.items() if v is not None}
     if not fields["metadata"]:
@@ -105,12 +105,12 @@ def object_fields(given: dict[str, Any]) -> dict[str, Any]:
 def merged_object_fields(fields: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Return the fields after a patch: None removes, `metadata` is merged key by key."""
     changed = copy.deepcopy(fields)
-    _merge(changed, _own(given, OBJECT_FIELDS))
+    _merge(changed, _settable(given, OBJECT_FIELDS))
     return object_fields(changed)
 
 
-def _own(given: dict[str, Any], kinds: dict[str, type]) -> dict[str, Any]:
-    """Return what of *given* can be set, with its types checked."""
+def _settable(given: dict[str, Any], kinds: dict[str, type]) -> dict[str, Any]:
+    """Return the fields in *given* that can be set; check their types."""
     for key, value in given.items():
         if value is not None and not isinstance(value, kinds.get(key, object)):
             raise invalid(f"Invalid value for: {key}")

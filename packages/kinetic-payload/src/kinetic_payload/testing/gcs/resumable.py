@@ -16,7 +16,7 @@ from kinetic_payload.testing.gcs.state import State, Upload
 from kinetic_payload.testing.gcs.uploads import begin, checks_of, uploader_headers, verify
 
 QUANTUM: Final = 256 * 1024
-"""All chunks but the last are multiples of this; an interrupted chunk is truncated to one."""
+"""Every chunk but the last is a multiple of this; an interrupted chunk is truncated to a multiple."""
 
 _CONTENT_RANGE: Final = re.compile(r"bytes\s*(?:(\d+)-(\d+)|(\*))/(\d+|\*)")
 
@@ -26,11 +26,11 @@ class Sent:
     """The `Content-Range` of a request: the offsets of its bytes, and the total size if known."""
 
     start: int | None
-    """None: the request has no bytes and asks for the status."""
+    """None if the request has no bytes, and only queries the status."""
     end: int | None
     total: int | None
     whole: bool = False
-    """No `Content-Range`: the request has all bytes."""
+    """Whether the request has no `Content-Range`, because it has all bytes."""
 
 
 class ResumableCalls:
@@ -68,31 +68,31 @@ class ResumableCalls:
 
     async def chunk(self, call: Call) -> Answer:
         """Receive a chunk; the last one creates the object."""
-        upload = self._found(call)
+        upload = self._upload_of(call)
         if upload.finished is not None:
-            return self._done(upload, call)
-        sent = _sent(call)
+            return self._finished_answer(upload, call)
+        sent = _parse_content_range(call)
         if sent.start is None:
             return await self.status(call)
         upload.turn += 1
         await self._receive(upload, sent, call)
         total = upload.incoming.size if sent.whole else sent.total
         if total is None or upload.incoming.size < total:
-            return self._incomplete(upload, call)
+            return self._incomplete_answer(upload, call)
         return self._finish(upload, call)
 
     async def status(self, call: Call) -> Answer:
         """Return how many bytes arrived; create the object if none is missing."""
-        upload = self._found(call)
+        upload = self._upload_of(call)
         if upload.finished is not None:
-            return self._done(upload, call)
-        sent = _sent(call)
+            return self._finished_answer(upload, call)
+        sent = _parse_content_range(call)
         async with upload.lock:
             if sent.total is not None and upload.incoming.size == sent.total:
                 return self._finish(upload, call)
-            return self._incomplete(upload, call)
+            return self._incomplete_answer(upload, call)
 
-    def _found(self, call: Call) -> Upload:
+    def _upload_of(self, call: Call) -> Upload:
         upload = self._state.uploads.get(call.arg("upload_id"))
         if upload is None or upload.gone == 404:
             raise ApiError(404, "notFound", "The upload session does not exist.")
@@ -164,14 +164,14 @@ class ResumableCalls:
             if error.status in (400, 412):
                 upload.gone = 410  # A wrong checksum or precondition ends the session.
             raise
-        return self._done(upload, call)
+        return self._finished_answer(upload, call)
 
-    def _done(self, upload: Upload, call: Call) -> Answer:
+    def _finished_answer(self, upload: Upload, call: Call) -> Answer:
         assert upload.finished is not None
         resource = object_resource(upload.finished, call.base)
         return json_answer(resource, headers=uploader_headers(call))
 
-    def _incomplete(self, upload: Upload, call: Call) -> Answer:
+    def _incomplete_answer(self, upload: Upload, call: Call) -> Answer:
         headers = uploader_headers(call)
         if upload.incoming.size:
             headers["Range"] = f"bytes=0-{upload.incoming.size - 1}"
@@ -188,7 +188,7 @@ async def _write(upload: Upload, turn: int, data: bytes) -> None:
         await upload.incoming.awrite(data)
 
 
-def _sent(call: Call) -> Sent:
+def _parse_content_range(call: Call) -> Sent:
     text = call.headers.get("content-range")
     if text is None:
         announced = call.headers.get("content-length", "")

@@ -32,8 +32,8 @@ class GcsServer:
     """A server on a port of this machine that follows the published JSON API strictly.
 
     Objects are files below *folder* (the system's temporary folder by default) until it stops. Without *tokens*
-    all callers may do everything; with them, callers need one. Without *md5* objects have no MD5: computing it
-    takes more time than the rest of a large upload.
+    all callers may do everything; with them, every caller needs one. Without *md5* objects have no MD5:
+    computing it takes more time than the rest of a large upload.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class GcsServer:
         """Start the server."""
         if self._given is not None:
             self._given.mkdir(parents=True, exist_ok=True)
-        kept = tempfile.TemporaryDirectory(
+        temporary = tempfile.TemporaryDirectory(
             prefix="kinetic-gcs-", dir=self._given, ignore_cleanup_errors=True
         )
-        folder = Path(self._closing.enter_context(kept))
+        folder = Path(self._closing.enter_context(temporary))
         self._state = State(folder, md5=self._md5)
         loop = asyncio.new_event_loop()
         self._loop = loop
@@ -108,7 +108,7 @@ class GcsServer:
 
     @property
     def machine_environment(self) -> dict[str, str]:
-        """Variables besides `environment` that give a new process the identity of `tokens.machine`."""
+        """Variables, in addition to `environment`, that give a new process the identity of `tokens.machine`."""
         address = self.endpoint.removeprefix("http://")
         # By default Google's library stops looking for a metadata server after three seconds.
         return {
@@ -175,7 +175,7 @@ class GcsServer:
 
     async def _listen(self, state: State) -> None:
         server = Web(Api(state, self.tokens), self.faults, self.requests).server()
-        runner = web.ServerRunner(server, shutdown_timeout=0.01)  # 0 would be for ever.
+        runner = web.ServerRunner(server, shutdown_timeout=0.01)  # 0 would wait for ever.
         await runner.setup()
         site = web.TCPSite(runner, self._host, self._port, backlog=1024)
         await site.start()
@@ -202,7 +202,7 @@ class GcsServer:
 
 async def _close(runner: web.ServerRunner) -> None:
     await runner.cleanup()
-    # Requests that still wait for a delay or for their clients.
+    # Cancel requests that still wait for a delay or for their clients.
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()

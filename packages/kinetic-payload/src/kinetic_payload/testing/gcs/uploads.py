@@ -63,7 +63,7 @@ class UploadCalls:
             raise
         content = incoming.finish()
         verify(content, checks)
-        # Again, because the object may have been written meanwhile.
+        # Check again, because the object may have been written meanwhile.
         self._access.demand_overwrite(call, call.bucket, name)
         stored = self._state.store(
             call.bucket, name, content, fields, call.number("ifGenerationMatch")
@@ -134,7 +134,7 @@ class Multipart:
         """Iterate over the body of the second part."""
         end = b"\r\n" + self._delimiter
         while (at := self._buffer.find(end)) < 0:
-            # The end may have begun: keep as many bytes as it could have.
+            # The buffer may end with the beginning of the boundary: keep as many bytes as that could have.
             keep = len(end) - 1
             if len(self._buffer) > keep:
                 yield self._buffer[:-keep]
@@ -143,7 +143,7 @@ class Multipart:
         if at:
             yield self._buffer[:at]
         async for _ in self._chunks:
-            pass  # Ignore what follows the last boundary.
+            pass  # Ignore bytes after the last boundary.
 
     async def _headers(self) -> dict[str, str]:
         await self._take(b"\n")

@@ -61,14 +61,14 @@ class Web:
         self._requests.add(logged)
         body.logged = logged
         try:
-            return await self._answered(request, call, logged, body)
+            return await self._respond(request, call, logged, body)
         except ConnectionError:
             return _NoAnswer()
         finally:
             logged.seconds = time.perf_counter() - began
             logged.name = logged.name or call.name
 
-    async def _answered(
+    async def _respond(
         self, request: web.BaseRequest, call: Call, logged: Logged, body: _Body
     ) -> web.StreamResponse:
         plan = self._faults.plan(call.method, call.operation, call.bucket, logged.name)
@@ -78,7 +78,7 @@ class Web:
         if plan.delay:
             await asyncio.sleep(plan.delay)
         if plan.breaks("before"):
-            raise _broken(request, plan)
+            raise _break_connection(request, plan)
         if plan.fault is not None and plan.fault.page is not None:
             answer = _portal_answer(plan.fault.page, plan.fault.status or 200, plan.fault.location)
         elif plan.fault is not None and plan.fault.status is not None:
@@ -88,12 +88,12 @@ class Web:
         else:
             if request.headers.get("expect", "").lower() == "100-continue":
                 if request.transport is None:
-                    raise ConnectionResetError("The client went away.")
+                    raise ConnectionResetError("The client closed the connection.")
                 request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             answer = await self._api.perform(call)
         if plan.breaks("after") or plan.breaks("request"):
-            # A request without a body has no middle: its response is lost.
-            raise _broken(request, plan)
+            # A request without a body cannot break in the middle: its response is lost instead.
+            raise _break_connection(request, plan)
         logged.status, logged.bytes_out = answer.status, answer.length
         return await _send(request, answer, plan)
 
@@ -113,7 +113,7 @@ class _NoAnswer(web.StreamResponse):
 
 
 class _Body:
-    """The body of a request as it arrives, counted, with the faults of the plan."""
+    """The body of a request as it arrives. Its bytes are counted, and the faults of the plan applied."""
 
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
@@ -121,17 +121,17 @@ class _Body:
         self.plan = Plan()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        came = 0
+        received = 0
         breaks_at = self._breaks_at()
         while data := await self._read():
             if breaks_at is not None:
-                data = data[: breaks_at - came]  # The rest arrived after the break.
-            came += len(data)
+                data = data[: breaks_at - received]  # The rest arrived after the break.
+            received += len(data)
             if self.logged is not None:
-                self.logged.bytes_in = came
-            if came == breaks_at:
+                self.logged.bytes_in = received
+            if received == breaks_at:
                 yield data
-                raise _broken(self._request, self.plan)
+                raise _break_connection(self._request, self.plan)
             if self.plan.drip:
                 await asyncio.sleep(len(data) / self.plan.drip)
             yield data
@@ -140,7 +140,7 @@ class _Body:
         try:
             return await self._request.content.readany()
         except (web.RequestPayloadError, ClientError) as error:
-            raise ConnectionResetError("The client went away.") from error
+            raise ConnectionResetError("The client closed the connection.") from error
 
     def _breaks_at(self) -> int | None:
         if not self.plan.breaks("request") or self.plan.fault is None:
@@ -167,7 +167,7 @@ async def _send(request: web.BaseRequest, answer: Answer, plan: Plan) -> web.Str
     if request.method != "HEAD":
         await _send_body(request, response, body, until, plan)
     if breaking:
-        raise _broken(request, plan)
+        raise _break_connection(request, plan)
     await response.write_eof()
     return response
 
@@ -186,7 +186,7 @@ async def _send_body(
             await response.write(b"")  # The headers.
             transport = request.transport
             if transport is None or transport.is_closing():
-                raise ConnectionResetError("The client went away.")
+                raise ConnectionResetError("The client closed the connection.")
             if until:
                 loop = asyncio.get_running_loop()
                 await loop.sendfile(transport, file, body.start, until)
@@ -201,7 +201,7 @@ async def _send_body(
             await asyncio.sleep(length / plan.drip)
 
 
-def _broken(request: web.BaseRequest, plan: Plan) -> ConnectionResetError:
+def _break_connection(request: web.BaseRequest, plan: Plan) -> ConnectionResetError:
     """Break the connection, and return the exception that ends the handler."""
     transport = request.transport
     if transport is not None:
@@ -209,7 +209,7 @@ def _broken(request: web.BaseRequest, plan: Plan) -> ConnectionResetError:
             transport.close()
         else:
             found = transport.get_extra_info("socket")
-            # Without lingering, the peer receives a reset instead of an end.
+            # With a linger time of 0, the peer receives a reset instead of a normal end.
             found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             transport.abort()
     return ConnectionResetError("injected")
