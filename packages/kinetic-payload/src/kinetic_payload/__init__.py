@@ -1,4 +1,4 @@
-"""What client and runner must agree on.
+"""Code and data formats that client and runner share.
 
 The client (`kinetic`) and the runner (`kinetic_runner`) both use this package: object names (`layout`),
 persisted records (`records`), snapshots of a project (`project`), pickled calls (`calls`) and stores (`stores`).

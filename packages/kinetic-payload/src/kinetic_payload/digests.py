@@ -16,7 +16,7 @@ EntryKind = Literal["file", "dir", "link"]
 
 
 class TreeEntry(NamedTuple):
-    """One path of a tree, with all that is shipped of it: no times and no owners."""
+    """One path of a tree, as it is shipped: without times and owners."""
 
     path: str
     """Relative to the tree's root, `/`-separated; bytes that are not UTF-8 as surrogate escapes."""
@@ -25,7 +25,7 @@ class TreeEntry(NamedTuple):
     """Permission bits; 0o777 of a link."""
     size: int = 0
     digest: str = ""
-    """Of a file, as `file_digest` makes it."""
+    """Of a file, as `file_digest` returns it."""
     target: str = ""
     """Of a link, relative."""
 
@@ -69,8 +69,8 @@ def open_regular(path: Path | str) -> int:
 def tree_digest(entries: Iterable[TreeEntry]) -> str:
     """Return the digest of a tree: sorted paths, kinds, modes, files' sizes and digests, link targets.
 
-    It depends on nothing else, so it is known without writing an archive, and client and runner agree. As it
-    includes the sizes, an archive with this digest cannot unpack to more bytes.
+    It depends on nothing else, so it is known before an archive is written, and client and runner agree on it.
+    It includes the sizes, so an archive with this digest cannot unpack to more bytes.
     """
     sha = hashlib.sha256(b"kinetic-tree 2\0")
     for path, kind, mode, size, digest, target in sorted(entries, key=attrgetter("path")):

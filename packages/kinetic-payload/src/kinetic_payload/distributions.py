@@ -1,4 +1,4 @@
-"""The distribution name of each of our import packages."""
+"""The distribution name of each import package of Kinetic."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ DISTRIBUTIONS: Final[dict[str, str]] = {
     "kinetic_runner": "kinetic-runner",
 }
 """Import package → distribution name. On an index, such a name may belong to an unrelated package:
-never install one of ours from an index by name."""
+never install a package of Kinetic from an index by its name."""

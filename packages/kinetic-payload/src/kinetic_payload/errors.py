@@ -1,4 +1,4 @@
-"""The root of every error of ours, and the errors of this package.
+"""`KineticError`, the base class of all errors of Kinetic, and the errors of this package.
 
 Pickled exceptions in stores name these classes: do not rename them or their module.
 """
@@ -12,9 +12,10 @@ from kinetic_payload.printable import printable
 
 
 class KineticError(Exception):
-    """What failed, on which thing, what was seen; and, as *hint*, what to do next.
+    """An error of Kinetic. Its message says what failed, on which thing, and what was seen.
 
-    Both may repeat text from outside (a record's, a service's), so control characters are escaped.
+    *hint* gives the next step. Both may repeat text from outside (from a record or a service), so control
+    characters are escaped.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -50,7 +51,7 @@ class TreeChangedError(PackagingError):
 
 
 class PayloadError(KineticError, TypeError):
-    """A call cannot be pickled; the message names the piece that cannot."""
+    """A call cannot be pickled; the message names the part that cannot."""
 
 
 class DataError(KineticError):
@@ -125,4 +126,4 @@ class StoreUnavailableError(StoreError, UnavailableError):
     """A store did not respond, or only with transient errors, within the time limit."""
 
     sent = True
-    """Whether a request may have reached it nevertheless."""
+    """Whether a request may have reached the store."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 WIRE_VERSION: Final = 1
-"""Of records and payload headers. A reader refuses a greater one with an error."""
+"""The version of records and payload headers. A reader refuses a greater version with an error."""
 MODULES_VERSION: Final = 2
-"""Raised when a module of `kinetic_payload` is moved that the light part of `kinetic` imports.
+"""Incremented when a module of `kinetic_payload` that the light part of `kinetic` imports is moved.
 
-A runner takes an installed `kinetic` only if it was made for the modules of the runner's bundle.
+A runner uses an installed `kinetic` only if it was made for the modules of the runner's bundle.
 """
 WIRE_LINE: Final = f"WIRE_VERSION = {WIRE_VERSION}  # modules {MODULES_VERSION}"
 """The line of `kinetic/_wire.py` by which a runner recognises a `kinetic` that it can use."""
@@ -75,7 +75,7 @@ class JobObjects:
         return f"logs/{self.job_id}/{attempt}/host-{host}/"
 
     def log_chunk(self, attempt: int, host: int, seq: int) -> str:
-        """One chunk of a log. Zero-padded, so that names sort as the chunks were written."""
+        """One chunk of a log. The number is zero-padded, so that names sort in the order of writing."""
         return f"{self.log_chunks(attempt, host)}{seq:08d}"
 
     @property
@@ -132,10 +132,10 @@ def group_prefix(group_id: str) -> str:
 
 
 # The functions below recognise exactly the names that are built above. A folder store may hold other files:
-# code that removes objects by their age, or by their folder, asks here first.
+# code that removes objects by their age, or by their folder, checks their names first.
 
 MOST_ID: Final = 63
-"""Characters of a job id: it is a label value on Kubernetes."""
+"""The most characters of a job id, which is a label value on Kubernetes."""
 _JOB_ID: Final = (
     rf"(?=[a-z0-9-]{{1,{MOST_ID}}}(?:/|\Z))[a-z0-9]+(?:-[a-z0-9]+)*"
     r"-[0-9]{8}-[0-9]{6}-(?:[0-9a-f]{7}|[0-9a-f]{8}-[0-9]+)"
@@ -166,7 +166,7 @@ def is_job_id(text: str) -> bool:
 
 
 def number_in(text: str) -> int | None:
-    """Return the number that *text*, a part of a name, is; None if it is not written as we write numbers."""
+    """Return the number in *text*, a part of a name; None if it does not have the form of numbers in names."""
     return int(text) if re.fullmatch(_NUMBER, text) else None
 
 
@@ -203,7 +203,7 @@ def is_context(name: str) -> bool:
 
 
 def is_entry(path: str) -> bool:
-    """Tell whether *path*, one or two levels below a store's root, may be ours."""
+    """Tell whether *path*, one or two levels below a store's root, may be an object or folder of Kinetic."""
     return re.fullmatch(_ENTRY, path) is not None
 
 
@@ -220,9 +220,9 @@ class Flag:
     TIMEOUT = "--timeout"
     GRACE = "--grace"
     RETRIES = "--retries"
-    """How many failures may be followed by another attempt; without it another process decides."""
+    """How many failures may be followed by another attempt; without this flag, another process decides."""
     PREEMPTIONS = "--preemptions"
-    """The same for disruptions; without it any number."""
+    """How many disruptions may be followed by another attempt; without this flag, any number."""
     END_MARKER = "--end-marker"
     """Print `end_marker` at the end, for a process that follows the log."""
     PRIVATE_MOUNTS = "--private-mounts"
@@ -232,11 +232,11 @@ class Flag:
     PENDING_UPLOADS = "--pending-uploads"
     """A folder that outlives the job, for objects that still have to be stored."""
     REPORT_SECONDS = "--report-seconds"
-    """For how long storing the end of the job is retried."""
+    """For how long storing the job's value and outcome is retried."""
 
 
 class Env:
-    """Environment variables that the two ends share. The client's own settings are not here."""
+    """Environment variables that client and runner share. The client's own settings are not here."""
 
     JOB_ID = "KINETIC_JOB_ID"
     ATTEMPT = "KINETIC_ATTEMPT"
@@ -252,7 +252,7 @@ class Env:
     SIGNING_KEY = "KINETIC_SIGNING_KEY"
     """In hexadecimal; the runner removes it before user code runs."""
     STORAGE_ENDPOINT = "KINETIC_STORAGE_ENDPOINT"
-    """The address of another bucket service than Google's, with the same credentials."""
+    """The address of the bucket service, if it is not Google's own address; with the same credentials."""
 
 
 HOST_INDEX_SOURCES: Final = (
@@ -261,7 +261,7 @@ HOST_INDEX_SOURCES: Final = (
     "TPU_WORKER_ID",
     "LWS_WORKER_INDEX",
 )
-"""Variables with the index of a host, of which the first that is set counts; Kinetic's manifests set the first."""
+"""Variables with the index of a host. The first that is set counts; Kinetic's manifests set `HOST_INDEX`."""
 
 _END_MARKER: Final = "[kinetic:end]"
 
@@ -285,7 +285,7 @@ RUNNER_PATH: Final = "/app/remote_runner.py"
 RUNNER_NAME: Final = "remote_runner.py"
 
 MOUNTS: Final = "/kinetic/data"
-"""The folder, in a container, of mounted data without a path of its own; by key."""
+"""The folder in a container for mounted data without a mount path, in a subfolder for each key."""
 
 EXIT_SUCCESS: Final = 0
 EXIT_FUNCTION_FAILED: Final = 1
@@ -296,7 +296,7 @@ LEASE_SECONDS: Final = 30.0
 """How long a lease is valid after it was renewed; a supervisor renews it three times as often."""
 
 REPORT_SECONDS: Final = 3600.0
-"""For how long storing the end of a job is retried while its store fails."""
+"""For how long storing a job's value and outcome is retried while its store fails."""
 
 INLINE_LIMIT: Final = 64 * 1024
 """Bytes of a pickled value or exception that is stored inside a host outcome."""

@@ -1,6 +1,7 @@
-"""Messages between a supervisor and its runners, over the lifeline, which closes when the supervisor dies.
+"""Messages between a supervisor and its runners, over the lifeline, which closes when the supervisor ends.
 
-One byte each. In a module of its own because a supervisor starts runners before any slower import.
+Each message is one byte. They are in a module of their own because a supervisor starts runners before any
+slower import.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Limits of records: their sizes, and the range of each number in them.
 
-A process that can write to a bucket can write anything into a record. A reader loads no more of it than a
-record can have, and accepts no number out of range, which it would count to, wait for or pass on.
+A process that can write to a bucket can write anything into a record. So a reader loads no more bytes
+than a record may have. It refuses numbers out of range, because it would count to them, wait for that long, or
+pass them on.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
     from kinetic_payload.stores.store import Store
 
 MOST_HOSTS: Final = 4096
-"""Of one job. The largest slices have about 3,000."""
+"""The most hosts of one job. The largest slices have about 3,000."""
 MOST_LEASE: Final = 600.0
-"""Seconds that a lease may hold."""
+"""The most seconds for which a lease may be valid."""
 MOST_CHUNK: Final = 8 << 20
-"""Bytes of one chunk of a log; writers use half of that."""
+"""The most bytes of one chunk of a log; writers use half of that."""
 
 _KIB: Final = 1 << 10
 _SIZES: Final = {"handle.json": 256 * _KIB, "outcome.json": 256 * _KIB, "lease.json": 16 * _KIB}
@@ -69,7 +70,7 @@ def read_record(store: Store, name: str, *, listed: bytes | None = None) -> byte
     It is not fetched if its bytes are known, from a list of the store (*listed*).
 
     Raises:
-        RecordError: It has more.
+        RecordError: It has more bytes.
     """
     most = most_bytes(name)
     data = store.read(name, end=most + 1) if listed is None else listed
@@ -81,13 +82,13 @@ def read_record(store: Store, name: str, *, listed: bytes | None = None) -> byte
 
 
 def refuse_larger(name: str, size: int, most: int | None) -> None:
-    """Make sure that the object *name* of *size* bytes has at most *most*, if that is given.
+    """Make sure that *size*, of the object *name*, is at most *most* bytes, if that is given.
 
     Raises:
-        IntegrityError: It has more.
+        IntegrityError: It has more bytes.
     """
     if most is not None and size > most:
-        raise IntegrityError(f"{name!r} has {size:,} bytes, where at most {most:,} were expected.")
+        raise IntegrityError(f"{name!r} has {size:,} bytes; at most {most:,} were expected.")
 
 
 def checked_number(field: str, value: Any) -> None:
@@ -99,5 +100,5 @@ def checked_number(field: str, value: Any) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
     least, most = _RANGES.get(field, _INTEGERS if isinstance(value, int) else _NUMBERS)
-    if not least <= value <= most:  # Neither is NaN.
+    if not least <= value <= most:  # Also refuses NaN.
         raise ValueError(f"{field} is not between {least:g} and {most:g}")

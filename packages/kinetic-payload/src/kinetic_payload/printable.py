@@ -1,7 +1,7 @@
 """Text that is safe to print on a terminal: control characters are escaped.
 
 A terminal executes control sequences: one may rename its window, hide or rewrite lines, or type input. So
-text from outside is printed through one of these functions.
+text from outside passes through one of these functions before it is printed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _LOG: Final = (
 
 def printable(text: str) -> str:
     """Return *text* with its control characters escaped, except tabs and line feeds."""
-    # Nearly every text is; all messages and all fields of records are checked.
-    return text if text.isprintable() else _replaced(_TEXT, text)
+    # Fast, because nearly every text is printable, and all messages and fields of records come here.
+    return text if text.isprintable() else _escape(_TEXT, text)
 
 
 def printable_line(text: str) -> str:
     """Return *text* for a single line: line feeds and tabs are escaped as well."""
-    return text if text.isprintable() else _replaced(_LINE, text)
+    return text if text.isprintable() else _escape(_LINE, text)
 
 
 def printable_log(line: str) -> str:
@@ -38,16 +38,16 @@ def printable_log(line: str) -> str:
 
     Remove other sequences that begin with `ESC [`, and escape other control characters.
     """
-    return line if line.isprintable() else _replaced(_LOG, line)
+    return line if line.isprintable() else _escape(_LOG, line)
 
 
-def _replaced(pattern: str, text: str) -> str:
+def _escape(pattern: str, text: str) -> str:
     import re  # Not at the top: every start imports this module, and few need `re` from it.
 
-    return re.sub(pattern, _harmless, text)
+    return re.sub(pattern, _replacement, text)
 
 
-def _harmless(found: re.Match[str]) -> str:
+def _replacement(found: re.Match[str]) -> str:
     groups = found.groupdict()
     if any(groups.values()):
         return groups["colour"] or ""

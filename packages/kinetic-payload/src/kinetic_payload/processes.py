@@ -1,26 +1,26 @@
 """Process trees: start, find, kill and reap them.
 
-Linux shows all that is needed in `/proc`. On macOS `ps` prints it, which takes longer.
+On Linux everything needed is in `/proc`. On macOS `ps` prints it, which takes longer.
 """
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # What `signal` wraps; here without its 4 ms.
+import _signal  # type: ignore[import-not-found]  # Importing `signal`, which wraps it, takes 4 ms.
 import os
 import sys
 from time import monotonic
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # Supervisors import this, and `typing` takes longer than all the rest of it.
+if TYPE_CHECKING:  # Supervisors import this module, and `typing` takes longer than the rest of it.
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
 KILL_SECONDS = 5.0
 _ROUNDS = 50
-"""At least so many, however long one takes: what is killed in one hands its children to the next."""
+"""The least number of rounds, however long one takes: the children of a killed process need another round."""
 _SIGKILL = 9
 _DEFAULT_SIGNALS = _signal.valid_signals() - {_SIGKILL, _signal.SIGSTOP}
-"""What a parent ignores or blocks, a process that is started here does not, nor do its own children."""
+"""Signals that have their default action in a started process, even if this process ignores them."""
 _LINUX = sys.platform == "linux"
 
 
@@ -32,7 +32,7 @@ class Process:
     def __init__(self, parent: int, started: bytes) -> None:
         self.parent = parent
         self.started = started
-        """As the system writes it."""
+        """The start time, as the system writes it."""
 
 
 # Start.
@@ -47,8 +47,8 @@ def spawn(
 ) -> int:
     """Start *command* in a session of its own, with *files* as its first descriptors; return its id.
 
-    *makes_session*: where the system cannot start it in one, it makes its session itself. Other programs
-    get a process group of their own there.
+    Some systems cannot start a process in a new session. There, a command that *makes_session* by itself is
+    started as it is, and any other command gets a process group of its own.
     """
     actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(files)]
 
@@ -65,7 +65,7 @@ def spawn(
 
 
 def adopt_orphans() -> bool:
-    """Become the parent of descendants whose own parent ends; return whether this process is it."""
+    """Become the parent of descendants whose own parent ends; return whether this succeeded."""
     if os.getpid() == 1:
         return True
     if not _LINUX:
@@ -107,7 +107,7 @@ def descendants_of(roots: Iterable[int], processes: Mapping[int, Process]) -> li
 def still_living(
     recorded: Mapping[int, Process], processes: Mapping[int, Process]
 ) -> dict[int, Process]:
-    """Return those *recorded* earlier that are among *processes* now; others may have their ids by now."""
+    """Return those *recorded* earlier that are among *processes* now: another process may have the same id."""
     return {
         pid: processes[pid]
         for pid, process in recorded.items()
@@ -118,12 +118,12 @@ def still_living(
 def has_children(pid: int) -> bool:
     """Return whether process *pid*, which is not reaped yet, has a child that has not ended."""
     processes = living_processes()
-    # Where the system lists none, nothing is known.
+    # No processes at all means that the system did not list them: assume that there is a child.
     return not processes or any(process.parent == pid for process in processes.values())
 
 
 def marked(mark: str) -> list[int]:
-    """Return living processes, but for this one, with *mark* (`NAME=value`) in their environment."""
+    """Return the other living processes with *mark* (`NAME=value`) in their environment."""
     wanted = os.fsencode(mark)
     if _LINUX:
         found = [pid for pid in _pids() if wanted in _environment(pid)]
@@ -134,7 +134,7 @@ def marked(mark: str) -> list[int]:
 
 
 def command_lines(pids: Sequence[int]) -> dict[int, bytes]:
-    """Return how processes were started; an empty text for one that is just being started."""
+    """Return the command lines of processes, by id; empty for a process that is just being started."""
     if not pids:
         return {}
     if _LINUX:
@@ -149,10 +149,10 @@ def command_lines(pids: Sequence[int]) -> dict[int, bytes]:
 def kill_tree(
     kill: Callable[[], bool], *, pause: Callable[[], object], seconds: float = KILL_SECONDS
 ) -> None:
-    """Call *kill*, which returns whether nothing was left, until it does; *pause* in between.
+    """Call *kill* until it returns that nothing was left to kill; call *pause* in between.
 
-    What a killed process leaves behind is found by the next call. What is there after *seconds*, and
-    fifty calls, is given up.
+    The next call finds the children of a killed process. Give up when *seconds* have passed and *kill* was
+    called fifty times.
     """
     until = monotonic() + seconds
     rounds = 1
@@ -168,12 +168,12 @@ def kill_children() -> bool:
     me = os.getpid()
     found = [pid for pid, process in living_processes().items() if process.parent == me]
     for pid in found:
-        kill(pid)  # Their ids are theirs until this process reaps them.
+        kill(pid)  # An id is not used again before this process reaps the child.
     return not found
 
 
 def kill_marked(mark: str) -> bool:
-    """Kill what `marked` finds; return whether that was nothing."""
+    """Kill the processes that `marked` finds; return whether there were none."""
     found = marked(mark)
     wanted = os.fsencode(mark)
 
@@ -186,7 +186,7 @@ def kill_marked(mark: str) -> bool:
 
 
 def kill_recorded(recorded: Mapping[int, Process]) -> bool:
-    """Kill those processes of an earlier `living_processes` that still live; return whether none did."""
+    """Kill those processes of an earlier `living_processes` that still live; return whether there were none."""
     living = still_living(recorded, living_processes())
 
     def is_recorded(pid: int) -> bool:
@@ -199,9 +199,9 @@ def kill_recorded(recorded: Mapping[int, Process]) -> bool:
 
 
 def kill(pid: int, is_meant: Callable[[int], bool] = lambda _: True) -> None:
-    """Kill process *pid*, if *is_meant* returns that it is still the same one: ids are used again.
+    """Kill process *pid*. Ids are used again, so *is_meant* checks that it is still the same process.
 
-    This is checked on Linux only. Elsewhere ids are taken from a list that was made a moment ago.
+    This is checked on Linux only. Elsewhere ids come from a list that was made a moment ago.
     """
     try:
         if hasattr(os, "pidfd_open"):
@@ -224,13 +224,13 @@ def kill(pid: int, is_meant: Callable[[int], bool] = lambda _: True) -> None:
 
 
 def signal_group(group: int, number: int = _SIGKILL) -> bool:
-    """Send a signal to a process group; return whether there is one of that number."""
+    """Send the signal *number* to a process group; return whether the group exists."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # What macOS raises for a group of zombies.
+        pass  # macOS raises this for a group of zombies.
     return True
 
 
@@ -240,8 +240,8 @@ def signal_group(group: int, number: int = _SIGKILL) -> bool:
 def reap(before: Callable[[int], object] | None = None) -> tuple[dict[int, int], bool]:
     """Reap all children that have ended; return their wait statuses by id, and whether any child is left.
 
-    *before* is called with the id of each that has ended, while the id is still its own. macOS before
-    Python 3.13 does not allow that.
+    *before* is called with the id of each ended child while the id is still its own. On macOS before
+    Python 3.13, which has no `os.waitid`, it is not called.
     """
     statuses: dict[int, int] = {}
     while True:
@@ -260,7 +260,7 @@ def reap(before: Callable[[int], object] | None = None) -> tuple[dict[int, int],
 
 
 def _first_ended() -> int:
-    """Return the id of a child that has ended and is not reaped yet, 0 if there is none; -1: not known."""
+    """Return the id of an ended child that is not reaped yet, 0 if there is none, -1 if that is not known."""
     if not hasattr(os, "waitid"):
         return -1
     found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -275,7 +275,7 @@ def _pids() -> list[int]:
 
 
 def _process(pid: int) -> Process | None:
-    # The command's name may hold anything, also parentheses: fields begin after the last.
+    # The command's name may contain parentheses: the fields begin after the last one.
     fields = _proc(pid, "stat").rpartition(b")")[2].split()
     if len(fields) < 20 or fields[0] in (b"Z", b"X"):
         return None
@@ -306,7 +306,9 @@ def _ps(*options: str) -> bytes:
     try:
         return subprocess.run(command, env=environment, capture_output=True, check=False).stdout
     except OSError:
-        return b""  # The limit of processes is reached, or a sandbox forbids it: nothing is known.
+        return (
+            b""  # The limit of processes is reached, or a sandbox forbids `ps`: nothing is known.
+        )
 
 
 def _fields(listed: bytes, count: int) -> list[tuple[int, list[bytes]]]:
@@ -324,7 +326,7 @@ def _listed(listed: bytes) -> dict[int, Process]:
 
 
 def _marked(commands: bytes, with_environments: bytes, mark: bytes) -> list[int]:
-    """Find *mark* in what `ps -E` prints: environments stand behind commands, which may mention it."""
+    """Find *mark* in the environments that `ps -E` prints after commands, not in the commands themselves."""
     bare = {pid: command for pid, (command,) in _fields(commands, 2)}
     return [
         pid

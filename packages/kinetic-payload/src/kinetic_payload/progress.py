@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Final, Protocol
 
 Advance = Callable[[int], None]
-"""Count bytes that were just done; from any thread. Negative for bytes that have to be done again."""
+"""Count bytes that were just done, from any thread. Negative for bytes that have to be done again."""
 
 
 class TrackProgress(Protocol):
@@ -103,7 +103,7 @@ def size_text(size: float, *, binary: bool = False) -> str:
     unit = 0
     while size >= base - 0.05 and unit < len(units) - 1:
         size, unit = size / base, unit + 1
-    # A limit of memory is what was asked for; a number that counts keeps its width.
+    # A limit of memory is printed as it was requested; a size that changes keeps one decimal.
     text = f"{size:.4g}" if binary else f"{size:.1f}" if unit else f"{size:.0f}"
     return f"{text} {units[unit]}"
 
@@ -112,7 +112,7 @@ def duration_text(seconds: float, *, coarse: bool = False) -> str:
     """Return *seconds* as `7s`, `3m 20s`, `2h 05m` or `1d 02h`; *coarse* as `119s`, `5m`, `26h` or `12d`."""
     whole = int(seconds)
     if coarse:
-        unit, size = next((one for one in _TIMES if whole >= 2 * one[1]), _TIMES[-1])
+        unit, size = next((item for item in _TIMES if whole >= 2 * item[1]), _TIMES[-1])
         return f"{whole // size}{unit}"
     for (unit, size), (next_unit, next_size) in pairwise(_TIMES):
         if whole >= size:

@@ -40,7 +40,7 @@ _thread = _Thread()
 
 @contextmanager
 def stoppable(stopped: Callable[[], bool]) -> Iterator[None]:
-    """Stop what this thread does in the block, and the calls that it submits there, once *stopped*."""
+    """Stop this thread's work in the block, and the calls that it submits there, once *stopped* is true."""
     before = _thread.stops
     _thread.stops = (*before, stopped)
     try:
@@ -116,7 +116,7 @@ class Future(Generic[T]):
         """Provide what *call* returns.
 
         Raises:
-            BaseException: What it raises; so does `result` then.
+            BaseException: *call* raised it; `result` raises it, too.
         """
         try:
             self.set_result(call())
@@ -131,21 +131,20 @@ class Executor:
     """Run calls in up to *threads* threads while the block of its `with` statement runs.
 
     With one thread, calls run in place when they are submitted. Calls start in the order in which they
-    were submitted, each in a copy of the context of the thread that submitted it, and they are stopped
-    where that thread is `stoppable`. The first failure, the block's own included, stops the rest:
-    waiting calls never start, those under way are stopped where they call `check_wanted`, and the
-    block raises that failure. When the block ends, calls under way get *grace* seconds to end; threads
-    keep no process alive.
+    were submitted, each in a copy of the context of the thread that submitted it. A `stoppable` block of that
+    thread also stops them. The first failure, the block's own included, stops the rest: waiting calls never
+    start, calls under way are stopped where they call `check_wanted`, and the block raises that failure.
+    When the block ends, calls under way get *grace* seconds to end. The threads keep no process alive.
     """
 
-    # Not `Thread.join`: if it is interrupted, it takes a running thread for one that has ended
-    # (python/cpython#90882). Nor a lock, condition or semaphore in the thread that may be interrupted:
-    # at the wrong step they stay locked for good (python/cpython#148874). A get from a `SimpleQueue` is
-    # one step.
+    # `Thread.join` is not used: if it is interrupted, it takes a running thread for one that has ended
+    # (python/cpython#90882). The thread that may be interrupted uses no lock, condition or semaphore either:
+    # interrupted at the wrong step, they stay locked for good (python/cpython#148874). A get from a
+    # `SimpleQueue` is one step.
 
     def __init__(self, threads: int, *, grace: float = _GRACE) -> None:
         self.failures: list[BaseException] = []
-        """What the block and its calls raised, the first one first."""
+        """Exceptions of the block and its calls, in the order in which they were raised."""
         self.ended: SimpleQueue[None] = SimpleQueue()
         """Receives an item whenever a call or a thread ends."""
         self._most = threads
@@ -192,7 +191,7 @@ class Executor:
                 self.ended.get(timeout=left)
 
     def checked(self, track: TrackProgress) -> TrackProgress:
-        """Return *track* so that work that counts through it, in any thread, is stopped by a failure."""
+        """Return *track* wrapped so that a failure stops the work that counts through it, in any thread."""
 
         @contextmanager
         def begin(doing: str, total: int | None) -> Iterator[Advance]:
@@ -209,10 +208,10 @@ class Executor:
 
     @contextmanager
     def stopped_by(self, future: Future[Any]) -> Iterator[None]:
-        """Let the failure of *future* stop what this thread does in the block.
+        """Let the failure of *future* stop this thread's work in the block.
 
         Raises:
-            BaseException: What the call of *future* raised.
+            BaseException: The call of *future* raised it.
         """
         try:
             with stoppable(lambda: bool(self.failures)):
@@ -271,12 +270,12 @@ def parallel_map(
 ) -> list[T]:
     """Return *function* of each item, in order, with up to *threads* calls at a time.
 
-    Calls start in the order of the items. After a failure none starts, those under way are stopped
-    where they call `check_wanted`, and the failure is raised when all have ended. After Ctrl-C, calls
+    Calls start in the order of the items. After a failure no call starts, calls under way are
+    stopped where they call `check_wanted`, and the failure is raised when all have ended. After Ctrl-C, calls
     under way get *grace* seconds to end.
 
     Raises:
-        BaseException: What the first call that failed raised.
+        BaseException: The first call that failed raised it.
     """
     threads = min(threads, length_hint(items, threads))
     if threads <= 1:
@@ -296,7 +295,7 @@ def parallel_map(
             results[number] = function(item)
 
     executor = Executor(threads, grace=grace)
-    # Not a `with` statement: an interruption just before its `__exit__` would stop nothing.
+    # Not a `with` statement: an interruption just before its `__exit__` would not stop the calls.
     try:
         for _ in range(threads):
             executor.submit(keep_calling)
