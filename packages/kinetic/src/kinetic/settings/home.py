@@ -12,7 +12,7 @@ from kinetic.errors import ConfigurationError
 from kinetic_payload.files.private import FOLDER_MODE, make_folder, others_may_write
 
 _FOLDERS = ("bundles", "cache", "environments", "jobs", "ports")
-"""Folders in it that other users must not read."""
+"""Folders in the home that other users must not read."""
 _STORE = "store"
 _OR_ANOTHER = "Or name a folder of your own with KINETIC_HOME."
 
@@ -25,17 +25,17 @@ def make_home(path: str) -> None:
         OSError: It cannot be made.
     """
     make_folder(path)
-    check_home(path)  # After it was made: another user may have made it.
+    check_home(path)  # After making it: another user may have been first.
 
 
 def check_home(path: str) -> None:
     """Make sure that only this user and root may change what is in the home *path*, if it exists.
 
-    Folders in it that other users may read, as earlier versions made them, are made private. ACLs are not
-    checked. Of the folders above it, only those are checked that everybody may write to.
+    Folders in the home that other users may read, as earlier versions made them, are made private. ACLs
+    are not checked. Of the folders above the home, only those to which every user may write are checked.
 
     Raises:
-        ConfigurationError: Other users may change it; the hint has the command that mends it.
+        ConfigurationError: Other users may change it; the hint has the command that corrects this.
     """
     _refuse_replaceable(path)
     private = [f"{path}/{name}" for name in _FOLDERS]
@@ -45,7 +45,7 @@ def check_home(path: str) -> None:
         if found is None:
             continue
         if found.st_uid not in (os.geteuid(), 0):
-            raise _not_ours(folder, found.st_uid)
+            raise _foreign_folder(folder, found.st_uid)
         if others_may_write(found):
             open_to_all.append((folder, stat.S_IMODE(found.st_mode)))
         elif folder in private and found.st_mode & 0o077:
@@ -57,7 +57,8 @@ def check_home(path: str) -> None:
         raise ConfigurationError(
             f"Other users may change what Kinetic keeps for you, and runs: {seen}.",
             hint=f"Run: chmod go-w {folders}\nIf that changes nothing, name another folder with "
-            "KINETIC_HOME. If other users of this machine are not trusted, remove that folder instead.",
+            "KINETIC_HOME. If you do not trust the other users of this machine, remove what is named above "
+            "instead: they may have changed it already.",
         )
 
 
@@ -71,20 +72,21 @@ def _refuse_replaceable(path: str) -> None:
         # such an entry may be a link, which its owner can point to another folder at any time.
         if not (folder.st_mode & stat.S_ISVTX and _is_trusted(folder)):
             raise ConfigurationError(
-                f"Other users may replace {path}, from which Kinetic runs code: {above} above it can be "
-                f"changed by everybody (mode {stat.S_IMODE(folder.st_mode):04o}, of user {folder.st_uid}).",
+                f"Other users may replace {path}, from which Kinetic runs code: every user may write to "
+                f"{above} (mode {stat.S_IMODE(folder.st_mode):04o}, of user {folder.st_uid}).",
                 hint=f"Run: chmod o-w {shlex.quote(above)}\n{_OR_ANOTHER}",
             )
         if found is not None and stat.S_ISLNK(found.st_mode) and not _is_trusted(found):
             raise ConfigurationError(
                 f"Other users may replace {path}, from which Kinetic runs code: {entry} is a link of user "
                 f"{found.st_uid}.",
-                hint="Name the folder that it leads to, if that is yours, or another with KINETIC_HOME.",
+                hint="Set KINETIC_HOME to the folder that the link leads to, if that is yours, or to "
+                "another one.",
             )
 
 
 def _way_to(path: str) -> Iterator[tuple[str, str]]:
-    """Iterate over the folders by which the system resolves *path*, through links as well.
+    """Iterate over the folders in which the system looks up *path*, also through links.
 
     Each comes with the path of the entry that is looked up in it.
     """
@@ -100,7 +102,7 @@ def _way_to(path: str) -> Iterator[tuple[str, str]]:
         yield at, entry
         try:
             target = os.readlink(entry)  # noqa: PTH115 - light
-        except OSError:  # It is no link, or not there.
+        except OSError:  # The entry is not a link, or does not exist.
             at = entry
             continue
         todo += [part for part in reversed(target.split("/")) if part not in ("", ".")]
@@ -119,7 +121,7 @@ def _stat(path: str, *, follow: bool = True) -> os.stat_result | None:
         return None  # It does not exist or cannot be reached; using it will report that.
 
 
-def _not_ours(path: str, owner: int) -> ConfigurationError:
+def _foreign_folder(path: str, owner: int) -> ConfigurationError:
     return ConfigurationError(
         f"{path} belongs to user {owner}, who may change what Kinetic keeps for you (user "
         f"{os.geteuid()}), and runs.",

@@ -26,28 +26,28 @@ _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.E
 
 
 class KeySource(Protocol):
-    """Where the key is kept that signs records."""
+    """The place of the key that signs records."""
 
     def read(self) -> bytes | None:
         """Return the key, or None if none was made yet.
 
         Raises:
-            ConfigurationError: What is there is not a key, or may not be read.
+            ConfigurationError: The stored key is not valid, or may not be read.
         """
         ...
 
     def ensure(self) -> bytes:
-        """Return the key; make one if there is none. All processes get the same.
+        """Return the key; make one if there is none. All processes get the same key.
 
         Raises:
-            ConfigurationError: What is there is not a key; it is left as it is.
-            SubmitError: It cannot be written.
+            ConfigurationError: The stored key is not valid; it is left as it is.
+            SubmitError: The key cannot be written.
         """
         ...
 
     @property
     def place(self) -> str:
-        """Where it is kept, for messages."""
+        """The location of the key, for messages."""
         ...
 
     @property
@@ -72,7 +72,7 @@ class KeyFile:
 
     @property
     def place(self) -> str:
-        """Where it is kept, for messages."""
+        """The location of the key, for messages."""
         return str(key_path(self.home))
 
     @property
@@ -81,14 +81,14 @@ class KeyFile:
         return (
             "Nothing of it was unpickled. If you submitted it from another machine (or KINETIC_HOME), "
             f"copy its KINETIC_HOME/key to {self.place}; if you trust everyone who can write to this "
-            "bucket, accept it for once with KINETIC_TRUST_BUCKET=1."
+            "bucket, accept it once with KINETIC_TRUST_BUCKET=1."
         )
 
 
 class KeySigner:
     """Signs and verifies the records of jobs whose store is a bucket.
 
-    If a signature is wrong, *trusting* is asked whether to accept the record nevertheless.
+    If a signature is wrong, *trusting* is called, and the record is accepted if it returns True.
     """
 
     def __init__(self, keys: KeySource, *, trusting: Callable[[], bool] = lambda: False) -> None:
@@ -108,7 +108,7 @@ class KeySigner:
         """Make sure that *data*, read from the object *name*, was signed with our key.
 
         Raises:
-            SignatureError: It was not, and `KINETIC_TRUST_BUCKET` is not set or, with *strictly*, ignored.
+            SignatureError: It was not, and *trusting* returned False or, with *strictly*, was not called.
         """
         try:
             self._check(data, name)
@@ -136,7 +136,7 @@ def read_key(home: Path) -> bytes | None:
     """Return the key of *home*, or None if none was made yet.
 
     Raises:
-        ConfigurationError: What is there is not a key, or may not be read.
+        ConfigurationError: The stored key is not valid, or may not be read.
     """
     path = key_path(home)
     try:
@@ -153,31 +153,31 @@ def read_key(home: Path) -> bytes | None:
         raise ConfigurationError(
             f"Other users may have written the key in {path}: it belongs to user {found.st_uid}, with mode "
             f"{stat.S_IMODE(found.st_mode):04o}. Whoever knows it can sign records that run code here.",
-            hint=f"Run: chmod 600 {shlex.quote(str(path))}\nIf you do not trust what it holds, remove it "
-            "instead: a new key is made, which does not fit the jobs that were submitted with the old one.",
+            hint=f"Run: chmod 600 {shlex.quote(str(path))}\nIf you do not trust its contents, remove it "
+            "instead: a new key is made, which cannot verify the jobs that were submitted with the old one.",
         )
-    if found.st_mode & 0o077:  # A copy of a key, made with another mode.
+    if found.st_mode & 0o077:  # It was copied with another mode, for instance.
         with suppress(OSError):
             path.chmod(FILE_MODE)
     key = b""
     with suppress(ValueError):
-        # Exactly what we write: `fromhex` accepts spaces between the digits as well.
+        # Accept only what `signing_key` writes: `fromhex` would accept spaces between the digits.
         key = bytes.fromhex(text.decode("ascii")) if len(text) == 2 * KEY_SIZE + 1 else b""
     if len(key) != KEY_SIZE:
         raise ConfigurationError(
-            f"{path} does not hold a key: {KEY_SIZE * 2} hexadecimal digits and the line's end.",
-            hint="Bring it back from a copy. Without one, remove it: a new key is made, which does "
-            "not fit the jobs that were submitted with the old one.",
+            f"{path} does not contain a key: {KEY_SIZE * 2} hexadecimal digits and a line end.",
+            hint="Restore it from a copy. If there is none, remove it: a new key is made, which cannot "
+            "verify the jobs that were submitted with the old one.",
         )
     return key
 
 
 def signing_key(home: Path) -> bytes:
-    """Return the key of *home*; make one if there is none. All processes get the same.
+    """Return the key of *home*; make one if there is none. All processes get the same key.
 
     Raises:
-        ConfigurationError: What is there is not a key; it is left as it is.
-        SubmitError: It cannot be written.
+        ConfigurationError: The stored key is not valid; it is left as it is.
+        SubmitError: The key cannot be written.
     """
     key = read_key(home)
     if key is not None:
@@ -192,7 +192,7 @@ def signing_key(home: Path) -> bytes:
             hint="Make room or give yourself the right to write there, or name another folder with "
             "KINETIC_HOME.",
         ) from error
-    # Another process may have been first: its key counts.
+    # If another process made a key first, use that key.
     key = read_key(home)
     if key is None:
         raise SubmitError(f"{path} was removed while it was made.", hint="Submit again.")

@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """A named set of settings; those that are None are not set by it."""
+    """A named set of settings; None means that the profile does not set it."""
 
     name: str
     project: str | None = None
@@ -45,7 +45,7 @@ class Profiles:
     profiles: Mapping[str, Profile]
 
     def find(self, name: str, *, because: str = "") -> Profile:
-        """Return the profile *name*; *because* is what asked for it, for the message.
+        """Return the profile *name*; *because* is the source of the name, for the message.
 
         Raises:
             ConfigurationError: There is none; the hint has similar names.
@@ -57,7 +57,7 @@ class Profiles:
 
     @property
     def active(self) -> Profile | None:
-        """The current profile, if one is."""
+        """The current profile, or None if none is current."""
         return self.profiles[self.current] if self.current else None
 
 
@@ -68,11 +68,11 @@ def read_profiles(path: Path) -> Profiles:
         ConfigurationError: The file is broken; the message names file and line.
     """
     document, text = _read(path)
-    return _parsed(path, document, text)
+    return _parse(path, document, text)
 
 
 def create_profile(path: Path, profile: Profile, *, replace: bool = False) -> Profiles:
-    """Add *profile*; the first one made becomes current.
+    """Add *profile*; the first profile of a file becomes the current one.
 
     Raises:
         ConfigurationError: Its name is not valid, it lacks a setting, or it exists already.
@@ -105,7 +105,7 @@ def use_profile(path: Path, name: str) -> Profiles:
     """
 
     def change(document: dict[str, Any]) -> None:
-        _parsed(path, document, "").find(name)
+        _parse(path, document, "").find(name)
         document["current"] = name
 
     return _edit(path, change)
@@ -121,14 +121,14 @@ def unset_profile(path: Path) -> Profiles:
 
 
 def remove_profile(path: Path, name: str) -> Profiles:
-    """Remove a profile; if it was current, none is.
+    """Remove a profile; if it was the current one, no profile is current afterwards.
 
     Raises:
         ConfigurationError: There is no such profile.
     """
 
     def change(document: dict[str, Any]) -> None:
-        _parsed(path, document, "").find(name)
+        _parse(path, document, "").find(name)
         del document["profiles"][name]
         if document.get("current") == name:
             document["current"] = None
@@ -137,10 +137,10 @@ def remove_profile(path: Path, name: str) -> Profiles:
 
 
 def check_name(name: str) -> str:
-    """Return *name* if a profile may be called that.
+    """Return *name* if it is a valid name for a profile.
 
     Raises:
-        ConfigurationError: It may not.
+        ConfigurationError: It is not.
     """
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
@@ -157,7 +157,7 @@ def _check_complete(profile: Profile) -> None:
     if missing:
         raise ConfigurationError(
             f"Profile {profile.name!r} has no {' and no '.join(missing)}.",
-            hint=f"Only a profile with backend {LOCAL!r} can do without.",
+            hint=f"Name them. Only a profile with the backend {LOCAL!r} does not need them.",
         )
 
 
@@ -188,7 +188,7 @@ def _read(path: Path) -> tuple[dict[str, Any], str]:
     except OSError as error:
         raise ConfigurationError(
             f"The profiles file {path} cannot be read: {error.strerror}.",
-            hint="KINETIC_PROFILES_FILE names another one.",
+            hint="Make it readable, or name another file with KINETIC_PROFILES_FILE.",
         ) from error
     try:
         document = json.loads(text)
@@ -201,7 +201,7 @@ def _read(path: Path) -> tuple[dict[str, Any], str]:
     return document, text
 
 
-def _parsed(path: Path, document: dict[str, Any], text: str) -> Profiles:
+def _parse(path: Path, document: dict[str, Any], text: str) -> Profiles:
     written = document.get("profiles", {})
     if not isinstance(written, dict):
         raise _broken(path, _line_of(text, "profiles"), "'profiles' is not an object")
@@ -251,7 +251,7 @@ def _edit(path: Path, change: Callable[[dict[str, Any]], None]) -> Profiles:
     make_folder(path.parent)
     with locked(f"{path}.lock"):
         document, text = _read(path)
-        _parsed(path, document, text)
+        _parse(path, document, text)
         document.setdefault("current", None)
         change(document)
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"

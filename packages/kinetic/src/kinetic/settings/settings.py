@@ -98,7 +98,7 @@ def working_folder() -> Path:
 
 
 def trusts_bucket() -> bool:
-    """Return what KINETIC_TRUST_BUCKET says now, whichever profile there is."""
+    """Return the current value of KINETIC_TRUST_BUCKET, which no profile sets."""
     return _Sources({}, os.environ, None).flag("KINETIC_TRUST_BUCKET").value  # noqa: TID251 - this is the place
 
 
@@ -111,7 +111,7 @@ def user_home() -> Path:
 
 
 def expanded(text: str, source: str) -> Path:
-    """Return *text*, the setting from *source*, as a path without `~` and `~user`.
+    """Return *text*, the setting from *source*, as a path with `~` and `~user` expanded.
 
     Raises:
         ConfigurationError: There is no such user, or the user has no home folder.
@@ -163,8 +163,8 @@ def resolve(
     profiles_file = Setting(
         str(expanded(profiles_file.value, profiles_file.source).absolute()), profiles_file.source
     )
-    asked = Setting(profile, "argument") if profile else _variable(environ, "KINETIC_PROFILE")
-    active = _active_profile(Path(profiles_file.value), asked)
+    requested = Setting(profile, "argument") if profile else _variable(environ, "KINETIC_PROFILE")
+    active = _active_profile(Path(profiles_file.value), requested)
     sources = _Sources(arguments, environ, active)
     return Settings(
         project=sources.text("project", also="GOOGLE_CLOUD_PROJECT"),
@@ -178,7 +178,7 @@ def resolve(
         kube_context=sources.text("kube_context"),
         home=home,
         profiles_file=profiles_file,
-        profile=_profile_setting(active, asked),
+        profile=_profile_setting(active, requested),
         package_root=sources.text("package_root"),
         no_default_excludes=sources.flag("KINETIC_NO_DEFAULT_EXCLUDES"),
         context_size_warn_mb=sources.number("KINETIC_CONTEXT_SIZE_WARN_MB", 100),
@@ -285,16 +285,16 @@ def _first(*candidates: Setting[str] | None) -> Setting[str] | None:
     return next((found for found in candidates if found is not None), None)
 
 
-def _active_profile(path: Path, asked: Setting[str] | None) -> Profile | None:
-    # Without a file, spare the imports that reading it needs.
-    if asked is None and _is_missing(path):
+def _active_profile(path: Path, requested: Setting[str] | None) -> Profile | None:
+    # Without a file, skip the imports that reading it needs.
+    if requested is None and _is_missing(path):
         return None
     from kinetic.settings.profiles import read_profiles
 
     profiles = read_profiles(path)
-    if asked is not None:
-        because = "--profile" if asked.source == "argument" else asked.source
-        return profiles.find(asked.value, because=because)
+    if requested is not None:
+        because = "--profile" if requested.source == "argument" else requested.source
+        return profiles.find(requested.value, because=because)
     return profiles.active
 
 
@@ -308,7 +308,7 @@ def _is_missing(path: Path) -> bool:
     return False
 
 
-def _profile_setting(active: Profile | None, asked: Setting[str] | None) -> Setting[str | None]:
+def _profile_setting(active: Profile | None, requested: Setting[str] | None) -> Setting[str | None]:
     if active is None:
         return Setting(None, "default")
-    return Setting(active.name, asked.source if asked else "current")
+    return Setting(active.name, requested.source if requested else "current")
