@@ -562,4 +562,4 @@ def test_a_submit_reports_a_bucket_that_cannot_be_reached_in_the_time_that_is_se
     assert "Could not" in ran.stderr
     assert "even after retries" in ran.stderr
     # What was never reached holds nothing.
-    assert ("may stay behind" in ran.stderr) == (what in ("503", "hangs"))
+    assert ("may be left behind" in ran.stderr) == (what in ("503", "hangs"))

@@ -146,8 +146,8 @@ def test_what_only_looks_like_a_contradiction_passes(given: dict[str, object]) -
         ({"team": "a b"}, "'a b' cannot be the value of the label 'team'"),
         ({"team": None}, "None cannot be the value"),
         ({"team": "x" * 64}, "cannot be the value"),
-        ({"app": "mine"}, "Kinetic's own"),
-        ({"kinetic": "mine"}, "Kinetic's own"),
+        ({"app": "mine"}, "reserved for Kinetic"),
+        ({"kinetic": "mine"}, "reserved for Kinetic"),
     ],
 )
 def test_labels_are_what_kubernetes_takes(labels: dict[str, str], said: str) -> None:

@@ -57,7 +57,7 @@ class Packages:
 
     def upload(self, packed: PackagedCall, store: FakeStore, job_id: str = JOB) -> tuple[str, str]:
         options, said = self.options, self.said.append
-        sent = upload(packed, store, job_id, options, say=said, warn=self.warned.append)
+        sent = upload(packed, store, job_id, options, report=said, warn=self.warned.append)
         return sent.payload_digest, sent.context_digest or ""
 
 
@@ -414,7 +414,7 @@ def test_bytes_on_their_way_are_told_in_total(project, packages: Packages) -> No
         yield advance
 
     packed = packages.package(module.work, bytes(1_000_000))
-    upload(packed, store, JOB, packages.options, say=packages.said.append, track=track)
+    upload(packed, store, JOB, packages.options, report=packages.said.append, track=track)
 
     assert done["uploading the call"] == len(store.read(JobObjects(JOB).payload))
     assert totals["uploading the call"] == packed.call.size

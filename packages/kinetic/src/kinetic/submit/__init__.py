@@ -1,1 +1,1 @@
-"""From the arguments of a call to a started job."""
+"""Submit a call: check it, package it, upload it and start its job."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Submit(Protocol):
-    """`kinetic.submit.submit.submit`, as far as a blocking call uses it."""
+    """The function `kinetic.submit.submit.submit`, as far as a blocking call uses it."""
 
     def __call__(
         self,
@@ -28,7 +28,7 @@ class Submit(Protocol):
         console: Console | None,
         started: list[JobHandle],
     ) -> JobHandle:
-        """Start the job; *started* gets the handle once the job can no longer be taken back."""
+        """Start the job; *started* gets the handle once the submit can no longer be undone."""
         ...
 
 
@@ -90,13 +90,16 @@ def call(
                     f"  its log:    kinetic jobs logs {started[0].job_id}"
                 )
             else:
-                _interrupted(started[0], console, ask)
-            # Without our frames and context, which would push the note off the screen.
+                _offer_to_cancel(started[0], console, ask)
+            # Omit Kinetic's frames and the context, which would push the note off the screen.
             raise stop.with_traceback(None) from None
 
 
 def _line_printer(handle: JobHandle, console: Console) -> Callable[[LogLine], None]:
-    """Return what prints a line of the log, and for a debug job how to attach a debugger."""
+    """Return a function that prints a line of the log.
+
+    For a debug job it also prints how to attach a debugger.
+    """
     if not handle.debug:
         return console.line
     from kinetic.jobs.debugging import announcement_in
@@ -116,7 +119,7 @@ _PHASES = {
 }
 
 
-def _interrupted(handle: JobHandle, console: Console, ask: Callable[[str], str] | None) -> None:
+def _offer_to_cancel(handle: JobHandle, console: Console, ask: Callable[[str], str] | None) -> None:
     console.note(
         f"The job keeps running: {handle.job_id}\n"
         f'  come back:  kinetic.attach("{handle.job_id}").result()\n'
@@ -136,4 +139,4 @@ def _interrupted(handle: JobHandle, console: Console, ask: Callable[[str], str] 
         console.done()
         console.note(f"Cancelled {handle.job_id}.")
     else:
-        console.note("Kept.")
+        console.note("The job was not cancelled.")

@@ -1,4 +1,4 @@
-"""Which environment variables travel with a job."""
+"""Capture the environment variables that a job gets from its submitter."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ NEVER_BY_PATTERN = (
     "KUBERNETES_*",
     "KINETIC_*",
 )
-"""Variables that a pattern never matches: they describe this machine or this client. An exact name does."""
+"""Variables that describe this machine or this client. An exact name captures them; a pattern does not."""
 
 
 class SecretValues(Mapping[str, str]):
-    """Variables whose values are secrets: its `repr` has names only."""
+    """Environment variables whose values are secret: `repr` shows their names only."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
@@ -50,7 +50,7 @@ class SecretValues(Mapping[str, str]):
 
 @dataclass(frozen=True)
 class Captured:
-    """What `capture` found, and what it did not."""
+    """The captured variables, and the names and patterns that matched none."""
 
     values: SecretValues
     missing: tuple[str, ...]
@@ -59,7 +59,7 @@ class Captured:
     """Patterns that match no variable."""
 
     def notes(self) -> list[str]:
-        """Return warnings for the user; they have names, never values."""
+        """Return warnings for the user; they contain names, never values."""
         notes = [f"{name} is in capture_env_vars, and is not set here." for name in self.missing]
         return notes + [f"No variable here matches {pattern}." for pattern in self.unmatched]
 
@@ -82,45 +82,45 @@ def check_patterns(patterns: Iterable[str] | None) -> tuple[str, ...]:
         )
     checked = tuple(patterns or ())
     for pattern in checked:
-        _check(pattern)
+        _check_pattern(pattern)
     return checked
 
 
 def capture(patterns: Iterable[str], environ: Mapping[str, str]) -> Captured:
-    """Return the variables of *environ* that match *patterns*, which were checked."""
-    taken: dict[str, str] = {}
+    """Return the variables of *environ* that match *patterns*, which `check_patterns` has accepted."""
+    captured: dict[str, str] = {}
     missing, unmatched = [], []
     for pattern in dict.fromkeys(patterns):
         if pattern.endswith("*"):
             found = {
                 name: value
                 for name, value in environ.items()
-                if name.startswith(pattern[:-1]) and not _machines_own(name)
+                if name.startswith(pattern[:-1]) and not _describes_machine(name)
             }
-            taken.update(found)
+            captured.update(found)
             if not found:
                 unmatched.append(pattern)
         elif pattern in environ:
-            taken[pattern] = environ[pattern]
+            captured[pattern] = environ[pattern]
         else:
             missing.append(pattern)
-    return Captured(SecretValues(taken), tuple(missing), tuple(unmatched))
+    return Captured(SecretValues(captured), tuple(missing), tuple(unmatched))
 
 
-def _check(pattern: object) -> None:
+def _check_pattern(pattern: object) -> None:
     if not isinstance(pattern, str) or not pattern or "=" in pattern or "\0" in pattern:
         raise InvalidRequestError(
-            f"capture_env_vars holds {pattern!r}, which is not the name of a variable.",
+            f"capture_env_vars contains {pattern!r}, which is not the name of a variable.",
             hint="Give names, or prefixes followed by '*'; the values are taken from your environment.",
         )
     if "*" in pattern[:-1]:
         raise InvalidRequestError(
-            f"capture_env_vars holds {pattern!r}; a '*' is allowed at the end only.",
+            f"capture_env_vars contains {pattern!r}; a '*' is allowed at the end only.",
             hint="Give names, or prefixes followed by '*'.",
         )
 
 
-def _machines_own(name: str) -> bool:
+def _describes_machine(name: str) -> bool:
     return any(
         name.startswith(rule[:-1]) if rule.endswith("*") else name == rule
         for rule in NEVER_BY_PATTERN

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Worker:
-    """What the data checks need to know about where the function will run."""
+    """Where the function will run, as far as the data checks need it."""
 
     this_machine: bool
-    """It has this machine's file system and this user's permissions."""
+    """Whether it has this machine's file system and this user's permissions."""
     this_interpreter: bool = False
-    """It has the libraries that are installed here."""
+    """Whether it has the libraries that are installed here."""
 
 
 def check_data(
@@ -38,16 +38,16 @@ def check_data(
 ) -> None:
     """Check that *data* exists, and that *worker* can use it.
 
-    If this user may not look at it, *warn* and leave it to the worker, which may have other permissions.
+    If this user may not read it, but the function will run elsewhere with other permissions, *warn*.
 
     Raises:
-        DataError: It does not exist; the hint has similar names.
+        DataError: It does not exist or cannot be read; the hint has similar names.
         InvalidRequestError: The worker cannot use it in this form.
     """
     if data.is_local:
         data.check()
         if data.fuse and worker.this_machine:
-            _check_view(data)
+            _check_mount(data)
     elif data.is_hf:
         if worker.this_interpreter:
             _check_library(data)
@@ -58,10 +58,10 @@ def check_data(
                 hint="Leave fuse=True out: then it is downloaded. Choose a folder or an object that "
                 "is small enough to try the function with.",
             )
-        _look(data, worker, warn, open_bucket)
+        _check_bucket(data, worker, warn, open_bucket)
 
 
-def _check_view(data: Data) -> None:
+def _check_mount(data: Data) -> None:
     from kinetic_runner.data.mounts import why_not_read_only
 
     why_not = why_not_read_only()
@@ -88,7 +88,7 @@ def _check_library(data: Data) -> None:
         raise error
 
 
-def _look(
+def _check_bucket(
     data: Data,
     worker: Worker,
     warn: Callable[[str], None],

@@ -1,4 +1,4 @@
-"""Whether a function can run as a job, and with which arguments."""
+"""Check whether a function can run as a job, and its arguments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_callable(function: object) -> Callable[..., Any]:
             f"A {type(function).__name__} cannot be called, so it cannot run as a job.",
             hint="Decorate a function.",
         )
-    # What a wrapper (`functools.wraps`) wraps is not looked at: it may call an async function properly.
+    # The function inside a wrapper (`functools.wraps`) is not checked: the wrapper may run an async one.
     for layer in _layers(function):
         _check_layer(layer)
     return function
@@ -67,7 +67,7 @@ def check_arguments(
     Only a plain function is checked: a wrapper may take other arguments than its signature says.
 
     Raises:
-        TypeError: One is missing or too many, as the call itself would say.
+        TypeError: One is missing or too many; the message is that of the call itself.
     """
     import inspect
 
@@ -86,7 +86,7 @@ def check_class_given(remote: object, args: tuple[Any, ...]) -> None:
     attributes such as `run_async` on its function and so loses the class.
 
     Raises:
-        InvalidRequestError: *remote* is a classmethod's function and *args* begin with no class.
+        InvalidRequestError: *remote* is a classmethod's function, and its class is not the first of *args*.
     """
     import sys
 
@@ -122,7 +122,7 @@ def _check_layer(layer: object) -> None:
     flags = int(getattr(getattr(layer, "__code__", None), "co_flags", 0))
     if flags & (_COROUTINE | _ASYNC_GENERATOR):
         raise InvalidCallableError(
-            f"{_name(layer)} is an async function; a job calls a plain one.",
+            f"{_name(layer)} is an async function; a job runs plain functions only.",
             hint="Decorate a plain function that calls asyncio.run(...) inside. To wait for a job "
             "without blocking: await function.run_async(...).",
         )
@@ -134,7 +134,7 @@ def _check_layer(layer: object) -> None:
 
 
 def _layers(function: Any) -> Iterator[Any]:
-    """Iterate over *function* and what partials, bound methods and callable objects call."""
+    """Iterate over *function* and the functions that partials, bound methods and callable objects call."""
     for _ in range(_LONGEST_CHAIN):
         yield function
         if isinstance(function, functools.partial):

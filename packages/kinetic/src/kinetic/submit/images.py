@@ -28,14 +28,14 @@ class ContainerImage:
     mode: ImageMode
     """`default` means bundled on a cluster, and the interpreter that submits on this machine."""
     uri: str | None = None
-    """The address, where the mode is `custom`."""
+    """The address, if the mode is `custom`."""
 
 
 def parse_container_image(text: object) -> ContainerImage:
     """Parse the argument `container_image`.
 
     Raises:
-        InvalidRequestError: It is a typo of a mode, or no address of an image.
+        InvalidRequestError: It is neither a mode nor the address of an image.
     """
     if text is None:
         return ContainerImage("default")

@@ -24,7 +24,7 @@ class RunOptions:
     """The arguments of `kinetic.run`, checked and parsed."""
 
     given: Mapping[str, Any]
-    """The arguments that are not the default, as they were given."""
+    """The arguments that differ from their defaults, as they were passed."""
     accelerator: Accelerator
     image: ContainerImage
     settings: Mapping[str, str | None]
@@ -62,10 +62,10 @@ def check_options(
     shared_memory: int | str | None = None,
     labels: dict[str, str] | None = None,
 ) -> RunOptions:
-    """Parse the arguments of `kinetic.run`; refuse what is wrong, by itself or together.
+    """Parse the arguments of `kinetic.run`; refuse invalid values and combinations.
 
     Raises:
-        InvalidRequestError: Something is wrong; the hint says what to write instead.
+        InvalidRequestError: An argument is invalid; the hint says what to write instead.
     """
     arguments = dict(locals())
     from kinetic.mount_paths import check_volumes
@@ -96,7 +96,7 @@ def check_options(
         labels=_checked_labels(labels or {}),
         given={name: value for name, value in arguments.items() if value != defaults[name]},
     )
-    _check_together(options)
+    _check_combinations(options)
     return options
 
 
@@ -109,7 +109,7 @@ _SETTINGS: Final = (
     "namespace",
     "output_dir",
 )
-"""The arguments that are texts; where they are None, settings apply."""
+"""The arguments that override settings of the same names; None overrides nothing."""
 
 
 def _check_types(arguments: Mapping[str, Any]) -> None:
@@ -140,7 +140,7 @@ def _check_types(arguments: Mapping[str, Any]) -> None:
             )
 
 
-def _check_together(options: RunOptions) -> None:
+def _check_combinations(options: RunOptions) -> None:
     if options.debug and options.limits.retries:
         raise InvalidRequestError(
             "debug=True and retries contradict each other: every retry would wait for a debugger.",
@@ -148,7 +148,7 @@ def _check_together(options: RunOptions) -> None:
         )
     if options.settings["base_image_repo"] and options.image.mode != "prebuilt":
         raise InvalidRequestError(
-            "base_image_repo says where prebuilt images lie, and this job uses none.",
+            "base_image_repo names the repository of prebuilt images, and this job does not use one.",
             hint="Add container_image='prebuilt', or leave base_image_repo out.",
         )
     memory, shared = options.resources.memory, options.resources.shared_memory
@@ -163,7 +163,7 @@ def _check_together(options: RunOptions) -> None:
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 _LABEL_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _LABEL_PREFIX: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
-_OURS: Final = ("app", "kinetic")
+_RESERVED_LABELS: Final = ("app", "kinetic")
 
 
 def _checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
@@ -180,8 +180,8 @@ def _checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
                 f"{value!r} cannot be the value of the label {key!r}.",
                 hint="Use text of up to 63 letters, digits, '-', '_' and '.'.",
             )
-        if name in _OURS and not slash:
+        if name in _RESERVED_LABELS and not slash:
             raise InvalidRequestError(
-                f"The label {key!r} is Kinetic's own.", hint="Use another name."
+                f"The label {key!r} is reserved for Kinetic.", hint="Use another name."
             )
     return dict(labels)

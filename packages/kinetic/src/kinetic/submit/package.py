@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from kinetic_payload.project.roots import ProjectPlan
     from kinetic_payload.project.snapshot import Snapshot
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """What the user called, and its volumes."""
+    """The function that the user called, its arguments and its volumes."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -44,7 +44,7 @@ class PackageOptions:
     home: Path
     """`KINETIC_HOME`."""
     store: Path | None = None
-    """The folder of the jobs' objects, if it is one."""
+    """The store, if it is a folder."""
     cwd: Path
     user_home: Path
     root: str | None
@@ -61,7 +61,7 @@ class PackageOptions:
         """Files of Kinetic that may lie inside a project or data, and are never shipped."""
         from kinetic.settings.keys import key_path
 
-        # The key too: a link may lead to it without leading through the home.
+        # The key is listed by itself: a link may lead to it, but not to the home.
         return [self.home, key_path(self.home), *filter(None, [self.store])]
 
 
@@ -71,10 +71,10 @@ class PackagedCall:
 
     plan: ProjectPlan
     snapshot: Snapshot | None
-    """None where no files are shipped."""
+    """None if no files are shipped."""
     call: DumpedCall
     retake: Callable[[], Snapshot | None]
-    """Takes the snapshot again, if the project changed meanwhile."""
+    """Takes the snapshot again, for a project that has changed meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class Uploaded:
 
     payload_digest: str
     context_digest: str | None
-    """None where no files are shipped."""
+    """None if no files are shipped."""
     data: tuple[DataRef, ...] = ()
-    """What replaced the `Data` of the call, volumes included."""
+    """The references that replaced the `Data` of the call, including volumes."""
 
 
 def plan_of(call: Call, options: PackageOptions) -> ProjectPlan:
@@ -107,7 +107,7 @@ def package(
     options: PackageOptions,
     *,
     check: Callable[[Data], None],
-    warn: Say,
+    warn: Report,
     track: TrackProgress = silent,
 ) -> PackagedCall:
     """Pickle the call and take the project's snapshot, if there is a project. Nothing is uploaded.
@@ -117,18 +117,18 @@ def package(
     Raises:
         PackagingError: The project cannot be read.
         PayloadError: Something in the call does not pickle; the message names it.
-        DataError: A `Data` of the call is not there.
+        DataError: A `Data` of the call does not exist.
     """
     from kinetic_payload.project.binaries import binaries_warning
     from kinetic_payload.project.membership import Membership
 
-    asked: set[Path] = set()
+    queried: set[Path] = set()
     membership = None
     if plan.root is not None:
         membership = Membership(plan.root, no_defaults=options.no_default_excludes)
 
     def ships(path: Path) -> bool:
-        asked.add(path)
+        queried.add(path)
         return membership is not None and membership(path)
 
     dumped = _dump(call, plan, ships)
@@ -137,10 +137,10 @@ def package(
         # In parallel: a check of a bucket is a request.
         parallel_map(check, given, threads=8 if any(data.is_gcs for data in given) else 1)
         local = [Path(data.path) for data in given if data.is_local]
-        take = partial(_take, plan, options, local, track)
+        take = partial(_take_snapshot, plan, options, local, track)
         snapshot = take()
-        if snapshot and any(ships(path) and not snapshot.contains(path) for path in list(asked)):
-            # A module lies inside a `Data`, which is not in the snapshot: it cannot be pickled by reference.
+        if snapshot and any(ships(path) and not snapshot.contains(path) for path in list(queried)):
+            # A module in the folder of a `Data` is not in the snapshot, so it cannot be pickled by reference.
             dumped.close()
             dumped = _dump(call, plan, snapshot.contains)
         files = (entry.path for entry in snapshot.entries) if snapshot else ()
@@ -171,7 +171,7 @@ def _dump(call: Call, plan: ProjectPlan, ships: Callable[[Path], bool]) -> Dumpe
     )
 
 
-def _take(
+def _take_snapshot(
     plan: ProjectPlan, options: PackageOptions, data: Sequence[Path], track: TrackProgress
 ) -> Snapshot | None:
     from kinetic_payload.project.snapshot import take_snapshot
@@ -193,45 +193,45 @@ def upload(
     job_id: str,
     options: PackageOptions,
     *,
-    say: Say,
-    warn: Say = lambda _: None,
+    report: Report,
+    warn: Report = lambda _: None,
     track: TrackProgress = silent,
     writing: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> Uploaded:
     """Upload what the store does not have yet.
 
-    Over a network the project, each `Data` and the payload are uploaded in parallel. *writing* is
-    entered with the name of each object that belongs to this job alone, while it is written.
+    Over a network the project, each `Data` and the payload are uploaded in parallel. While an object
+    that belongs to this job alone is written, the block `writing(name)` is entered.
     """
     found_data = packed.call.data
     with Executor(store.concurrency) as executor:
-        sending = _Sending(packed, store, options, say, executor.checked(track))
-        context = executor.submit(sending.context)
+        uploader = _Uploader(packed, store, options, report, executor.checked(track))
+        context = executor.submit(uploader.context)
         # The same data, as an argument and a volume for instance, is uploaded once.
-        different = {_what(found.value): found.value for found in found_data}
+        different = {_upload_key(found.value): found.value for found in found_data}
         sent = {
-            what: executor.submit(partial(sending.data, data)) for what, data in different.items()
+            key: executor.submit(partial(uploader.data, data)) for key, data in different.items()
         }
         refs = [
             to_ref(
                 found.value,
                 found.key,
-                digest=sent[_what(found.value)].result(),
+                digest=sent[_upload_key(found.value)].result(),
                 mount=found.mount,
-                in_place=sending.in_place(found.value),
+                in_place=uploader.in_place(found.value),
             )
             for found in found_data
         ]
-        for text in sending.left_out:
+        for text in uploader.left_out:
             warn(text)
-        assumed = _digest(context.result() if context.done else packed.snapshot)
+        assumed_digest = _digest(context.result() if context.done else packed.snapshot)
         name = JobObjects(job_id).payload
         with writing(name):
-            digest = sending.payload(name, refs, assumed, if_generation=ABSENT)
+            digest = uploader.payload(name, refs, assumed_digest, if_generation=ABSENT)
         context_digest = _digest(context.result())
-    if context_digest != assumed:
+    if context_digest != assumed_digest:
         # A file changed while the project was uploaded, and the payload names the earlier digest.
-        digest = sending.payload(name, refs, context_digest)
+        digest = uploader.payload(name, refs, context_digest)
     return Uploaded(digest, context_digest, tuple(refs))
 
 
@@ -240,13 +240,13 @@ def _digest(snapshot: Snapshot | None) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Sending:
+class _Uploader:
     """Uploads the parts of one call; they can run in parallel."""
 
     packed: PackagedCall
     store: Store
     options: PackageOptions
-    say: Say
+    report: Report
     track: TrackProgress
     left_out: list[str] = field(default_factory=list)
     """Warnings about files of the data that were left out."""
@@ -261,17 +261,17 @@ class _Sending:
         def send() -> Snapshot | None:
             snapshot = next(takes)()
             if snapshot is not None and ensure_context(self.store, snapshot, track=self.track):
-                self.say(f"Uploaded {size_text(snapshot.size)} of {snapshot.root.name}/.")
+                self.report(f"Uploaded {size_text(snapshot.size)} of {snapshot.root.name}/.")
             return snapshot
 
-        return _settled(send, tries=3)
+        return _retry_if_changed(send, tries=3)
 
     def in_place(self, data: Data) -> bool:
         """Return whether the worker reads *data* in place."""
         return data.is_local and data.fuse and self.options.this_machine
 
     def data(self, data: Data) -> str | None:
-        """Upload a `Data` and return its digest; None for one that stays where it is."""
+        """Upload a `Data` and return its digest; return None if it is not uploaded."""
         from kinetic_payload.data.upload import ensure_data
         from kinetic_payload.errors import TreeChangedError
 
@@ -289,7 +289,7 @@ class _Sending:
             exclude=self.options.own,
         )
         try:
-            return _settled(send)
+            return _retry_if_changed(send)
         except TreeChangedError as error:
             raise TreeChangedError(
                 f"{data!r} cannot be uploaded: {error.message}",
@@ -317,12 +317,12 @@ class _Sending:
             )
 
 
-def _what(data: Data) -> object:
-    """Return a key that is equal for two `Data` if one upload serves both."""
+def _upload_key(data: Data) -> object:
+    """Return a key that is equal for two `Data` if one upload is enough for both."""
     return data.path, data.fuse
 
 
-def _settled(send: Callable[[], T], tries: int = 3) -> T:
+def _retry_if_changed(send: Callable[[], T], tries: int = 3) -> T:
     """Call *send* and return its value; if files changed while it read them, call it again."""
     from kinetic_payload.errors import TreeChangedError
 
@@ -331,4 +331,4 @@ def _settled(send: Callable[[], T], tries: int = 3) -> T:
     except TreeChangedError:
         if tries == 1:
             raise
-    return _settled(send, tries - 1)
+    return _retry_if_changed(send, tries - 1)

@@ -31,9 +31,9 @@ class JobRequest:
     """Qualified, such as `Trainer.fit`."""
     accelerator: Accelerator
     backend: str
-    """A name that `kinetic.backends.registry` knows."""
+    """A name in `kinetic.backends.registry`."""
     semantics: Semantics
-    """Whether each host runs the function, or one controls all devices."""
+    """Whether each host runs the function, or one process controls all devices."""
     target: Target
     image: ContainerImage
     base_image_repo: str
@@ -54,7 +54,7 @@ class JobRequest:
 
     @property
     def on_this_machine(self) -> bool:
-        """Whether it runs here, with what lies here."""
+        """Whether the job runs on this machine, with its files."""
         return entry_of(self.backend).on_this_machine
 
 
@@ -68,10 +68,10 @@ def request_of(
 ) -> JobRequest:
     """Decide what the job is, from the decorator's *options* and the resolved *settings*.
 
-    *environ* is what `capture_env_vars` takes from; *cwd* is what a relative `output_dir` is below.
+    `capture_env_vars` selects from *environ*; a relative `output_dir` is resolved against *cwd*.
 
     Raises:
-        InvalidRequestError: Something is wrong; nothing was done yet.
+        InvalidRequestError: An option or a setting is invalid.
     """
     entry = backend_of(settings, options.accelerator)
     semantics = entry.semantics_for(options.accelerator)
@@ -100,17 +100,17 @@ def request_of(
 
 
 def backend_of(settings: Settings, accelerator: Accelerator) -> Entry:
-    """Return the backend that was asked for, else the one that suits *accelerator*.
+    """Return the backend that *settings* name, or else the one that suits *accelerator*.
 
-    A backend of this machine is never chosen by itself.
+    A local backend is never chosen by default: it must be named.
 
     Raises:
-        InvalidRequestError: There is no such backend; the hint names those that are near.
+        InvalidRequestError: There is no such backend; the hint has similar names.
     """
-    asked = settings.backend
-    if asked.value is None:
+    named = settings.backend
+    if named.value is None:
         return suited_to(accelerator)
-    return asked_for(asked.value, asked.source)
+    return asked_for(named.value, named.source)
 
 
 def _refuse_without_target(entry: Entry, target: Target) -> None:
@@ -128,10 +128,10 @@ def _output_dir(text: str | None, cwd: Path) -> str | None:
         return text
     if text.startswith("gs:"):
         raise InvalidRequestError(
-            f"output_dir={text!r} is neither a folder nor a place in a bucket.",
+            f"output_dir={text!r} is neither a folder nor a URI in a bucket.",
             hint="Write gs://BUCKET/FOLDER.",
         )
-    # Relative to the working directory here: the job has one of its own, which is removed with it.
+    # Resolve it here: the job has a working directory of its own, which is removed with the job.
     try:
         return str(cwd / Path(text).expanduser())
     except RuntimeError as error:

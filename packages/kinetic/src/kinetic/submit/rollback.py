@@ -1,4 +1,4 @@
-"""Rollback: remove what a submit that failed has made of its job."""
+"""Rollback: remove what a failed submit has created."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _LONGEST = 45.0
 
 
 def rollback_share(store_timeout: float) -> float:
-    """Return how many seconds of *store_timeout* are kept for a rollback."""
+    """Return how many seconds of *store_timeout* are reserved for a rollback."""
     return store_timeout / 6
 
 
 class Rollback:
-    """What a submit has made of its job so far, and how to remove it.
+    """Track what a submit has created for its job so far, and remove it.
 
     *store_timeout* is how long the whole submit waits for a store that cannot be reached.
     """
@@ -51,7 +51,7 @@ class Rollback:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[None]:
-        """Note that the object *name* exists, unless it is certain that it could not be written."""
+        """Note that the object *name* may exist, unless the block shows that it was not written."""
         self._written.append(name)
         try:
             yield
@@ -66,23 +66,23 @@ class Rollback:
 
     @property
     def record_is_gone(self) -> bool:
-        """Whether another process has removed the record; False over a network, where it is not asked.
+        """Whether another process has removed the record; always False over a bucket.
 
-        There it would cost every submit a request, for what hardly ever happens.
+        In a bucket the check would cost every submit a request, and such a removal is rare.
         """
         store = self._services.store
         return store.location.kind != "gs" and store.stat(JobObjects(self._job_id).handle) is None
 
     def run(self, error: BaseException) -> BaseException:
-        """Remove what was made, newest first; return what to raise: *error*, or what it follows from.
+        """Remove what was created, newest first; return the exception to raise: *error*, or its cause.
 
-        What cannot be removed is named in a note of what is raised.
+        If something could not be removed, a note of the raised exception names it.
         """
         if isinstance(error, StoreUnavailableError) and not error.sent:
-            self._written.clear()  # Nothing was.
+            self._written.clear()  # No request has reached the store.
         reason = error
         if self.recorded and isinstance(error, Exception) and self.record_is_gone:
-            # Whatever failed, it failed because of that.
+            # Whatever *error* is, it follows from that.
             reason = SubmitError(
                 f"The job {self._job_id} was cleaned up by another process while it was started.",
                 hint="Nothing of it is left. Submit it again.",
@@ -105,7 +105,7 @@ class Rollback:
         if self.record is not None:
             self._services.backend.remove(self.record, timeout=GRACE_SECONDS, poll_interval=0.1)
         if self.recorded:
-            # Not if the backend fails: without its objects nobody would find a job that may still run.
+            # Skipped if the backend raised: without its objects, a job that may still run could not be found.
             remove_objects(self._job_id, self._services.store)
         else:
             for name in reversed(self._written):
@@ -114,10 +114,10 @@ class Rollback:
     def _left_behind(self, failure: BaseException) -> str:
         why = str(failure) or "removing it was given up."
         left = ", ".join(f"{self._services.store.location}/{name}" for name in self._written)
-        # Without a record, objects are found by nothing but their names.
+        # Without a record, no command finds the objects.
         todo = (
             f"Remove it with: kinetic jobs cleanup {self._job_id}"
             if self.recorded
             else f"Remove: {left}"
         )
-        return f"The job {self._job_id} did not start, and something of it may stay behind: {why}\n{todo}"
+        return f"The job {self._job_id} did not start, and parts of it may be left behind: {why}\n{todo}"

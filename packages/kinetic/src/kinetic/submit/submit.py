@@ -70,22 +70,22 @@ def submit(
     """Start *request* and return a handle to it, at once.
 
     Args:
-        request: The job.
-        function: What the user called.
+        request: The job to start.
+        function: The function that the user called.
         args: Its positional arguments.
         kwargs: Its keyword arguments.
         services: The store and the backend; by default those that the request names.
-        console: Where progress is shown; without one it is logged.
-        started: Gets the handle once the job can no longer be taken back, even if this function
-            raises. Without it, an exception that is raised then has a note that names the job.
-        clock: The wall clock, which counts while this machine sleeps.
-        outage_limit: How long to wait for a store that cannot be reached; by default as the settings say.
+        console: Shows progress; if it is None, progress is logged.
+        started: Gets the handle once the submit can no longer be undone, even if this function raises
+            afterwards. If it is None, an exception that is raised afterwards has a note that names the job.
+        clock: The wall clock, which also counts while this machine sleeps.
+        outage_limit: How long to wait for a store that cannot be reached; None follows the settings.
 
     Raises:
         KineticError: The job could not be packaged or started; nothing of it is left.
         KeyboardInterrupt: The submit was interrupted; nothing of the job is left unless a note says so.
     """
-    begun: list[JobHandle] = [] if started is None else started
+    handles: list[JobHandle] = [] if started is None else started
     call = Call(function=function, args=tuple(args), kwargs=kwargs, volumes=request.volumes)
     seconds = request.settings.store_timeout.value
     limit = OutageLimit(
@@ -93,10 +93,10 @@ def submit(
     )
     try:
         with limited(outage_limit or limit):
-            return _submit(request, call, services, console, begun, clock)
+            return _submit(request, call, services, console, handles, clock)
     except BaseException as error:
-        if begun and started is None:
-            job_id = begun[0].job_id
+        if handles and started is None:
+            job_id = handles[0].job_id
             error.add_note(
                 f"The job was started, and keeps running: {job_id}\n"
                 f'Come back with kinetic.attach("{job_id}"), or stop it: kinetic jobs cancel {job_id}'
@@ -109,30 +109,30 @@ def _submit(
     call: Call,
     services: Services | None,
     console: Console | None,
-    begun: list[JobHandle],
+    handles: list[JobHandle],
     clock: Callable[[], float],
 ) -> JobHandle:
     phase, warn, progress = _outputs(console)
     for note in request.notes:
         warn(note)
     home = Path(request.settings.home.value)
-    services = services or _connected(request)
+    services = services or _connect(request)
     refuse_foreign_folder(services.store.location)
     warn_once(warn, shared_store_warning(services.store.location))
     services.backend.check(request)
-    # Before anything is written: a key that cannot be made or read must leave nothing behind.
+    # Read or make the key before anything else is written: if that fails, nothing is left behind.
     key = None if services.key_signer is None else services.key_signer.key
     options = _package_options(request, home, services.store.location)
 
     phase("packaging")
     plan = plan_of(call, options)
-    with _written_below(home):
+    with _translate_home_errors(home):
         make_home(str(home))
     check = partial(check_data, worker=_worker(request), warn=warn)
     reads_buckets = Future[bool]()
     packaging = Packaging(plan, reads_buckets.result, phase)
     with Executor(2) as executor:
-        environment = executor.submit(partial(_environment, request, services, packaging))
+        environment = executor.submit(partial(_prepare_environment, request, services, packaging))
         packed = package(call, plan, options, check=check, warn=warn, track=progress)
         with closing(packed.call):
             reads_buckets.set_result(any(found.value.is_gcs for found in packed.call.data))
@@ -145,37 +145,37 @@ def _submit(
                 upload,
                 packed,
                 options=options,
-                say=phase,
+                report=phase,
                 warn=partial(warn_once, warn),
                 track=progress,
             )
             handle = _start(
                 request,
                 services,
-                send=partial(_sent, executor, environment, send),
+                send=partial(_upload_while_preparing, executor, environment, send),
                 environment=environment.result,
                 key=key,
                 project=Project(plan.root),
-                begun=begun,
+                handles=handles,
                 clock=clock,
             )
-    with suppress(Exception):  # A logger that fails must not fail a job that runs.
+    with suppress(Exception):  # A failing logger must not make the submit fail: the job runs.
         phase(f"submitted {handle.job_id}")
     return handle
 
 
-def _connected(request: JobRequest) -> Services:
+def _connect(request: JobRequest) -> Services:
     location = jobs_location(request.settings, request.backend)
     return connect(request.backend, request.target, location, request.settings)
 
 
-def _sent(
+def _upload_while_preparing(
     executor: Executor,
     environment: Future[Environment],
     send: Callable[..., Uploaded],
     **given: Any,
 ) -> Uploaded:
-    """Upload with *send*; stop if preparing the *environment*, which runs in parallel, fails."""
+    """Upload with *send*; stop if the *environment*, which is prepared in parallel, fails."""
     with executor.stopped_by(environment):
         return send(**given)
 
@@ -188,54 +188,54 @@ def _start(
     environment: Callable[[], Environment],
     key: bytes | None,
     project: Project,
-    begun: list[JobHandle],
+    handles: list[JobHandle],
     clock: Callable[[], float],
 ) -> JobHandle:
-    """Upload, record and start a packaged call; append its handle to *begun* and return it."""
+    """Upload, record and start a packaged call; append its handle to *handles* and return it."""
     now, suffix = datetime.now(UTC), secrets.token_hex(4)[:7]
     job_id = job_id_of(request.accelerator.slug, request.function_name, now, suffix)
-    made = Rollback(job_id, services, request.settings.store_timeout.value)
+    rollback = Rollback(job_id, services, request.settings.store_timeout.value)
     store, began = services.store, clock()
     try:
-        uploaded = send(store=store, job_id=job_id, writing=made.writing)
-        place = environment()
-        made.record = record_of(
+        uploaded = send(store=store, job_id=job_id, writing=rollback.writing)
+        prepared = environment()
+        rollback.record = record_of(
             request,
             job_id=job_id,
             k8s_name=k8s_name_of(request.function_name, suffix),
             created_at=now,
             store=store.location,
-            image=place.image,
+            image=prepared.image,
             payload_digest=uploaded.payload_digest,
             context_digest=uploaded.context_digest,
         )
-        with services.backend.announced(made.record) as record:
-            made.record = record
+        with services.backend.announced(rollback.record) as record:
+            rollback.record = record
             name = JobObjects(job_id).handle
-            with made.writing(name):
+            with rollback.writing(name):
                 store.write(name, services.sign(encode(record), name), if_generation=ABSENT)
-            made.recorded = True
+            rollback.recorded = True
             if abs(clock() - began) > _SLOW:
                 _renew_payload(job_id, store)
             launch = Launch(
                 record=record,
                 request=request,
-                environment=place,
+                environment=prepared,
                 data=uploaded.data,
                 signing_key=key,
             )
             handle = _handle(record, services, project)
             services.backend.start(launch)
-            # Asked after the start, because clean-up removes the record before it looks for a resource.
+            # Check after the start, because clean-up removes the record before it looks for a resource.
             # If the job was cancelled instead, its runner finds the outcome and does not call the function.
-            if made.record_is_gone:
+            if rollback.record_is_gone:
                 raise JobNotFoundError(f"The record of {job_id} is gone.")
-        begun.append(handle)
+        handles.append(handle)
         return handle
     except BaseException as error:
-        if begun:
+        if handles:
             raise
-        reason = made.run(error)
+        reason = rollback.run(error)
         if reason is error:
             raise
         raise reason from error
@@ -244,8 +244,8 @@ def _start(
 def _renew_payload(job_id: str, store: Store) -> None:
     """Make sure that the payload exists and is not removed as the leftover of a killed submit.
 
-    A collection spares jobs that have a record. One that listed the jobs before there was a record
-    removes only the generation that it saw.
+    The collection of leftovers spares jobs that have a record. A collection that listed the jobs before
+    this record existed removes only the generation of the payload that it saw.
     """
     name = JobObjects(job_id).payload
     found = store.stat(name)
@@ -257,8 +257,10 @@ def _renew_payload(job_id: str, store: Store) -> None:
         )
 
 
-def _environment(request: JobRequest, services: Services, packaging: Packaging) -> Environment:
-    with _written_below(Path(request.settings.home.value)):
+def _prepare_environment(
+    request: JobRequest, services: Services, packaging: Packaging
+) -> Environment:
+    with _translate_home_errors(Path(request.settings.home.value)):
         return services.backend.environment(request, packaging)
 
 
@@ -268,8 +270,8 @@ def _worker(request: JobRequest) -> Worker:
 
 
 @contextmanager
-def _written_below(home: Path) -> Iterator[None]:
-    """Translate errors of the system about *home* (`KINETIC_HOME`)."""
+def _translate_home_errors(home: Path) -> Iterator[None]:
+    """Translate the system's errors about files below *home* (`KINETIC_HOME`)."""
     try:
         yield
     except OSError as error:
@@ -285,7 +287,7 @@ def _written_below(home: Path) -> Iterator[None]:
 def _outputs(
     console: Console | None,
 ) -> tuple[Callable[[str], None], Callable[[str], None], TrackProgress]:
-    """Return what reports phases, warnings and progress."""
+    """Return the functions that report phases, warnings and progress."""
     if console is not None:
         return console.phase, console.note, console.progress
     # Without a console, phases are logged. On a terminal, progress of long transfers is shown as well.

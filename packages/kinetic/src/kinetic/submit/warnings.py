@@ -34,8 +34,8 @@ def shared_store_warning(location: Location) -> str | None:
     except OSError:  # It does not exist yet.
         return None
     return (
-        f"other users may write to the store {location.path}: who does can have their code run where "
-        f"results are read. Unless you trust them, run: chmod go-w {shlex.quote(location.path)}"
+        f"other users may write to the store {location.path}, and so run code in processes that read "
+        f"results. Unless you trust them, run: chmod go-w {shlex.quote(location.path)}"
     )
 
 
@@ -51,7 +51,7 @@ def left_out_warning(snapshot: Snapshot | None) -> str | None:
     """Return a warning that names what was left out of *snapshot*, if something was."""
     if snapshot is None:
         return None
-    # What is shipped as data is not missed.
+    # Files that are shipped as data need no warning.
     left_out = [item for item in snapshot.left_out if item.rule != "data"]
     if not left_out:
         return None
