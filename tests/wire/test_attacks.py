@@ -605,7 +605,7 @@ def test_any_number_of_large_records_fills_no_memory_and_hides_no_job(
 
     assert job_id in listed
     assert len(listed) - 1 == MOST_UNVERIFIED // len(large)
-    assert "3 jobs are left out: their records are not signed with our key" in caplog.text
+    assert "3 jobs are left out: their records are not signed with your key" in caplog.text
 
 
 # Escape

@@ -30,7 +30,7 @@ _MOST_LISTED: Final = 5000
 _MOST_MISSES: Final = 50
 """Missing or refused records after which the search of a job ends."""
 _MISSES_OF_HOST: Final = 4
-"""Additional ones for each host: all reports of a running attempt are missing."""
+"""How many more for each host, if there are several: all reports of a running attempt are missing."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Attempts:
 
     @property
     def results(self) -> dict[int, Result]:
-        """The result of each, by its number."""
+        """The result of each attempt, by its number."""
         return ended_attempts(self.ends, self.hosts)
 
     @property
@@ -59,7 +59,7 @@ class Attempts:
     def another_follows(self, *, retries: int | None, preemptions: int | None) -> bool:
         """Return whether another attempt follows the latest one, whose hosts have all ended.
 
-        If nothing is known of the latest, another one may follow.
+        True if it is not known how the latest attempt ended.
         """
         ends = self.ends.get(self.latest, ())
         if not ends or self.results[self.latest] == "unknown":
@@ -104,11 +104,11 @@ def logged_attempts(store: Store, record: JobRecord, verify: Verify) -> list[int
     if not found and store.stat(handle) is None:
         return sorted(search.unverified) or None
     if search.unverified:
-        if search.reads(handle) is None:
+        if search.read_verified(handle) is None:
             found |= search.unverified
-        elif not any(search.claimed(number, 0) for number in sorted(found)):
-            # Earlier versions made one attempt more than there are retries.
-            found |= {one for one in search.unverified if one <= record.retries + 1}
+        elif not any(search.is_claimed(number, 0) for number in sorted(found)):
+            # Claims of earlier versions are not signed. Those versions made at most retries + 1 attempts.
+            found |= {number for number in search.unverified if number <= record.retries + 1}
     return sorted(found)
 
 
@@ -129,8 +129,8 @@ class _Search:
         """Return the attempts that have begun."""
         from kinetic_payload.threads import parallel_map
 
-        listed = self._listed()
-        # If there are too many objects to list, the job's own attempts have the first numbers.
+        listed = self._list_hosts()
+        # If there are too many objects to list, try all numbers: the job's own attempts have the first ones.
         numbers: Iterable[int] = count(1) if listed is None else sorted(listed)
         ends: dict[int, list[HostEnd]] = {}
         for number in numbers:
@@ -141,7 +141,7 @@ class _Search:
             read = partial(self._end, number)
             found = parallel_map(read, reports, threads=self._store.concurrency)
             reported = [end for end in found if end is not None]
-            if reported or any(self.claimed(number, host) for host in claims):
+            if reported or any(self.is_claimed(number, host) for host in claims):
                 ends[number] = reported
         self.unverified -= set(ends)
         return Attempts(self._hosts, ends)
@@ -151,16 +151,16 @@ class _Search:
         most = _MOST_MISSES + (_MISSES_OF_HOST * self._hosts if self._hosts > 1 else 0)
         return len(self._missing) + len(self._refused) >= most
 
-    def claimed(self, attempt: int, host: int) -> bool:
+    def is_claimed(self, attempt: int, host: int) -> bool:
         """Return whether the job claimed *attempt* on *host*."""
         name = self._names.claim(attempt, host)
-        if self.reads(name) is not None:
+        if self.read_verified(name) is not None:
             return True
         if name in self._refused:
             self.unverified.add(attempt)
         return False
 
-    def reads(self, name: str) -> bytes | None:
+    def read_verified(self, name: str) -> bytes | None:
         """Return the record *name*, or None if it is missing or refused."""
         if self._exhausted:
             return None
@@ -176,13 +176,13 @@ class _Search:
         return data
 
     def _end(self, attempt: int, host: int) -> HostEnd | None:
-        data = self.reads(self._names.host_outcome(attempt, host))
+        data = self.read_verified(self._names.host_outcome(attempt, host))
         try:
             return None if data is None else parse_host_end(host, data)
         except RecordError:
             return None
 
-    def _listed(self) -> Mapping[int, tuple[Sequence[int], Sequence[int]]] | None:
+    def _list_hosts(self) -> Mapping[int, tuple[Sequence[int], Sequence[int]]] | None:
         """Return the hosts with a claim and those with a report, by attempt; None if there are too many."""
         found: dict[int, tuple[list[int], list[int]]] = {}
         names = [info.name for info in islice(self._store.list(self._names.attempts), _MOST_LISTED)]

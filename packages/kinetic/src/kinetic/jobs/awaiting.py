@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def result_of(handle: JobHandle) -> Any:
     """Return `handle.result()`, called in a daemon thread.
 
-    If the awaiting task is cancelled, the wait ends; the job runs on.
+    If the awaiting task is cancelled, the wait ends; the job continues.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
@@ -36,7 +36,7 @@ async def result_of(handle: JobHandle) -> Any:
         try:
             value = handle._collect(stop=stop, waiting=watches.append)
         except StopIteration as problem:
-            # A future refuses to carry one.
+            # A future cannot hold a StopIteration.
             error = RuntimeError("The job raised StopIteration.")
             error.__cause__ = problem
         except BaseException as problem:  # noqa: BLE001 - raised in the awaiting task

@@ -54,17 +54,17 @@ def collect(
     """Wait for the job's end, passing its log to *on_line*; return its value or exception.
 
     *keep* is called with the pickle of a value before it is unpickled. If the log breaks off, *warn* is
-    called, and the result is collected. *verify* is called before anything is unpickled: it makes sure
-    that a record from the store is signed with our key. Once the job has ended, an unavailable store is
-    retried until the *timeout*.
+    called, and the result is still collected. *verify* is called before anything is unpickled: it makes
+    sure that a record from the store is signed with our key. Once the job has ended, an unavailable store
+    is retried until the *timeout*.
 
     Raises:
-        ResultTimeoutError: *timeout* seconds passed; the job runs on, or its result is kept.
+        ResultTimeoutError: *timeout* seconds passed; the job continues, or its result is kept.
         JobNotFoundError: There is neither an outcome nor a resource.
         JobFailedError: The job's supervisor has been silent for too long; it may come back.
         IntegrityError: An object in the store does not match its digest in the outcome.
         SignatureError: The record or the outcome is not signed with our key.
-        ResultUnreadableError: The value is there and cannot be unpickled here.
+        ResultUnreadableError: The value is in the store, but cannot be unpickled here.
     """
     deadline = Deadline(parse_wait(timeout))
     with _hint_to_come_back(record):
@@ -86,7 +86,7 @@ def collect(
             deadline,
             stop=stop,
             warn=warn,
-            attempt=partial(fetch, record.job_id, view, services, track=track, keep=keep),
+            fetch_once=partial(fetch, record.job_id, view, services, track=track, keep=keep),
         )
 
 
@@ -98,15 +98,15 @@ def _fetch_through_outages(
     *,
     stop: threading.Event | None,
     warn: Callable[[str], None],
-    attempt: Callable[[], Collected],
+    fetch_once: Callable[[], Collected],
 ) -> Collected:
-    """Return what *attempt* fetches of a job that has ended; repeat it while the store does not answer."""
-    between, warned = pauses(), False
+    """Fetch the result of a job that has ended with *fetch_once*; retry while the store is unavailable."""
+    backoff, warned = pauses(), False
     while True:
         limit = OutageLimit(max(LOOK, deadline.at_most(inf)), report=warn)
         try:
             with limited(limit):
-                return attempt()
+                return fetch_once()
         except StoreUnavailableError as error:
             # The result stays in the store: only the timeout ends the wait.
             if stop is not None and stop.is_set():
@@ -119,10 +119,10 @@ def _fetch_through_outages(
                     "the wait for it goes on."
                 )
             warned = True
-            sleep(deadline.at_most(between.next()))
+            sleep(deadline.at_most(backoff.next()))
         except ObjectNotFoundError as error:
             if services.store.stat(JobObjects(record.job_id).handle) is None:
-                # It was cleaned up between our look and our read.
+                # Another process cleaned it up between the look and the download.
                 raise not_found(record, view.status) from None
             raise IntegrityError(
                 f"Job {record.job_id} ended, and a part of its result is missing: {error.message}",
@@ -132,7 +132,7 @@ def _fetch_through_outages(
 
 @contextmanager
 def _hint_to_come_back(record: JobRecord) -> Iterator[None]:
-    """Add to an error that does not mention the job how to come back to it."""
+    """Add a note on how to come back to the job to errors that do not mention it."""
     try:
         yield
     except (JobError, IntegrityError, RecordError):

@@ -31,7 +31,7 @@ def attach(
         JobError: It is not a debug job, or it ended before debugpy was ready.
     """
     if not handle.debug:
-        raise _about(
+        raise _job_error(
             handle,
             f"Job {handle.job_id} was not submitted with debug=True.",
             "Submit it again with @kinetic.run(..., debug=True).",
@@ -41,7 +41,7 @@ def attach(
         if announcement is not None and not handle.status().terminal:
             break
     else:
-        raise _about(
+        raise _job_error(
             handle,
             f"Job {handle.job_id} ended before a debugger could be attached.",
             f"Its log: kinetic jobs logs {handle.job_id}",
@@ -52,13 +52,13 @@ def attach(
 
 
 def announcement_in(line: LogLine, handle: JobHandle, working_dir: str | None = None) -> str | None:
-    """Return the text to print if *line* of the job's log says where its debugger listens."""
+    """Return the text to print if *line* of the job's log announces where its debugger listens."""
     from kinetic_runner.child.debugger import listening_in
 
     listening = listening_in(line.text) if line.host == 0 else None
     if listening is None:
         return None
-    if working_dir and not working_dir.startswith("${"):  # VS Code knows what that means.
+    if working_dir and not working_dir.startswith("${"):  # It is a variable of VS Code.
         working_dir = str(expanded(working_dir, "working_dir").absolute())
     project = handle._session.project
     root = working_dir or (project and project.root) or _project_here(listening.folder)
@@ -66,7 +66,11 @@ def announcement_in(line: LogLine, handle: JobHandle, working_dir: str | None = 
 
 
 def _project_here(folder: str) -> str:
-    """Return the project's root, if the working directory is its *folder*."""
+    """Return the root of the project on this machine, as far as the working directory shows it.
+
+    *folder* is the folder below the root in which the function runs. If the working directory is another
+    one, it is taken for the root itself.
+    """
     here = working_folder()
     parts = Path(folder).parts
     if parts and here.parts[-len(parts) :] == parts:
@@ -90,13 +94,13 @@ def _announcement(port: int, local_root: str, remote_root: str) -> str:
 
 
 def _session() -> subprocess.Popen[bytes]:
-    """Return a process that ends when it is terminated, or when this one is gone."""
+    """Return a process that ends when it is terminated, or when this process ends."""
     return subprocess.Popen(
         [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
     )
 
 
-def _about(handle: JobHandle, message: str, hint: str) -> JobError:
+def _job_error(handle: JobHandle, message: str, hint: str) -> JobError:
     error = JobError(message, hint=hint)
     error.job_id = handle.job_id
     return error

@@ -1,4 +1,4 @@
-"""Find jobs again: `attach` one by its id, `list_jobs` them all."""
+"""Find jobs: `attach` returns one by its id, `list_jobs` returns all."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def kept_log(
 ) -> Iterator[LogLine] | None:
     """Return the stored log, or its last *tail* lines, of a job that was cleaned up.
 
-    None if there is none.
+    None if no log is stored.
     """
     return _kept_log(job_id, _places(settings), settings, tail=tail)
 
@@ -174,11 +174,11 @@ def list_jobs(
     cluster: str | None = None,
     namespace: str | None = None,
 ) -> list[JobHandle]:
-    """Return the jobs there are, newest first.
+    """Return all jobs, newest first.
 
-    They are the jobs of the backend that the settings resolve to. If the settings name no backend, they
-    are the jobs of this machine, and those of the cluster if a project is resolved. A job whose record
-    cannot be read is skipped with a warning.
+    If the settings name a backend, only its jobs are returned. Otherwise, the jobs of this machine are
+    returned, and those of the cluster if a project or a context is set. A job whose record cannot be read
+    is skipped with a warning.
 
     Args:
         project: GCP project; like the others it falls back to KINETIC_*, then the active profile.
@@ -189,7 +189,7 @@ def list_jobs(
     Raises:
         InvalidRequestError: The settings resolve to a backend that this version cannot reach.
         StorePermissionError: The records may not be read.
-        StoreError: The folder that is named as the store holds other things.
+        StoreError: The folder that is named as the store contains other files.
     """
     from kinetic.settings.settings import Settings
 
@@ -199,7 +199,7 @@ def list_jobs(
 
 
 def find_jobs(settings: Settings) -> list[JobHandle]:
-    """Return the jobs there are, as `list_jobs` does; the handles keep *settings*."""
+    """Return all jobs, as `list_jobs` does; the handles keep *settings*."""
     handles = _find_jobs(settings)
     for handle in handles:
         handle._session.settings = settings
@@ -221,19 +221,20 @@ def _find_jobs(settings: Settings) -> list[JobHandle]:
         level = logging.INFO if none else logging.WARNING
         log.log(level, "The jobs of the cluster are left out: %s", error.message)
         return here
-    # A named store may hold the jobs of both: each list knows the services of its own.
-    ours = {job.job_id for job in here if job._session.services}
-    both = {job.job_id: job for job in [*here, *(one for one in found if one.job_id not in ours)]}
-    return sorted(both.values(), key=lambda job: job.created_at, reverse=True)
+    # A store that KINETIC_STORE names may be that of both. Take each job from the list that connected it.
+    connected_here = {job.job_id for job in here if job._session.services}
+    others = [job for job in found if job.job_id not in connected_here]
+    jobs = {job.job_id: job for job in [*here, *others]}
+    return sorted(jobs.values(), key=lambda job: job.created_at, reverse=True)
 
 
 def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
     """Return the jobs whose records are in the store of *backend*, newest first."""
     location = jobs_location(settings, backend)
-    if not _is_there(location):
+    if not _may_exist(location):
         return []
     recorded: set[str] = set()
-    # Shared by all of them; otherwise each handle would connect.
+    # All handles share these services; otherwise each would connect by itself.
     target = Target.in_settings(settings)
     services = connect(backend, target, location, settings)
     with looking():
@@ -248,12 +249,12 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
 
 def _served_by(backend: str, target: Target, job: JobHandle) -> bool:
     """Return whether the services of *backend* in *target* are those of *job*."""
-    ours, theirs = entry_of(backend), entry_of(job.backend)
-    if theirs.module is None or theirs.module != ours.module:
+    entry, entry_of_job = entry_of(backend), entry_of(job.backend)
+    if entry_of_job.module is None or entry_of_job.module != entry.module:
         return False
-    there = Target.of(job._record)
-    same = (there.kube_context, there.namespace) == (target.kube_context, target.namespace)
-    return ours.on_this_machine or same
+    found = Target.of(job._record)
+    same_target = (found.kube_context, found.namespace) == (target.kube_context, target.namespace)
+    return entry.on_this_machine or same_target
 
 
 def jobs_in(
@@ -264,28 +265,28 @@ def jobs_in(
 ) -> list[JobHandle]:
     """Return the jobs whose records are in *store*, newest first.
 
-    Records and outcomes are taken from one list of the store, as far as that shows them: `statuses_of`
-    makes no request for a job whose outcome was shown. Other records are read.
+    One listing of the store shows most records and outcomes. `statuses_of` makes no request for a job
+    whose outcome was shown. Records that are not shown are read one by one.
 
-    *recorded* is called with the ids of all jobs that have a record. Records that *verify* refuses are
-    left out, with a warning, once they have more than `MOST_UNVERIFIED` bytes together: anybody may have
-    written any number of them.
+    *recorded* is called with the id of each job that has a record. Records that *verify* refuses are left
+    out, with a warning, once they have more than `MOST_UNVERIFIED` bytes in total: anybody who can write
+    to the store may have written any number of them.
     """
     budget = _MemoryBudget()
     handles: list[JobHandle | None] = []
     unread: list[tuple[str, _Outcome | None]] = []
-    readable = partial(_readable, store, budget, verify)
+    handle_of_job = partial(_listed_handle, store, budget, verify)
     for job_id, record, outcome in _listed(store):
         recorded(job_id)
         if record is None:
             unread.append((job_id, outcome))
         else:
-            handles.append(readable(job_id, outcome, record))
-    handles += parallel_map(lambda job: readable(*job), unread, threads=store.concurrency)
+            handles.append(handle_of_job(job_id, outcome, record))
+    handles += parallel_map(lambda job: handle_of_job(*job), unread, threads=store.concurrency)
     if budget.left_out:
         log.warning(
-            "%d jobs are left out: their records are not signed with our key, and such records have more "
-            "than %d MiB together.",
+            "%d jobs are left out: their records are not signed with your key, and such records have more "
+            "than %d MiB in total.",
             budget.left_out,
             MOST_UNVERIFIED >> 20,
         )
@@ -294,29 +295,29 @@ def jobs_in(
 
 
 def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
-    """Return the status of each of *jobs*, in their order, or the error that hides it.
+    """Return, in the order of *jobs*, the status of each, or the error with which its status failed.
 
-    An outcome that the list of the jobs showed is used once, without a request. Jobs that wait or run are
-    found in the lists of their backends. For the rest there is a request each, in a bucket several at a
-    time.
+    An outcome that the listing of the jobs showed is used once, without a request. Jobs that wait or run
+    are found in the lists of their backends. Each other job takes a request; over a bucket, several are
+    made in parallel.
     """
     undecided = [job for job in jobs if job._session.listed == "no outcome"]
     listed = [_take_listed(job) for job in jobs]
-    asked = [job for job, seen in zip(jobs, listed, strict=True) if seen is None]
+    others = [job for job, seen in zip(jobs, listed, strict=True) if seen is None]
     with looking():
-        going_on = _going_on(undecided)
+        active = _active_statuses(undecided)
 
         def status(job: JobHandle) -> JobStatus | KineticError:
             try:
-                if job.job_id in going_on:
+                if job.job_id in active:
                     job._verify()
-                    return going_on[job.job_id]
+                    return active[job.job_id]
                 return job.status()
             except KineticError as error:
                 return error
 
-        remote = any(job.bucket_name.startswith("gs://") for job in asked)
-        found = iter(parallel_map(status, asked, threads=_ASKED_AT_ONCE if remote else 1))
+        remote = any(job.bucket_name.startswith("gs://") for job in others)
+        found = iter(parallel_map(status, others, threads=_PARALLEL_REQUESTS if remote else 1))
         return [next(found) if seen is None else seen for seen in listed]
 
 
@@ -325,7 +326,7 @@ def _take_listed(job: JobHandle) -> JobStatus | KineticError | None:
     return None if seen == "no outcome" else seen
 
 
-def _going_on(jobs: Sequence[JobHandle]) -> dict[str, JobStatus]:
+def _active_statuses(jobs: Sequence[JobHandle]) -> dict[str, JobStatus]:
     """Return, by id, the status of those of *jobs* that wait or run, from their backends' lists."""
     wanted: dict[int, tuple[Services, set[str]]] = {}
     for job in jobs:
@@ -334,22 +335,22 @@ def _going_on(jobs: Sequence[JobHandle]) -> dict[str, JobStatus]:
             wanted.setdefault(id(services), (services, set()))[1].add(job.job_id)
     found: dict[str, JobStatus] = {}
     for services, ids in wanted.values():
-        # If a list fails, each job is asked for by itself, and raises its own error.
+        # If a list fails, `job.status()` is called for each job, and raises its own error.
         with suppress(KineticError):
-            for one in services.backend.list():
-                if one.job_id in ids and one.observation.going_on:
-                    found[one.job_id] = one.observation.status
-                ids.discard(one.job_id)
+            for listed in services.backend.list():
+                if listed.job_id in ids and listed.observation.going_on:
+                    found[listed.job_id] = listed.observation.status
+                ids.discard(listed.job_id)
                 if not ids:
                     break
     return found
 
 
-_ASKED_AT_ONCE = 16
+_PARALLEL_REQUESTS = 16
 
 
 def full_disk_of(jobs: Sequence[JobHandle], home: str) -> str:
-    """Return a message about a full disk of this machine that some of *jobs* need; empty if none is.
+    """Return a message if a disk of this machine that *jobs* need is full; empty if none is.
 
     *home* is `KINETIC_HOME`.
     """
@@ -361,7 +362,7 @@ def full_disk_of(jobs: Sequence[JobHandle], home: str) -> str:
 
     places = dict.fromkeys(job.bucket_name for job in local)
     return full_disk(
-        one for place in places for one in needed_by(Home(home), parse_location(place))
+        disk for place in places for disk in needed_by(Home(home), parse_location(place))
     )
 
 
@@ -385,7 +386,7 @@ class _Outcome:
 
 
 MOST_UNVERIFIED: Final = 16 << 20
-"""Bytes, for about 10,000 jobs. A record takes up to 15 times its size in memory."""
+"""Bytes of unverified records, of about 10,000 jobs. A record takes up to 15 times its size in memory."""
 
 
 class _MemoryBudget:
@@ -405,7 +406,7 @@ class _MemoryBudget:
         return fits
 
 
-def _readable(
+def _listed_handle(
     store: Store,
     budget: _MemoryBudget,
     verify: Callable[[bytes, str], None],
@@ -420,8 +421,8 @@ def _readable(
         try:
             verify(found.data, JobObjects(job_id).handle)
         except (SignatureError, ConfigurationError):
-            return _handle_known(store, found) if budget.take(found.data) else None
-        handle = _handle_known(store, found)
+            return _handle_from(store, found) if budget.take(found.data) else None
+        handle = _handle_from(store, found)
     except RecordError as error:
         log.warning("The job %s is left out: %s", job_id, error)
         return None
@@ -445,16 +446,16 @@ def _listed_status(
 
 def _read_handle(store: Store, job_id: str) -> JobHandle | None:
     found = find_record(store, job_id)
-    return None if found is None else _handle_known(store, found)
+    return None if found is None else _handle_from(store, found)
 
 
-def _handle_known(store: Store, found: StoredRecord[JobRecord]) -> JobHandle:
-    # The store may have been moved since.
+def _handle_from(store: Store, found: StoredRecord[JobRecord]) -> JobHandle:
+    # The store may have been moved since the record was written.
     handle = replace(handle_of(found.record), bucket_name=str(store.location))
     return with_record(handle, found.record, stored=found.data)
 
 
-def _is_there(location: Location) -> bool:
+def _may_exist(location: Location) -> bool:
     """Return whether there may be a store: only a folder can be known to be missing.
 
     Raises:
@@ -472,4 +473,4 @@ def _open(location: Location, settings: Settings) -> Store | None:
     Raises:
         StoreError: The folder is not a store, and is not empty.
     """
-    return open_at(location, Path(settings.home.value)) if _is_there(location) else None
+    return open_at(location, Path(settings.home.value)) if _may_exist(location) else None

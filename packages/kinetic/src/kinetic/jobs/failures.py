@@ -1,4 +1,4 @@
-"""Exceptions of failed jobs, made from what hosts reported."""
+"""Exceptions of failed jobs, made from the reports of their hosts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ J = TypeVar("J", bound=JobError)
 def failure_without_exception(outcome: Outcome, host: HostOutcome | None) -> JobError:
     """Return the error for a job that ended without a value and without the user's exception."""
     if outcome.status == "cancelled":
-        return _about(
+        return _with_job_id(
             outcome,
             JobCancelledError(
                 f"Job {outcome.job_id} was cancelled.",
@@ -38,7 +38,7 @@ def failure_without_exception(outcome: Outcome, host: HostOutcome | None) -> Job
     )
     for note in notes_of(outcome, host):
         error.add_note(note)
-    return _about(outcome, error)
+    return _with_job_id(outcome, error)
 
 
 def remote_error(outcome: Outcome, host: HostOutcome, why: str) -> RemoteError:
@@ -55,7 +55,7 @@ def remote_error(outcome: Outcome, host: HostOutcome, why: str) -> RemoteError:
 
 
 def unreadable(job_id: str, host: HostOutcome, problem: Exception) -> ResultUnreadableError:
-    """Return the error for a value that *host* reported, and that cannot be unpickled because of *problem*."""
+    """Return the error for a value that *host* reported, but that *problem* prevents from being unpickled."""
     todo = "Install what it needs here, then call result() again."
     if difference(host.python) is not None:
         todo = f"Call result() from Python {minor(host.python)}."
@@ -67,7 +67,7 @@ def unreadable(job_id: str, host: HostOutcome, problem: Exception) -> ResultUnre
 
 
 def why_unreadable(host: HostOutcome, problem: Exception) -> str:
-    """Return why the result of *host* does not unpickle here, with both Pythons if they differ."""
+    """Return why the result of *host* cannot be unpickled here, with both Python versions if they differ."""
     versions = difference(host.python)
     text = _sentence(problem)
     return text if versions is None else f"it was {versions}. {text}"
@@ -108,6 +108,6 @@ def notes_of(outcome: Outcome, host: HostOutcome | None) -> list[str]:
     return notes
 
 
-def _about(outcome: Outcome, error: J) -> J:
+def _with_job_id(outcome: Outcome, error: J) -> J:
     error.job_id = outcome.job_id
     return error

@@ -8,7 +8,7 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 from kinetic.jobs.failures import (
     annotated,
@@ -27,10 +27,6 @@ from kinetic_payload.progress import TrackProgress, silent
 from kinetic_payload.records.host_outcome import HostOutcome, Pickled
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.store import Store
-
-if TYPE_CHECKING:
-    pass
-
 
 Keep = Callable[[IO[bytes]], object]
 """Reads a verified pickle, from its beginning."""
@@ -51,7 +47,7 @@ class Collected:
     def get(self) -> Any:
         """Return the value, or raise the exception."""
         if self.error is not None:
-            # Without this each call would add its frames to the traceback of the one before.
+            # With the old traceback, each call would add its frames to those of the previous calls.
             raise self.error.with_traceback(None)
         return self.value
 
@@ -64,7 +60,7 @@ def fetch(
     track: TrackProgress = silent,
     keep: Keep | None = None,
 ) -> Collected:
-    """Return the value, or the very exception, of a job that ended as the verified *view* says.
+    """Return the value or the original exception of a job that has ended, as the verified *view* shows.
 
     *keep* is called with the pickle of a value.
     """
@@ -75,7 +71,7 @@ def fetch(
     host = _verified_report(job_id, outcome, store)
     if outcome.status == "succeeded":
         if host is None or host.value is None:
-            raise IntegrityError(f"The outcome of {job_id} says success and names no value.")
+            raise IntegrityError(f"The outcome of {job_id} is a success, but names no value.")
         value = _unpickled_value(job_id, host, host.value, store, track, keep)
         return Collected(value=value)
     if host is None or host.error is None or host.reason != "exception" or host.phase != "call":
@@ -84,7 +80,7 @@ def fetch(
 
 
 def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome | None:
-    """Return the report that decides the outcome, which holds its digest."""
+    """Return the report that decided *outcome*, checked against its digest there; None if there is none."""
     if outcome.attempt is None or outcome.host is None or outcome.digest is None:
         return None
     from kinetic_payload.records.decode import decode
@@ -105,15 +101,15 @@ def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome
 
 
 @contextmanager
-def _verified(pickled: Pickled, store: Store, track: TrackProgress) -> Iterator[IO[bytes]]:
-    """Open a pickle after comparing its bytes with its digest; a large one is never all in memory.
+def _open_verified(pickled: Pickled, store: Store, track: TrackProgress) -> Iterator[IO[bytes]]:
+    """Open a pickle whose bytes match its digest; a large one is never read into memory as a whole.
 
     The verified bytes are those that are read: a stream that cannot seek is copied first.
     """
     with ExitStack() as stack:
         if pickled.name is None:
             stream: IO[bytes] = io.BytesIO(base64.b64decode(pickled.inline or ""))
-        elif pickled.size > _AT_ONCE and store.concurrency > 1:
+        elif pickled.size > _SMALL and store.concurrency > 1:
             stream = stack.enter_context(_downloaded(pickled.name, pickled.size, store, track))
         elif store.concurrency > 1:
             # One byte more, so that a larger object does not match.
@@ -121,7 +117,7 @@ def _verified(pickled: Pickled, store: Store, track: TrackProgress) -> Iterator[
         else:
             stream = stack.enter_context(store.reader(pickled.name))
             if not stream.seekable():
-                stream = stack.enter_context(_copied(stream))
+                stream = stack.enter_context(_copy(stream))
         if hashlib.file_digest(cast("Any", stream), "sha256").hexdigest() != pickled.digest:
             raise IntegrityError(
                 f"{pickled.name or 'A value inside an outcome'} does not match its digest.",
@@ -131,8 +127,8 @@ def _verified(pickled: Pickled, store: Store, track: TrackProgress) -> Iterator[
         yield stream
 
 
-_AT_ONCE = 8 * 1024 * 1024
-"""Bytes that arrive too soon to show their progress."""
+_SMALL = 8 * 1024 * 1024
+"""Largest pickle, in bytes, that is downloaded in one request and without showing progress."""
 
 
 @contextmanager
@@ -149,7 +145,7 @@ def _downloaded(name: str, size: int, store: Store, track: TrackProgress) -> Ite
             yield stream
 
 
-def _copied(stream: IO[bytes]) -> IO[bytes]:
+def _copy(stream: IO[bytes]) -> IO[bytes]:
     import shutil
     import tempfile
 
@@ -167,7 +163,7 @@ def _unpickled_value(
     track: TrackProgress,
     keep: Keep | None,
 ) -> Any:
-    with _verified(pickled, store, track) as stream:
+    with _open_verified(pickled, store, track) as stream:
         if keep is not None:
             keep(stream)
             stream.seek(0)
@@ -184,7 +180,7 @@ def _users_exception(
     assert info is not None
     if info.pickled is None:
         return remote_error(outcome, host, info.unpicklable or "it does not pickle.")
-    with _verified(info.pickled, store, track) as stream:
+    with _open_verified(info.pickled, store, track) as stream:
         try:
             error = load(stream, host.python)
         except Exception as problem:  # noqa: BLE001 - unpickling runs any code

@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 @dataclass
 class Session:
-    """What this process has of a job besides the fields of its handle."""
+    """The state of a handle in this process, besides its fields: services, record, result."""
 
     settings: Settings | None = None
-    """None means those of this process when they are needed."""
+    """None means that they are resolved from the environment when they are needed."""
     services: Services | None = None
     record: JobRecord | None = None
     stored: bytes | None = None
-    """What the record was read from; None for a record that was not read from a store."""
+    """The bytes that the record was read from; None for a record that was not read from a store."""
     verified: bool = False
     """Whether `stored` is signed with our key."""
     listed: JobStatus | RecordError | Literal["no outcome"] | None = None
-    """What a list of the store showed of the outcome, until it is used; None if nothing did."""
+    """The outcome as a listing of the store showed it, until it is used; None if no listing showed it."""
     collected: Collected | None = None
-    """Kept, so that a second call gives the same again, whatever a clean-up removed."""
+    """Kept so that a further call returns the same result, even after a clean-up."""
     cleaned_up: bool = False
     project: Project | None = None
-    """What the submit shipped, where that was in this process."""
+    """The project that was shipped, if this process submitted the job."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -103,10 +103,10 @@ class JobHandle:
         return asdict(self)
 
     def status(self) -> JobStatus:
-        """Return the job's current status; its durable outcome decides before anything else.
+        """Return the job's current status; if the job has a durable outcome, that decides.
 
         Raises:
-            SignatureError: The record or the outcome, in a bucket, is not signed with our key.
+            SignatureError: The record or the outcome, in a bucket, is not signed with your key.
         """
         from kinetic.jobs.services import looking
         from kinetic.jobs.status import look
@@ -118,7 +118,7 @@ class JobHandle:
         """Return what happened so far, per attempt and host, without unpickling anything.
 
         Raises:
-            SignatureError: The record or the outcome, in a bucket, is not signed with our key.
+            SignatureError: The record or the outcome, in a bucket, is not signed with your key.
         """
         from kinetic.jobs.services import looking
         from kinetic.jobs.status import job_outcome
@@ -162,18 +162,18 @@ class JobHandle:
         A further call returns the same value, or raises the same exception, also after the clean-up.
 
         Args:
-            timeout: Seconds to wait; None waits for ever.
-            cleanup: Remove the resource and the artifacts once the value was fetched. None means yes,
+            timeout: Seconds to wait; None means no limit.
+            cleanup: Remove the resource and the artifacts once the value is fetched. None means yes,
                 except for debug jobs. A failed job is not cleaned up.
             cleanup_timeout: Seconds to wait until the resource is gone.
-            cleanup_poll_interval: Seconds between looks during that wait.
+            cleanup_poll_interval: Seconds between two checks during that wait.
             stream_logs: Print the log to stdout while waiting. None means no.
             on_status_change: Called with each new status, including the first and the last one; its
                 exceptions are logged and otherwise ignored.
 
         Raises:
-            TimeoutError: *timeout* has passed; the job runs on, or its value is kept, and the handle stays
-                valid.
+            TimeoutError: *timeout* has passed; the job continues, or its value is kept, and the handle
+                stays valid.
             RuntimeError: The job failed, but not by an exception of its function.
             Exception: The exception of the function, with the remote traceback in its notes.
         """
@@ -194,12 +194,12 @@ class JobHandle:
         return result_of(self).__await__()
 
     def cancel(self, cleanup_timeout: float = 180, cleanup_poll_interval: float = 2) -> None:
-        """Stop the job. One that finished first keeps its outcome.
+        """Stop the job. A job that has already finished keeps its outcome.
 
         Raises:
             JobNotFoundError: There is no such job.
-            JobError: It still runs after *cleanup_timeout* seconds.
-            SignatureError: It was submitted with another key than ours.
+            JobError: The job still runs after *cleanup_timeout* seconds.
+            SignatureError: The job was submitted with another key than yours.
         """
         from kinetic.jobs.stop import cancel
 
@@ -243,13 +243,13 @@ class JobHandle:
     ) -> subprocess.Popen[bytes]:
         """Wait for debugpy in the job and print what VS Code needs to attach to it.
 
-        Returns a process that lives until it is given to `kinetic.debug.cleanup_port_forward`.
+        Returns a process; end it with `kinetic.debug.cleanup_port_forward`.
 
         Args:
             local_port: Port to which the debugger connects on this machine. A local job listens on a port
                 of its own, which is printed.
-            working_dir: The project's folder here, for the path mappings; None means the one that was
-                submitted, and in another process that of the working directory.
+            working_dir: The project's folder here, for the path mappings. None means the project that this
+                process submitted, or else the project of the working directory.
 
         Raises:
             JobError: The job is not a debug job, or ended before debugpy was ready.
@@ -280,11 +280,11 @@ class JobHandle:
 
         warn = warn or warn_caller
         session = self._session
-        # A value that was collected before has no pickle any more.
+        # The pickle of a value that was collected before was not kept, so fetch it again.
         collected = None if keep else session.collected
         if collected is None:
             try:
-                brought = collect(
+                fetched = collect(
                     self._record,
                     self._services,
                     verify=self._verify,
@@ -303,9 +303,9 @@ class JobHandle:
                 if collected is None:
                     raise
             else:
-                _explain_missing_module(brought.error, session.project)
+                _explain_missing_module(fetched.error, session.project)
                 with session.lock:
-                    collected = session.collected = session.collected or brought
+                    collected = session.collected = session.collected or fetched
         if stop is not None and stop.is_set():
             # The caller gets no value, so the job is not cleaned up.
             raise WaitStopped
@@ -335,22 +335,22 @@ class JobHandle:
             )
             self._session.cleaned_up = True
         except Exception as error:  # noqa: BLE001 - whatever it is, the value was fetched
-            _warn_surely(
+            _warn_or_log(
                 f"The result of {self.job_id} was collected, but its clean-up failed: {error}", warn
             )
         except KeyboardInterrupt:
             if not removal_began.is_set():
                 raise
             # The job cannot be collected again: the value would be lost.
-            _warn_surely(
+            _warn_or_log(
                 f"Interrupted while cleaning up {self.job_id}, which has finished: its result is "
-                "returned, and the rest of it is removed on another day.",
+                "returned, and what is left of the job is removed later.",
                 warn,
             )
 
     @property
     def _session(self) -> Session:
-        """What this process has of the job; a copy of the handle begins without it."""
+        """The state of this handle; a copy of the handle starts with an empty state."""
         session: Session = self.__dict__.setdefault("_session", Session())
         return session
 
@@ -372,7 +372,7 @@ class JobHandle:
 
     @property
     def _record(self) -> JobRecord:
-        """The persisted record, which has more fields than the handle; without one, the fields alone."""
+        """The persisted record, which has more fields than the handle; else one with the handle's fields."""
         session = self._session
         if session.record is None:
             from kinetic.jobs.records import find_record
@@ -416,7 +416,7 @@ def handle_of(record: JobRecord) -> JobHandle:
 def connected(
     handle: JobHandle, services: Services, *, record: JobRecord | None = None
 ) -> JobHandle:
-    """Let *handle* use *services*, instead of those that it would make from its fields; return it."""
+    """Let *handle* use *services*, instead of connecting by itself; return the handle."""
     session = handle._session
     session.services = services
     session.record = record or session.record
@@ -424,9 +424,9 @@ def connected(
 
 
 def with_record(handle: JobHandle, record: JobRecord, *, stored: bytes) -> JobHandle:
-    """Give *handle* its *record*, and the bytes in the store that it was read from; return it.
+    """Give *handle* its *record*, and *stored*, the bytes that it was read from; return the handle.
 
-    These are verified before anything is unpickled. A record that never left this process need not be.
+    These bytes are verified before anything is unpickled. A record that never left this process is not.
     """
     handle._session.record, handle._session.stored = record, stored
     return handle
@@ -459,8 +459,8 @@ def _explain_missing_module(error: BaseException | None, shipped: Project | None
         error.add_note(note)
 
 
-def _warn_surely(text: str, warn: Callable[[str], None]) -> None:
-    """Warn; log it where warnings are errors, because an exception here would lose the value."""
+def _warn_or_log(text: str, warn: Callable[[str], None]) -> None:
+    """Warn; if warnings are errors, log *text* instead, because an exception would lose the value."""
     try:
         warn(text)
     except Warning:

@@ -55,7 +55,7 @@ class LeaseRenewal:
         self._closing = threading.Event()
         self._store: Store | None = None
         self._generation: int | None = None
-        self._trouble = ""
+        self._last_error = ""
         self._thread = threading.Thread(target=self._work, name="lease", daemon=True)
         self._thread.start()
 
@@ -68,55 +68,57 @@ class LeaseRenewal:
         rest = self._first
         while not self._closing.wait(rest):
             began = time.monotonic()
-            self._guarded(self._look)
-            self._guarded(self._renew)
+            self._run_step(self._check_cancelled)
+            self._run_step(self._renew)
             rest = max(0.0, self._interval - (time.monotonic() - began))
         if self._store is not None:
-            self._guarded(self._remove)
+            self._run_step(self._remove)
 
-    def _guarded(self, step: Callable[[Store], None]) -> None:
+    def _run_step(self, step: Callable[[Store], None]) -> None:
         try:
             self._store = self._store or self._open_store()
             step(self._store)
         except Exception as error:  # noqa: BLE001 - whatever it is, the next renewal may succeed
             text = f"{type(error).__name__}: {error}"
-            if text != self._trouble:
-                with suppress(OSError):  # A full disk: the next lease may be written all the same.
+            if text != self._last_error:
+                with suppress(
+                    OSError
+                ):  # The disk may be full; the next lease may still be written.
                     sys.stderr.write(f"The lease could not be kept: {text}\n")
                     sys.stderr.flush()
-            self._trouble = text
+            self._last_error = text
         else:
-            self._trouble = ""
+            self._last_error = ""
 
-    def _look(self, store: Store) -> None:
+    def _check_cancelled(self, store: Store) -> None:
         """Call *stop* if the job was cancelled on another machine."""
         if self._stopped:
             return
         outcome = read_verified(store, self._signer, self._names.outcome)
         # If a runner wrote it, the job is about to end by itself.
         if outcome is not None and fields_of(outcome).get("written_by") == "client":
-            self._end()
+            self._stop_job()
 
     def _renew(self, store: Store) -> None:
         name = self._names.lease
         try:
             written = store.write(name, self._lease, if_generation=self._generation)
         except PreconditionFailedError:
-            # It is not the one we wrote last: an answer was lost, or it was removed.
+            # The lease is not the one that was written last: a response was lost, or the lease was removed.
             if store.stat(self._names.handle) is None:
                 self._removed = True
-                self._end()
+                self._stop_job()
                 return
             written = store.write(name, self._lease)
         self._generation = written.generation
 
-    def _end(self) -> None:
+    def _stop_job(self) -> None:
         self._stopped = True
         self._stop()
 
     def _remove(self, store: Store) -> None:
         if self._removed:
-            # It was cleaned up while this machine was asleep: remove what was written since.
+            # The job was cleaned up while this machine was asleep: remove what was written since.
             for info in list(store.list(self._names.prefix)):
                 if is_job_object(info.name, self._names.job_id):
                     store.delete(info.name)

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final
 from kinetic.backends.backend import LogLine
 
 LONGEST_LINE: Final = 1 << 20
-"""Bytes after which a line is cut: a progress bar may never end one."""
+"""Bytes after which a line is cut: a progress bar may never end its line."""
 
 _LONGEST_IN_TAIL: Final = 4 * LONGEST_LINE
 """Bytes of a line after which a tail stops searching for its beginning."""
@@ -58,14 +58,14 @@ def last_lines(
 def tail_size(blocks: Iterable[bytes], count: int) -> tuple[int, bool]:
     """Return how many of the last bytes hold the last *count* lines, and whether their beginning is cut.
 
-    *blocks* come from the last one backwards; no more are read than needed. A line longer than
-    `LONGEST_LINE` is cut at its beginning, and the tail begins there.
+    *blocks* begins with the last block of the log; no more blocks are read than needed. A line longer
+    than `LONGEST_LINE` is cut at its beginning, and the tail begins there.
     """
     if count <= 0:
         return 0, False
     size = line_end = 0  # Both are counted from the end.
     for block in blocks:
-        # The end of the last line does not begin another one.
+        # A line end at the end of the log does not begin another line.
         at = len(block) - (size == 0 and block.endswith(b"\n"))
         while (at := block.rfind(b"\n", 0, at)) >= 0:
             begin = size + len(block) - at - 1
@@ -105,11 +105,11 @@ class LineSplitter:
         """Return the lines that *data* completes."""
         *lines, rest = self._decoder.decode(data).split("\n")
         if lines:
-            lines[0] = self._taken() + lines[0]
+            lines[0] = self._take_unfinished() + lines[0]
         self._pieces.append(rest)
         self._size += len(rest)
         if self._size > LONGEST_LINE:
-            lines.append(self._taken())
+            lines.append(self._take_unfinished())
         if lines:
             self._shown_at = self._clock()
         return [_clean(line) for line in lines]
@@ -122,7 +122,7 @@ class LineSplitter:
         now = self._clock()
         if now - self._shown_at < BAR_SECONDS or not any("\r" in piece for piece in self._pieces):
             return []
-        unfinished = self._taken()
+        unfinished = self._take_unfinished()
         states, _, rest = unfinished.rpartition("\r")
         state = states.rpartition("\r")[2]
         self._pieces = [rest if state else unfinished]
@@ -134,10 +134,10 @@ class LineSplitter:
 
     def close(self) -> list[str]:
         """Return the last line if nothing ended it."""
-        rest = self._taken() + self._decoder.decode(b"", final=True)
+        rest = self._take_unfinished() + self._decoder.decode(b"", final=True)
         return [_clean(rest)] if rest else []
 
-    def _taken(self) -> str:
+    def _take_unfinished(self) -> str:
         unfinished = "".join(self._pieces)
         self._pieces, self._size = [], 0
         return unfinished

@@ -6,20 +6,16 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from kinetic.backends.backend import LogLine, never
 from kinetic.jobs.services import Services
 from kinetic_payload.records.job import JobRecord
 
-if TYPE_CHECKING:
-    from kinetic.backends.backend import LogLine
-
 log = logging.getLogger("kinetic")
 
 
 _LAST_LINES = 10.0
-"""Seconds that the next line of the log may take once the outcome is there."""
+"""Seconds to wait for each further line of the log once the job has an outcome."""
 
 
 class LiveLog:
@@ -70,7 +66,7 @@ class LiveLog:
 
 
 def ends(thread: threading.Thread, done: Callable[[], int], *, idle_seconds: float) -> bool:
-    """Wait for the end of *thread*, while *done* grows within *idle_seconds*; return whether it ended."""
+    """Wait for *thread* to end while *done* grows every *idle_seconds*; return whether it ended."""
     before = None
     while thread.is_alive() and before != (before := done()):
         thread.join(idle_seconds)
@@ -85,6 +81,6 @@ def log_lines(
     tail: int | None = None,
     stopped: Callable[[], bool] = never,
 ) -> Iterator[LogLine]:
-    """Iterate over the job's log; each line knows how many hosts the job has."""
+    """Iterate over the job's log; each line has the number of the job's hosts."""
     for line in services.backend.log_lines(record, follow=follow, tail=tail, stopped=stopped):
         yield replace(line, hosts=record.hosts) if record.hosts > 1 else line

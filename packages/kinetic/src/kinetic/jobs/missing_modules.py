@@ -18,25 +18,25 @@ _MISSING: Final = re.compile(r"No module named '([\w.]+)'")
 
 
 class Project(NamedTuple):
-    """What a job's submit shipped."""
+    """The project that a submit shipped."""
 
     root: Path | None
-    """None where no files were shipped."""
+    """None if no files were shipped."""
 
 
 def note_on(error: BaseException, project: Project | None) -> str | None:
     """Return a note on the module that was missing in the job according to *error*; None if none was.
 
-    *project* is None where another process submitted the job. Nothing is imported.
+    *project* is None if another process submitted the job. Nothing is imported.
     """
-    for name in _missing(error):
+    for name in _missing_names(error):
         place = _place_of(name)
         if place is not None:
             return _installed(name, place) or _outside(name, place, project)
     return None
 
 
-def _missing(error: BaseException | None) -> Iterator[str]:
+def _missing_names(error: BaseException | None) -> Iterator[str]:
     for _ in range(_LONGEST_CHAIN):
         if error is None:
             return
@@ -72,13 +72,13 @@ def _installed(name: str, place: Path) -> str | None:
 
     if any(part in ("site-packages", "dist-packages") for part in place.parts):
         found = packages_distributions().get(name.partition(".")[0], [])
-        what = " and ".join(f"{one} {version(one)}" for one in found) or str(place)
+        what = " and ".join(f"{package} {version(package)}" for package in found) or str(place)
         return (
             f"The module {name!r} is installed on this machine ({what}) and not in the job's "
             "environment: add it to the project's requirements."
         )
     if place.is_relative_to(sysconfig.get_path("stdlib")):
-        return f"The module {name!r} is part of the Python here, and not of the job's."
+        return f"The module {name!r} is part of this machine's Python, but not of the job's Python."
     return None
 
 

@@ -1,4 +1,4 @@
-"""The outcome of a job, as it follows from what its hosts reported."""
+"""The outcome of a job, decided from the reports of its hosts."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def end_from(host: int, data: bytes) -> HostEnd:
 
 
 def _unreadable(host: int, error: RecordError) -> HostEnd:
-    message = f"The job did not write what stands for the end of host {host}: {error.message}"
+    message = f"The report of host {host} cannot be read: {error.message}"
     return HostEnd(host, False, "unreported", EXIT_FUNCTION_FAILED, message=message)
 
 
@@ -114,9 +114,9 @@ def outcome_of_vanished(
 ) -> Outcome:
     """Return the outcome that the hosts' reports support, or one with the reason why the job vanished.
 
-    If all hosts of the last attempt succeeded, so did the job; if one failed by itself, that is the
-    reason. The report of a host that only lost its supervisor is no reason, unless it was disrupted more
-    often than *record* allows. Reports that *verify* refuses are ignored.
+    If all hosts of the last attempt succeeded, so did the job. If one of them failed by itself, that is
+    the reason. The report of a host that only lost its supervisor is not a reason, unless the job was
+    disrupted more often than *record* allows. Reports that *verify* refuses are ignored.
     """
     attempts = attempts_of(store, record, verify)
     attempt = attempts.latest
@@ -125,8 +125,8 @@ def outcome_of_vanished(
         chosen = deciding(ends)
         complete = len(ends) == record.hosts
         killed = chosen.reason == "killed" and not chosen.lost_peer
-        by_itself = killed or chosen.reason in ("exception", "exited", "timeout")
-        if by_itself or (chosen.succeeded and complete):
+        failed_by_itself = killed or chosen.reason in ("exception", "exited", "timeout")
+        if failed_by_itself or (chosen.succeeded and complete):
             outcome = outcome_of(record.job_id, attempt, ends, stop=None)
             return replace(outcome, written_by="client", written_at=now)
         if record.preemptions is not None and not attempts.another_follows(
@@ -140,7 +140,7 @@ def outcome_of_vanished(
         "Nothing of the job is left: its submit was interrupted, or its resource was removed."
     )
     if observation.status is JobStatus.SUCCEEDED:
-        message = "It ran to its end, but its report was removed from the store since."
+        message = "The job ran to its end, but its report was removed from the store afterwards."
     return Outcome(
         job_id=record.job_id,
         status="failed",
@@ -158,9 +158,9 @@ class JobOutcome:
     job_id: str
     status: JobStatus
     message: str
-    """What happened, as users read it: how each attempt ended, if there were several; empty while the first runs."""
+    """What happened, in words. With several attempts, how each ended. Empty while the first one runs."""
     final: Outcome | None
-    """The durable outcome, None while there is none."""
+    """The durable outcome; None while there is none."""
     hosts: tuple[HostOutcome, ...]
     """Every report, in order of attempt and host."""
 
@@ -189,7 +189,7 @@ def with_earlier_attempts(
 ) -> str:
     """Return *message*, about the attempt *last*, preceded by how each earlier attempt ended.
 
-    *attempts* are the reports, by attempt, of a job with so many *hosts*. Without *last*, the latest
+    *attempts* are the reports, by attempt, of a job on *hosts* hosts. *last* is None while the latest
     attempt has not ended.
     """
     sentences = []

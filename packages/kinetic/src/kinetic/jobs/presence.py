@@ -1,4 +1,4 @@
-"""Whether a job's supervisor or resource is still there, judged by its lease, record and attempts."""
+"""Whether a job's supervisor or resource still exists, decided from its lease, record and attempts."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from kinetic_payload.stores.store import Store
 
 STARTING: Final = 60.0
-"""Seconds after its record was written in which a job may have no lease, or no resource."""
+"""Seconds after the record was written in which a job may not have a lease or a resource yet."""
 
 
 _SLACK: Final = 5.0
-"""Seconds by which a lease may be late: the store's clock is known to about one."""
+"""Seconds by which a lease may be late: the store's clock is known to within about one second."""
 
 
 class Presence(Enum):
-    """Whether a job's supervisor is there, as seen in the store."""
+    """Whether a job's supervisor exists, as seen in the store."""
 
     ALIVE = "its lease is fresh"
     STARTING = "the job was recorded a moment ago, and has no lease yet"
@@ -41,11 +41,11 @@ class Heartbeat:
     """When the lease was written; None if there is none."""
     seconds: float = LEASE_SECONDS
     recorded: float | None = None
-    """When the job's record was written, where there is no lease; None if it is gone, too."""
+    """When the job's record was written, if there is no lease; None if the record is gone as well."""
 
 
 def presence_of(heartbeat: Heartbeat, *, starting: float = STARTING) -> Presence:
-    """Decide whether the supervisor is there."""
+    """Decide whether the supervisor exists."""
     if heartbeat.renewed is not None:
         fresh = heartbeat.now - heartbeat.renewed <= heartbeat.seconds + _SLACK
         return Presence.ALIVE if fresh else Presence.LOST
@@ -70,8 +70,8 @@ def starting_or_gone(
 ) -> Observation:
     """Return the observation of a job whose resource is certain not to exist: PENDING or NOT_FOUND.
 
-    For a backend that cannot announce a job before its resource exists. The job has begun if it has a
-    claim or a report that *verify* accepts.
+    This is for backends that cannot announce a job before its resource exists. The job has begun if it
+    has a claim or a report that *verify* accepts.
     """
     from kinetic.backends.backend import Observation
     from kinetic.job_status import JobStatus

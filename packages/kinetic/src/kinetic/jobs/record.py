@@ -1,4 +1,4 @@
-"""From a request to the record of its job."""
+"""Make the record of a job from its request."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def record_of(
     """Return the record of a job; the backend completes it.
 
     Args:
-        request: What was asked for. Of captured variables only the names are recorded.
+        request: The job's request. Only the names of captured variables are recorded, not their values.
         job_id: The job's identifier.
         k8s_name: The name of the job's resource on a cluster.
         created_at: The time of the submit, in UTC.
         store: Where the job's objects are.
         image: The environment in which the function runs, as records name it.
         payload_digest: The digest of the call.
-        context_digest: The digest of the project; None where no files are shipped.
+        context_digest: The digest of the project; None if no files are shipped.
     """
     target, limits = request.target, request.limits
     return JobRecord(

@@ -30,7 +30,7 @@ from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import parallel_map
 
 _MOST_REPORTS = 5000
-"""Of all hosts and attempts together. Anybody who can write to the bucket can make any number."""
+"""The most reports that are read of a job. Anybody who can write to the bucket can make any number."""
 
 
 _MOST_REFUSED = 50
@@ -42,14 +42,14 @@ R = TypeVar("R", JobRecord, Outcome, HostOutcome)
 
 @dataclass(frozen=True)
 class StoredRecord(Generic[R]):
-    """A record, and the bytes that it was read from: these are verified."""
+    """A record, and the bytes that it was read from, which signatures cover."""
 
     record: R
     data: bytes
 
 
 def record_bytes(store: Store, job_id: str) -> bytes | None:
-    """Return the job's record as it is stored, empty if it is too large; None where there is none."""
+    """Return the job's record as it is stored; empty if it is too large, None if there is none."""
     try:
         return read_record(store, JobObjects(job_id).handle)
     except ObjectNotFoundError:
@@ -64,7 +64,7 @@ def find_outcome(
     """Return the job's final outcome, or None while there is none.
 
     Raises:
-        SignatureError: *verify* refuses what is there.
+        SignatureError: *verify* refuses the stored outcome.
     """
     try:
         return _read(Outcome, store, JobObjects(job_id).outcome, verify=verify)
@@ -84,10 +84,10 @@ def listed_status(store: Store, job_id: str, outcome: bytes, verify: Verify) -> 
 
 
 def write_outcome(services: Services, outcome: Outcome) -> Outcome:
-    """Write *outcome* unless the job has one; return the one that counts."""
+    """Write *outcome* unless the job has one; return the stored outcome."""
     name = JobObjects(outcome.job_id).outcome
     data = write_once(services.store, services.signer, name, encode(outcome))
-    return _parsed(Outcome, services.store, name, data).record
+    return _parse(Outcome, services.store, name, data).record
 
 
 def find_record(
@@ -95,7 +95,7 @@ def find_record(
 ) -> StoredRecord[JobRecord] | None:
     """Return the job's record, or None if there is none.
 
-    It is not read if its bytes are known from a list of the store (*listed*).
+    The store is not read if a listing showed the record's bytes (*listed*).
     """
     try:
         return _read(JobRecord, store, JobObjects(job_id).handle, listed=listed)
@@ -117,10 +117,10 @@ def _read(
         verify(b"", name)  # A signed record is never so large.
         raise _damaged(store, name, error) from error
     verify(data, name)
-    return _parsed(kind, store, name, data)
+    return _parse(kind, store, name, data)
 
 
-def _parsed(kind: type[R], store: Store, name: str, data: bytes) -> StoredRecord[R]:
+def _parse(kind: type[R], store: Store, name: str, data: bytes) -> StoredRecord[R]:
     from kinetic_payload.records.decode import decode
 
     job_id, place = name.partition("/")[0], f"{store.location}/{name}"
@@ -138,15 +138,15 @@ def _parsed(kind: type[R], store: Store, name: str, data: bytes) -> StoredRecord
 
 def _damaged(store: Store, name: str, error: RecordError) -> RecordError:
     folder = f"{store.location}/{name.partition('/')[0]}"
-    hint = f"It was damaged after it was written. To be rid of the job, remove {folder}."
+    hint = f"It was damaged after it was written. To get rid of the job, remove {folder}."
     return RecordError(error.message, hint=hint)
 
 
 def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
     """Return the reports of all hosts, in order of attempt and host.
 
-    A report that cannot be read or verified is skipped with a warning. After some dozens of those the
-    rest is not read: each may have many megabytes.
+    A report that cannot be read or verified is skipped with a warning. After `_MOST_REFUSED` such reports
+    the rest is not read: each may have many megabytes.
     """
     store = services.store
     refused: list[str] = []
@@ -164,8 +164,8 @@ def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
         return found.record
 
     listed = (info.name for info in store.list(JobObjects(job_id).attempts))
-    ours = (name for name in listed if host_outcome_of(name, job_id) is not None)
-    names = list(islice(ours, _MOST_REPORTS + 1))
+    report_names = (name for name in listed if host_outcome_of(name, job_id) is not None)
+    names = list(islice(report_names, _MOST_REPORTS + 1))
     if len(names) > _MOST_REPORTS:
         warn_caller(f"Skipped: all but {_MOST_REPORTS:,} reports of {job_id}.")
     reports: list[HostOutcome] = []
@@ -178,6 +178,6 @@ def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
             reports.append(found)
     if len(refused) >= _MOST_REFUSED:
         warn_caller(
-            f"Skipped: all other reports of {job_id}, because too many are not signed or damaged."
+            f"Skipped: all other reports of {job_id}, because too many are unsigned or damaged."
         )
     return tuple(sorted(reports, key=lambda report: (report.attempt, report.host)))

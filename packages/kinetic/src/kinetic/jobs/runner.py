@@ -31,7 +31,7 @@ def runner_bundle(home: Path, *, bytecode: bool = True) -> bytes:
 def runner_flags(launch: Launch, store: Location, more: Mapping[str, object]) -> list[str]:
     """Return the runner's command line for the job of *launch*, whose objects lie at *store*.
 
-    *more* are flags of the backend's own; those whose value is None are left out.
+    *more* are further flags of the backend. Flags with the value None are left out.
     """
     record = launch.record
     flags: dict[str, object] = {

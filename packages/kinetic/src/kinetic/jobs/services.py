@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kinetic.target import Target
 
 LOOK = 10.0
-"""Seconds that a command which only looks waits for a store or a cluster that cannot be reached."""
+"""Seconds that an operation which only reads waits for a store or a cluster that cannot be reached."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Services:
         """Make sure that *data*, read as the record *name*, is signed with our key.
 
         Raises:
-            SignatureError: Anybody who can write to the bucket may have put it there.
+            SignatureError: It is not: anybody who can write to the bucket may have put it there.
         """
         self.signer.verify(data, name)
 
     def refuse_without_key(self, data: bytes, name: str) -> None:
-        """Make sure that *data*, the record *name*, is signed with our key, whatever the settings trust.
+        """Make sure that *data*, the record *name*, is signed with our key, even if the bucket is trusted.
 
         Raises:
             SignatureError: It was signed with another key.
@@ -58,7 +58,7 @@ class Services:
 
 
 def looking() -> AbstractContextManager[None]:
-    """Return a block in which nothing waits longer than `LOOK` for a store that cannot be reached."""
+    """Return a block in which calls wait at most `LOOK` seconds for a store that cannot be reached."""
     from kinetic.notices import warn_caller
     from kinetic_payload.stores.outages import limited_look
 
@@ -110,5 +110,5 @@ def key_signer_of(location: Location, keys: KeySource) -> KeySigner | None:
     from kinetic.settings.keys import KeySigner
     from kinetic.settings.settings import trusts_bucket
 
-    # Asked when a signature does not hold, and not before: it may be set after a first refusal.
+    # Called only when a signature is wrong: the variable may be set after a first refusal.
     return KeySigner(keys, trusting=trusts_bucket)

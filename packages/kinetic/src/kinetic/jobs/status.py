@@ -36,9 +36,9 @@ class View:
     lost: bool = False
     """Whether its supervisor has been silent for too long; it may come back."""
     unreachable: bool = False
-    """Whether its supervisor can neither be asked nor stopped from here."""
+    """Whether its supervisor can be neither queried nor stopped from here."""
     seen: Observation | None = None
-    """The backend's observation, if it was asked: it can explain that."""
+    """The backend's observation, if there was one; `Backend.explain` takes it."""
     upload_pending: bool = False
     """Whether its result is still on the machine where it ran, and not in the store."""
     forged: SignatureError | None = None
@@ -52,13 +52,12 @@ def nothing_to_verify() -> None:
 def look(
     record: JobRecord, services: Services, *, verify: Callable[[], None] = nothing_to_verify
 ) -> View:
-    """Return the job's status, by its outcome if there is one, else by its resource.
+    """Return the job's status: by its outcome if it has one, else by its resource.
 
-    A record that *verify* refuses raises. An outcome that is not signed with the job's key is ignored
-    while the resource, or the reports of the hosts, show the status. If the resource ended without an
-    outcome, an outcome is made from the reports and written here, create-only: the first writer wins. It
-    is returned even if it cannot be written, for instance to a full disk. If the backend does not know
-    the job's state, nothing is written.
+    An outcome that is not signed with the job's key is ignored while the resource or the reports of the
+    hosts show the status. If the resource ended without an outcome, an outcome is made from the reports
+    and written here, create-only: the first writer wins. It is returned even if it cannot be written, for
+    instance to a full disk. If the backend does not know the job's state, nothing is written.
 
     Raises:
         SignatureError: The record or the outcome is not signed with our key.
@@ -67,7 +66,7 @@ def look(
     verify()
     found = _outcome_or_forgery(services, record.job_id)
     if isinstance(found, StoredRecord):
-        return _decided(found.record)
+        return _view_of(found.record)
     with asking(record):
         seen = services.backend.observe(record)
     if seen.upload_pending:
@@ -80,7 +79,7 @@ def look(
     # It may have ended between the two looks: read the outcome again before making one.
     found = _outcome_or_forgery(services, record.job_id)
     if isinstance(found, StoredRecord):
-        return _decided(found.record)
+        return _view_of(found.record)
     with asking(record):
         seen = replace(seen, reason=services.backend.explain(record, seen).text)
     if seen.lost:
@@ -99,14 +98,14 @@ def look(
         return View(seen.status, None, seen.reason, removed=True)
     outcome = services.backend.unreported(record, seen)
     if found is not None and outcome.digest is None:
-        raise found  # No report tells how it ended, and its outcome was overwritten.
+        raise found  # No report shows how the job ended, and its outcome was overwritten.
     try:
         # Without the job's key, its outcome must not be overwritten.
         services.refuse_without_key(stored, JobObjects(record.job_id).handle)
-        return _decided(write_outcome(services, outcome))
+        return _view_of(write_outcome(services, outcome))
     except (StoreError, SignatureError) as error:
         # The job may have failed to write it for the same reason.
-        message = f"{outcome.message} That cannot be stored: {error.message}".strip()
+        message = f"{outcome.message} This outcome cannot be stored: {error.message}".strip()
         return View(status_of(outcome), replace(outcome, message=message), message)
 
 
@@ -141,7 +140,7 @@ def _outcome_or_forgery(
         return error
 
 
-def _decided(outcome: Outcome) -> View:
+def _view_of(outcome: Outcome) -> View:
     return View(status_of(outcome), outcome, outcome.message)
 
 

@@ -30,14 +30,15 @@ def cancel(
 ) -> Outcome:
     """Write the outcome `cancelled`, then stop what runs. A job that finished first keeps its outcome.
 
-    *stored* is what the record was read from, if it was: only who has the key of the job can cancel it.
+    *stored* is the record as it was read from the store, if it was. Its signature is checked: only a
+    client with the key of the job can cancel it.
 
     Raises:
         JobNotFoundError: There is no such job.
-        SignatureError: The record was signed with another key; nothing was written then.
-        KineticError: The backend cannot be reached, or does not permit to look; nothing was written then.
-        JobError: Something of it still runs after *timeout* seconds. Or its supervisor cannot be asked
-            from here; nothing was written then.
+        SignatureError: The record was signed with another key; nothing was written.
+        KineticError: The backend cannot be reached, or does not permit a look; nothing was written.
+        JobError: A part of the job still runs after *timeout* seconds. Or its supervisor cannot be
+            reached from here, and nothing was written.
     """
     if stored is not None:
         _refuse_without_key(record, services, stored)
@@ -48,14 +49,14 @@ def cancel(
             hint="It was cleaned up, or never started.",
         )
     if view.unreachable:
-        # Raises. Its supervisor would not see the outcome: the job would run on, and its value be lost.
+        # This raises: the supervisor would not see the outcome, so the job would go on, and lose its value.
         _stop(record, services, timeout, poll_interval)
     if view.upload_pending:
-        # Its function finished first: what runs is stopped, and the result stays where it is.
+        # The function has already ended: stop what still runs, and leave the result where it is.
         _stop(record, services, timeout, poll_interval)
         view = look(record, services)
         if view.outcome is None:
-            raise _kept(record, view, services)
+            raise _not_stored_yet(record, view, services)
     outcome = view.outcome
     if outcome is None:
         outcome = write_outcome(
@@ -82,7 +83,7 @@ def _remove(record: JobRecord, services: Services, timeout: float, poll_interval
         services.backend.remove(record, timeout=timeout, poll_interval=poll_interval)
 
 
-def _observed(record: JobRecord, services: Services) -> JobStatus:
+def _observe(record: JobRecord, services: Services) -> JobStatus:
     with asking(record):
         return services.backend.observe(record).status
 
@@ -115,9 +116,10 @@ def clean_up(
 ) -> None:
     """Remove the job's resource and its objects. Logs, outputs and shared objects stay.
 
-    *status* saves a look at a job that is known to have ended, *stored* is as for `cancel`. A job of this
-    machine is stopped and removed whatever is in the bucket. *before_removal* is called before the first
-    object is removed: until then any process can collect the job.
+    *status* saves a look at a job that is known to have ended. *stored* is as for `cancel`. A job of this
+    machine is stopped and removed even if its objects in the bucket are damaged or forged.
+    *before_removal* is called before the first object is removed: until then any process can collect the
+    job.
 
     Raises:
         JobError: The job still runs, and only its artifacts were to be removed; or the only copy of its
@@ -130,7 +132,7 @@ def clean_up(
         _await_resource(record, services, timeout)
     if resource:
         if not status.terminal:
-            # Even if its record cannot be read or verified, the job is stopped: removing stops it.
+            # If the record cannot be read or verified, `_remove` below still stops the job.
             try:
                 cancel(
                     record,
@@ -142,13 +144,13 @@ def clean_up(
             except RecordError:
                 pass
             except SignatureError:
-                if not any(one.job_id == record.job_id for one in services.backend.list()):
+                if not any(job.job_id == record.job_id for job in services.backend.list()):
                     raise  # A supervisor on another machine would not notice.
         _remove(record, services, timeout, poll_interval)
     if artifacts:
         remove_objects(record.job_id, services.store, before_removal=before_removal)
     if resource and artifacts and not status.terminal:
-        # Its submit may have seen the record before it was removed, and started the job.
+        # The submit may have seen the record before its removal, and then started the job.
         _remove(record, services, timeout, poll_interval)
         remove_objects(record.job_id, services.store)
 
@@ -159,7 +161,7 @@ def _await_resource(record: JobRecord, services: Services, timeout: float) -> No
     Afterwards the objects can be removed.
     """
     began, deadline = time.monotonic(), Deadline(timeout)
-    while not (status := _observed(record, services)).terminal:
+    while not (status := _observe(record, services)).terminal:
         if deadline.passed:
             raise _still_needed(record, status)
         sleep(deadline.at_most(poll_interval(time.monotonic() - began)))
@@ -172,7 +174,7 @@ def _still_needed(record: JobRecord, status: JobStatus) -> JobError:
     )
 
 
-def _kept(record: JobRecord, view: View, services: Services) -> JobError:
+def _not_stored_yet(record: JobRecord, view: View, services: Services) -> JobError:
     reason = explained(record, view, services)
     error = JobError(
         f"Job {record.job_id} has ended, and its result is not in the store yet. {reason}",
@@ -186,11 +188,11 @@ def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
     try:
         view = look(record, services)
         if view.upload_pending and view.status.terminal:
-            raise _kept(record, view, services)
+            raise _not_stored_yet(record, view, services)
         return view.status
     except (RecordError, SignatureError):
         # A job whose record cannot be read or verified can still be removed.
-        return _observed(record, services)
+        return _observe(record, services)
 
 
 def remove_objects(

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _AHEAD: Final = 8
-"""Reads at once over a network, of all hosts together."""
+"""Parallel reads over a network, for all hosts together."""
 _IN_MEMORY: Final = 64 << 20
-"""Bytes that these hold together, apart from the least size of a read."""
+"""Bytes that these reads hold in memory together; each may have `_LEAST_READ` bytes in any case."""
 _LEAST_READ: Final = 64 << 10
 _CHUNK: Final = re.compile(r"[0-9]{8}")
 
@@ -62,8 +62,8 @@ def stored_lines(
 ) -> Iterator[LogLine]:
     """Iterate over the stored log of the latest attempt, or over its last *tail* lines.
 
-    Logs of other attempts may have been put into a bucket: *attempts* are those that the job made, if
-    they are known, on *most* hosts.
+    Anybody who can write to a bucket may have added logs. Therefore only logs of *attempts*, the attempts
+    that the job made, if they are known, and of the first *most* hosts are read.
     """
     names = JobObjects(job_id)
     logged = _numbers(store, names.logs)
@@ -106,7 +106,7 @@ def _chunks(store: Store, prefix: str, start_after: str = "") -> Iterator[Object
 
 @dataclass(frozen=True)
 class _Reading:
-    """How chunks of logs are read: by so many workers, so many bytes at a time."""
+    """How to read the chunks of logs: with how many workers, and how many bytes at a time."""
 
     store: Store
     workers: int
@@ -114,7 +114,7 @@ class _Reading:
 
     @classmethod
     def of(cls, store: Store, logs: int) -> _Reading:
-        """Return how *logs* logs are read together, in memory that hardly depends on their number."""
+        """Return how to read *logs* logs together, in memory that hardly depends on their number."""
         workers = max(1, min(store.concurrency, _AHEAD // max(logs, 1)))
         size = _IN_MEMORY // (max(logs, 1) * workers)
         return cls(store, workers, max(_LEAST_READ, min(size, MOST_CHUNK)))
@@ -198,7 +198,7 @@ def follow_stored(
     pause: Callable[[], None],
     verify: Verify = UNSIGNED.verify,
 ) -> Iterator[LogLine]:
-    """Iterate over the stored log from the latest attempt on, until *ended* and all of it was read.
+    """Iterate over the stored log from the latest attempt on, until *ended* and everything was read.
 
     Another attempt has begun if it has a claim or a report that *verify* accepts.
     """
@@ -207,8 +207,8 @@ def follow_stored(
     while True:
         hosts = [_Host(store, record.job_id, attempt, host, share) for host in range(record.hosts)]
         while True:
-            # Asked before reading: what was written before the end is read after it. And in this
-            # order: another attempt may begin and end between the two questions.
+            # Check before reading, so that everything that was written before the end is read. Keep this
+            # order of the checks: another attempt may begin and end between them.
             over = ended()
             newer = _next_attempt(store, record, verify, attempt)
             over = over or newer is not None
@@ -248,7 +248,7 @@ class _Host:
 
     def read(self) -> Iterator[LogLine]:
         """Iterate over the lines that were written since the last call."""
-        # Listed before any is read: otherwise a fast writer would keep us here.
+        # List all chunks before reading any: otherwise this loop would not end while a job writes fast.
         chunks = list(_chunks(self._store, self._prefix, self._last))
         if not chunks:
             yield from self._log_lines(self._lines.bar())
@@ -261,7 +261,7 @@ class _Host:
             return
         data, self._cut = _end(self._store, chunks, tail)
         whole = self._lines.feed(data)
-        # An unfinished last line counts as one of them.
+        # An unfinished last line is one of the *tail* lines.
         wanted = tail if data.endswith(b"\n") else tail - 1
         yield from self._log_lines(whole[-wanted:] if wanted > 0 else [])
 
@@ -277,10 +277,10 @@ class _Host:
 
 def _next_attempt(store: Store, record: JobRecord, verify: Verify, attempt: int) -> int | None:
     """Return the number of the attempt that began after *attempt*, if one did."""
-    # One request, again and again; more only where there is something new.
+    # Called repeatedly: one request each time, and more only if there is something new.
     if all(number <= attempt for number in _numbers(store, JobObjects(record.job_id).attempts)):
         return None
-    later = (one for one in logged_attempts(store, record, verify) or () if one > attempt)
+    later = (n for n in logged_attempts(store, record, verify) or () if n > attempt)
     return min(later, default=None)
 
 

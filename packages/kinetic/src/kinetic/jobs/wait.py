@@ -33,7 +33,7 @@ log = logging.getLogger("kinetic")
 StatusCallback = Callable[[JobStatus], None]
 
 
-class WaitStopped(Exception):  # noqa: N818 - nothing went wrong: the waiting was called off
+class WaitStopped(Exception):  # noqa: N818 - not an error: the caller ended the wait
     """The caller ended the wait."""
 
 
@@ -48,22 +48,23 @@ def wait_for_outcome(
     warn: Callable[[str], None] = log.warning,
     waiting: Callable[[Watch], object] | None = None,
 ) -> View:
-    """Wait until the job has a durable outcome; return the look that found it.
+    """Wait until the job has a durable outcome; return the view that contains it.
 
-    *waiting* is called with the watch, so that the thread that sets *stop* can wake us. *verify* is called
-    at each look, so that nobody waits for hours for a result that will be refused. *warn* is called once
-    for each trouble that keeps the job from its end, and for an outcome that is not the job's. An
-    unreachable backend does not end the wait; nor does a store that is unreachable or refuses access,
+    *waiting* is called with the watch, so that the thread that sets *stop* can wake this one. *verify* is
+    called at each look, so that a result that will be refused is not awaited for hours. *warn* is called
+    once for each problem that keeps the job from ending, and for an outcome that is not the job's. An
+    unreachable backend does not end the wait. Nor does a store that is unreachable or refuses access,
     while the job runs on this machine.
 
     Raises:
-        ResultTimeoutError: The deadline passed; the job runs on.
+        ResultTimeoutError: The deadline passed; the job continues.
         JobNotFoundError: There is neither an outcome nor a resource.
         JobFailedError: The job's supervisor has been silent for too long; it may come back.
         StoreError: The job has ended, and its result cannot be stored yet; it is kept where the job ran.
         StoreUnavailableError: The store is not responding, and the job does not run on this machine.
-        StorePermissionError, CredentialsError: The store refuses access, likewise.
-        KineticError: The backend does not permit to look, or is not the job's.
+        StorePermissionError, CredentialsError: The store refuses access, and the job does not run on
+            this machine.
+        KineticError: The backend does not permit a look, or is not the job's.
     """
     with services.backend.watch([record]) as watch:
         if waiting is not None:
@@ -94,7 +95,7 @@ def _wait_for_outcome(
     last: JobStatus | None = None
     troubles = _TroubleWarnings(record, services, warn)
     lost: Deadline | None = None
-    outage, between = _Outage(record, services, warn), pauses()
+    outage, backoff = _Outage(record, services, warn), pauses()
     while True:
         with outage:
             view = look(record, services, verify=verify)
@@ -131,13 +132,13 @@ def _wait_for_outcome(
             watch.wait(deadline.at_most(longest))
             reached = True
         if reached:
-            between.reset()
-        else:  # The next look may not fail in the same way.
-            sleep(deadline.at_most(between.next()))
+            backoff.reset()
+        else:  # Pause here: if the next look succeeds, it does not pause.
+            sleep(deadline.at_most(backoff.next()))
 
 
 def _why(record: JobRecord, view: View, services: Services) -> str:
-    """Return why the job has not ended, also if its backend cannot be reached any more."""
+    """Return why the job has not ended, even if its backend cannot be reached."""
     try:
         return explained(record, view, services)
     except UnavailableError:
@@ -156,12 +157,12 @@ _PASSING: Final = (UnavailableError, CredentialsError, StorePermissionError)
 
 
 def pauses() -> Backoff:
-    """Return the pauses between two tries: some errors, such as a refusal, come at once."""
+    """Return the pauses between two tries: some errors, such as a refusal, arrive immediately."""
     return Backoff(0.25, 2.0)
 
 
 class _Outage:
-    """A block that catches that the backend is not reached, and also the store while the job runs here.
+    """A block that catches errors which may pass: of the backend, and of the store of a job that runs here.
 
     For a job that runs on this machine each block waits only briefly, so that the deadline, a stop and
     the job's end are noticed.
@@ -193,13 +194,13 @@ class _Outage:
             return False
         self.error = error
         if before is None:
-            job = f"job {self._record.job_id}"
-            on = f"The wait for {job} goes on."
+            job_id = self._record.job_id
+            consequence = f"The wait for job {job_id} goes on."
             if limit is not None:
-                on = f"J{job[1:]} runs on this machine, so the wait for it goes on."
+                consequence = f"Job {job_id} runs on this machine, so the wait for it goes on."
             if error.message not in self._warned:
                 self._warned.add(error.message)
-                self._warn(f"{error.message} {on}")
+                self._warn(f"{error.message} {consequence}")
         return True
 
     def pause(self, deadline: Deadline) -> None:
@@ -208,7 +209,7 @@ class _Outage:
 
 
 class _TroubleWarnings:
-    """Warns the user, once each, of what keeps an awaited job from its end."""
+    """Warns the user once of each problem that keeps an awaited job from ending."""
 
     def __init__(self, record: JobRecord, services: Services, warn: Callable[[str], None]) -> None:
         self._record = record
@@ -219,7 +220,7 @@ class _TroubleWarnings:
         self._again = Deadline(0.0)
 
     def look(self, view: View) -> None:
-        """Ask why the job is as it is, if that changed or was last asked a while ago."""
+        """Let the backend explain the job's state, if it has changed or the last explanation is old."""
         if view.forged is not None:
             self._warn_once(
                 f"{view.forged.message} Job {self._record.job_id} runs on; the wait for it goes on."
@@ -273,7 +274,7 @@ def not_found(record: JobRecord, status: JobStatus) -> JobNotFoundError:
 def _lost(record: JobRecord, reason: str) -> JobFailedError:
     error = JobFailedError(
         f"Job {record.job_id} failed, as far as is known here: {reason}",
-        hint="If it comes back, so does its result: call result() again. To give the job up: "
+        hint="If its supervisor comes back, call result() again. To give the job up: "
         f"kinetic jobs cancel {record.job_id}",
     )
     error.job_id = record.job_id
