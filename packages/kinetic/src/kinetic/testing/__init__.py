@@ -8,7 +8,7 @@ class TestMyBackend(BackendContract):
     def refusing_starts(self, client: Client) -> AbstractContextManager[object]: ...
 ```
 
-`docs/backends.md` says how. `FakeServices` stand in for a store and a backend.
+See `docs/backends.md`. `FakeServices` replaces a store and a backend.
 """
 
 from kinetic.testing.clients import (

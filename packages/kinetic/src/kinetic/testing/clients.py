@@ -119,7 +119,7 @@ class Client(ABC):
 
     @abstractmethod
     def elsewhere(self, job_id: str) -> tuple[str, str, Any]:
-        """Return the status, the last line and the value that another process sees; the value fits JSON."""
+        """Return the status, the last line and the value, a JSON one, that another process sees."""
 
     def put(self, handle: JobHandle, name: str) -> None:
         """Write an output of the job, for which its function may wait."""
@@ -134,13 +134,13 @@ class Client(ABC):
         return {name for name in names if not name.rpartition("/")[2].startswith(".")}
 
     def objects(self) -> set[str]:
-        """Return the names of all objects that clean-up of their jobs removes."""
+        """Return the names of all objects that a clean-up of their jobs removes."""
         listed = (info.name for info in self.services.store.list(""))
         return {name for name in listed if not name.startswith(RESERVED_PREFIXES)}
 
     def resources(self) -> set[str]:
         """Return the ids of the jobs that the backend knows."""
-        return {one.job_id for one in self.services.backend.list()}
+        return {job.job_id for job in self.services.backend.list()}
 
     def close(self) -> None:
         """Clean up every submitted job that still exists."""
@@ -153,7 +153,7 @@ class Client(ABC):
 class RegisteredClient(Client):
     """A client of a backend of the registry.
 
-    *options* are the arguments of `kinetic.run` for each job, `backend` among them. Home and store come from
+    *options* are the arguments of `kinetic.run` for each job, including `backend`. Home and store come from
     the environment (`KINETIC_HOME`, `KINETIC_STORE`), so that other processes find the jobs.
     """
 
@@ -180,27 +180,27 @@ class RegisteredClient(Client):
 
     def attach(self, job_id: str) -> JobHandle:
         """Call `kinetic.attach`."""
-        return kinetic.attach(job_id, **self._named("project", "cluster"))
+        return kinetic.attach(job_id, **self._selected("project", "cluster"))
 
     def list(self) -> list[JobHandle]:
         """Call `kinetic.list_jobs`."""
-        return kinetic.list_jobs(**self._named("project", "zone", "cluster", "namespace"))
+        return kinetic.list_jobs(**self._selected("project", "zone", "cluster", "namespace"))
 
     def elsewhere(self, job_id: str) -> tuple[str, str, Any]:
         """Attach in another process."""
-        named = json.dumps(self._named("project", "cluster"))
-        done = subprocess.run(
-            [sys.executable, "-c", _ELSEWHERE, job_id, named],
+        options = json.dumps(self._selected("project", "cluster"))
+        completed = subprocess.run(
+            [sys.executable, "-c", _ELSEWHERE, job_id, options],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        status, line, value = json.loads(done.stdout.splitlines()[-1])
+        assert completed.returncode == 0, completed.stderr
+        status, line, value = json.loads(completed.stdout.splitlines()[-1])
         return status, line, value
 
-    def _named(self, *names: str) -> dict[str, Any]:
+    def _selected(self, *names: str) -> dict[str, Any]:
         return {name: self._options[name] for name in names if name in self._options}
 
 

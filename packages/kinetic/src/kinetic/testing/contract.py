@@ -4,7 +4,7 @@ Each part is a class of its own, so that a backend that does not implement one c
 a job takes seconds: one job serves several assertions.
 """
 
-# The tests' names say what a docstring would.
+# The names of the tests replace their docstrings.
 # ruff: noqa: D102
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LARGE: Final = 3 << 20
 _EVERY: Final = 0.1
 """Seconds between observations: on a cluster each is a request or two."""
 _BEATS: Final = 1.0
-"""Seconds in which a function that beats would have left many outputs."""
+"""Seconds in which the function `beat` would write many outputs."""
 
 
 class WithClient:
@@ -128,7 +128,7 @@ class BackendBasics(BackendValues):
 
     def test_a_function_that_exits_succeeds_with_0_alone(self, tmp_path: Path) -> None:
         with self.at_work(tmp_path) as client:
-            # Two jobs at once: neither hears of the other.
+            # Run two jobs at once: neither may affect the other.
             good, bad = (client.submit(client.functions.leave, code) for code in (0, 3))
             assert "3" in str(_raised(bad.result, JobFailedError))
             assert good.result() is None
@@ -212,7 +212,7 @@ class BackendLife(WithClient):
 
             _assert_quiet(client, job)
             waiting.result()
-            list(followed)  # It ends.
+            list(followed)  # The followed log ends.
             for handle in (job, client.attach(job.job_id)):
                 assert handle.status() is JobStatus.FAILED
                 _raised(handle.result, JobCancelledError)
@@ -267,12 +267,14 @@ class BackendAttempts(WithClient):
             attempts = job.outcome().attempts
             ends = {number: [host.reason for host in hosts] for number, hosts in attempts.items()}
             assert ends == {1: ["exception"], 2: ["exception"], 3: ["returned"]}
-            said = [line for line in followed if line.startswith(("attempt ", "[kinetic] Attempt"))]
-            assert [line[:10] for line in said] == [
+            attempt_lines = [
+                line for line in followed if line.startswith(("attempt ", "[kinetic] Attempt"))
+            ]
+            assert [line[:10] for line in attempt_lines] == [
                 "attempt 1 ", "[kinetic] ", "attempt 2 ", "[kinetic] ", "attempt 3 ",
             ]  # fmt: skip
-            assert "attempt 1 failed" in said[1]
-            assert said[3].endswith("Attempt 3 begins.")
+            assert "attempt 1 failed" in attempt_lines[1]
+            assert attempt_lines[3].endswith("Attempt 3 begins.")
             assert "attempt 3 at work" in job.tail(1)
 
     def test_the_last_failure_is_the_jobs(self, tmp_path: Path) -> None:
@@ -336,7 +338,7 @@ class BackendTrust(WithClient):
             job = client.submit(client.functions.wait, "genuine")
             names = JobObjects(job.job_id)
             try:
-                # Before the runner's own, or after it.
+                # Each may be written before the runner's own claim or after it.
                 for attempt in (1, 2):
                     claim = Claim(
                         job_id=job.job_id,
@@ -438,7 +440,7 @@ def _wake_a_watch(client: Client, job: JobHandle) -> None:
         woken.set()
         watch.wake()
         thread.join(60)
-        assert not thread.is_alive(), "It did not wake."
+        assert not thread.is_alive(), "The watch did not wake."
 
 
 async def _await_a_while(job: JobHandle) -> None:
@@ -448,7 +450,7 @@ async def _await_a_while(job: JobHandle) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-        raise AssertionError("It ended.")
+        raise AssertionError("The cancelled wait ended with a value.")
 
 
 async def _await(job: JobHandle) -> Any:

@@ -1,4 +1,4 @@
-"""`FakeServices`: a store and a backend in memory, whose jobs do what a test tells them."""
+"""`FakeServices`: a store and a backend in memory, whose jobs a test controls."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from kinetic_payload.testing import MemoryStore
 
 
 class Journal:
-    """The calls of a fake, in order: `write j/outcome.json`, `stop j`. Acts can be run around them."""
+    """The calls of a fake, in order: `write j/outcome.json`, `stop j`. Tests can run acts around calls."""
 
     def __init__(self) -> None:
         self.entries: list[str] = []
@@ -139,7 +139,7 @@ class _Resource:
 
 
 class FakeBackend:
-    """A backend whose resources are entries of a dict. Nothing runs; tests set what a job does."""
+    """A backend whose resources are entries of a dict. Nothing runs; a test sets what a job does."""
 
     name = "fake"
 
@@ -155,7 +155,7 @@ class FakeBackend:
         self.changed = threading.Condition()
         self._changes = 0
         self._seen: dict[str, tuple[int, int]] = {}
-        """For each job the number of changes when it was observed last, and its outcome's generation."""
+        """The number of changes, and the generation of the outcome, when each job was last observed."""
 
     def store_result(self, record: JobRecord) -> None:
         """Do nothing: results are in the store already."""
@@ -182,7 +182,7 @@ class FakeBackend:
         """Make the job's resource; it is pending until `runs` is called.
 
         Raises:
-            SubmitError: It has one already, or an object that it needs is not in the store.
+            SubmitError: The job has one already, or an object that it needs is not in the store.
         """
         record = launch.record
         with self.journal.noting(f"start {record.job_id}"):
@@ -198,14 +198,14 @@ class FakeBackend:
     def observe(self, record: JobRecord) -> Observation:
         """Observe the job's resource once."""
         with self.journal.noting(f"observe {record.job_id}"):
-            self._seen[record.job_id] = self._changes, self._outcome(record.job_id)
+            self._seen[record.job_id] = self._state_of(record.job_id)
             found = self._resources.get(record.job_id)
             if found is None:
-                coming = record.job_id in self._announced
-                return Observation(JobStatus.PENDING if coming else JobStatus.NOT_FOUND)
-            return self._seen_of(found)
+                announced = record.job_id in self._announced
+                return Observation(JobStatus.PENDING if announced else JobStatus.NOT_FOUND)
+            return self._observation_of(found)
 
-    def _seen_of(self, found: _Resource) -> Observation:
+    def _observation_of(self, found: _Resource) -> Observation:
         state = "unknown" if found.vanished else found.status.value.lower()
         attempts = (AttemptView(1, found.launch.record.hosts, state, found.reason),)
         began = found.status is not JobStatus.PENDING
@@ -270,7 +270,7 @@ class FakeBackend:
         with self.journal.noting("list"):
             found = sorted(self._resources.items())
         for job_id, resource in found:
-            yield Listed(job_id, self._seen_of(resource))
+            yield Listed(job_id, self._observation_of(resource))
 
     def collect_left(self, recorded: Set[str]) -> None:  # noqa: ARG002
         """Note the call."""
@@ -301,7 +301,7 @@ class FakeBackend:
 
     def returns(self, job_id: str, value: object) -> None:
         """Return *value* from the function: the job succeeds, and its leader reports it."""
-        # Looked up first: another thread that waits for the outcome may clean the job up at once.
+        # Look it up first: another thread that waits for the outcome may clean the job up at once.
         found = self._resources[job_id]
         report_value(self._store, job_id, value, key_signer=self._key_signer)
         self._change(found, JobStatus.SUCCEEDED, "")
@@ -325,7 +325,10 @@ class FakeBackend:
 
     def has_news(self, job_ids: Sequence[str]) -> bool:
         """Return whether a job has changed, or got an outcome, since it was observed."""
-        return any(self._seen.get(one) != (self._changes, self._outcome(one)) for one in job_ids)
+        return any(self._seen.get(job_id) != self._state_of(job_id) for job_id in job_ids)
+
+    def _state_of(self, job_id: str) -> tuple[int, int]:
+        return self._changes, self._outcome(job_id)
 
     def _outcome(self, job_id: str) -> int:
         found = self._store.stat(JobObjects(job_id).outcome)
@@ -378,7 +381,7 @@ class FakeServices(Services):
 
     @classmethod
     def make(cls, *, home: Path | None = None, trusting: bool = False) -> FakeServices:
-        """Return services without jobs; with a *home*, as of a bucket whose records its key signs."""
+        """Return services without jobs; with a *home*, like those of a bucket, whose records its key signs."""
         journal = Journal()
         store = FakeStore(journal, remote=home is not None)
         key_signer = None if home is None else KeySigner(KeyFile(home), trusting=lambda: trusting)

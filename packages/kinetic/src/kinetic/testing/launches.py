@@ -27,7 +27,7 @@ from kinetic_payload.stores.store import Store
 
 
 def fake_runner_source() -> bytes:
-    """Return a fake runner in one file, with the command line of the real one.
+    """Return a fake runner in one file, with the command line of the real runner.
 
     Its payload is Python source, run with `attempt`, `host` and `hosts` in its globals. It needs
     only the standard library and starts at once. Its store is a folder, or a bucket of the server
@@ -54,7 +54,7 @@ def a_launch(
 ) -> Launch:
     """Store a job whose fake runner runs *code*, as submit does, and return its launch."""
     payload = code.encode()
-    # Unique: processes are found by their job's id, also those of tests that run in parallel.
+    # Unique: tests run in parallel, and processes are found by the id of their job.
     job_id = job_id or f"cpu-f-20260101-000000-{os.urandom(4).hex()[:7]}"
     record = JobRecord(
         job_id=job_id, backend="local", project="local", cluster_name="", zone="", namespace="",
@@ -82,7 +82,7 @@ def outcome_of(store: Store, job_id: str) -> Outcome | None:
 
 def job_ids_of(backend: Backend) -> list[str]:
     """Return the ids of the jobs that *backend* lists."""
-    return [one.job_id for one in backend.list()]
+    return [job.job_id for job in backend.list()]
 
 
 def await_outcome(

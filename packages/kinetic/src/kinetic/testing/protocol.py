@@ -1,6 +1,6 @@
 """`BackendProtocol`: tests of a backend's own calls, with a launch that the subclass makes."""
 
-# The tests' names say what a docstring would.
+# The names of the tests replace their docstrings.
 # ruff: noqa: D102
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class BackendProtocol:
         raise NotImplementedError
 
     def make_launch(self, store: Store) -> Launch:
-        """Store a job that would run for a minute, as submit does, and return how to start it."""
+        """Store a job that would run for a minute, as submit does, and return its launch."""
         return a_launch(store, "import time; time.sleep(60)")
 
     def test_a_job_that_never_started_is_unknown_and_harmless(self, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ class BackendProtocol:
         backend.start(launch)
         with suppress(SubmitError):
             backend.start(launch)
-            raise AssertionError("It started twice.")
+            raise AssertionError("The job started twice.")
         assert job_ids_of(backend) == [launch.record.job_id]
         assert not backend.observe(launch.record).status.terminal
         for _ in range(2):

@@ -35,7 +35,7 @@ from kinetic_payload.stores.store import Store
 class _Runner:
     process: subprocess.Popen[str]
     lifeline: int
-    """Our end of a pipe; the runner ends when it is closed."""
+    """This process's end of a pipe; the runner exits when it is closed."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class RunningBackend(FakeBackend):
         """Make the job's resource, and run it as soon as a place is free.
 
         Raises:
-            SubmitError: It has one already, or an object that it needs is not in the store.
+            SubmitError: The job has one already, or an object that it needs is not in the store.
         """
         super().start(launch)
         job = self._jobs[launch.record.job_id] = _Job(launch)
@@ -99,7 +99,7 @@ class RunningBackend(FakeBackend):
         """Stop the job's runners, and return when they are gone.
 
         Raises:
-            JobError: One is still there after *timeout* seconds.
+            JobError: A runner still runs after *timeout* seconds.
         """
         with self.journal.noting(f"stop {record.job_id}"):
             job = self._jobs.get(record.job_id)
@@ -121,7 +121,7 @@ class RunningBackend(FakeBackend):
     def _keep(self, job: _Job) -> None:
         """Run the job and write its outcome."""
         job_id = job.launch.record.job_id
-        found = self._resources[job_id]
+        resource = self._resources[job_id]
         try:
             outcome = self._outcome_of(job)
             create_outcome(self._store, outcome, self._key_signer)
@@ -133,12 +133,12 @@ class RunningBackend(FakeBackend):
                 self._at_work.discard(job_id)
         succeeded = outcome.status == "succeeded"
         status = JobStatus.SUCCEEDED if succeeded else JobStatus.FAILED
-        self._change(found, status, outcome.message)
+        self._change(resource, status, outcome.message)
 
     def _outcome_of(self, job: _Job) -> Outcome:
         """Wait for a place, make attempts until no other follows, and return the outcome."""
         record = job.launch.record
-        if not self._takes_place(record.job_id, job):
+        if not self._take_place(record.job_id, job):
             return Outcome(job_id=record.job_id, status="cancelled", written_by="supervisor")
         self.runs(record.job_id)
         results: list[Result] = []
@@ -154,9 +154,10 @@ class RunningBackend(FakeBackend):
                 return outcome_of(record.job_id, number, ends, stop=None)
             turn = f"Attempt {number} ended: {chosen.message} Attempt {number + 1} begins."
             self._print(record, f"[kinetic] {turn}", attempt=number + 1)
-        raise AssertionError("There is no end of numbers.")
+        raise AssertionError("The loop above does not end.")
 
-    def _takes_place(self, job_id: str, job: _Job) -> bool:
+    def _take_place(self, job_id: str, job: _Job) -> bool:
+        """Wait for a free place and take it; return False if the job is stopped first."""
         with self.changed:
             while len(self._at_work) >= self._places and not job.stopping.is_set():
                 self._resources[job_id].reason = f"It waits for one of {self._places} places."
@@ -199,7 +200,7 @@ class RunningBackend(FakeBackend):
         Path(variables[Env.OUTPUT_DIR]).mkdir(parents=True, exist_ok=True)
         variables |= {Env.ATTEMPT: str(number), Env.HOST_INDEX: str(host)}
         variables[Env.HOME] = str(self._home)
-        lifeline, ours = os.pipe()
+        lifeline, own_end = os.pipe()
         more = {Flag.WORKSPACE: folder, Flag.ATTEMPT: number, Flag.LIFELINE: lifeline}
         try:
             process = subprocess.Popen(
@@ -214,11 +215,11 @@ class RunningBackend(FakeBackend):
                 start_new_session=True,
             )
         except BaseException:
-            os.close(ours)
+            os.close(own_end)
             raise
         finally:
             os.close(lifeline)
-        return _Runner(process, ours)
+        return _Runner(process, own_end)
 
     def _follow(self, job: _Job, number: int, host: int) -> None:
         runner = job.runners[host]
