@@ -92,7 +92,7 @@ def public_api() -> str:
 def _facade() -> Iterator[str]:
     """What `import kinetic` offers, each from the module that it is loaded from."""
     for name in sorted(set(kinetic.__all__) - {"__version__"}, key=str.lower):
-        home = kinetic._HOMES[name]  # type: ignore[attr-defined]
+        home = kinetic._MODULE_OF[name]  # type: ignore[attr-defined]
         if home == "errors":
             yield f"{name} from kinetic.errors"
             continue

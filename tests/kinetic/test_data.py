@@ -170,7 +170,7 @@ def test_links_to_nothing_pipes_and_unreadable_files_are_refused(tmp_path):
     (tmp_path / "link").symlink_to("absent")
     os.mkfifo(tmp_path / "pipe")
 
-    with pytest.raises(DataError, match=r"is a link to nothing.\nIt leads to 'absent'"):
+    with pytest.raises(DataError, match=r"is a broken link.\nIt points to 'absent'"):
         Data(str(tmp_path / "link")).check()
     with pytest.raises(DataError, match="neither a file nor a folder"):
         Data(str(tmp_path / "pipe")).check()

@@ -192,13 +192,13 @@ def test_a_decorated_function_pickles_by_its_name_and_a_bound_one_with_its_insta
 def test_cloudpickle_takes_one_by_value_that_calls_itself(inside_a_job: None) -> None:
     import cloudpickle
 
-    from kinetic.decorator import _teach_cloudpickle
+    from kinetic.decorator import _register_with_cloudpickle
 
     @local()
     def factorial(n: int) -> int:
         return 1 if n == 0 else n * factorial(n - 1)
 
-    _teach_cloudpickle()
+    _register_with_cloudpickle()
     again = pickle.loads(cloudpickle.dumps(factorial))
 
     assert again is not factorial

@@ -525,7 +525,7 @@ def test_an_environment_without_kinetic_has_the_light_one(project) -> None:
 
     printed = project.script(IN_AN_ENVIRONMENT)
 
-    assert "(2, False) kinetic.list_jobs is for whoever submits jobs" in printed
+    assert "(2, False) kinetic.list_jobs is for processes that submit jobs" in printed
     assert "/light/kinetic/__init__.py" in printed
 
 
@@ -534,5 +534,5 @@ def test_a_strangers_kinetic_in_the_jobs_environment_is_not_ours(project) -> Non
 
     printed = project.script(IN_AN_ENVIRONMENT)
 
-    assert "(2, False) kinetic.list_jobs is for whoever submits jobs" in printed
+    assert "(2, False) kinetic.list_jobs is for processes that submit jobs" in printed
     assert "/light/kinetic/__init__.py" in printed

@@ -45,7 +45,7 @@ __version__ = "0.1.0"
 # Libraries do not print log messages unless the user configures logging.
 _logging.getLogger("kinetic").addHandler(_logging.NullHandler())
 
-_HOMES = {
+_MODULE_OF = {
     "Data": "data",
     "JobHandle": "jobs.handle",
     "JobStatus": "job_status",
@@ -77,19 +77,19 @@ _HOMES = {
 }
 """The public names and their modules, which are imported on first use."""
 
-__all__ = [*sorted(_HOMES), "__version__"]
+__all__ = [*sorted(_MODULE_OF), "__version__"]
 
 
 if not TYPE_CHECKING:  # it would make every name look public
 
     def __getattr__(name: str) -> _Any:
-        home = _HOMES.get(name)
-        if home is None:
+        module = _MODULE_OF.get(name)
+        if module is None:
             raise AttributeError(f"module 'kinetic' has no attribute {name!r}")
         from importlib import import_module
 
         try:
-            value = getattr(import_module(f"kinetic.{home}"), name)
+            value = getattr(import_module(f"kinetic.{module}"), name)
         except ModuleNotFoundError as error:
             value = _stand_in(name, error)
         globals()[name] = value
@@ -97,7 +97,7 @@ if not TYPE_CHECKING:  # it would make every name look public
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_MODULE_OF})
 
 
 def _stand_in(name: str, error: ModuleNotFoundError) -> _Any:
@@ -114,7 +114,8 @@ def _stand_in(name: str, error: ModuleNotFoundError) -> _Any:
         from kinetic.errors import NotInsideJobError
 
         raise NotInsideJobError(
-            f"kinetic.{name} is for whoever submits jobs; this is inside one, without {error.name!r}.",
+            f"kinetic.{name} is for processes that submit jobs. This process is inside a job, and lacks "
+            f"the module {error.name!r}.",
             hint="Use it in the process that submits. Inside a job, decorated functions simply run.",
         )
 

@@ -10,8 +10,8 @@ class AttemptLimits:
     """How many attempts a job may make, and how long each may take."""
 
     timeout: float | None = None
-    """Seconds that the function may take in one attempt; None: any number."""
+    """Seconds that the function may take in one attempt; None means no limit."""
     retries: int = 0
-    """Attempts that may follow on failures."""
+    """How many more attempts may be made after failures."""
     preemptions: int | None = None
-    """Attempts that may follow on disruptions; None: any number."""
+    """How many more attempts may be made after disruptions; None means no limit."""

@@ -31,9 +31,9 @@ class Console:
     Errors of stderr are never raised, since they must not end the call. Errors of stdout are raised by
     `line` only.
 
-    On a terminal, the current phase is shown with its elapsed time until the log begins; elsewhere each
-    phase is printed as a line. A long transfer is shown in its place with its progress; elsewhere it is
-    printed once, as a line. Text is never interpreted as markup.
+    On a terminal, the current phase is shown with its elapsed time until the log begins. During a long
+    transfer, its progress is shown instead. Elsewhere, each phase and each kind of long transfer is
+    printed as a line. Text is never interpreted as markup.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Console:
         self._live: Any = None
         self._works: list[Progress] = []
         self._printed: set[str] = set()
-        self._lent = False
-        """Whether the display shows only a transfer, after the log had replaced the phase."""
+        self._transfer_only = False
+        """Whether the display is there only for a transfer, because the log has ended that of the phase."""
 
     @classmethod
     def of_this_process(cls, *, color: bool = True) -> Console:
@@ -70,7 +70,7 @@ class Console:
             if text == self._phase:
                 return
             self._phase, self._began = text, self._clock()
-            self._lent = False
+            self._transfer_only = False
             if self.interactive:
                 self._show()
             else:
@@ -79,13 +79,13 @@ class Console:
     def note(self, text: str) -> None:
         """Print a line that stays visible; control characters are escaped."""
         with self._lock:
-            shown, lent = self._live is not None, self._lent
+            shown, transfer_only = self._live is not None, self._transfer_only
             self._hide()
             for line in printable(text).splitlines() or [""]:
                 self._print(f"kinetic: {line}")
             if shown:
                 self._show()
-                self._lent = lent
+                self._transfer_only = transfer_only
 
     @contextmanager
     def progress(self, doing: str, total: int | None) -> Iterator[Advance]:
@@ -106,7 +106,7 @@ class Console:
         finally:
             with self._lock:
                 self._works.remove(work)
-                if self._lent and not self._works:
+                if self._transfer_only and not self._works:
                     self._hide()
 
     def text(self, text: str) -> None:
@@ -149,10 +149,10 @@ class Console:
     def _show_work(self, work: Progress) -> None:
         with self._lock:
             if work not in self._works:
-                return  # It has ended, so nothing would remove the display again.
+                return  # The work has ended, so nothing would remove the display again.
             if self.interactive:
                 if self._live is None:
-                    self._lent = True
+                    self._transfer_only = True
                 self._show()
             elif work.doing not in self._printed:
                 self._printed.add(work.doing)
@@ -184,14 +184,14 @@ class Console:
         self._live.start()
 
     def _hide(self) -> None:
-        live, self._live, self._lent = self._live, None, False
+        live, self._live, self._transfer_only = self._live, None, False
         if live is not None:
             live.stop()
 
     def _progress(self) -> RenderableType:
         from rich.text import Text
 
-        # Without our lock: the thread that stops the display holds it while it waits for this thread.
+        # Do not take the lock: the thread that stops the display holds it while it waits for this thread.
         phase, began, now = self._phase, self._began, self._clock()
         shown = Text(no_wrap=True, overflow="ellipsis")
         shown.append("kinetic ", style="bold")
@@ -233,9 +233,9 @@ class _Sum(Progress):
 
 
 def progress_beside(
-    say: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic
+    report: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic
 ) -> TrackProgress:
-    """Return what shows progress where there is no console: on a terminal, or else by calling *say*."""
+    """Return a function that tracks progress without a console: on a terminal, or else with *report*."""
     if is_terminal(sys.stderr):
         return Console.of_this_process().progress
 
@@ -248,7 +248,7 @@ def progress_beside(
             work.advance(size)
             if not printed and work.seconds >= _WORTH_SHOWING:
                 printed = True
-                say(doing if total is None else f"{doing} ({size_text(total)})")
+                report(doing if total is None else f"{doing} ({size_text(total)})")
 
         yield advance
 

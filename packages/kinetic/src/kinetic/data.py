@@ -45,13 +45,13 @@ class Data:
         self._trusts = bool(hf_trust_remote_code)
         self._path = given
         if not references.inside_job():
-            self._path = _resolved(given)
+            self._path = _resolve(given)
             self._refuse_contradictions()
 
     def _refuse_contradictions(self) -> None:
         if self._trusts and not self.is_hf:
             raise InvalidRequestError(
-                f"hf_trust_remote_code is for hf:// data; {self._given!r} is not.",
+                f"hf_trust_remote_code is for hf:// data only; got {self._given!r}.",
                 hint="Leave hf_trust_remote_code out.",
             )
         if self._fuse and self.is_hf:
@@ -101,7 +101,11 @@ class Data:
 
     @property
     def is_dir(self) -> bool:
-        """Whether it is a folder: on disk for a local path, by the slash at the end for `gs://`."""
+        """Whether it is a folder.
+
+        A local path is looked up on disk. A `gs://` URI is a folder if it ends with a slash,
+        `hf://` data always is.
+        """
         if self.is_gcs:
             return self._path.endswith("/")
         return self.is_hf or os.path.isdir(self.path)  # noqa: PTH112 - raises nothing
@@ -142,10 +146,10 @@ class Data:
             mode = path.stat().st_mode
         except OSError as error:
             if error.errno in _ABSENT:
-                raise _missing(self, path) from error
+                raise _missing_error(self, path) from error
             raise DataError(
                 f"{self!r} cannot be read: {error.strerror}.",
-                hint="Check the path, and whether you may look into the folders that lead there.",
+                hint="Check the path, and your permissions for the folders above it.",
             ) from error
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise DataError(
@@ -162,7 +166,7 @@ class Data:
         if references.inside_job():
             raise DataError(
                 f"{self!r} was not shipped with this call, so it has no path here.",
-                hint="Pass it as an argument or in volumes, and use the path that arrives.",
+                hint="Pass it as an argument or in volumes, and use the path that the function gets.",
             )
         if self.is_gcs or self.is_hf:
             raise DataError(
@@ -254,7 +258,7 @@ def _text(path: object) -> str:
     return path
 
 
-def _resolved(given: str) -> str:
+def _resolve(given: str) -> str:
     from kinetic_payload.data.sources import parse_gcs, parse_hf
 
     if given.startswith("gs://"):
@@ -277,7 +281,7 @@ def _resolved(given: str) -> str:
         ) from error
 
 
-def _missing(data: Data, path: Path) -> DataNotFoundError:
+def _missing_error(data: Data, path: Path) -> DataNotFoundError:
     """Return an error that names the missing part of *path*, and similar names."""
     from difflib import get_close_matches
 
@@ -287,8 +291,8 @@ def _missing(data: Data, path: Path) -> DataNotFoundError:
         path, parent = parent, parent.parent
     if path.is_symlink():
         return missing(
-            f"{data!r} does not exist: {path} is a link to nothing.",
-            hint=f"It leads to {str(path.readlink())!r}.",
+            f"{data!r} does not exist: {path} is a broken link.",
+            hint=f"It points to {str(path.readlink())!r}.",
         )
     message = f"{data!r} does not exist: there is no {path.name!r} in {parent}."
     try:

@@ -61,22 +61,24 @@ def run(
             local backend is the interpreter that submits. `"prebuilt"`: a base image, in which the
             requirements are installed at start. Anything else is an image's address.
         base_image_repo: The repository of prebuilt base images. Falls back to KINETIC_BASE_IMAGE_REPO.
-        zone: GCP zone. Falls back, like the next ones, to KINETIC_ZONE, then the active profile.
-        project: GCP project; after the profile also GOOGLE_CLOUD_PROJECT. The local backend needs none.
+        zone: GCP zone. Falls back to KINETIC_ZONE, then the active profile.
+        project: GCP project. Falls back to KINETIC_PROJECT, the active profile, then
+            GOOGLE_CLOUD_PROJECT. The local backend needs none.
         capture_env_vars: Environment variables that the job gets: names, or prefixes followed by `*`.
-        cluster: GKE cluster.
+        cluster: GKE cluster. Falls back to KINETIC_CLUSTER, then the active profile.
         backend: `"gke"`, `"pathways"`, or `"local"` for this machine (`"local-gke"` and
-            `"local-pathways"` choose which of the two to emulate). None: the one of `"gke"` and
-            `"pathways"` that suits the accelerator.
-        namespace: Kubernetes namespace.
+            `"local-pathways"` choose which of the two to emulate). Falls back to KINETIC_BACKEND, the
+            active profile, then to `"gke"` or `"pathways"`, whichever suits the accelerator.
+        namespace: Kubernetes namespace. Falls back to KINETIC_NAMESPACE, then the active profile.
         volumes: Data by absolute mount path: `{"/data": kinetic.Data("./dataset/")}`.
         spot: Use spot machines. It has no effect on the local backend.
-        output_dir: The folder that the job finds in KINETIC_OUTPUT_DIR; None: one of its own.
+        output_dir: The folder that the job finds in KINETIC_OUTPUT_DIR. Falls back to that variable of
+            this process, then to a folder for each job.
         debug: Wait for a debugger before calling the function.
         timeout: Seconds, or a timedelta, that the function may take in one attempt.
-        retries: How many more attempts to make after the function failed.
+        retries: How many more attempts to make after failures of the function.
         preemptions: How many more attempts to make after disruptions, which are not failures; None
-            means any number. It has an effect on a cluster only.
+            means no limit. It has an effect on a cluster only.
         cpu: Cores of each host (`4`, `"500m"`). It has an effect on a cluster only.
         memory: Memory of each host in bytes or as text (`"16Gi"`); on the local backend a limit, if
             the system offers one.
@@ -104,7 +106,8 @@ def run(
 
         if isinstance(function, RemoteCallable):
             raise InvalidRequestError(
-                f"{function!r} is decorated with @kinetic.run already.", hint="Keep one of the two."
+                f"{function!r} is decorated with @kinetic.run already.",
+                hint="Remove one of the two decorators.",
             )
         return RemoteCallable(cast("Callable[P, R]", check_callable(function)), options)
 
@@ -114,7 +117,7 @@ def run(
 class RemoteCallable(Generic[P, R]):
     """A function that runs remotely: call it and wait for its value, or call `run_async`.
 
-    As an attribute of a class it is a method: the instance is sent along as the first argument.
+    As an attribute of a class it is a method: the instance is passed as the first argument.
     """
 
     __wrapped__: Callable[..., R]
@@ -173,13 +176,13 @@ class RemoteCallable(Generic[P, R]):
         from kinetic.submit.functions import check_arguments
         from kinetic.submit.request import request_of
 
-        _teach_cloudpickle()
+        _register_with_cloudpickle()
         check_arguments(self._function, args, kwargs)
         options = self._options
         if options is None:
             # Decorated inside a job, or unpickled, and now called outside of a job.
             raise NotInsideJobError(
-                f"{self._name} comes from a job, and has no arguments of @kinetic.run.",
+                f"{self._name} was decorated inside a job, or unpickled: it has no arguments of @kinetic.run.",
                 hint="Decorate the function here.",
             )
         settings = Settings.from_environment(**options.settings)
@@ -249,10 +252,10 @@ class RemoteCallable(Generic[P, R]):
         return self
 
 
-def _teach_cloudpickle() -> None:
-    """Let cloudpickle, and nothing else, pickle decorated functions of scripts by value.
+def _register_with_cloudpickle() -> None:
+    """Let cloudpickle, and no other pickler, pickle decorated functions by value.
 
-    It asks this only for functions that cannot be imported in the job.
+    The pickler of calls uses this only for functions that cannot be imported in the job.
     """
     import cloudpickle
 

@@ -80,9 +80,10 @@ class JobCancelledError(JobFailedError):
 
 
 class RemoteError(JobFailedError):
-    """The user's exception, where its class is missing here or would not travel.
+    """Raised in place of the user's exception if that cannot be rebuilt here.
 
-    `remote_type`, `remote_message` and `remote_traceback` say what it was.
+    Its class may be missing here, or it could not be pickled. `remote_type`, `remote_message` and
+    `remote_traceback` describe it.
     """
 
     remote_type: str = ""

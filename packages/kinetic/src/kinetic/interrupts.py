@@ -1,4 +1,4 @@
-"""Defer Ctrl-C and other signals that raise exceptions while an operation must not be cut in half."""
+"""Defer Ctrl-C and other signals that raise exceptions, while an operation must not be interrupted."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ _RAISING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 class Uninterrupted:
     """Defer signals that arrive in the block until its end.
 
-    Only the main thread is interrupted by signals; in other threads this does nothing. This is not a
-    generator: one could be interrupted between its `yield` and the block, and its end would be left to
-    the garbage collector.
+    Only the main thread is interrupted by signals; in other threads this does nothing. This is a class
+    and not a generator function: a generator could be interrupted between its `yield` and the block, and
+    only the garbage collector would then restore the handlers.
     """
 
     def __init__(self) -> None:
-        self._before: dict[signal.Signals, Any] = {}
-        self._came: list[int] = []
+        self._handlers: dict[signal.Signals, Any] = {}
+        self._deferred: list[int] = []
 
     def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
         for number in _RAISING:
             handler = signal.getsignal(number)
-            # A signal that is ignored stays ignored; a handler that is not Python's ends the process without
-            # any `finally`.
+            # Other signals raise no exception: they are ignored, or end the process without any `finally`.
             if callable(handler):
-                self._before[number] = handler
-                signal.signal(number, self._note)
+                self._handlers[number] = handler
+                signal.signal(number, self._defer)
 
     def __exit__(
         self,
@@ -41,11 +40,11 @@ class Uninterrupted:
         at: TracebackType | None,
     ) -> None:
         # Restore all handlers first: raising a signal may raise an exception.
-        for number, handler in self._before.items():
+        for number, handler in self._handlers.items():
             signal.signal(number, handler)
-        for came in self._came:
-            signal.raise_signal(came)
+        for deferred in self._deferred:
+            signal.raise_signal(deferred)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        if number not in self._came:
-            self._came.append(number)
+    def _defer(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if number not in self._deferred:
+            self._deferred.append(number)

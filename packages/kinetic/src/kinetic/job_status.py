@@ -9,17 +9,17 @@ class JobStatus(Enum):
     """Observable status of a remote job."""
 
     PENDING = "PENDING"
-    """Accepted; nothing of it runs yet."""
+    """Accepted, and not running yet."""
     RUNNING = "RUNNING"
-    """The function, or what prepares it, is running."""
+    """The function is running, or is being prepared."""
     SUCCEEDED = "SUCCEEDED"
     """The function returned and its value is stored."""
     FAILED = "FAILED"
-    """It raised, died, was cancelled, or could not be prepared; `result()` says which."""
+    """The function failed, or the job was killed, cancelled or could not be prepared."""
     NOT_FOUND = "NOT_FOUND"
-    """Neither an outcome nor a resource: cleaned up, or never registered."""
+    """There is neither an outcome nor a resource: the job was cleaned up, or never registered."""
 
     @property
     def terminal(self) -> bool:
-        """Whether nothing more will happen to the job by itself."""
+        """Whether the job neither waits nor runs any more."""
         return self not in (JobStatus.PENDING, JobStatus.RUNNING)

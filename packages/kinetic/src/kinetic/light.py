@@ -1,4 +1,4 @@
-"""The modules of `kinetic` that travel with the runner, so that user code can import them in a job."""
+"""The modules of `kinetic` that the runner's bundle contains, so that user code can import them in a job."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ MODULES: Final = (
 
 
 def light_files() -> dict[str, bytes]:
-    """Return the sources of these modules by their path in the bundle: `light/kinetic/….py`."""
+    """Return the sources of `MODULES` by their path in the bundle: `light/kinetic/….py`."""
     folder = Path(__file__).parent
     return {f"light/kinetic/{name}.py": (folder / f"{name}.py").read_bytes() for name in MODULES}

@@ -1,4 +1,4 @@
-"""Mount paths of volumes: which ones are valid."""
+"""Validate the mount paths of volumes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SYSTEM_PATHS = (
     *("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot"),
     *("/proc", "/sys", "/dev", "/run", "/tmp"),  # noqa: S108 - refused, not used
 )
-"""No volume may be mounted at these or below them."""
+"""Paths at which no volume may be mounted, nor below them."""
 
 FULL_PATHS = ("/home", "/opt", "/root", "/var")
-"""No volume may be mounted at these, where it would hide what is there; below them it may."""
+"""Paths at which no volume may be mounted, because it would hide their contents; below them it may."""
 
 
 def check_volumes(
@@ -72,7 +72,8 @@ def _checked_path(path: object, workspaces: tuple[str, ...]) -> str:
     mount = "/" + posixpath.normpath(path).strip("/")
     if mount == "/" or mount in FULL_PATHS:
         raise InvalidRequestError(
-            f"A volume cannot be mounted at {mount}: it would hide what is there.", hint=_ELSEWHERE
+            f"A volume cannot be mounted at {mount}: it would hide the contents of that folder.",
+            hint=_ELSEWHERE,
         )
     for taken in SYSTEM_PATHS:
         if mount == taken or _inside(mount, taken):

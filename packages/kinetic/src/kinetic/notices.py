@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the user that called Kinetic, or that a program reports itself."""
+"""Warnings: point at the user's line that called Kinetic, or pass the text to a program that reports it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _report: Callable[[str], None] | None = None
 
 @contextmanager
 def reported_to(report: Callable[[str], None]) -> Iterator[None]:
-    """Within the block, in all threads, pass each text to *report*, once, instead of warning."""
+    """Pass each text to *report* once instead of warning, in all threads, within the block."""
     global _report
     reported: set[str] = set()
 
@@ -40,12 +40,12 @@ def warn_caller(text: str) -> None:
     level = depth = 1
     while frame is not None:
         depth += 1
-        # Between our frames there are some of the standard library, of context managers for instance.
-        if _is_ours(frame.f_globals.get("__name__")):
+        # Frames of the standard library, such as context managers, may lie between those of Kinetic.
+        if _is_kinetic(frame.f_globals.get("__name__")):
             level = depth
         frame = frame.f_back
     warnings.warn(printable(text), stacklevel=level)
 
 
-def _is_ours(module: object) -> bool:
+def _is_kinetic(module: object) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in ("kinetic", "kinetic_payload")

@@ -36,13 +36,13 @@ def parse_memory(name: str, amount: object) -> int | None:
         raise InvalidRequestError(
             f"{name}={amount!r} is not an amount of memory.",
             hint="Give bytes as a number, or a Kubernetes quantity such as '16Gi' or '500M'."
-            + _meant(amount),
+            + _suggestion(amount),
         )
     if found < _MI:
         raise InvalidRequestError(
             f"{name}={amount!r} is {found} bytes, which is too little to run anything.",
             hint=f"A number without a unit means bytes; with a unit: {name}='16Gi'."
-            + _meant(amount),
+            + _suggestion(amount),
         )
     return found
 
@@ -67,7 +67,7 @@ def parse_cpu(amount: object) -> float | None:
         raise InvalidRequestError(
             f"cpu={amount!r} is not a number of cores.",
             hint="Give a number such as 4 or 0.5, or a Kubernetes quantity such as '500m'."
-            + _meant(amount),
+            + _suggestion(amount),
         )
     if found > 1000 * _MOST_CORES:
         raise InvalidRequestError(
@@ -85,8 +85,8 @@ def _rounded_up(text: str, parts: int = 1) -> int | None:
     return None if amount is None else math.ceil(amount * parts)
 
 
-def _meant(amount: object) -> str:
-    """Return the suggestion that a hint about the invalid *amount* ends with."""
+def _suggestion(amount: object) -> str:
+    """Return the end of a hint about the invalid *amount*: similar valid quantities, if there are any."""
     from kinetic_k8s.quantity import near_quantities
 
     near = near_quantities(amount) if isinstance(amount, str) else []

@@ -1,4 +1,4 @@
-"""`Resources`: what each host of a job gets of its machine."""
+"""`Resources`: the cores and the memory of each host of a job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What each host of a job gets; None leaves it to the backend."""
+    """The resources of each host of a job; None lets the backend choose."""
 
     cpu: float | None = None
     """Cores."""

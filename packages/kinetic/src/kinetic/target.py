@@ -23,7 +23,7 @@ class Target:
 
     @classmethod
     def of(cls, record: JobRecord) -> Target:
-        """Return where the job of *record* runs."""
+        """Return the target of the job of *record*."""
         return cls(
             project=record.project,
             zone=record.zone,

@@ -29,7 +29,7 @@ class Deadline:
         return None if self._at is None else max(0.0, self._at - self._clock())
 
     def at_most(self, seconds: float) -> float:
-        """Return *seconds*, or what is left if that is less."""
+        """Return *seconds*, or the time left if that is less."""
         left = self.remaining
         return seconds if left is None else min(seconds, left)
 
