@@ -57,6 +57,26 @@ def test_signals_within_the_block_arrive_at_its_end_and_those_ignored_never() ->
         signal.signal(signal.SIGALRM, before[signal.SIGALRM])
 
 
+def test_each_of_several_deferred_signals_reaches_its_handler() -> None:
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)}
+
+    def handle(number: int, frame: object) -> None:
+        came.append(number)
+        raise RuntimeError(number)
+
+    try:
+        for number in before:
+            signal.signal(number, handle)
+        with pytest.raises(RuntimeError), Uninterrupted():
+            for number in before:
+                signal.raise_signal(number)
+        assert came == list(before)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def interrupted(came: list[str]) -> None:
     with Uninterrupted():
         for number in (signal.SIGALRM, signal.SIGINT, signal.SIGINT):

@@ -25,6 +25,7 @@ from kinetic.errors import (
     JobFailedError,
     JobNotFoundError,
     KineticError,
+    ObjectNotFoundError,
     RecordError,
     RemoteError,
     ResultTimeoutError,
@@ -127,6 +128,27 @@ def test_an_outage_that_is_seen_at_once_is_told_once_and_paused_for(
 
     assert len(told) == 1
     assert len(services.journal.of("read *attempt*")) < 10
+
+
+def test_an_outage_while_a_missing_object_is_explained_does_not_end_the_wait(
+    services: FakeServices, job: JobRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.backend.returns(job.job_id, LARGE)
+    store, tries = services.store, iter([StoreUnavailableError("Nobody answers.")])
+    stat = store.stat
+
+    def missing_once() -> None:
+        monkeypatch.setattr(store, "stat", stat_or_fail)
+        raise ObjectNotFoundError("It is not listed yet.")
+
+    def stat_or_fail(name: str) -> Any:
+        if (error := next(tries, None)) is not None:
+            raise error
+        return stat(name)
+
+    services.journal.before("read *attempt*", missing_once)
+
+    assert result(job, services, timeout=30, warn=lambda _: None) == LARGE
 
 
 def test_waiting_goes_on_until_the_end_and_tells_each_status_once(

@@ -98,9 +98,10 @@ def test_cancelling_again_changes_nothing(services: FakeServices, job: JobRecord
 def test_a_job_that_nobody_knows_is_not_cancelled(services: FakeServices, job: JobRecord) -> None:
     clean(job, services)
 
-    with pytest.raises(JobNotFoundError, match=job.job_id):
+    with pytest.raises(JobNotFoundError, match=job.job_id) as caught:
         stop(job, services)
 
+    assert caught.value.job_id == job.job_id
     assert find_outcome(services.store, job.job_id) is None
 
 
@@ -259,6 +260,7 @@ def test_a_job_that_has_not_ended_keeps_the_objects_it_needs(
         clean(job, services, resource=False)
 
     assert caught.value.hint
+    assert caught.value.job_id == job.job_id
     assert services.store.names() == before
 
 

@@ -26,12 +26,17 @@ class Uninterrupted:
     def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
-        for number in _RAISING:
-            handler = signal.getsignal(number)
-            # Other signals raise no exception: they are ignored, or end the process without any `finally`.
-            if callable(handler):
-                self._handlers[number] = handler
-                signal.signal(number, self._defer)
+        try:
+            for number in _RAISING:
+                handler = signal.getsignal(number)
+                # Other signals raise no exception: they are ignored, or end the process without any
+                # `finally`.
+                if callable(handler):
+                    self._handlers[number] = handler
+                    signal.signal(number, self._defer)
+        except BaseException:  # A signal that is not deferred yet. Without this, Ctrl-C would stay deferred.
+            self._restore()
+            raise
 
     def __exit__(
         self,
@@ -39,11 +44,20 @@ class Uninterrupted:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        # Restore all handlers first: raising a signal may raise an exception.
+        self._restore()
+
+    def _restore(self) -> None:
+        """Restore all handlers, then raise the deferred signals; each may raise an exception."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
-        for deferred in self._deferred:
-            signal.raise_signal(deferred)
+        self._raise_deferred()
+
+    def _raise_deferred(self) -> None:
+        if self._deferred:
+            try:
+                signal.raise_signal(self._deferred.pop(0))
+            finally:
+                self._raise_deferred()
 
     def _defer(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if number not in self._deferred:

@@ -106,7 +106,16 @@ def _fetch_through_outages(
         limit = OutageLimit(max(LOOK, deadline.at_most(inf)), report=warn)
         try:
             with limited(limit):
-                return fetch_once()
+                try:
+                    return fetch_once()
+                except ObjectNotFoundError as error:
+                    if services.store.stat(JobObjects(record.job_id).handle) is None:
+                        # Another process cleaned it up between the look and the download.
+                        raise not_found(record, view.status) from None
+                    raise IntegrityError(
+                        f"Job {record.job_id} ended, and a part of its result is missing: {error.message}",
+                        hint="It was not removed by Kinetic. Run the job again.",
+                    ) from error
         except StoreUnavailableError as error:
             # The result stays in the store: only the timeout ends the wait.
             if stop is not None and stop.is_set():
@@ -120,14 +129,6 @@ def _fetch_through_outages(
                 )
             warned = True
             sleep(deadline.at_most(backoff.next()))
-        except ObjectNotFoundError as error:
-            if services.store.stat(JobObjects(record.job_id).handle) is None:
-                # Another process cleaned it up between the look and the download.
-                raise not_found(record, view.status) from None
-            raise IntegrityError(
-                f"Job {record.job_id} ended, and a part of its result is missing: {error.message}",
-                hint="It was not removed by Kinetic. Run the job again.",
-            ) from error
 
 
 @contextmanager

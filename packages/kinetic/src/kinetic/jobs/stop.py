@@ -44,10 +44,12 @@ def cancel(
         _refuse_without_key(record, services, stored)
     view = look(record, services)
     if view.status is JobStatus.NOT_FOUND:
-        raise JobNotFoundError(
+        missing = JobNotFoundError(
             f"There is no job {record.job_id} to cancel.",
             hint="It was cleaned up, or never started.",
         )
+        missing.job_id = record.job_id
+        raise missing
     if view.unreachable:
         # This raises: the supervisor would not see the outcome, so the job would go on, and lose its value.
         _stop(record, services, timeout, poll_interval)
@@ -168,10 +170,12 @@ def _await_resource(record: JobRecord, services: Services, timeout: float) -> No
 
 
 def _still_needed(record: JobRecord, status: JobStatus) -> JobError:
-    return JobError(
+    error = JobError(
         f"Job {record.job_id} is {status.value} and needs its objects.",
         hint="Cancel it first, or clean up the resource as well.",
     )
+    error.job_id = record.job_id
+    return error
 
 
 def _not_stored_yet(record: JobRecord, view: View, services: Services) -> JobError:
