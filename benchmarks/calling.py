@@ -17,7 +17,7 @@ def figures(bench: Bench) -> Iterator[Figure]:
     def client(rounds: int) -> Any:
         return bench.client("calling", rounds, CLIENTS, project=project)
 
-    client(0)  # Makes the runner's bundle and everybody's bytecode.
+    client(0)  # Makes the runner's bundle, and the bytecode of all modules.
     firsts = [client(0)["first"] for _ in range(bench.rounds(7))]
     all_found = client(bench.rounds(21, 6))
     found = by_name(all_found["alone"]) | by_name(all_found["together"])

@@ -1,4 +1,4 @@
-"""What a benchmark found: a figure beside its floor, and whether it keeps within its budget."""
+"""Figures of a benchmark: each beside its floor, and whether it is within its budget."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Verdict = Literal["ok", "noisy", "over", ""]
 
 @dataclass(frozen=True)
 class Budget:
-    """What DESIGN §11 allows: a value, or a ratio to the floor."""
+    """The limit of DESIGN §11: a value, or a ratio to the floor."""
 
     limit: float
     kind: Literal["value", "ratio", "speed"] = "value"
-    """`speed` is the floor's time by ours, and the one where more is better."""
+    """`speed` is the floor's time divided by Kinetic's. It is the only kind where more is better."""
 
     def text(self, unit: str) -> str:
         if self.kind == "value":
@@ -31,7 +31,7 @@ class Figure:
     what: str
     samples: Sequence[float]
     floor: str = ""
-    """What the floor is, in a few words."""
+    """The name of the floor, in a few words."""
     floor_samples: Sequence[float] = ()
     unit: str = "s"
     budgets: tuple[Budget, ...] = ()
@@ -45,7 +45,7 @@ class Figure:
         return min(self.samples)
 
     def ratio(self, *, best: bool = False) -> float | None:
-        """Return measured by floor: of the medians, or of the two best rounds."""
+        """Return the figure divided by its floor: the medians, or the best rounds."""
         if not self.floor_samples:
             return None
         take = min if best else statistics.median
@@ -54,9 +54,9 @@ class Figure:
 
     @property
     def verdict(self) -> Verdict:
-        """Say whether every budget is kept.
+        """Whether every budget is kept.
 
-        `noisy`: in the best round it is and in the median it is not, so something else was running.
+        `noisy`: kept in the best round but not in the median, so other processes were probably running.
         """
         if not self.budgets:
             return ""
@@ -87,7 +87,7 @@ class Figure:
         return self.what, shown, floor, ratio, budgets, self.verdict
 
     def as_json(self) -> dict[str, object]:
-        """Return everything that was measured."""
+        """Return all samples, and the facts derived from them."""
         return {
             "what": self.what,
             "unit": self.unit,
@@ -107,7 +107,7 @@ HEADINGS = ("what", "measured (best)", "floor (best)", "ratio (best)", "budget",
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:
-    """Lay *rows* out in columns, as a table of Markdown."""
+    """Format *rows* as a table of Markdown."""
     rows = [HEADINGS, *rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
     lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows]

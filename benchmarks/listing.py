@@ -12,7 +12,7 @@ from measuring import Bench, bucket_server, seconds
 JOBS = 2_000
 LATENCY = 0.03
 PAGES = 10
-"""Requests: two records of each job, a thousand on a page, and some for parts that hold no jobs."""
+"""Requests: two names for each job, a thousand names on a page, and some for parts without jobs."""
 
 
 def figures(bench: Bench) -> Iterator[Figure]:

@@ -1,4 +1,4 @@
-"""How things are measured: in turns with their floor, in processes that inherit nothing of ours."""
+"""Measure actions: in turns with their floor, in processes that inherit no settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOTHING: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class Bench:
-    """What every benchmark is given."""
+    """The folder and the size of a benchmark, and how it runs processes."""
 
     folder: Path
     """Empty, and removed at the end."""
@@ -32,9 +32,11 @@ class Bench:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What children get: bytecode is cached, and no setting of the user's counts."""
-        mine = os.environ.items()  # noqa: TID251 - no settings: the system's own variables
-        kept = {name: value for name, value in mine if not name.startswith(("KINETIC_", "PYTHON"))}
+        """The environment of child processes: bytecode is cached, and no setting of the user applies."""
+        variables = os.environ.items()  # noqa: TID251 - no settings: the system's own variables
+        kept = {
+            name: value for name, value in variables if not name.startswith(("KINETIC_", "PYTHON"))
+        }
         return {
             **kept,
             "KINETIC_HOME": str(self.folder / "home"),
@@ -66,7 +68,7 @@ class Bench:
         project: Path | None = None,
         variables: Mapping[str, str] = NOTHING,
     ) -> Any:
-        """Run the script *name* of `clients/`, in a project if one is given; return its findings.
+        """Run the script *name* of `clients/`, in *project* if it is given; return its findings.
 
         The client writes them as JSON into the file that is its first argument.
         """
@@ -89,7 +91,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 def in_turns(rounds: int, *actions: Callable[[], object]) -> list[list[float]]:
-    """Time each of *actions* in every round; a round before the first one warms caches up."""
+    """Time each of *actions* in every round, after one round that fills caches."""
     for action in actions:
         action()
     samples: list[list[float]] = [[] for _ in actions]
@@ -100,13 +102,13 @@ def in_turns(rounds: int, *actions: Callable[[], object]) -> list[list[float]]:
 
 
 def by_name(rounds: list[Mapping[str, float]]) -> dict[str, list[float]]:
-    """Turn the findings of several rounds around: the samples of each name."""
+    """Transpose the findings of several rounds: return the samples of each name."""
     return {name: [found[name] for found in rounds] for name in rounds[0]}
 
 
 @contextmanager
 def scratch(*, in_memory: bool) -> Iterator[Path]:
-    """Give a folder, in memory if asked for and the system can."""
+    """Provide a temporary folder, with *in_memory* in memory if the system supports that."""
     memory = Path("/dev/shm")
     where = memory if in_memory and memory.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="kinetic-bench-", dir=where) as folder:
@@ -127,12 +129,12 @@ def write_project(folder: Path, files: int) -> Path:
 
 @contextmanager
 def bucket_server(bench: Bench, *, delay: float = 0.0) -> Iterator[str]:
-    """Run the strict server of `kinetic_payload.testing` as a process; give its endpoint."""
+    """Run the strict server of `kinetic_payload.testing` as a process; provide its endpoint."""
     objects = bench.folder / "objects"
-    # What it hashes is its own work and would be measured as ours.
+    # `--no-md5`: time in which the server hashes would count as Kinetic's.
     module = ["-m", "kinetic_payload.testing.gcs", "--no-md5"]
     command = [sys.executable, *module, "--folder", str(objects)]
-    # So many that no round finds what another one uploaded.
+    # One bucket for each round, so that no round finds the uploads of another round.
     for number in range(100):
         command += ["--bucket", f"bench-{number}"]
     process = subprocess.Popen(

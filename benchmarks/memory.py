@@ -12,14 +12,14 @@ from measuring import Bench
 
 
 def figures(bench: Bench) -> Iterator[Figure]:
-    # Both more than what is ever under way at once.
+    # Both are larger than all data that a transfer holds in memory at the same time.
     small, large = 100 * MB, (300 if bench.quick else 800) * MB
     for what, write, count in (
         ("2,000 files of text", write_text, 2_000),
         ("one file of text", write_text, 1),
         ("200 files of random bytes", write_random, 200),
     ):
-        # As many files in both: a list of files may grow with their number, and nothing with bytes.
+        # Both trees have as many files: memory may grow with the number of files, but not with bytes.
         trees = {
             size: write(bench.folder / f"tree-{size}", size, each=size // count)
             for size in (small, large)

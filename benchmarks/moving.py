@@ -18,7 +18,7 @@ LARGE_FILES = 20
 
 
 def figures(bench: Bench) -> Iterator[Figure]:
-    # Of what lies in memory no digest is remembered: its times do not tell of every change.
+    # Digests of files in memory are not cached, because the times of such files do not show every change.
     with scratch(in_memory=False) as disk:
         yield from _small_files(bench, disk)
     yield from _large_files(bench)
@@ -36,7 +36,7 @@ def _small_files(bench: Bench, disk: Path) -> Iterator[Figure]:
             bucket = f"bench-{next(numbers)}"
             place = bench.folder / "place"
             found = bench.client("moving", action, endpoint, bucket, tree, place)
-            # Remembered digests stay; each round begins with a bucket of its own.
+            # Cached digests stay; each round begins with a bucket of its own.
             return float(found["seconds"])
 
         run("hash")

@@ -1,7 +1,7 @@
 """Print the speed of Kinetic against its budgets: `python benchmarks/run.py [NAME …]`.
 
 Every figure stands beside a floor that is measured in turns with it, so that a slow or busy machine
-does not change the ratio. Medians, with the best round in brackets.
+does not change the ratio. The table has medians, with the best round in brackets.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
 }
 
 IN_MEMORY = frozenset({"running", "packaging", "hashing", "moving"})
-"""Where the disk would hide what is ours. The others use the disk, as users do."""
+"""Groups in which the time of the disk would hide Kinetic's. Other groups use the disk, as users do."""
 
 
 def main() -> int:
-    """Run the groups that were asked for, or all; return 1 if a budget is broken."""
+    """Run the groups that the arguments name, or all; return 1 if a budget is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(GROUPS))
     parser.add_argument("--json", action="store_true", help="print all samples, as JSON")
@@ -66,7 +66,7 @@ def main() -> int:
         "python": platform.python_version(),
         "system": platform.platform(),
         "cores": cores(),
-        "load": round(os.getloadavg()[0], 1),  # Ours as well; more than that is somebody else's.
+        "load": round(os.getloadavg()[0], 1),  # Includes the benchmark's own load.
     }
     if arguments.json:
         print(json.dumps({**machine, "figures": [figure.as_json() for figure in found]}, indent=1))

@@ -45,10 +45,10 @@ def _run(bench: Bench, prepared: dict[str, str], attempt: int) -> float:
         *("--workspace", str(bench.folder / f"attempt-{attempt}"), "--attempt", str(attempt)),
     ]
     began = time.time()
-    # The parent outlives the function; how long is another figure ("last line … → value").
+    # The parent outlives the function; another figure ("last line … → value") measures how long.
     subprocess.run(
         command, env=bench.environment, stdin=subprocess.DEVNULL, capture_output=True, check=True
     )
     # A job that has an outcome would not run again.
     open_store(parse_location(prepared["store"])).delete(JobObjects(prepared["job"]).outcome)
-    return float(Path(prepared["said"]).read_text()) - began
+    return float(Path(prepared["time_file"]).read_text()) - began

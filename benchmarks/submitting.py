@@ -1,4 +1,4 @@
-"""Submitting: an unchanged tree of 5,000 files, against listing it and looking at every file."""
+"""Submitting: an unchanged tree of 5,000 files, against listing it and calling `stat` for every file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILES = 5_000
 
 def figures(bench: Bench) -> Iterator[Figure]:
     project = write_project(bench.folder / "project", FILES)
-    bench.client("submitting", 0, project=project)  # Uploads the tree, remembers its digests.
+    bench.client("submitting", 0, project=project)  # Uploads the tree, caches its digests.
     warm = bench.client("submitting", bench.rounds(10), project=project)
     firsts = [bench.client("submitting", 0, project=project) for _ in range(bench.rounds(5))]
     found = by_name(warm["rounds"])

@@ -15,7 +15,7 @@ import cloudpickle, os, sys
 child = os.posix_spawn(sys.executable, [sys.executable, *sys.argv[1:]], os.environ)
 sys.exit(os.waitpid(child, 0)[1])
 """
-"""Stands where a supervisor and a runner's parent do."""
+"""Takes the place of a supervisor and a runner's parent."""
 
 INNER = """
 import cloudpickle, sys

@@ -52,7 +52,7 @@ if __name__ == "__main__":
     rounds = int(sys.argv[2])
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        # Not in turns with each other: 20 jobs leave enough to tidy up to slow the next call down.
+        # Not in turns with each other: the clean-up of 20 jobs would slow the next call down.
         found["alone"] = [alone(place) for _ in range(rounds + 1)][1:]
         found["together"] = [together(place, 20) for _ in range(rounds // 3)]
     Path(sys.argv[1]).write_text(json.dumps(found))

@@ -1,4 +1,4 @@
-"""The floor of moving a tree: its bytes through a socket into files, by two processes and no more."""
+"""The floor of moving a tree: its bytes through a socket into a file, by two processes and nothing else."""
 
 from __future__ import annotations
 

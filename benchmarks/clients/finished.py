@@ -18,7 +18,7 @@ RECORDS = ("handle.json", "outcome.json")
 
 
 def fill(count: int) -> list[str]:
-    """Run one job, and write *count* copies of its record and its outcome, signed as they must be."""
+    """Run one job, and write *count* copies of its record and its outcome, each with its signature."""
     import kinetic
     from kinetic.jobs.records import find_outcome, find_record
     from kinetic.jobs.services import connect, jobs_location
@@ -46,10 +46,9 @@ def fill(count: int) -> list[str]:
 
     def write(job_id: str) -> None:
         objects = JobObjects(job_id)
-        for name, one in ((objects.handle, record.record), (objects.outcome, outcome.record)):
-            copy = replace(
-                one, job_id=job_id, **({"signature": None} if one is outcome.record else {})
-            )
+        for name, original in ((objects.handle, record.record), (objects.outcome, outcome.record)):
+            unsigned = {"signature": None} if original is outcome.record else {}
+            copy = replace(original, job_id=job_id, **unsigned)
             services.store.write(name, services.sign(encode(copy), name))
 
     with ThreadPoolExecutor(THREADS) as pool:
@@ -58,7 +57,7 @@ def fill(count: int) -> list[str]:
 
 
 def read(location: str, names: list[str]) -> list[str]:
-    """Read and decode all records, as plainly as it can be done."""
+    """Read and decode all records, in the simplest way."""
     endpoint = os.environ.get("STORAGE_EMULATOR_HOST")  # noqa: TID251 - the library's own
     if endpoint is None:
         paths = [f"{location}/{name}/{each}" for name in names for each in RECORDS]

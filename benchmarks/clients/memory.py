@@ -1,4 +1,4 @@
-"""A process that packages, uploads or downloads a tree, and says how much memory it took."""
+"""A process that packages, uploads or downloads a tree, and reports its peak memory."""
 
 import json
 import resource
@@ -15,7 +15,7 @@ from kinetic_payload.stores.store import parse_location
 def peak() -> float:
     """Return the most memory this process has had, in MB."""
     try:
-        # What `getrusage` says on Linux counts the process that started us.
+        # On Linux, `getrusage` includes the process that started this one.
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmHWM"))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A process that moves a tree to or from a bucket, and says how long it took and how much memory."""
+"""A process that moves a tree to or from a bucket, and reports its time and its memory."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def main() -> None:
     from kinetic_payload.stores.store import parse_location
 
     store = open_store(parse_location(f"gs://{bucket}"))
-    store.stat("warm")  # The client is loaded and connected: what follows is what moving takes.
+    store.stat("warm")  # Load and connect the client first, so that only the transfer is measured.
     cache = StatCache.of(tree, place / "cache")
     before = peak()
     began = time.perf_counter()

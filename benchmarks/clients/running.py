@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 
-def say_when(path: str) -> None:
+def write_time(path: str) -> None:
     moment = time.time()
     with open(path, "w") as stream:
         stream.write(str(moment))
@@ -23,8 +23,8 @@ if __name__ == "__main__":
     from kinetic_payload.stores import open_store
     from kinetic_payload.stores.store import parse_location
 
-    class Keeping(FakeBackend):
-        """A backend that starts nothing."""
+    class Recording(FakeBackend):
+        """A backend that records a launch, and starts nothing."""
 
         name = "local"
 
@@ -33,17 +33,17 @@ if __name__ == "__main__":
 
     options = check_options(accelerator="cpu")
     settings = Settings.from_environment(**options.settings)
-    request = request_of(options, say_when, settings, environ={}, cwd=Path.cwd())
+    request = request_of(options, write_time, settings, environ={}, cwd=Path.cwd())
     home = Path(request.settings.home.value)
     store = open_store(parse_location(str(home / "store")))
-    said = str(Path(sys.argv[1]).with_name("said.txt"))
-    backend = Keeping(store)
-    submit(request, say_when, (said,), {}, services=Services(store, backend))
+    time_file = str(Path(sys.argv[1]).with_name("time.txt"))
+    backend = Recording(store)
+    submit(request, write_time, (time_file,), {}, services=Services(store, backend))
     record = backend.launch.record
     bundle = home / "remote_runner.py"
     bundle.write_bytes(runner_bundle(home))
     found = {
-        "said": said,
+        "time_file": time_file,
         "bundle": str(bundle),
         "store": str(store.location),
         "job": record.job_id,

@@ -15,7 +15,7 @@ def nothing() -> None:
 
 
 def look_at(folder: str) -> int:
-    """List a tree and stat its files: what nobody who must know if it changed can do without."""
+    """List a tree and stat its files: the least that shows whether it changed."""
     count = 0
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
@@ -33,12 +33,12 @@ def one_round() -> dict[str, float]:
     began = time.perf_counter()
     handle = nothing.run_async()
     submit = time.perf_counter() - began
-    handle.result()  # Or it would run beside the next round.
+    handle.result()  # Otherwise the job would run during the next round.
     return {"floor": floor, "submit": submit}
 
 
 class Counting:
-    """A store that counts what is asked of it, and how often a context is written."""
+    """A store that counts its requests, and how often a context is written."""
 
     def __init__(self, store) -> None:
         self.requests: list[str] = []
@@ -48,7 +48,7 @@ class Counting:
     def __getattr__(self, method):
         real = getattr(self._store, method)
         if method == "now" or not callable(real):
-            return real  # A folder's clock is ours.
+            return real  # `now` of a folder is this machine's clock, not a request.
 
         def counted(name, *args, **kwargs):
             self.requests.append(f"{method} {name}")
@@ -80,13 +80,13 @@ def requests() -> dict[str, object]:
     handle = submit(
         request, function, (), {}, services=Services(counting, LocalBackend(home, store))
     )
-    asked = list(counting.requests)
+    counted = list(counting.requests)
     handle.result()
-    return {"requests": asked, "context_writes": counting.context_writes}
+    return {"requests": counted, "context_writes": counting.context_writes}
 
 
 if __name__ == "__main__":
-    # What this process does first also imports what submitting needs.
+    # The first round also imports the modules that submitting needs.
     first = one_round()
     found = [one_round() for _ in range(int(sys.argv[2]))]
     result = {"first": first["submit"], "rounds": found, **requests()}

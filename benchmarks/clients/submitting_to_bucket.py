@@ -1,4 +1,4 @@
-"""A user's script that submits again and again to a bucket; the server says what was asked of it."""
+"""A user's script that submits again and again to a bucket; the server lists its requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def main() -> None:
     from kinetic_payload.stores.store import parse_location
 
     class Idle(FakeBackend):
-        """Starts nothing and checks nothing: all that the server is asked comes from the submit."""
+        """Starts nothing and checks nothing: all requests to the server come from the submit."""
 
         def environment(self, request, project):
             runner_bundle(Path(request.settings.home.value))  # As every backend does.
@@ -56,14 +56,14 @@ def main() -> None:
         began = time.perf_counter()
         submit(request, function, (), {}, services=services)
         taken = time.perf_counter() - began
-        asked = json.loads(call(endpoint, "GET"))
+        requests = json.loads(call(endpoint, "GET"))
         return {
             "floor": floor,
             "submit": taken,
-            "requests": len(asked),
-            "bytes": sum(each["bytes_in"] for each in asked),
+            "requests": len(requests),
+            "bytes": sum(each["bytes_in"] for each in requests),
             "context_bytes": sum(
-                each["bytes_in"] for each in asked if each["name"].startswith("contexts/")
+                each["bytes_in"] for each in requests if each["name"].startswith("contexts/")
             ),
         }
 
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def look_at(folder: str) -> None:
-    """List a tree and stat its files: what nobody who must know if it changed can do without."""
+    """List a tree and stat its files: the least that shows whether it changed."""
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
             look_at(entry.path)
