@@ -1,11 +1,11 @@
-"""A training that is killed half-way and goes on from its last checkpoint, in the next attempt.
+"""A training run that is killed half-way and resumes from its last checkpoint in the next attempt.
 
     python examples/checkpoints.py
 
-`KINETIC_OUTPUT_DIR` is a folder or `gs://…`; the same code serves both, because a store takes both. An
-object of a store is whole or absent: a job that dies while it saves leaves the checkpoint before it.
-Checkpoints lie below the name of the run: with an `output_dir` of your own, jobs share it, and a new job
-with the same name goes on where an earlier one stopped.
+`KINETIC_OUTPUT_DIR` is a folder or `gs://…`; a store accepts both, so the same code works for both. An object
+of a store is whole or absent: if a job dies while it saves, the previous checkpoint remains. Checkpoints lie
+below the name of the run. With an `output_dir` of your own, jobs share that folder, and a new job with the same
+name resumes where an earlier job stopped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVERY = 10
 
 
 def outputs() -> Store:
-    """Open the place for what the job leaves: the same one in every attempt."""
+    """Open the folder for the job's outputs, which is the same in every attempt."""
     return open_store(parse_location(os.environ["KINETIC_OUTPUT_DIR"]))
 
 
@@ -48,7 +48,7 @@ def restore(store: Store, run: str) -> tuple[int, np.ndarray] | None:
 
 
 def batches(begin: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield the batch of every step from *begin*: what a step sees must not depend on where it began."""
+    """Yield the batch of every step from *begin*: a batch must not depend on where the run began."""
     truth = np.arange(8.0)
     for step in range(begin, STEPS):
         x = np.random.default_rng(step).normal(size=(64, 8))
@@ -74,7 +74,7 @@ def train(run: str, die_at: int | None = None) -> dict[str, float]:
 
 
 def main() -> None:
-    """Train once without a break and once with one: the end must be the same."""
+    """Train once without a break and once with one: the result must be the same."""
     whole = train("whole")
     resumed = train("broken", die_at=37)
     print(f"without a break: {whole}\nwith one:        {resumed}")

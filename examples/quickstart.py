@@ -1,4 +1,4 @@
-"""The main job of Kinetic, on this machine: a real JAX training in three shapes, and a detached run.
+"""The main use of Kinetic, on this machine: JAX training in three topologies, and a detached run.
 
 Run it with the first command of the README. It needs no cloud and leaves nothing running.
 """
@@ -27,7 +27,7 @@ def show(title: str, trained: training.Trained) -> None:
 
 
 def main() -> None:
-    """Train in three shapes, then leave a job and come back to it from another process."""
+    """Train in three topologies, then start a job and collect it from another process."""
     print("1. One host of 4 chips (tpu-v5litepod-4)", flush=True)
     show("one host", training.train_on_four_chips())
 

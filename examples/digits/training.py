@@ -12,12 +12,12 @@ import kinetic
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run reports."""
+    """The result of a training run."""
 
     accuracy: float
-    """Share of held-out digits that were named rightly."""
+    """Share of held-out digits that were classified correctly."""
     devices: int
-    """Devices of all processes together."""
+    """Number of devices of all processes together."""
     processes: int
     seconds: float
 
@@ -90,23 +90,23 @@ def train(epochs: int = 60, batch: int = 256, rate: float = 0.5, seed: int = 0) 
 
 @kinetic.run(accelerator="tpu-v5litepod-4")
 def train_on_four_chips() -> Trained:
-    """One host with four chips; on a laptop, four virtual devices."""
+    """Train on one host with four chips; on a laptop, on four virtual devices."""
     return train()
 
 
 @kinetic.run(accelerator="tpu-v5litepod-16", backend="local-pathways")
 def train_as_one_controller() -> Trained:
-    """Four hosts of four chips, seen by one process, as under Pathways."""
+    """Train on four hosts of four chips that one process controls, as under Pathways."""
     return train()
 
 
 @kinetic.run(accelerator="tpu-v4-8", backend="local-gke")
 def train_as_several_processes() -> Trained:
-    """Two hosts of four chips, one process each, joined by jax.distributed."""
+    """Train on two hosts of four chips, one process each, joined by jax.distributed."""
     return train()
 
 
 @kinetic.run(accelerator="cpu")
 def where_am_i() -> str:
-    """Say which job this is; for the detached run."""
+    """Return which job this is, for the detached run."""
     return f"job {os.environ['KINETIC_JOB_ID']}, attempt {os.environ['KINETIC_ATTEMPT']}"
