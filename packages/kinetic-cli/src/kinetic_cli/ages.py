@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 
 
 def age_of(created_at: str, now: float) -> float | None:
-    """Return the seconds since *created_at* (ISO 8601), or None where it is no time."""
+    """Return the seconds since *created_at* (ISO 8601), or None if it is not a time."""
     try:
         created = datetime.fromisoformat(created_at)
     except ValueError:
         return None
     if created.tzinfo is None:
         created = created.replace(tzinfo=UTC)
-    # Clocks of two machines differ a little; nothing is younger than now.
+    # Clocks of two machines differ a little; an age is never negative.
     return max(0.0, now - created.timestamp())
 
 

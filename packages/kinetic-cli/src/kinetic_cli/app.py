@@ -32,13 +32,13 @@ class TargetOptions:
 
     @classmethod
     def of(cls, ctx: click.Context) -> TargetOptions:
-        """Return those of this command line; options at any level add to them."""
+        """Return the options of this command line; commands at every level add to them."""
         target = ctx.meta.setdefault(__name__, cls())
         assert isinstance(target, cls)
         return target
 
     def get(self, name: str) -> str | None:
-        """Return what was given as `--name`; an empty text counts as nothing."""
+        """Return the value of `--name`; None if it is not given, or empty."""
         return self.given.get(name)
 
 
@@ -78,7 +78,7 @@ class App:
         return kept_log(job_id, self.settings(), tail=tail)
 
     def list_jobs(self, where: Where | None = None) -> list[JobHandle]:
-        """Return the jobs there are; *where* overrides the backend of the settings."""
+        """Return all jobs; *where* overrides the backend of the settings."""
         from kinetic.backends.registry import CLUSTER, LOCAL
         from kinetic.jobs.discover import find_jobs
 
@@ -88,13 +88,13 @@ class App:
         return find_jobs(self.settings(backend=LOCAL if where == "local" else CLUSTER))
 
     def statuses_of(self, jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
-        """Return the status of each of *jobs*, or the error that hides it."""
+        """Return the status of each of *jobs*, or the error of finding it."""
         from kinetic.jobs.discover import statuses_of
 
         return statuses_of(jobs)
 
     def full_disk_of(self, jobs: Sequence[JobHandle]) -> str:
-        """Return a message about a full disk that some of *jobs* need; empty if none is."""
+        """Return a message if a disk that some of *jobs* need is full, else an empty text."""
         from kinetic.jobs.discover import full_disk_of
 
         return full_disk_of(jobs, self.settings().home.value)
@@ -103,9 +103,9 @@ class App:
         """Return the path of the profiles file, which may not exist."""
         from kinetic.settings.settings import environment, resolve
 
-        # The chosen profile does not matter here, and may be the one to be corrected.
-        outside = {k: v for k, v in environment().items() if k != "KINETIC_PROFILE"}
-        return Path(resolve({}, environ=outside).profiles_file.value)
+        # Ignore the chosen profile: it does not change this path, and may be invalid.
+        variables = {k: v for k, v in environment().items() if k != "KINETIC_PROFILE"}
+        return Path(resolve({}, environ=variables).profiles_file.value)
 
     def profiles(self) -> Profiles:
         """Read the profiles file."""
@@ -114,7 +114,7 @@ class App:
         return read_profiles(self.profiles_path())
 
     def _print_warnings(self) -> None:
-        """From now on, print warnings, such as of a job whose record cannot be read."""
+        """From now on, print warnings, for instance of a record that cannot be read."""
         from kinetic.notices import reported_to
 
         self.close()

@@ -14,7 +14,7 @@ from kinetic_cli.output import Output
 
 FAILED = 1
 INTERRUPTED = 130
-"""128 + SIGINT, as shells have it."""
+"""128 + SIGINT, as in shells."""
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import click
 
 
 class LazyGroup(click.Group):
-    """Commands in one module each: `command` in the module of the same name."""
+    """A group that imports each command from a module of the same name, as its `command`."""
 
     def __init__(self, *args: Any, package: str, verbs: tuple[str, ...], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -17,7 +17,7 @@ class LazyGroup(click.Group):
         self.verbs = verbs
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the commands as they were given, in the order of a job's life."""
+        """Return the commands in the order in which they were given."""
         return list(self.verbs)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002

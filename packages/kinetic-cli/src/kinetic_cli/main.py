@@ -54,7 +54,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 )
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
-    """Run Python functions on accelerators: look after jobs, profiles and settings."""
+    """Run Python functions on accelerators: manage jobs, profiles and settings."""
     if ctx.obj is None:
         ctx.obj = App(Output())
     ctx.obj.target = TargetOptions.of(ctx)
@@ -63,7 +63,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 
 def main() -> None:
-    """Run the command of this process's arguments."""
+    """Run `kinetic` with the arguments of this process."""
     for stream in (sys.stdout, sys.stderr):
         # A job may print any text; a terminal that cannot show it must not cause a failure.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

@@ -29,7 +29,7 @@ class Seconds(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return *value* as a number, or refuse it."""
+        """Return *value* as a number; fail if it is not one."""
         from kinetic.quantities import parse_number
 
         if isinstance(value, str) and parse_number(value) is None:
@@ -41,7 +41,7 @@ class Count(click.IntRange):
     """A whole number, in ASCII digits."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return *value* as a number, or refuse it."""
+        """Return *value* as a number; fail if it is not one."""
         if isinstance(value, str) and not re.fullmatch("-?[0-9]{1,18}", value):
             self.fail(f"{value!r} is not a whole number.", param, ctx)
         return super().convert(value, param, ctx)
@@ -51,10 +51,10 @@ class NewFilePath(click.Path):
     """The path of a new file, in a folder to which the user may write."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Return *value* as a path, or refuse it."""
+        """Return *value* as a path; fail if no new file can be written there."""
         path = Path(value)
         if value == "-":
-            self.fail("'-' is not a file. For one of that name write ./-", param, ctx)
+            self.fail("'-' is not a file. For a file of that name, write ./-", param, ctx)
         if path.is_dir():
             self.fail(f"'{value}' is a folder. Name a file in it.", param, ctx)
         if os.path.lexists(path):
@@ -69,8 +69,8 @@ class NewFilePath(click.Path):
 def target_options(*, hidden: bool = False, without: str = "") -> Callable[[F], F]:
     """Add `--profile`, `--project`, `--zone`, `--cluster` and `--namespace`.
 
-    The root command shows them; the others accept them too, so that they may stand anywhere on the line.
-    *without* leaves out one that the command defines itself.
+    The root command shows them in its help. Other commands accept them too, so that they may appear anywhere
+    on the command line. *without* omits the one that the command defines itself.
     """
 
     def remember(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -120,7 +120,7 @@ def deletion_options(function: F) -> F:
         default=2.0,
         show_default=True,
         metavar="SECONDS",
-        help="Time between looks during that wait.",
+        help="Time between checks during that wait.",
     )(function)
     return click.option(
         "--cleanup-timeout",

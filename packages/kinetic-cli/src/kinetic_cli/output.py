@@ -23,7 +23,7 @@ _COLOURS: Final = {
 
 
 class Output:
-    """Prints the output of commands. Text of users is never read as markup."""
+    """Prints the output of commands. Text is never interpreted as markup."""
 
     def __init__(
         self, stdout: TextIO | None = None, stderr: TextIO | None = None, colour: bool | None = None
@@ -40,7 +40,7 @@ class Output:
 
     @property
     def stderr(self) -> TextIO:
-        """The stream for all else."""
+        """The stream for everything else."""
         return self._stderr or sys.stderr
 
     @property
@@ -52,8 +52,8 @@ class Output:
             return False
         from kinetic.settings.settings import environment
 
-        outside = environment()
-        return not outside.get("NO_COLOR") and outside.get("TERM") != "dumb"
+        variables = environment()
+        return not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
 
     def line(self, text: str, *, flush: bool = False) -> None:
         """Print one line as it is: the log of a job may contain colours."""
@@ -99,7 +99,7 @@ class Output:
         self.stderr.flush()
 
     def failure(self, error: BaseException) -> None:
-        """Print an error: message and hint of Kinetic's, the remote traceback of a user's."""
+        """Print an error: message and hint if it is Kinetic's, the remote traceback if it is the user's."""
         from kinetic.errors import KineticError
 
         if isinstance(error, KineticError):
@@ -133,7 +133,7 @@ def _write(stream: TextIO, text: str) -> None:
     if not isinstance(raw, io.RawIOBase):
         stream.write(text)
         return
-    # Unbuffered (`python -u`): a text stream would ignore a partial write, at a full disk or a closed
+    # Unbuffered (`python -u`): a text stream would ignore a partial write to a full disk or a closed
     # pipe.
     stream.flush()
     left = memoryview(text.encode(stream.encoding, stream.errors or "strict"))

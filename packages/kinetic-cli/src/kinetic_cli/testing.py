@@ -26,7 +26,7 @@ _CLEAN = ("PROFILE", "PROFILES_FILE", "BACKEND", "PROJECT", "ZONE", "CLUSTER", "
 def run(
     *args: str, home: Path, app: App | None = None, environment: Mapping[str, str] | None = None
 ) -> Result:
-    """Run `kinetic *args*` in this process, with *home* as KINETIC_HOME and nothing else set."""
+    """Run `kinetic *args*` in this process, with *home* as KINETIC_HOME and no other setting."""
     unset = dict.fromkeys((*(f"KINETIC_{name}" for name in _CLEAN), "GOOGLE_CLOUD_PROJECT"))
     return CliRunner().invoke(
         cli,
@@ -39,7 +39,7 @@ def run(
 
 @dataclass
 class StubJob(JobHandle):
-    """A handle with given answers, which records its calls."""
+    """A handle with a given status, log and value, which records its calls."""
 
     state: JobStatus = JobStatus.RUNNING
     reported: JobOutcome | None = None
@@ -49,7 +49,7 @@ class StubJob(JobHandle):
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def status(self) -> JobStatus:
-        """Return the given state, or raise what was given."""
+        """Return the given state, or raise the given exception."""
         if self.raises is not None:
             raise self.raises
         return self.state
@@ -59,14 +59,14 @@ class StubJob(JobHandle):
         return self.reported or JobOutcome(self.job_id, self.state, "", None, ())
 
     def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
-        """Iterate over the given lines, then raise what was given."""
+        """Iterate over the given lines, then raise the given exception."""
         self.calls.append(("log_lines", {"follow": follow, "tail": tail}))
         yield from self.lines if tail is None else self.lines[len(self.lines) - tail :]
         if self.raises is not None:
             raise self.raises
 
     def result(self, *_: Any, **options: Any) -> Any:
-        """Return the given value, or raise what was given."""
+        """Return the given value, or raise the given exception."""
         options.pop("on_status_change")(self.state)
         self.calls.append(("result", options))
         if self.raises is not None:
@@ -85,11 +85,11 @@ class StubJob(JobHandle):
         return self.result(**options)
 
     def cancel(self, *_: Any, **options: Any) -> None:
-        """Remember that."""
+        """Record the call."""
         self.calls.append(("cancel", options))
 
     def cleanup(self, *_: Any, **options: Any) -> None:
-        """Remember that."""
+        """Record the call."""
         self.calls.append(("cleanup", options))
 
     def to_dict(self) -> dict[str, Any]:

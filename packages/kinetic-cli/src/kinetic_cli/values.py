@@ -9,8 +9,8 @@ from typing import Any, Final
 
 LIMIT: Final = 1_000_000
 """Characters of a value that are shown."""
-_DEEPEST: Final = 100
-"""Levels of nested containers. Every parser of Python and JSON supports as many."""
+_MAX_DEPTH: Final = 100
+"""Levels of nested containers. Every parser of Python and JSON supports this depth."""
 
 
 def text_of(value: Any) -> tuple[str, bool]:
@@ -31,7 +31,7 @@ def json_of(value: Any) -> str | None:
     try:
         # ASCII only, so that it stays JSON whatever the encoding of a pipe.
         return json.dumps(value, allow_nan=False)
-    except ValueError:  # An integer of more digits than Python writes or reads.
+    except ValueError:  # An integer with more digits than Python converts.
         return None
 
 
@@ -47,11 +47,11 @@ def is_literal(value: Any, depth: int = 0) -> bool:
         return isfinite(value)
     if kind is complex:
         return isfinite(value.real) and isfinite(value.imag)
-    if depth == _DEEPEST:
+    if depth == _MAX_DEPTH:
         return False
     if kind is dict:
-        return all(is_literal(one, depth + 1) for pair in value.items() for one in pair)
-    return kind in (list, tuple, set) and all(is_literal(one, depth + 1) for one in value)
+        return all(is_literal(each, depth + 1) for pair in value.items() for each in pair)
+    return kind in (list, tuple, set) and all(is_literal(each, depth + 1) for each in value)
 
 
 def _is_json(value: Any, depth: int = 0) -> bool:
@@ -62,13 +62,13 @@ def _is_json(value: Any, depth: int = 0) -> bool:
         return isfinite(value)
     if kind is str:
         return is_encodable(value, "utf-8")
-    if depth == _DEEPEST:
+    if depth == _MAX_DEPTH:
         return False
     if kind is dict:
         return all(type(key) is str and _is_json(key) for key in value) and all(
-            _is_json(one, depth + 1) for one in value.values()
+            _is_json(each, depth + 1) for each in value.values()
         )
-    return kind is list and all(_is_json(one, depth + 1) for one in value)
+    return kind is list and all(_is_json(each, depth + 1) for each in value)
 
 
 def is_encodable(text: str, encoding: str) -> bool:

@@ -1,1 +1,1 @@
-"""The commands, one a module: `kinetic jobs logs` is `commands/jobs/logs.py`."""
+"""The commands, one in each module: `kinetic jobs logs` is `commands/jobs/logs.py`."""

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @click.command("accelerators")
 @click.argument("name", required=False)
-@click.option("--kind", type=click.Choice(["cpu", "gpu", "tpu"]), help="Only these.")
-@click.option("--all", "every", is_flag=True, help="Every shape of the large TPU slices, too.")
+@click.option("--kind", type=click.Choice(["cpu", "gpu", "tpu"]), help="List only this kind.")
+@click.option("--all", "every", is_flag=True, help="List every shape of the large TPU slices, too.")
 @target_options(hidden=True)
 @json_option
 @click.pass_obj

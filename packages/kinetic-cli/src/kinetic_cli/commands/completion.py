@@ -20,8 +20,8 @@ def command(ctx: click.Context, shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    made = get_completion_class(shell)
-    assert made is not None
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
     app: App = ctx.obj
     root = ctx.find_root()
-    app.output.line(made(root.command, {}, "kinetic", "_KINETIC_COMPLETE").source())
+    app.output.line(completion_class(root.command, {}, "kinetic", "_KINETIC_COMPLETE").source())

@@ -1,4 +1,4 @@
-"""`kinetic jobs`: what was submitted, from any process on any machine."""
+"""`kinetic jobs`: jobs that any process on any machine has submitted."""
 
 from __future__ import annotations
 

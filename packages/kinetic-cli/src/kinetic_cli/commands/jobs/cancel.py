@@ -14,7 +14,7 @@ from kinetic_cli.options import deletion_options, job_id_argument, target_option
 @target_options(hidden=True)
 @click.pass_obj
 def command(app: App, job_id: str, cleanup_timeout: float, cleanup_poll_interval: float) -> None:
-    """Stop a job. One that finished first keeps its outcome."""
+    """Stop a job. A job that finished first keeps its outcome."""
     from kinetic.job_status import JobStatus
 
     job = app.attach(job_id)

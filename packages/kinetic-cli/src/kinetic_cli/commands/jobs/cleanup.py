@@ -14,7 +14,10 @@ from kinetic_cli.options import deletion_options, job_id_argument, target_option
     "--k8s/--no-k8s", default=True, show_default=True, help="Remove the resource that runs the job."
 )
 @click.option(
-    "--gcs/--no-gcs", default=True, show_default=True, help="Remove its artifacts in the store."
+    "--gcs/--no-gcs",
+    default=True,
+    show_default=True,
+    help="Remove the artifacts of the job in the store.",
 )
 @deletion_options
 @target_options(hidden=True)

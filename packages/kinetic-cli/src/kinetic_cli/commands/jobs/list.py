@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _UNVERIFIED: Final = "UNVERIFIED"
-"""The status of a job in a bucket whose record or outcome is not signed with our key."""
+"""The status of a job in a bucket whose record or outcome is not signed with the user's key."""
 
 
 @click.command("list")
@@ -46,7 +46,7 @@ def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
     _note_unverified(app, statuses)
     if full := app.full_disk_of(handles):
         app.output.note(f"Warning: {full}")
-    jobs = [_described(app, *each) for each in zip(handles, statuses, strict=True)]
+    jobs = [_facts(app, *each) for each in zip(handles, statuses, strict=True)]
     if as_json:
         app.output.json(jobs)
     elif not jobs:
@@ -68,7 +68,7 @@ def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
         )
 
 
-def _described(app: App, job: JobHandle, status: JobStatus | KineticError) -> dict[str, Any]:
+def _facts(app: App, job: JobHandle, status: JobStatus | KineticError) -> dict[str, Any]:
     return {
         "job_id": job.job_id,
         "status": _text(app, job, status),
@@ -104,6 +104,6 @@ def _text(app: App, job: JobHandle, status: JobStatus | KineticError) -> str | N
         return status.value
     if isinstance(status, SignatureError):
         return _UNVERIFIED
-    # An error of one job must not hide the others.
+    # An error of one job must not hide the other jobs.
     app.output.note(f"Warning: the status of {job.job_id} is unknown: {status.message}")
     return None

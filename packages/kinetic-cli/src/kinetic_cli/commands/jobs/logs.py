@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     "--tail",
     type=Count(min=0),
     metavar="LINES",
-    help="Begin so many lines from the end.",
+    help="Begin this many lines before the end.",
 )
 @target_options(hidden=True)
 @json_option
 @click.pass_obj
 def command(app: App, job_id: str, follow: bool, tail: int | None, as_json: bool) -> None:
-    """Print a job's log, also that of a job that was cleaned up.
+    """Print a job's log, even if the job was cleaned up.
 
-    With --json one document a line: host, attempt, text.
+    With --json, print one document on each line: host, attempt, text.
     """
     try:
         for line in _lines(app, job_id, follow=follow, tail=tail):

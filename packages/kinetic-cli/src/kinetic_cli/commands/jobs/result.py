@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     "--timeout",
     type=Seconds(min=0),
     metavar="SECONDS",
-    help="Give up waiting after so long; the job runs on.  [default: wait for ever]",
+    help="Stop waiting after this time; the job keeps running.  [default: wait for ever]",
 )
 @click.option(
     "--output",
     "-o",
     type=NewFilePath(),
     metavar="FILE",
-    help="Write the value to this new file: as JSON where that holds all of it, else as a pickle.",
+    help="Write the value to this new file: as JSON if it can hold the whole value, else as a pickle.",
 )
 @click.option(
     "--cleanup/--no-cleanup",
     default=None,
-    help="Remove resource and artifacts once the value is written.  [default: yes if all of it was "
-    "written, except debug jobs]",
+    help="Remove resource and artifacts once the value is written.  [default: yes if the whole value was "
+    "written, except for debug jobs]",
 )
 @deletion_options
 @target_options(hidden=True)
@@ -76,7 +76,7 @@ def command(
     job = app.attach(job_id)
     with nullcontext() if output is None else NewFile(output) as file:
         value = _fetch(app, job, timeout, file, as_json=as_json)
-        with _keeping(app.output, job_id):
+        with _note_if_kept(app.output, job_id):
             if file is None:
                 written = _print(app.output, job_id, value, as_json=as_json)
             else:
@@ -109,18 +109,20 @@ def _fetch(
     from kinetic.errors import ResultUnreadableError
     from kinetic.jobs.handle import result_keeping
 
-    def tell(status: JobStatus) -> None:
+    def print_status(status: JobStatus) -> None:
         if not status.terminal:
             app.output.note(f"{job.job_id} is {status.value}.")
 
     def keep(file: NewFile, pickle: IO[bytes]) -> None:
-        with _keeping(app.output, job.job_id):
+        with _note_if_kept(app.output, job.job_id):
             shutil.copyfileobj(pickle, file.begin(), 1 << 20)
 
     try:
         if file is None:
-            return job.result(timeout=timeout, cleanup=False, on_status_change=tell)
-        return result_keeping(job, partial(keep, file), timeout=timeout, on_status_change=tell)
+            return job.result(timeout=timeout, cleanup=False, on_status_change=print_status)
+        return result_keeping(
+            job, partial(keep, file), timeout=timeout, on_status_change=print_status
+        )
     except KeyboardInterrupt:
         app.output.note(
             f"Stopped waiting; the job is left alone. Come back with: kinetic jobs result {job.job_id}"
@@ -130,12 +132,12 @@ def _fetch(
         if isinstance(error, ResultUnreadableError) and file is not None:
             return _Unread(error)
         if as_json:
-            app.output.json(_failed(job.job_id, error))
+            app.output.json(_failure_document(job.job_id, error))
         raise
 
 
 @contextmanager
-def _keeping(output: Output, job_id: str) -> Iterator[None]:
+def _note_if_kept(output: Output, job_id: str) -> Iterator[None]:
     """If the block fails, print that the job is kept."""
     try:
         yield
@@ -148,11 +150,11 @@ def _keeping(output: Output, job_id: str) -> Iterator[None]:
 def _print(output: Output, job_id: str, value: Any, *, as_json: bool) -> _Written:
     """Print the value, on its own or in a document."""
     lacks = (
-        "what was printed does not hold all of its value. "
-        f"To write that: kinetic jobs result {job_id} --output FILE"
+        "the printed text does not hold the whole value. "
+        f"To write the whole value: kinetic jobs result {job_id} --output FILE"
     )
     if as_json:
-        output.json(_succeeded(job_id, value))
+        output.json(_success_document(job_id, value))
         return _Written(json_of(value) is not None, lacks)
     if type(value) is str:
         # A terminal executes control characters instead of showing them.
@@ -170,7 +172,7 @@ def _print(output: Output, job_id: str, value: Any, *, as_json: bool) -> _Writte
 
 
 def _save(output: Output, job_id: str, value: Any, file: NewFile, *, as_json: bool) -> _Written:
-    """Write the file: the value as JSON if that holds all of it, else its pickle."""
+    """Write the file: the value as JSON if it can hold the whole value, else as a pickle."""
     text = None if isinstance(value, _Unread) else json_of(value)
     if text is not None:
         file.begin().write(f"{text}\n".encode())
@@ -189,7 +191,7 @@ def _save(output: Output, job_id: str, value: Any, file: NewFile, *, as_json: bo
     if not isinstance(value, _Unread):
         return _Written(True)
     output.note(f"Warning: {value.error.message}")
-    return _Written(False, "nobody has read that file yet")
+    return _Written(False, "that pickle could not be read here")
 
 
 def _clean_up(output: Output, job: JobHandle, timeout: float, poll_interval: float) -> None:
@@ -209,7 +211,7 @@ def _clean_up(output: Output, job: JobHandle, timeout: float, poll_interval: flo
         output.note(f"Removed {job.job_id}.")
 
 
-def _succeeded(job_id: str, value: Any) -> dict[str, Any]:
+def _success_document(job_id: str, value: Any) -> dict[str, Any]:
     import json
 
     document = _document(job_id, succeeded=True, type=_class_of(value), repr=text_of(value)[0])
@@ -220,7 +222,7 @@ def _succeeded(job_id: str, value: Any) -> dict[str, Any]:
     return {**document, "value": value}
 
 
-def _failed(job_id: str, error: Exception) -> dict[str, Any]:
+def _failure_document(job_id: str, error: Exception) -> dict[str, Any]:
     kind = type(error)
     described = {
         "type": f"{kind.__module__}.{kind.__qualname__}",

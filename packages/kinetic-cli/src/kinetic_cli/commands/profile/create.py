@@ -31,7 +31,7 @@ def command(
     store_timeout: float | None,
     replace: bool,
 ) -> None:
-    """Make the profile NAME. The first one made becomes the current one."""
+    """Make the profile NAME. The first profile becomes the current one."""
     from kinetic.settings.profiles import Profile, create_profile
 
     profile = Profile(

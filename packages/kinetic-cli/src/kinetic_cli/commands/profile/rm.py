@@ -12,7 +12,7 @@ from kinetic_cli.options import profile_argument
 @profile_argument()
 @click.pass_obj
 def command(app: App, name: str) -> None:
-    """Remove the profile NAME; if it was the current one, none is."""
+    """Remove the profile NAME. If it was the current one, no profile is current."""
     from kinetic.settings.profiles import remove_profile
 
     left = remove_profile(app.profiles_path(), name)
