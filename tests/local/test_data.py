@@ -109,7 +109,7 @@ def test_what_vanishes_before_the_job_looks_is_an_outcome_of_the_phase_data(
 
     kind, message = json.loads(printed)
     assert kind == "JobFailedError"
-    assert "Kinetic could not bring the call's data: The data 'gs://sets/digits/'" in message
+    assert "Kinetic could not provide the call's data: The data 'gs://sets/digits/'" in message
     assert "gs://sets/digits/2 disappeared while it was being downloaded." in message
 
 

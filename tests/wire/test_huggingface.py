@@ -299,7 +299,7 @@ def test_a_portal_in_the_way_is_told_and_its_page_is_never_a_row(
 ) -> None:
     hub.portal = portal
 
-    with pytest.raises(DataError, match="an answer was not the Hub's") as raised:
+    with pytest.raises(DataError, match="a response did not come from the Hub") as raised:
         huggingface.load("hf://org/plain", tmp_path / "in" / "set", print_line=lambda _: None)
 
     assert "captive portal" in (raised.value.hint or "")

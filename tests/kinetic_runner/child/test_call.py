@@ -226,7 +226,7 @@ def test_after_the_call_a_signal_interrupts_nothing(stopping: Stopping) -> None:
     stopping.only_record()
     stop()
 
-    assert stopping.asked
+    assert stopping.stop_requested
 
 
 def test_a_swallowed_stop_is_raised_again_until_the_call_is_over(stopping: Stopping) -> None:

@@ -61,7 +61,7 @@ def test_it_listens_on_loopback_only_and_sigterm_ends_the_wait() -> None:
         f"{START}from kinetic_runner.child.stop_requests import Stopping\nstopping = Stopping.install()\n"
         "try:\n"
         "    debugger.listen(0, '/x')\n"
-        "    debugger.wait_for_client(lambda: stopping.asked)\n"
+        "    debugger.wait_for_client(lambda: stopping.stop_requested)\n"
         "finally: print('tidied', flush=True)\n"
         "stopping.check()"
     )

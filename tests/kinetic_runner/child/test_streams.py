@@ -10,10 +10,10 @@ LARGE = 4_000_000
 
 WRITE = """
 import os, signal, sys
-from kinetic_runner.child.streams import write_whole
+from kinetic_runner.child.streams import write_completely
 
 before = [(s.name, s.mode, s.encoding, s.errors, s.isatty(), type(s)) for s in (sys.stdout, sys.stderr)]
-write_whole()
+write_completely()
 assert before == [(s.name, s.mode, s.encoding, s.errors, s.isatty(), type(s)) for s in (sys.stdout, sys.stderr)]
 assert sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__
 
@@ -63,5 +63,5 @@ def test_what_is_written_is_whole_where_it_must_not_block() -> None:
 
 
 def test_what_has_a_buffer_keeps_it() -> None:
-    code = "import sys; from kinetic_runner.child.streams import write_whole as w; old = sys.stdout; w()"
+    code = "import sys; from kinetic_runner.child.streams import write_completely as w; old = sys.stdout; w()"
     subprocess.run([sys.executable, "-I", "-c", f"{code}; assert sys.stdout is old"], check=True)

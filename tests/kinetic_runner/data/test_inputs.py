@@ -41,7 +41,7 @@ def test_folders_and_files_keep_their_names(store: Store, space: Workspace) -> N
     decided = inputs.plan(
         [a_ref("d0"), a_ref("d1", is_dir=False, name="c.json")], space, private_mounts=False
     )
-    inputs.bring(decided, store, download)
+    inputs.provide(decided, store, download)
 
     assert Path(decided.paths["d0"]).name == "set"
     assert Path(decided.paths["d0"], "sub", "x").read_text() == "d0"
@@ -60,7 +60,7 @@ def test_in_a_container_a_volume_is_downloaded_straight_to_its_path(
     store: Store, space: Workspace, tmp_path: Path
 ) -> None:
     decided = inputs.plan([a_ref(mount=f"{tmp_path}/data/in")], space, private_mounts=False)
-    inputs.bring(decided, store, download)
+    inputs.provide(decided, store, download)
 
     assert decided.binds == {}
     assert (tmp_path / "data" / "in" / "sub" / "x").read_text() == "d0"
@@ -72,7 +72,7 @@ def test_private_volumes_fill_what_is_mounted_already(store: Store, space: Works
     inputs.make_mount_points(decided)
     inodes = {path: behind.stat().st_ino for path, behind in decided.binds.items()}
 
-    inputs.bring(decided, store, download)
+    inputs.provide(decided, store, download)
 
     assert dict(decided.paths) == {"d0": "/data", "d1": "/conf/c.json"}
     assert {path: behind.stat().st_ino for path, behind in decided.binds.items()} == inodes
@@ -114,7 +114,7 @@ def test_what_is_shown_in_place_is_neither_downloaded_nor_looked_into(
 
     decided = inputs.plan(refs, space, private_mounts=True)
     inputs.make_mount_points(decided)
-    inputs.bring(decided, store, download)
+    inputs.provide(decided, store, download)
 
     assert decided.downloads == ()
     assert (decided.paths["d2"], decided.paths["d3"]) == ("/data", "/weights/one.bin")
@@ -144,7 +144,7 @@ def test_what_somebody_mounted_for_us_is_used_where_it_is(
     file = a_ref("d1", fuse=True, mount=str(tmp_path), is_dir=False, name="one.bin")
 
     decided = inputs.plan([folder, file], space, private_mounts=False)
-    inputs.bring(decided, store, download)
+    inputs.provide(decided, store, download)
 
     assert dict(decided.paths) == {"d0": str(tmp_path), "d1": f"{tmp_path}/one.bin"}
     assert decided.downloads == ()
@@ -156,7 +156,7 @@ def test_what_nobody_mounted_is_missed_by_name(store: Store, space: Workspace) -
     )
 
     with pytest.raises(DataError, match=r"'gs://b/set/' should be mounted at /kinetic/data/d7"):
-        inputs.bring(decided, store, download)
+        inputs.provide(decided, store, download)
 
 
 @pytest.mark.parametrize(
@@ -180,9 +180,9 @@ def test_a_failure_names_the_data_and_its_path(
     inputs.make_mount_points(decided)
 
     with pytest.raises(DataError, match=words) as raised:
-        inputs.bring(decided, store, failing)
+        inputs.provide(decided, store, failing)
 
-    assert "'./d0' could not be brought to /data" in str(raised.value)
+    assert "'./d0' could not be downloaded to /data" in str(raised.value)
 
 
 def test_several_items_are_brought_at_a_time(store: Store, space: Workspace) -> None:
@@ -192,7 +192,7 @@ def test_several_items_are_brought_at_a_time(store: Store, space: Workspace) -> 
         together.wait()
 
     decided = inputs.plan([a_ref(f"d{n}") for n in range(3)], space, private_mounts=False)
-    inputs.bring(decided, store, waits)
+    inputs.provide(decided, store, waits)
 
 
 def test_after_a_failure_nobody_waits_for_the_other_items(store: Store, space: Workspace) -> None:
@@ -206,7 +206,7 @@ def test_after_a_failure_nobody_waits_for_the_other_items(store: Store, space: W
     decided = inputs.plan([a_ref("d0"), a_ref("d1")], space, private_mounts=False)
 
     with pytest.raises(DataError, match="broken"):
-        inputs.bring(decided, store, one_hangs)
+        inputs.provide(decided, store, one_hangs)
     never.set()
 
 
@@ -217,8 +217,8 @@ def test_what_is_said_of_the_data_is_not_said_twice(store: Store, space: Workspa
     decided = inputs.plan([a_ref("d0", mount="/data")], space, private_mounts=False)
 
     with pytest.raises(DataError) as raised:
-        inputs.bring(decided, store, failing)
+        inputs.provide(decided, store, failing)
 
     assert raised.value.message == (
-        "The data './d0' could not be brought to /data: it is not in the store any more."
+        "The data './d0' could not be downloaded to /data: it is not in the store any more."
     )

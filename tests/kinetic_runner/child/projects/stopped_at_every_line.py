@@ -39,5 +39,5 @@ while came:
     sys.settrace(trace)
     end = call.invoke(function, (), {}, stopping)
     sys.settrace(None)
-    assert (stopping.came_late, stopping.asked) == (True, came), line
+    assert (stopping.came_late, stopping.stop_requested) == (True, came), line
     print(type(end).__name__, str(end[0]))

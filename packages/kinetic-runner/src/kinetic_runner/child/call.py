@@ -28,7 +28,7 @@ class Exited(NamedTuple):
 
     @property
     def message(self) -> str:
-        """What was exited with."""
+        """How the function exited, as a sentence."""
         code = self.error.code
         if isinstance(code, int):
             return f"The function called sys.exit({code})."
@@ -36,7 +36,7 @@ class Exited(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """The function ended because it was told to, by SIGTERM."""
+    """The function ended because SIGTERM stopped it."""
 
     error: BaseException
 
@@ -58,7 +58,7 @@ def invoke(
 ) -> CallEnd:
     """Call *function* and return how it ended; raise nothing.
 
-    From then on a signal is only recorded.
+    After the call, signals are only recorded.
     """
     value: Any = _NOTHING
     error: BaseException | None = None
@@ -69,33 +69,33 @@ def invoke(
             error = raised
         stopping.only_record()
     except Terminated as late:
-        # It is raised only once: a function that had ended before was not stopped.
+        # `Terminated` is raised only once. If the function had ended before, it was not stopped.
         if value is _NOTHING and error is None:
-            error = late.__context__  # What the function raised was just being caught.
+            error = late.__context__  # The function's own exception was just being caught.
         stopping.came_late = value is not _NOTHING or error is not None
         error = error if stopping.came_late else late
         stopping.only_record()
     try:
         if error is not None:
-            return end_of(error, stopped=stopping.asked and not stopping.came_late)
+            return end_of(error, stopped=stopping.stop_requested and not stopping.came_late)
         if hasattr(type(value), "__await__"):
-            return Raised(_never_awaited(value))
+            return Raised(_not_awaited_error(value))
         return Returned(value)
     finally:
-        error = None  # Its traceback has this frame, and would keep what the function held.
+        error = None  # Its traceback refers to this frame, and would keep the function's objects.
 
 
 def end_of(error: BaseException, *, stopped: bool) -> CallEnd:
-    """Decide what it means that *error* left the function."""
+    """Decide how the function ended, given the *error* that left it."""
     if stopped or isinstance(error, Terminated):
-        # Also if a handler turned our exception into another one on its way out.
+        # Even if user code replaced `Terminated` by another exception.
         return Stopped(error)
     if isinstance(error, SystemExit):
         return Returned(None) if error.code in (None, 0) else Exited(error)
     return Raised(error)
 
 
-def _never_awaited(value: Any) -> AwaitableResultError:
+def _not_awaited_error(value: Any) -> AwaitableResultError:
     kind = type(value).__name__
     close = getattr(value, "close", None)
     if kind == "coroutine" and close is not None:

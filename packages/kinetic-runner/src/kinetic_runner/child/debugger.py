@@ -1,4 +1,4 @@
-"""debugpy on the loopback interface: listen, print where, wait for a client."""
+"""debugpy on the loopback interface: listen, print the address, wait for a client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from kinetic_payload.errors import KineticError
 
 HOST: Final = "127.0.0.1"
-"""Never another one: a client of a debug server runs code as its user."""
+"""Never another interface: a client of a debug server can run any code as the server's user."""
 
 _POLL_SECONDS: Final = 0.2
 
@@ -21,18 +21,18 @@ _ATTACHED: Final = "[kinetic] A debugger is attached; the function starts."
 
 
 class DebuggerError(KineticError):
-    """The debugger that was asked for cannot be started."""
+    """The requested debugger cannot be started."""
 
 
 @dataclass(frozen=True)
 class Listening:
-    """What a client needs to know to attach: where, and whose files those are."""
+    """The facts that a client needs to attach: the port, and where the user's files are."""
 
     port: int
     project: str
     """The folder of the job in which the files of the user's project lie."""
     folder: str = ""
-    """Where in the project the function runs."""
+    """The folder in the project in which the function runs."""
 
 
 def listening_line(listening: Listening) -> str:
@@ -42,7 +42,7 @@ def listening_line(listening: Listening) -> str:
 
 
 def listening_in(line: str) -> Listening | None:
-    """Return what a line of a log announces, or None if it is not `listening_line`."""
+    """Parse a line of a log; return None if it is not from `listening_line`."""
     line = line.strip()
     if not line.startswith(f"{_LISTENING}{HOST}:"):
         return None
@@ -58,7 +58,7 @@ def listening_in(line: str) -> Listening | None:
 def listen(port: int, project: str, folder: str = "") -> int:
     """Start the debug server on *port* (0: any free one), announce it and return its port.
 
-    *project* is where the user's files are here, *folder* where below it the function runs.
+    *project* is the folder of the user's files on this host; the function runs in *folder* below it.
 
     Raises:
         DebuggerError: debugpy is missing, or the port is taken.
@@ -81,8 +81,8 @@ def listen(port: int, project: str, folder: str = "") -> int:
     return int(bound)
 
 
-def wait_for_client(told_to_stop: Callable[[], bool]) -> bool:
-    """Return True when a debugger is attached and has set its breakpoints, False if told to stop.
+def wait_for_client(stop_requested: Callable[[], bool]) -> bool:
+    """Return True when a debugger is attached and has set its breakpoints, False once a stop is requested.
 
     An exception from a signal handler is not enough to end the wait: if the signal comes while the
     debugger's own code runs, it swallows the exception.
@@ -95,8 +95,8 @@ def wait_for_client(told_to_stop: Callable[[], bool]) -> bool:
 
     def watch() -> None:
         while not over.wait(_POLL_SECONDS):
-            if told_to_stop():
-                with suppress(RuntimeError):  # It does not wait yet: try again.
+            if stop_requested():
+                with suppress(RuntimeError):  # debugpy does not wait yet: try again.
                     debugpy.wait_for_client.cancel()
 
     watcher = threading.Thread(target=watch, name="kinetic-debugger", daemon=True)
@@ -106,7 +106,7 @@ def wait_for_client(told_to_stop: Callable[[], bool]) -> bool:
         debugpy.wait_for_client()
     finally:
         over.set()
-    if told_to_stop():
+    if stop_requested():
         return False
     _print_line(_ATTACHED)
     return True

@@ -36,21 +36,21 @@ class Slice:
 
     @property
     def bind_address(self) -> str | None:
-        """Where the leader's service listens: on loopback only, if that is where it is reached."""
+        """The address at which the leader listens: loopback if the hosts reach it there, else JAX's default."""
         name = self.coordinator.rpartition(":")[0]
         return self.coordinator if name in ("127.0.0.1", "localhost", "[::1]") else None
 
 
-def prepare(slice_: Slice, joined: Callable[[], None] = lambda: None) -> None:
+def prepare(slice_: Slice, on_joined: Callable[[], None] = lambda: None) -> None:
     """Make `import jax` join *slice_*, once, in this process; forked children are left alone.
 
-    *joined* is called each time that the hosts are joined.
+    *on_joined* is called each time that the hosts are joined.
     """
-    after_import("jax", lambda jax: join(jax, slice_, joined))
+    after_import("jax", lambda jax: join(jax, slice_, on_joined))
 
 
-def join(jax: Any, slice_: Slice, joined: Callable[[], None] = lambda: None) -> None:
-    """Initialise `jax.distributed` of the module *jax*; calls of the user's then do nothing."""
+def join(jax: Any, slice_: Slice, on_joined: Callable[[], None] = lambda: None) -> None:
+    """Initialise `jax.distributed` of the module *jax*; calls by user code then do nothing."""
     original = jax.distributed.initialize
     explicit: dict[str, Any] = {
         "coordinator_address": slice_.coordinator,
@@ -61,8 +61,8 @@ def join(jax: Any, slice_: Slice, joined: Callable[[], None] = lambda: None) -> 
     }
     if slice_.bind_address is not None:
         explicit["coordinator_bind_address"] = slice_.bind_address
-        # Heartbeats time out by wall clock: on a laptop that slept, all hosts would. Here the supervisor
-        # sees at once that one has ended.
+        # Heartbeats time out by wall clock: on a laptop that slept, those of all hosts would. On one machine
+        # the supervisor sees at once that a host has ended.
         if "heartbeat_timeout_seconds" in inspect.signature(original).parameters:
             explicit["heartbeat_timeout_seconds"] = _TEN_YEARS
         keep_collectives_on_loopback()
@@ -75,9 +75,9 @@ def join(jax: Any, slice_: Slice, joined: Callable[[], None] = lambda: None) -> 
         named = dict(
             zip(("coordinator_address", "num_processes", "process_id"), args, strict=False)
         )
-        asked = {k: v for k, v in {**named, **kwargs}.items() if v is not None}
-        original(*args[3:], **{**explicit, **asked})
-        joined()
+        given = {k: v for k, v in {**named, **kwargs}.items() if v is not None}
+        original(*args[3:], **{**explicit, **given})
+        on_joined()
 
     try:
         original(**explicit)
@@ -89,16 +89,16 @@ def join(jax: Any, slice_: Slice, joined: Callable[[], None] = lambda: None) -> 
         ) from error
     jax.distributed.initialize = initialize
     # Before JAX's own exit handler, and after those that are registered from now on.
-    atexit.register(leave_quietly)
-    joined()
+    atexit.register(take_connection)
+    on_joined()
 
 
 def keep_collectives_on_loopback() -> None:
-    """Have gloo connect the hosts, which are on this machine, by its loopback interface.
+    """Make gloo connect the hosts, which are all on this machine, by the loopback interface.
 
-    It would listen at the address of the machine's name, which may have none (VPN, DHCP) or get another
-    one with the next network. JAX has no setting for this, and calls the function without a name; where
-    a version has no such function, nothing changes.
+    By default it listens at the address of the machine's name. The name may have no address (VPN, DHCP), or
+    another one in the next network. JAX has no setting for this, and passes no host name. In a version of JAX
+    without such a function, nothing changes.
     """
     module = _native_module()
     make = getattr(module, "make_gloo_tcp_collectives", None)
@@ -117,8 +117,9 @@ def keep_collectives_on_loopback() -> None:
 def wait_interruptibly() -> None:
     """Let a stop interrupt a host that waits for the others to join.
 
-    JAX waits in native code, for minutes where one is slow or has failed before it imported JAX. So a thread
-    waits there, and the main thread for that one. A version that has no such method waits as it does.
+    JAX waits in native code, for minutes if a host is slow or has failed before it imported JAX. So a thread
+    waits in native code, and the main thread waits for that thread. In a version of JAX without such a method,
+    nothing changes.
     """
     kind = getattr(_native_module(), "DistributedRuntimeClient", None)
     connect = getattr(kind, "connect", None)
@@ -135,7 +136,7 @@ def wait_interruptibly() -> None:
         def work() -> None:
             try:
                 connect(client)
-            except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            except Exception as error:  # noqa: BLE001 - raised in the main thread
                 failures.append(error)
             finally:
                 ended.set()
@@ -153,53 +154,54 @@ def _native_module() -> ModuleType | None:
     return sys.modules.get("jaxlib._jax") or sys.modules.get("jaxlib.xla_extension")
 
 
-def leave_quietly() -> None:
-    """Keep JAX's exit handler from leaving the other hosts; what does is then returned by `left`.
+def take_connection() -> None:
+    """Take the connection to the slice from JAX, so that its exit handler does not leave the other hosts.
 
-    JAX waits until all hosts leave. If this one failed, the others would wait for it in the middle of their
-    work. If another one fails, waiting here would look like an exit handler at work.
+    That exit handler waits until all hosts leave. If this host failed, the other hosts would wait for it in the
+    middle of their work. If another host fails, the wait would look like a slow exit handler.
+    `taken_connection` returns the connection.
     """
     state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     if state is None or getattr(state, "client", None) is None:
         return
-    joined = Joined(
+    connection = Connection(
         client=state.client,
         service=getattr(state, "service", None),
         preemption=getattr(state, "preemption_sync_manager", None),
         port=str(getattr(state, "coordinator_address", "")).rpartition(":")[2],
     )
-    _kept.append(joined)  # If its parts were destroyed, that would leave the others, too.
+    _taken.append(connection)  # Destroying its parts would leave the other hosts as well.
     state.client = state.service = state.preemption_sync_manager = None
 
 
-def left() -> Joined | None:
-    """Return the connection to the slice that `leave_quietly` kept, if it did."""
-    return _kept[-1] if _kept else None
+def taken_connection() -> Connection | None:
+    """Return the connection that `take_connection` took, or None."""
+    return _taken[-1] if _taken else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joined:
+class Connection:
     """The connection of this process to its slice, which only Kinetic ends."""
 
     client: Any
     service: Any
     preemption: Any
     port: str
-    """Where the coordinator listens."""
+    """The port at which the coordinator listens."""
 
     @property
     def coordinates(self) -> bool:
-        """Whether the others are aborted when this process ends."""
+        """Whether this process is the coordinator: JAX aborts the other hosts when it ends."""
         return self.service is not None
 
     def shut_down(self) -> None:
-        """Leave the other hosts, which waits for all of them, in the order of JAX."""
+        """Leave the other hosts, in the order of JAX; this waits for all of them."""
         for part in (self.preemption, self.client, self.service):
             if part is not None:
                 part.shutdown()
 
     def disconnect(self) -> None:
-        """End connections other than the coordinator's: a host that waits for our data fails at once."""
+        """End all connections but the coordinator's: a host that waits for data of this one fails at once."""
         import socket
 
         for number in [int(name) for name in os.listdir("/dev/fd")]:  # noqa: PTH208
@@ -217,7 +219,7 @@ class Joined:
                 connection.detach()
 
 
-_kept: list[Joined] = []
+_taken: list[Connection] = []
 
 
 def _is_joined(jax: Any) -> bool:
@@ -265,13 +267,13 @@ class _AfterImport:
         exec_module = loader.exec_module
 
         def extended(module: ModuleType) -> None:
-            # `find_spec` is also how one asks whether a module is there: the hook stays until
-            # the module is really executed.
+            # `find_spec` also serves to check whether a module is there: the hook stays until the
+            # module is really executed.
             loader.exec_module = exec_module
             exec_module(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
                 self._then(module)
 
-        # On the instance, so that the spec still has the real loader.
+        # Set on the instance, so that the spec keeps the real loader.
         loader.exec_module = extended

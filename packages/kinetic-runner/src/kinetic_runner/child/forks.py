@@ -1,4 +1,4 @@
-"""(child) End processes that user code forked and that return into our code."""
+"""(child) End processes that user code forked and that return into the runner's code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinetic_runner.child.streams import flush
 def leave_if_forked(pid: int, error: BaseException | None = None) -> None:
     """End this process if it is not *pid*: a fork must neither report nor clean up.
 
-    A traceback of *error* is printed, as Python does where an exception leaves a script.
+    Print the traceback of *error*, as Python does for an exception that leaves a script.
     """
     if os.getpid() != pid:
         _leave(error)

@@ -13,9 +13,9 @@ _NAME = "kinetic"
 
 
 def with_kinetic(path: Sequence[str]) -> list[str]:
-    """Return the import *path*, the bundle's own `kinetic` first unless the installed one is usable.
+    """Return the import *path*, with the bundle's `kinetic` first unless the installed one is usable.
 
-    An unrelated package has the same name, and another version of ours may use another wire format, or other
+    An unrelated package has the same name. Another version of Kinetic may use another wire format, or other
     modules of `kinetic_payload`, which always comes from the bundle.
     """
     light = f"{os.path.dirname(os.path.dirname(str(kinetic_runner.__file__)))}/light"  # noqa: PTH120
@@ -29,7 +29,7 @@ def _usable(light: str) -> bool:
         origin = getattr(find_spec(_NAME), "origin", None) or ""
         if origin.startswith(light):
             return True
-        # Read as text, because it must not be imported before it is known to be ours.
+        # Read it as text: it must not be imported before it is known to be Kinetic's.
         wire = os.path.join(os.path.dirname(origin), "_wire.py")  # noqa: PTH118, PTH120
         with open(wire, encoding="utf-8") as lines:  # noqa: PTH123 - pathlib takes time
             return WIRE_LINE in map(str.rstrip, lines)

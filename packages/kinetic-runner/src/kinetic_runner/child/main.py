@@ -16,7 +16,7 @@ from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase
 from kinetic_runner import WARM
 from kinetic_runner.child.forks import leave_if_forked
 from kinetic_runner.child.shutdown import shut_down
-from kinetic_runner.child.streams import flush, identity, write_whole
+from kinetic_runner.child.streams import flush, identity, write_completely
 from kinetic_runner.task import Task
 
 Send = Callable[[dict[str, Any]], None]
@@ -28,13 +28,13 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
 
     *pipeline* is `kinetic_runner.child.pipeline.run` by default.
     """
-    gc.disable()  # What is imported now stays, so collections would only take time.
+    gc.disable()  # The modules imported now stay in memory, so collections would only take time.
     task_fd, report_fd = int(argv[-2]), int(argv[-1])
     for fd in (task_fd, report_fd):
         os.set_inheritable(fd, False)
     if os.getsid(0) != os.getpid():
-        os.setsid()  # Where `posix_spawn` could not.
-    write_whole()
+        os.setsid()  # On systems where `posix_spawn` cannot.
+    write_completely()
     failure: BaseException | None = None
     if pipeline is None:
         # Before the task arrives: meanwhile the parent claims the attempt.
@@ -61,49 +61,49 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     me = os.getpid()
     try:
         if pipeline is None:
-            outcome = _unprepared(task, reports.phase, failure)
+            outcome = _unhandled_failure(task, reports.phase, failure)
         else:
             outcome = pipeline(task, reports.send)
     except BaseException as error:  # noqa: BLE001  # every failure is reported
         leave_if_forked(me, error)
-        outcome = _unprepared(task, reports.phase, error)
+        outcome = _unhandled_failure(task, reports.phase, error)
     leave_if_forked(me)
     flush()
     reports.send_line(b'{"outcome": ' + encode(outcome) + b"}\n")
     if task.hosts > 1 and not outcome.succeeded:
         from kinetic_runner.child import distributed
 
-        distributed.leave_quietly()
+        distributed.take_connection()
     try:
         shut_down(task.linger)
         if task.hosts > 1:
-            _part(reports, succeeded=outcome.succeeded, hold=task.hold)
+            _leave_slice(reports, succeeded=outcome.succeeded, hold=task.hold)
     finally:
         # Not sys.exit: threads that user code left behind would keep the process alive.
         os._exit(outcome.exit_code)
 
 
-def _part(reports: _Reports, *, succeeded: bool, hold: bool) -> None:
-    """Leave the other hosts of a slice, if they are joined; the parent may end this at any time."""
+def _leave_slice(reports: _Reports, *, succeeded: bool, hold: bool) -> None:
+    """Leave the other hosts of a slice, if this one joined them; the parent may kill this process meanwhile."""
     import threading
 
     from kinetic_runner.child import distributed
 
-    slice_ = distributed.left()
-    if slice_ is None:
+    connection = distributed.taken_connection()
+    if connection is None:
         return
     if succeeded:
         reports.send({"parting": "together"})
-        slice_.shut_down()
-    elif hold and slice_.coordinates:
-        # JAX aborts the other hosts when their coordinator ends, and they may be cleaning up.
-        slice_.disconnect()
+        connection.shut_down()
+    elif hold and connection.coordinates:
+        # When the coordinator ends, JAX aborts the other hosts, which may still be cleaning up.
+        connection.disconnect()
         reports.send({"parting": "last"})
         threading.Event().wait()
 
 
 def _import_client() -> None:
-    """Import the client of buckets, which takes longer than a claim; its users report a failure."""
+    """Import the client of buckets, which takes longer than a claim; later imports report a failure."""
     try:
         from kinetic_payload.stores import gcs  # noqa: F401
     except Exception:  # noqa: BLE001  # whatever an installation may raise
@@ -123,11 +123,11 @@ def _raise_file_limit() -> None:
 
 
 _OPEN_FILES = 10240
-"""`OPEN_MAX` of macOS, above which it takes no soft limit."""
+"""`OPEN_MAX` of macOS, the highest soft limit that it accepts."""
 
 
 class _Reports:
-    """Sends reports to the parent: through a pipe, or a file once user code has closed that."""
+    """Sends reports to the parent: through a pipe, or to a file once user code has closed the pipe."""
 
     def __init__(self, fd: int, file: str) -> None:
         self.phase: Phase = "fetch"
@@ -145,14 +145,14 @@ class _Reports:
 
     def send_line(self, line: bytes) -> None:
         try:
-            # The number may be that of a file of the user's by now.
+            # By now the descriptor may belong to a file of user code.
             if self._pipe is not None and identity(self._fd) == self._pipe:
                 _write(self._fd, line)
                 return
         except OSError:
             pass
-        self._pipe = None  # From the first line in the file on, all go there.
-        with suppress(OSError):  # Then the exit code has to do.
+        self._pipe = None  # All later lines go to the file as well.
+        with suppress(OSError):  # Then the parent has only the exit code.
             make_folder(os.path.dirname(self._file))  # noqa: PTH120
             fd = open_private(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             try:
@@ -189,18 +189,18 @@ def _name_host_in_environment(task: Task) -> None:
 
 
 def _die_with_parent(fd: int) -> None:
-    """Have the process group killed when the parent's end of the task's pipe closes."""
+    """Make sure that the process group is killed when the parent's end of the task's pipe closes."""
     if sys.platform == "linux":
         import fcntl
         import select
         import signal
 
-        # The kernel does it: this needs no thread (a private mount namespace allows none), and native
-        # code that holds the interpreter's lock cannot delay it.
+        # The kernel sends the signal. This needs no thread (a private mount namespace allows none), and
+        # native code that holds the interpreter's lock cannot delay it.
         fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
-        if select.select([fd], [], [], 0)[0]:  # It has ended a moment ago.
+        if select.select([fd], [], [], 0)[0]:  # The parent has already ended.
             os.killpg(0, signal.SIGKILL)
     else:
         import threading
@@ -221,7 +221,7 @@ def _wait_for_end(fd: int) -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-def _unprepared(task: Task, phase: Phase, error: BaseException | None) -> HostOutcome:
+def _unhandled_failure(task: Task, phase: Phase, error: BaseException | None) -> HostOutcome:
     """Return the outcome of a failure that the pipeline did not handle."""
     import platform
     import traceback

@@ -64,7 +64,7 @@ _DOING: Mapping[str, str] = {
     "extract": "extract the project's files",
     "environment": "prepare the environment",
     "unpickle": "rebuild the call",
-    "data": "bring the call's data",
+    "data": "provide the call's data",
 }
 
 
@@ -98,9 +98,9 @@ def run(task: Task, send: Send, tools: Tools | None = None) -> HostOutcome:
         try:
             return host.run()
         except BaseException as error:  # noqa: BLE001 - every failure is reported
-            return host.failed(error)
-    except BaseException as error:  # noqa: BLE001 - SIGTERM came in between; it comes only once
-        return host.failed(error)
+            return host.report_failure(error)
+    except BaseException as error:  # noqa: BLE001 - SIGTERM interrupted the report; it does so only once
+        return host.report_failure(error)
 
 
 @dataclass
@@ -157,7 +157,7 @@ class _Host:
             self.store = store = tools.open_store(task.store)
             if not self.earlier.take_file(space.payload, digest=task.payload_digest):
                 store.download(self.names.payload, space.payload)
-            # Its digest is that of what it holds: extracting it verifies it.
+            # The digest is that of the archive's content, so extracting the archive verifies it.
             reused = task.context_digest is not None and self.earlier.take_file(space.context)
             if task.context_digest is not None and not reused:
                 tools.fetch_context(store, task.context_digest, space.context)
@@ -176,19 +176,19 @@ class _Host:
         if not task.keep_inputs:
             space.payload.unlink()
         with self.during("data"):
-            inputs.bring(decided, store, tools.download, self.earlier)
+            inputs.provide(decided, store, tools.download, self.earlier)
             self.earlier.remove()
             if _is_debugged(task):
                 from kinetic_runner.child import debugger
 
-                debugger.wait_for_client(lambda: self.stopping.asked)
+                debugger.wait_for_client(lambda: self.stopping.stop_requested)
         with self.during("call"):
             end = invoke(call.function, call.args, call.kwargs, self.stopping)
             leave_if_forked(self.pid, None if isinstance(end, Returned) else end.error)
-        return self.ended(end, store)
+        return self.report_end(end, store)
 
     def extract(self, store: Store, digest: str, *, reused: bool) -> None:
-        """Extract the project; an archive of an earlier attempt may have been changed since."""
+        """Extract the project; replace an archive of an earlier attempt that was changed since."""
         space = self.space
         if reused:
             try:
@@ -208,7 +208,7 @@ class _Host:
             space.context.unlink(missing_ok=True)
 
     def prepare(self, stream: BinaryIO) -> tuple[CallHeader, inputs.Plan]:
-        """Prepare everything that unpickling, which imports user code, may use."""
+        """Prepare everything that user code may use. Unpickling then imports user code."""
         task, tools, space = self.task, self.tools, self.space
         header = tools.read_header(stream)
         if header.context_digest != task.context_digest:
@@ -222,23 +222,23 @@ class _Host:
         decided = inputs.plan(header.data, space, private_mounts=task.private_mounts)
         references.place(dict(decided.paths))
         cwd = space.within_project(header.cwd)
-        # An ignored folder is not in the snapshot, and still the function may have run in it.
+        # An ignored folder is not in the snapshot, but the function may run in it.
         cwd.mkdir(parents=True, exist_ok=True)
         if decided.binds:
             from kinetic_runner.data import mounts
 
             inputs.make_mount_points(decided)
-            # A namespace belongs to a thread, and user code may start some when it is imported.
+            # Do this before user code is imported: threads that user code starts earlier keep the old view.
             mounts.enter(decided.binds, read_only=decided.read_only)
         os.chdir(cwd)
         sys.path[:] = import_path(with_kinetic(sys.path), map(space.within_project, header.paths))
         sys.argv = [str(space.within_project(header.main)) if header.main else ""]
         tools.rebuild_main(header, space.project)
-        _prepare_environment(task, tools.environment, space, header.cwd, self.joined)
+        _prepare_environment(task, tools.environment, space, header.cwd, self.on_joined)
         return header, decided
 
-    def joined(self) -> None:
-        """Make sure that a stop arrives although JAX has taken SIGTERM."""
+    def on_joined(self) -> None:
+        """Make sure that a stop reaches the function although JAX handles SIGTERM."""
         if sigterm_is_native():
             self.stopping.requests.watch()
             self.send({"sigterm": "native"})
@@ -247,16 +247,16 @@ class _Host:
         self.warnings.append(text)
         self.send({"warning": text})
 
-    def ended(self, end: CallEnd, store: Store) -> HostOutcome:
+    def report_end(self, end: CallEnd, store: Store) -> HostOutcome:
         """Report how the function ended."""
         if self.stopping.came_late:
             self.send({"undisturbed": True})
         match end:
             case Returned(value):
                 with self.during("report"):
-                    return self.returned(value, store)
+                    return self.report_value(value, store)
             case Stopped(error):
-                return self.stopped(self.info(error))
+                return self.report_stop(self.info(error))
             case Exited(error):
                 self.send({"phase": "report"})  # From now on a stop does not change the outcome.
                 return self.outcome(
@@ -272,8 +272,8 @@ class _Host:
                     "exception", layout.EXIT_FUNCTION_FAILED, message, self.info(error)
                 )
 
-    def returned(self, value: Any, store: Store) -> HostOutcome:
-        """Store the leader's value; those of other hosts are not needed."""
+    def report_value(self, value: Any, store: Store) -> HostOutcome:
+        """Store the value if this is the leader; values of other hosts are not needed."""
         if self.task.host != 0:
             return self.outcome("returned", layout.EXIT_SUCCESS)
         try:
@@ -297,18 +297,18 @@ class _Host:
             )
         return self.outcome("returned", layout.EXIT_SUCCESS, value=kept)
 
-    def failed(self, error: BaseException) -> HostOutcome:
-        """Report what went wrong around the call."""
+    def report_failure(self, error: BaseException) -> HostOutcome:
+        """Report a failure outside of the function."""
         self.stopping.only_record()
         info = self.info(error)
-        if self.stopping.asked:
-            return self.stopped(info)
+        if self.stopping.stop_requested:
+            return self.report_stop(info)
         words = disk_words(error, self.space.root) or message_of(error)
         if self.phase == "unpickle":
             words = leading(self.skews, f"{type_name(error)}: {words}")
         message = f"Kinetic could not {_DOING.get(self.phase, 'report the value')}: {words}"
-        prepared = self.phase in ("call", "report")
-        code = layout.EXIT_FUNCTION_FAILED if prepared else layout.EXIT_NOT_PREPARED
+        called = self.phase in ("call", "report")
+        code = layout.EXIT_FUNCTION_FAILED if called else layout.EXIT_NOT_PREPARED
         return self.outcome("exception", code, message, info)
 
     def info(self, error: BaseException) -> ErrorInfo:
@@ -323,7 +323,7 @@ class _Host:
         )
 
     def on_report_failure(self, error: Exception) -> None:
-        """Log, once, why the value cannot be stored; not in the outcome, as it may be stored yet."""
+        """Log once why the value cannot be stored; a retry may succeed, so the outcome omits this."""
         if not self.has_warned:
             self.has_warned = True
             words = disk_words(error, self.space.root) or message_of(error)
@@ -333,7 +333,7 @@ class _Host:
             if self.pending_uploads is not None:
                 self.pending_uploads.note(text)
 
-    def stopped(self, info: ErrorInfo) -> HostOutcome:
+    def report_stop(self, info: ErrorInfo) -> HostOutcome:
         message = f"Stopped by SIGTERM in the phase {self.phase}."
         return self.outcome("terminated", layout.EXIT_TERMINATED, message, info)
 
@@ -349,9 +349,9 @@ class _Host:
     ) -> HostOutcome:
         task = self.task
         if error is not None:
-            # A stop is no error of the function, and where it came is in the outcome.
-            users = self.phase == "call" and error.type != type_name(Terminated())
-            _log(error.traceback if users else f"[kinetic] {message}\n")
+            # A stop is not an error of the function, so its traceback is not logged.
+            is_users = self.phase == "call" and error.type != type_name(Terminated())
+            _log(error.traceback if is_users else f"[kinetic] {message}\n")
         return HostOutcome(
             job_id=task.job_id,
             attempt=task.attempt,
@@ -384,7 +384,7 @@ def _verify(path: Path, expected: str) -> None:
 
 
 def _is_debugged(task: Task) -> bool:
-    # Only the leader: the others go on until they need it.
+    # Only the leader: the other hosts run until they need it.
     return task.debug_port is not None and task.host == 0
 
 
@@ -393,7 +393,7 @@ def _prepare_environment(
     environment: Mapping[str, str],
     space: Workspace,
     folder: str,
-    joined: Callable[[], None],
+    on_joined: Callable[[], None],
 ) -> None:
     output = environment.get(Env.OUTPUT_DIR, "")
     if output and "://" not in output:
@@ -402,7 +402,7 @@ def _prepare_environment(
     if task.hosts > 1 and coordinator:
         from kinetic_runner.child import distributed
 
-        distributed.prepare(distributed.Slice(coordinator, task.hosts, task.host), joined)
+        distributed.prepare(distributed.Slice(coordinator, task.hosts, task.host), on_joined)
     if task.debug_port is not None and _is_debugged(task):
         from kinetic_runner.child import debugger
 
@@ -410,7 +410,7 @@ def _prepare_environment(
 
 
 def _log(text: str) -> None:
-    """Write what went wrong to the end of the job's log, where users look first."""
+    """Write *text* to the end of the job's log, where users look first."""
     with suppress(Exception):  # User code may have put anything there, or closed it.
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -435,5 +435,5 @@ def _tools() -> Tools:
         rebuild_main=main_module.rebuild,
         load_call=calls.load_call,
         download=_download_data,
-        environment=os.environ,  # noqa: TID251 - the child is started with it and nothing else
+        environment=os.environ,  # noqa: TID251 - the child gets its variables in no other way
     )

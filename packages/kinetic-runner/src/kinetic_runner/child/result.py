@@ -41,51 +41,57 @@ def keep(
     pause: Callable[[float], bool] = WAIT,
     on_failure: OnFailure = ignore_failure,
 ) -> Pickled:
-    """Pickle *value*: small ones into the result, larger ones streamed into the object *name*.
+    """Pickle *value*: into the result if it is small, else streamed into the object *name*.
 
-    The object is create-only, or replaces what is there (*replace*: it is not the job's), and appears only
-    when all of the value is in it. While this fails, it is retried for *seconds*, with *pause* between:
-    a value that took hours to compute must not be lost.
-    With *pending_uploads*, it may be written to a file there, for the parent to store: always where the store is
-    a service, which may be unreachable for long.
+    The object appears only when it holds the whole value. It must not exist yet, unless *replace* is True: then
+    an existing object is not the job's, and is replaced. Failed writes are retried for *seconds*, with *pause*
+    between them: a value that took hours to compute must not be lost.
+
+    With *pending_uploads*, the value may be written to a file there, for the parent to store. If the store is a
+    service, which may be unreachable for long, it is written there first.
 
     Raises:
-        UnpicklableValueError: Its cause says why.
-        StoreError: The store did not take it.
-        OSError: Neither did the disk.
+        UnpicklableValueError: The value cannot be pickled; the cause is the pickler's error.
+        StoreError: The value could not be stored.
+        OSError: The value could not be written to the disk.
     """
-    ways = _ways(store, name, pending_uploads, replace)
+    destinations = _destinations(store, name, pending_uploads, replace)
     return retry(
-        lambda: _first_of(lambda way: _pickled(value, store, name, way, replace=replace), ways),
+        lambda: _first_of(
+            lambda destination: _pickle_to(value, store, name, destination, replace=replace),
+            destinations,
+        ),
         seconds=seconds,
         pause=pause,
         on_failure=on_failure,
     )
 
 
-Way = Callable[[], AbstractContextManager[BinaryIO]]
-"""Opens what takes the bytes of an object."""
+Destination = Callable[[], AbstractContextManager[BinaryIO]]
+"""Opens a stream for the bytes of an object: in the store, or on the disk."""
 
 
-def _ways(
+def _destinations(
     store: Store, name: str, pending_uploads: PendingUploads | None, replace: bool
-) -> list[Way]:
+) -> list[Destination]:
     def generation() -> int:
         found = store.stat(name) if replace else None
         return found.generation if found is not None else ABSENT
 
-    ways: list[Way] = [lambda: store.writer(name, if_generation=generation())]
+    destinations: list[Destination] = [lambda: store.writer(name, if_generation=generation())]
     if pending_uploads is not None:
-        ways.insert(0 if store.concurrency > 1 else 1, lambda: pending_uploads.writer(name))
-    return ways
+        destinations.insert(0 if store.concurrency > 1 else 1, lambda: pending_uploads.writer(name))
+    return destinations
 
 
-def _first_of(act: Callable[[Way], Pickled], ways: Sequence[Way]) -> Pickled:
-    """Return `act(way)` for the first way on which it succeeds; raise what failed first."""
+def _first_of(
+    write: Callable[[Destination], Pickled], destinations: Sequence[Destination]
+) -> Pickled:
+    """Return `write(destination)` for the first one for which it succeeds; else raise the first error."""
     failure: Exception | None = None
-    for way in ways:
+    for destination in destinations:
         try:
-            return act(way)
+            return write(destination)
         except PreconditionFailedError:
             raise
         except (StoreError, OSError) as error:
@@ -94,10 +100,12 @@ def _first_of(act: Callable[[Way], Pickled], ways: Sequence[Way]) -> Pickled:
     raise failure
 
 
-def _pickled(value: Any, store: Store, name: str, way: Way, *, replace: bool) -> Pickled:
+def _pickle_to(
+    value: Any, store: Store, name: str, destination: Destination, *, replace: bool
+) -> Pickled:
     pid = os.getpid()
     with ExitStack() as stack:
-        sink = _Sink(lambda: stack.enter_context(way()))
+        sink = _Sink(lambda: stack.enter_context(destination()))
         try:
             ValuePickler(sink).dump(value)
         except BaseException as error:
@@ -106,11 +114,11 @@ def _pickled(value: Any, store: Store, name: str, way: Way, *, replace: bool) ->
                 raise sink.failure from None
             raise _unpicklable(value, error) from error
         leave_if_forked(pid)  # Pickling runs user code.
-        kept = sink.kept(name)
+        kept = sink.as_pickled(name)
         try:
             stack.close()
         except PreconditionFailedError as error:
-            # A retried create fails because its own object is there.
+            # A retried create fails if the first try has created the object.
             if kept.name is None or stored_digest(store, name) != kept.digest:
                 raise overwritten_error(store, name) if replace else error
         return kept
@@ -128,7 +136,7 @@ def error_info(
 ) -> ErrorInfo:
     """Describe *error* as text, and add the object itself if it pickles and unpickles again.
 
-    Never raises. Without a *store* only a small one is added; a large one is stored as by `keep`.
+    Never raises. Without a *store*, only a small pickle is added; a large one is stored as by `keep`.
     """
     # The text first: pickling runs user code that may change the exception.
     kind, message, notes = type_name(error), message_of(error), notes_of(error)
@@ -136,13 +144,17 @@ def error_info(
     pid = os.getpid()
     pickled, why = None, None
     if isinstance(error, SystemExit):
-        why = "SystemExit is not raised again: it would end the process that asks for the result"
+        why = "SystemExit is not raised again: it would end the process that collects the result"
     else:
         try:
             data = dump_error(error)
             leave_if_forked(pid)
-            ways = _ways(store, name, pending_uploads, replace) if store is not None else []
-            pickled = _keep_bytes(data, store, name, ways, seconds, on_failure, replace=replace)
+            destinations = (
+                _destinations(store, name, pending_uploads, replace) if store is not None else []
+            )
+            pickled = _keep_bytes(
+                data, store, name, destinations, seconds, on_failure, replace=replace
+            )
         except BaseException as failure:  # noqa: BLE001 - the text must be reported all the same
             leave_if_forked(pid, failure)
             why = f"{type_name(failure)}: {bounded(message_of(failure), REPR_LIMIT)}"
@@ -150,20 +162,20 @@ def error_info(
 
 
 def dump_error(error: BaseException) -> bytes:
-    """Pickle *error* with its causes, such that it unpickles to what it is.
+    """Pickle *error* with its causes, such that it unpickles to an equal exception.
 
-    A cause that does not pickle is left out.
+    If that fails, its causes are left out.
 
     Raises:
-        Exception: It does not pickle, or does not unpickle.
+        Exception: *error* does not pickle, or does not unpickle.
     """
     failure: BaseException | None = None
     for chained in (True, False):
         try:
             data = _dump(error, chained=chained)
             again = pickle.loads(data)
-        except BaseException as seen:  # noqa: BLE001 - user code on both ways
-            failure = failure or seen
+        except BaseException as raised:  # noqa: BLE001 - both steps run user code
+            failure = failure or raised
             continue
         if type(again) is type(error) and message_of(again) == message_of(error):
             return data
@@ -186,7 +198,7 @@ def short_repr(value: object) -> str:
 
 
 class _Sink:
-    """A file for the pickler: digests the data, and opens the store's object once they are large."""
+    """A file for the pickler: digests the data, and opens the object once they are large."""
 
     def __init__(self, open_object: Callable[[], BinaryIO]) -> None:
         self._open = open_object
@@ -195,7 +207,7 @@ class _Sink:
         self._digest = hashlib.sha256()
         self.size = 0
         self.failure: BaseException | None = None
-        """The error of writing, to tell it from one of pickling."""
+        """The error of a write, to distinguish it from an error of pickling."""
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Take one piece of the pickle; large buffers are not copied."""
@@ -212,7 +224,7 @@ class _Sink:
             raise
         return count
 
-    def kept(self, name: str) -> Pickled:
+    def as_pickled(self, name: str) -> Pickled:
         """Describe what was written."""
         digest = self._digest.hexdigest()
         if self._stream is not None:
@@ -231,7 +243,7 @@ class _ErrorPickler(ValuePickler):
         reduced = super().reducer_override(obj)
         if not self._chained or not isinstance(obj, BaseException):
             return reduced
-        if reduced is not NotImplemented:  # It is made without its `__init__`.
+        if reduced is not NotImplemented:  # It is rebuilt without its `__init__`.
             reduced[2][0].update(_chain(obj))
             return reduced
         reduced = obj.__reduce_ex__(5)
@@ -239,7 +251,7 @@ class _ErrorPickler(ValuePickler):
             return reduced
         make, args, state = (*reduced, None)[:3]
         if state is None or type(state) is dict:
-            # `BaseException.__setstate__` sets attributes, and these can be set.
+            # `BaseException.__setstate__` sets attributes; these can be set in this way.
             state = {**(state or {}), **_chain(obj)} or None
         return (make, args, state) if state is not None else (make, args)
 
@@ -266,7 +278,7 @@ def _unpicklable(value: Any, error: BaseException) -> UnpicklableValueError:
 def _problem_with(value: Any) -> Exception | None:
     try:
         ValuePickler(ByteCounter()).dump(value)
-    except Exception as error:  # noqa: BLE001 - this is what is tried
+    except Exception as error:  # noqa: BLE001 - any error is the answer
         return error
     return None
 
@@ -300,7 +312,7 @@ def _keep_bytes(
     data: bytes,
     store: Store | None,
     name: str,
-    ways: Sequence[Way],
+    destinations: Sequence[Destination],
     seconds: float,
     on_failure: OnFailure,
     *,
@@ -313,16 +325,18 @@ def _keep_bytes(
         raise StoreError(f"it has {len(data):,} bytes, and there is no store to put it into")
     kept = Pickled(len(data), digest, name=name)
 
-    def write(way: Way) -> Pickled:
+    def write(destination: Destination) -> Pickled:
         try:
-            with way() as stream:
+            with destination() as stream:
                 stream.write(data)
         except PreconditionFailedError as error:
             if stored_digest(store, name) != digest:
                 raise overwritten_error(store, name) if replace else error
         return kept
 
-    return retry(lambda: _first_of(write, ways), seconds=seconds, pause=WAIT, on_failure=on_failure)
+    return retry(
+        lambda: _first_of(write, destinations), seconds=seconds, pause=WAIT, on_failure=on_failure
+    )
 
 
 def _base64(data: bytes) -> str:

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _HANDLERS_SHARE: Final = 0.5
-"""Part of the time that is kept for exit handlers while threads go on."""
+"""Share of the time that is reserved for exit handlers while threads still run."""
 _CLOSING_SHARE: Final = 0.1
-"""The same for closing files."""
+"""Share of the time that is reserved for closing files."""
 _FILE_SECONDS: Final = 1.0
-"""Seconds after which one file does not delay the others any more."""
+"""Seconds after which one file no longer delays the others."""
 _NAMES: Final = 10
 
 
 def shut_down(seconds: float) -> None:
     """Join threads, run exit handlers, close files; meant to take at most *seconds*.
 
-    Python waits for threads and then runs exit handlers. So does this; but handlers run also if
-    threads go on, and those threads are named in the log. Exit handlers and flushing C's streams are
-    not limited here: the parent limits them.
+    Like Python, this waits for threads and then runs exit handlers. Unlike Python, it runs the handlers even
+    if threads still run, and names those threads in the log. Exit handlers and flushing C's streams are not
+    limited here: the parent limits them.
     """
     began = monotonic()
     handlers_at = began + seconds * (1 - _HANDLERS_SHARE)
@@ -38,24 +38,24 @@ def shut_down(seconds: float) -> None:
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no public way to run them now
     left = _join_threads(began + seconds * (1 - _CLOSING_SHARE))
     if left:
-        _log(f"The function has ended, but not all of its threads; cut off: {_named(left)}.")
+        _log(f"The function has ended, but not all of its threads; cut off: {_names_text(left)}.")
     _finish_files(began + seconds)
     flush()
 
 
 def _run_threading_handlers(until: float) -> None:
-    """Run what `threading` runs before it waits for threads: executors tell theirs to end."""
+    """Run the handlers that `threading` runs before it waits for threads: executors end their threads."""
     import threading
 
     handlers = list(reversed(getattr(threading, "_threading_atexits", ())))
     if handlers:
-        # Those of executors join their threads, without a limit.
-        thread = _started(lambda: [handler() for handler in handlers])
+        # The handlers of executors join their threads, without a time limit.
+        thread = _start_thread(lambda: [handler() for handler in handlers])
         if thread is not None:
             thread.join(max(0.0, until - monotonic()))
 
 
-def _started(run: Callable[[], object]) -> threading.Thread | None:
+def _start_thread(run: Callable[[], object]) -> threading.Thread | None:
     """Call *run* in a thread; return None if none can be started."""
     import threading
 
@@ -83,7 +83,7 @@ def _join_threads(until: float) -> list[str]:
         threads[0].join(left)
 
 
-def _named(names: Sequence[str]) -> str:
+def _names_text(names: Sequence[str]) -> str:
     more = len(names) - _NAMES
     return ", ".join(names[:_NAMES]) + (f" and {more} more" if more > 0 else "")
 
@@ -95,7 +95,7 @@ def _finish_files(until: float) -> None:
         return
     import threading
 
-    # Threads that go on fail once their files are closed, which is not worth a traceback.
+    # Threads that still run fail once their files are closed; that is not worth a traceback.
     threading.excepthook = lambda _: None
     waiting = iter(files)
     current = files[:1]
@@ -108,7 +108,7 @@ def _finish_files(until: float) -> None:
     # Another thread may hold a file's lock; the other files do not wait for it.
     held: list[tuple[threading.Thread, Any]] = []
     while (left := until - monotonic()) > 0:
-        thread = _started(finish)
+        thread = _start_thread(finish)
         if thread is None:
             break
         thread.join(min(_FILE_SECONDS, left))
@@ -118,11 +118,11 @@ def _finish_files(until: float) -> None:
     for thread, file in held:
         thread.join(max(0.0, until - monotonic()))
         if thread.is_alive():
-            _log(f"{_described(file)} could not be written to its end in time.")
+            _log(f"{_description_of(file)} could not be written completely in time.")
 
 
 def _open_files() -> list[Any]:
-    """Return what is open for writing in the order in which to close it: what wraps others first."""
+    """Return the files that are open for writing, in the order in which to close them: wrappers first."""
     import _io
     import gc
 
@@ -136,8 +136,8 @@ def _open_files() -> list[Any]:
     ):
         ranks.update((id(kind), rank) for kind in kinds)
     for kind in (_io.FileIO, _io.BufferedReader, _io.BytesIO, _io.StringIO):
-        del ranks[id(kind)]  # They buffer nothing.
-    # `gc.freeze` hid what came with our own modules, so there is little to look through.
+        del ranks[id(kind)]  # They have nothing to flush.
+    # `gc.freeze` hid the objects of Kinetic's own modules, so there is little to search.
     found = [(ranks[id(type(each))], each) for each in gc.get_objects() if id(type(each)) in ranks]
     written = [(rank, each) for rank, each in found if _is_written(each)]
     return [each for _, each in sorted(written, key=lambda pair: pair[0])]
@@ -148,22 +148,22 @@ def _class_of(module: str, name: str) -> Any:
 
 
 def _family(kind: Any) -> list[Any]:
-    """Return *kind* and all that is derived from it; nothing if there is no such class."""
+    """Return the class *kind* and all its subclasses; an empty list if *kind* is not a class."""
     found: list[Any] = []
     todo = [kind] if isinstance(kind, type) else []
     while todo:
-        one = todo.pop()
-        found.append(one)
-        todo += type.__subclasses__(one)
+        cls = todo.pop()
+        found.append(cls)
+        todo += type.__subclasses__(cls)
     return found
 
 
 def _is_written(file: Any) -> bool:
     try:
-        if hasattr(file, "namelist"):  # A ZipFile, which has its directory to write.
+        if hasattr(file, "namelist"):  # A ZipFile, whose directory is not written yet.
             return file.fp is not None and file.mode != "r"
         return not file.closed and file.writable() and not _is_standard(file)
-    except Exception:  # noqa: BLE001  # classes of the user's, and objects that are half made
+    except Exception:  # noqa: BLE001  # user classes, and half-constructed objects
         return False
 
 
@@ -183,10 +183,10 @@ def _finish(file: Any) -> None:
         else:
             file.close()
     except Exception as error:  # noqa: BLE001  # the next file must be closed all the same
-        _log(f"{_described(file)} could not be closed: {type(error).__name__}: {error}")
+        _log(f"{_description_of(file)} could not be closed: {type(error).__name__}: {error}")
 
 
-def _described(file: Any) -> str:
+def _description_of(file: Any) -> str:
     try:
         return f"The open file {file.name!r}"
     except Exception:  # noqa: BLE001  # it has no name, or its class is the user's

@@ -1,4 +1,4 @@
-"""Differences between where a call was pickled and where it runs, in words."""
+"""Differences between the client that pickled a call and the host that runs it, in words."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Fingerprint(NamedTuple):
 
 
 class Skew(NamedTuple):
-    """One difference that can break unpickling, and what would mend it."""
+    """One difference that can break unpickling, and how to remove it."""
 
     warning: str
     advice: str
     silent: bool = False
-    """Whether no warning is printed unless something fails."""
+    """Whether the warning is printed only if something fails."""
 
 
 def skews_of(client: Fingerprint, here: Fingerprint) -> tuple[Skew, ...]:
     """Return the differences between *client* and *here* that matter to a pickle.
 
-    Patch releases do not, nor does a version that cannot be read.
+    Differences of patch releases do not matter, nor do versions that cannot be read.
     """
     found = []
     if _differ(client.python, here.python):
@@ -65,9 +65,9 @@ def skews_of(client: Fingerprint, here: Fingerprint) -> tuple[Skew, ...]:
 
 
 def import_note(skews: tuple[Skew, ...], error: BaseException) -> str | None:
-    """Return what to add to an *error* of user code that may be one of another platform, or None."""
+    """Return a note for an *error* of user code that the other platform may have caused, or None."""
     of_platform = [skew for skew in skews if skew.silent]
-    # What `ctypes` and `dlopen` call a library of another system.
+    # These words are in the message of `dlopen` for a library of another system.
     library = isinstance(error, OSError) and any(word in str(error) for word in _OTHER_LIBRARY)
     if not of_platform or not (library or isinstance(error, ImportError)):
         return None
@@ -75,7 +75,7 @@ def import_note(skews: tuple[Skew, ...], error: BaseException) -> str | None:
 
 
 def leading(skews: tuple[Skew, ...], message: str) -> str:
-    """Put what differs, and what to do about it, before the *message* of a failed unpickling."""
+    """Return the *message* of a failed unpickling between the differences and the advice."""
     if not skews:
         return message
     return " ".join([*(skew.warning for skew in skews), message, *(skew.advice for skew in skews)])

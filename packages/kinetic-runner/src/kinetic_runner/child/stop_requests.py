@@ -1,15 +1,15 @@
-"""(child) Stop the user's function: by SIGTERM, or by a request of the parent where native code takes that.
+"""(child) Stop the user's function: by SIGTERM, or by the parent's request where native code handles that.
 
-XLA takes SIGTERM once `jax.distributed` has joined, to report preemptions to checkpoint libraries; Python's
-handler is not called any more. So the parent writes a request into a pipe, and Python's handler of SIGTERM
-(ours, or one of the user's) is called here in the main thread. The parent also sends SIGURG,
-whose handler looks into the pipe. Native code may take that signal as well, but not the pipe: where
-SIGTERM is known to be taken, a thread waits for the request. Where user code had closed the pipe before that,
-the handler looks for a file, which the parent makes as well.
+XLA handles SIGTERM once `jax.distributed` has joined, to report preemptions to checkpoint libraries. Python's
+handler is not called any more. So the parent writes a request into a pipe, and the main thread calls Python's
+handler of SIGTERM (Kinetic's, or one of the user's). The parent also sends SIGURG, whose handler reads the
+pipe. Native code may handle SIGURG as well, but it does not read the pipe: where SIGTERM is known to be
+native, a thread waits for the request. If user code closed the pipe before that, the handler of SIGURG looks
+for a file, which the parent creates as well.
 
-The handler raises in the main thread only where that is safe, and again where the exception was lost. Native
-modules that are being loaded often crash, or end the process, when what they import raises. And Python drops
-what is raised in callbacks of the garbage collector (JAX has one) and in `__del__`.
+The handler raises in the main thread only where that is safe, and raises again if the exception was lost. A
+native module that is being loaded often crashes, or ends the process, if an import in it raises. And Python
+drops exceptions that callbacks of the garbage collector (JAX has one) and `__del__` raise.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOADING: Final = (
     ExtensionFileLoader.exec_module.__code__,
 )
 _LOADING_SECONDS: Final = 2.0
-"""Seconds to wait for a native module to be loaded: a compiled program never ends loading."""
+"""Seconds to wait until a native module is loaded. A compiled program runs while it is being loaded."""
 _RAISE_EVERY: Final = 0.01
 _WAKE_EVERY: Final = 0.1
 _WAKE_AT_MOST: Final = 50
@@ -53,29 +53,29 @@ class Terminated(SystemExit):
 
 
 class Stopping:
-    """The handler of SIGTERM, and whether this process was told to stop.
+    """The handler of SIGTERM, and whether a stop was requested.
 
-    SIGTERM ends processes that user code forks, as in a plain script: pools end their workers so, and an
-    exception would be lost in a process that is just being made.
+    SIGTERM ends processes that user code forks, as in a plain script. Pools end their workers by it, and a
+    process that is just being forked would lose an exception.
     """
 
     def __init__(self, requests: int = -1, file: str = "") -> None:
-        self.asked = False
+        self.stop_requested = False
         self.came_late = False
-        """Whether it is certain that the function had ended before it could be told to stop."""
+        """Whether the function had certainly ended before a stop could reach it."""
         self._raises = True
         self._process = os.getpid()
         self._raise = Raising(
             Terminated, lambda: self._raises and signal.getsignal(signal.SIGTERM) is self
         )
-        self.requests = StopRequests(requests, file, lambda: self.asked)
+        self.requests = StopRequests(requests, file, lambda: self.stop_requested)
 
     @classmethod
     def install(cls, requests: int | None = None, file: str = "") -> Stopping:
         """Handle SIGTERM from now on, until user code sets a handler of its own.
 
-        *requests* is the pipe from the parent that stands in for it where native code takes it, *file*
-        what the parent makes in case user code has closed that.
+        *requests* is the pipe through which the parent requests a stop where native code handles SIGTERM.
+        *file* is the file that the parent creates in case user code has closed the pipe.
         """
         stopping = cls(requests if requests is not None else -1, file)
         signal.signal(signal.SIGTERM, stopping)
@@ -89,31 +89,31 @@ class Stopping:
 
     def __call__(self, _signum: int, frame: FrameType | None) -> None:
         """Handle the signal. Only the first raises: clean-up must not be interrupted again."""
-        if os.getpid() != self._process:  # It came before `_forked` was called, or was passed on.
+        # In a fork: `_forked` is not called yet, or a handler of the user's calls this one.
+        if os.getpid() != self._process:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
-        self.asked = True
+        self.stop_requested = True
         if self._raises:
             self._raise(frame)
 
     def check(self) -> None:
-        """Raise `Terminated` if that was due and user code dropped it.
+        """Raise `Terminated` if a stop was requested but user code dropped the exception.
 
         Imports and debuggers run code that drops exceptions.
         """
-        if self.asked and self._raises:
+        if self.stop_requested and self._raises:
             raise Terminated
 
     def only_record(self) -> None:
-        """From now on only record a signal, so that it does not interrupt the report.
+        """From now on only record signals, so that they do not interrupt the report.
 
-        A handler of the user's for SIGTERM is replaced. Others are still called, and what they raise is
-        dropped: a watchdog that was not switched off must not cost the value.
+        A handler of the user's for SIGTERM is replaced. Handlers of other signals are still called, but their
+        exceptions are dropped: a watchdog that was not switched off must not cost the value.
         """
-        heard = (
-            self.asked or signal.getsignal(signal.SIGTERM) is not self
-        )  # A handler of the user's may have been called.
-        self.came_late |= not heard and signal.SIGTERM not in signal.sigpending()
+        # A handler of the user's may have been called.
+        maybe_handled = self.stop_requested or signal.getsignal(signal.SIGTERM) is not self
+        self.came_late |= not maybe_handled and signal.SIGTERM not in signal.sigpending()
         self._raises = False
         signal.signal(signal.SIGTERM, self)
         for number in signal.valid_signals() - {signal.SIGTERM}:
@@ -123,7 +123,7 @@ class Stopping:
 
 
 class _Quiet:
-    """A handler of the user's, whose exceptions are dropped."""
+    """Calls a handler of the user's and drops its exceptions."""
 
     def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
         self._handler = handler
@@ -134,7 +134,7 @@ class _Quiet:
 
 
 class Raising:
-    """Raises *kind* in the main thread once; *wanted* returns whether to go on trying."""
+    """Raises *kind* in the main thread once; *wanted* returns whether to keep trying."""
 
     def __init__(self, kind: type[BaseException], wanted: Callable[[], bool]) -> None:
         self._kind = kind
@@ -144,21 +144,21 @@ class Raising:
         self._before = sys.unraisablehook
 
     def __call__(self, frame: FrameType | None) -> None:
-        """Raise, now or soon; for a handler of SIGTERM that is in *frame*."""
+        """Raise now or soon, for a handler of SIGTERM that interrupted *frame*."""
         if self._raised:
             return
         first = self._until is None
         if self._until is None:
             self._until = monotonic() + _LOADING_SECONDS
-            self._before, sys.unraisablehook = sys.unraisablehook, self._dropped
+            self._before, sys.unraisablehook = sys.unraisablehook, self._on_unraisable
         if _loads_native_code(frame) and monotonic() < self._until:
-            if first:  # Otherwise a thread does that already.
+            if first:  # Otherwise a thread already tries again.
                 self._try_again()
             return
         self._raised = True
         raise self._kind
 
-    def _dropped(self, unraisable: Any) -> None:
+    def _on_unraisable(self, unraisable: Any) -> None:
         if unraisable.exc_type is self._kind and self._wanted():
             self._raised = False
             self._try_again()
@@ -178,7 +178,7 @@ class Raising:
         pause.wait(_RAISE_EVERY)
         while not self._raised and self._wanted() and main is not None:
             _thread.interrupt_main(signal.SIGTERM)
-            signal.pthread_kill(main, signal.SIGURG)  # For a system call that it is in.
+            signal.pthread_kill(main, signal.SIGURG)  # To interrupt a system call.
             pause.wait(_RAISE_EVERY)
 
 
@@ -191,31 +191,30 @@ def _loads_native_code(frame: FrameType | None) -> bool:
 
 
 class StopRequests:
-    """The reading end *fd* of the pipe, and *file*; *heard* returns whether a stop has been handled."""
+    """Reads requests from the pipe *fd*, or finds *file*; *handled* returns whether a stop was handled."""
 
-    def __init__(self, fd: int, file: str, heard: Callable[[], bool]) -> None:
+    def __init__(self, fd: int, file: str, handled: Callable[[], bool]) -> None:
         self._fd = fd
         self._file = file
-        self._heard = heard
+        self._handled = handled
         self._pipe = identity(fd)
         self._process = os.getpid()
         self._watched = False
         """Whether a thread waits for the request, or the handler has found it."""
 
     def install(self) -> None:
-        """Look for a request at each SIGURG, which does nothing in a process that does not handle it."""
+        """Look for a request at each SIGURG, which other processes ignore by default."""
         if self._pipe is not None:
             os.set_blocking(self._fd, False)
             signal.signal(signal.SIGURG, self)
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
-        """Handle SIGURG. Where SIGTERM is still Python's, the parent has sent that, too."""
+        """Handle SIGURG. Where Python still handles SIGTERM, do nothing: the parent sends SIGTERM as well."""
         if self._watched or os.getpid() != self._process or not sigterm_is_native():
             return
         if self._read() or os.path.exists(self._file):  # noqa: PTH110 - light
-            self._watched = (
-                True  # The file stays, but is one request: another process may send SIGURG later.
-            )
+            # The file stays, but is only one request: another process may send SIGURG later.
+            self._watched = True
             _call_handler()
 
     def watch(self) -> None:
@@ -229,28 +228,28 @@ class StopRequests:
         _thread.start_new_thread(self._watch, ())
 
     def _watch(self) -> None:
-        # A read that has begun is of the pipe, also if user code closes its number meanwhile.
+        # A read that has begun stays on the pipe, even if user code closes the descriptor meanwhile.
         if self._read():
             _call_handler()
             self._wake()
 
     def _read(self) -> bytes:
         try:
-            # The number may be that of a file of the user's by now.
+            # By now the descriptor may belong to a file of user code.
             return os.read(self._fd, 1) if identity(self._fd) == self._pipe else b""
         except OSError:
             return b""
 
     def _wake(self) -> None:
-        """Interrupt the system call that the main thread is in: Python calls handlers between them.
+        """Interrupt system calls of the main thread: Python calls handlers only between them.
 
-        Repeatedly, as a signal that comes just before a call does not interrupt it.
+        Do so repeatedly, because a signal that comes just before a system call does not interrupt it.
         """
         import threading
 
         main, pause = threading.main_thread().ident, threading.Event()
         for _ in range(_WAKE_AT_MOST):
-            if self._heard() or main is None:
+            if self._handled() or main is None:
                 return
             signal.pthread_kill(main, signal.SIGURG)
             pause.wait(_WAKE_EVERY)

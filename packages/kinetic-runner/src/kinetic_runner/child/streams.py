@@ -7,16 +7,16 @@ import os
 import sys
 
 
-class _Whole(io.FileIO):
+class _CompleteWriter(io.FileIO):
     """A file that writes all bytes it is given.
 
     If a signal comes in the middle of a large write (a profiler's timer, a laptop that wakes up), the
-    system writes a part. Python's unbuffered streams (`python -u`) drop the rest.
+    system writes only a part. Python's unbuffered streams (`python -u`) drop the rest.
     """
 
     def write(self, data: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]
         done = 0
-        with memoryview(data) as given, given.cast("B") as view:
+        with memoryview(data) as original, original.cast("B") as view:
             while done < len(view):
                 written = super().write(view[done:])
                 if written is None:  # User code made it non-blocking, and it is full.
@@ -27,15 +27,15 @@ class _Whole(io.FileIO):
         return done
 
 
-def write_whole() -> None:
-    """Replace `sys.stdout` and `sys.stderr` by such files, where they are unbuffered."""
+def write_completely() -> None:
+    """Make `sys.stdout` and `sys.stderr` write all bytes they are given, where they are unbuffered."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(getattr(stream, "buffer", None), io.RawIOBase):
             continue
-        raw = _Whole(stream.fileno(), "w", closefd=False)
+        raw = _CompleteWriter(stream.fileno(), "w", closefd=False)
         raw.name = stream.name
-        whole = io.TextIOWrapper(
+        complete = io.TextIOWrapper(
             raw,  # As Python itself does for `-u`.
             encoding=stream.encoding,
             errors=stream.errors,
@@ -43,9 +43,9 @@ def write_whole() -> None:
             line_buffering=stream.line_buffering,
             write_through=True,
         )
-        whole.mode = "w"  # type: ignore[misc]
-        setattr(sys, name, whole)
-        setattr(sys, f"__{name}__", whole)
+        complete.mode = "w"  # type: ignore[misc]
+        setattr(sys, name, complete)
+        setattr(sys, f"__{name}__", complete)
 
 
 def flush() -> None:
@@ -65,7 +65,7 @@ def flush() -> None:
 
 
 def identity(fd: int) -> tuple[int, int] | None:
-    """Return what tells the file of descriptor *fd* from others; None if none is open there."""
+    """Return device and inode of the file behind descriptor *fd*; None if it is not open."""
     try:
         status = os.fstat(fd)
     except OSError:

@@ -1,4 +1,4 @@
-"""(child) Exceptions as text: without our own frames, bounded, and safe against the user's classes."""
+"""(child) Exceptions as text: without Kinetic's frames, bounded, and safe against the user's classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTES_LIMIT: Final = 50
 
 _FRAMES_LIMIT: Final = 200
 _CHAIN_LIMIT: Final = 50
-_OURS: Final = frozenset({"kinetic", "kinetic_payload", "kinetic_runner"})
+_KINETIC: Final = frozenset({"kinetic", "kinetic_payload", "kinetic_runner"})
 
 
 def type_name(error: BaseException) -> str:
@@ -52,11 +52,11 @@ def notes_of(error: BaseException) -> tuple[str, ...]:
 def text_of(error: BaseException) -> str:
     """Return the traceback of *error* with its causes, groups and notes, as Python prints it.
 
-    The frames that led to the user's code, all ours, are cut off; so is the middle of a traceback
-    that is too long.
+    Kinetic's frames, which lead to the user's code, are left out. So is the middle of a traceback that is
+    too long.
     """
     try:
-        left_out = sum(_trim(one) for one in _related(error))
+        left_out = sum(_trim(each) for each in _related(error))
         whole = traceback.TracebackException.from_exception(error)
         _shorten(whole, set())
         text = "".join(whole.format())
@@ -90,26 +90,26 @@ def _related(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting and len(seen) < _CHAIN_LIMIT:
-        one = waiting.pop()
-        if one is None or id(one) in seen:
+        current = waiting.pop()
+        if current is None or id(current) in seen:
             continue
-        seen.add(id(one))
-        yield one
-        waiting += [one.__cause__, one.__context__]
-        if isinstance(one, BaseExceptionGroup):
-            waiting += one.exceptions
+        seen.add(id(current))
+        yield current
+        waiting += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            waiting += current.exceptions
 
 
 def _trim(error: BaseException) -> int:
-    """Cut our frames off the traceback of *error*, and its middle; return how many frames."""
+    """Remove Kinetic's frames and the middle from the traceback of *error*; return the middle's length."""
     frames = list(_frames(error.__traceback__))
-    first = next((i for i, frame in enumerate(frames) if not _is_ours(frame)), None)
+    first = next((i for i, frame in enumerate(frames) if not _is_kinetic(frame)), None)
     if first is None:
-        # All frames are ours: they matter only for an unexpected error.
+        # All frames are Kinetic's: they matter only for an unexpected error.
         first = len(frames) if isinstance(error, KineticError) else 0
     frames = frames[first:]
-    # Nor does our signal handler at the end matter.
-    while frames and _is_ours(frames[-1]) and not _is_ours(frames[0]):
+    # Kinetic's signal handler at the end does not matter either.
+    while frames and _is_kinetic(frames[-1]) and not _is_kinetic(frames[0]):
         frames.pop()
     if frames:
         frames[-1].tb_next = None
@@ -128,9 +128,9 @@ def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:
         trace = trace.tb_next
 
 
-def _is_ours(trace: TracebackType) -> bool:
+def _is_kinetic(trace: TracebackType) -> bool:
     module = trace.tb_frame.f_globals.get("__name__")
-    return isinstance(module, str) and module.partition(".")[0] in _OURS
+    return isinstance(module, str) and module.partition(".")[0] in _KINETIC
 
 
 def _shorten(whole: traceback.TracebackException, seen: set[int]) -> None:
@@ -140,11 +140,11 @@ def _shorten(whole: traceback.TracebackException, seen: set[int]) -> None:
     seen.add(id(whole))
     text = getattr(whole, "_str", None)
     if isinstance(text, str):
-        # The only place of the message from which it is formatted.
+        # `format` takes the message only from this attribute.
         whole._str = bounded(text, MESSAGE_LIMIT)  # type: ignore[attr-defined]  # noqa: SLF001
     notes = getattr(whole, "__notes__", None)
     if isinstance(notes, list):
         whole.__notes__ = [bounded(_safe_text(note), MESSAGE_LIMIT) for note in notes[:NOTES_LIMIT]]
-    for one in (whole.__cause__, whole.__context__, *(getattr(whole, "exceptions", None) or ())):
-        if one is not None:
-            _shorten(one, seen)
+    for linked in (whole.__cause__, whole.__context__, *(getattr(whole, "exceptions", None) or ())):
+        if linked is not None:
+            _shorten(linked, seen)

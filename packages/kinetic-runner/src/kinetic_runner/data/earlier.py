@@ -18,9 +18,9 @@ _NAME = ".earlier"
 class EarlierFiles:
     """What earlier attempts left, moved to a folder of the workspace *root*.
 
-    User code could write to all of it, so none of it is trusted: files and data are compared with the
-    digests that the job names. The extracted project is never reused; its archive is, and extracting it
-    verifies it.
+    User code could write to all of these files, so none of them is trusted: files and data are compared with
+    the digests that the job names. The extracted project is never reused. Its archive is reused, because
+    extracting it verifies it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -28,22 +28,22 @@ class EarlierFiles:
         self._folder = root / _NAME
 
     def put_aside(self) -> None:
-        """Move everything in the workspace to that folder."""
+        """Move everything in the workspace to the folder of earlier files."""
         left = [path for path in self._root.iterdir() if path != self._folder]
         if left:
             self.remove()
-            if self._folder.exists():  # Some of it could not be removed: move it, too.
-                stays = self._root / f"{_NAME}.{os.urandom(4).hex()}"
-                self._folder.rename(stays)
-                left.append(stays)
+            if self._folder.exists():  # Some of it could not be removed: move it as well.
+                unremoved = self._root / f"{_NAME}.{os.urandom(4).hex()}"
+                self._folder.rename(unremoved)
+                left.append(unremoved)
             make_new_folder(self._folder)
             for path in left:
-                _open(str(path))
+                _make_accessible(str(path))
                 path.rename(self._folder / path.name)
 
     def take_file(self, path: Path, *, digest: str | None = None) -> bool:
-        """Move the earlier file back to *path* if it exists with that SHA-256; return whether it did."""
-        found = self._before(path)
+        """Move the earlier file back to *path* if it exists with that SHA-256; return whether it does."""
+        found = self._earlier_path(path)
         if found.is_symlink() or not found.is_file():
             return False
         if digest is not None:
@@ -57,13 +57,13 @@ class EarlierFiles:
         """Move the earlier download of *ref* to *path* if it is unchanged; return whether it was."""
         if ref.kind != "local" or ref.digest is None or self._root not in was_at.parents:
             return False
-        found = self._before(was_at)
+        found = self._earlier_path(was_at)
         try:
             if not os.path.lexists(found) or _digest(found) != ref.digest:
                 return False
             found.rename(path)
         except OSError:
-            return False  # It is not what was downloaded.
+            return False  # User code changed it.
         return True
 
     def remove(self) -> None:
@@ -74,14 +74,14 @@ class EarlierFiles:
         if self._folder.exists():  # Read-only folders, made by user code.
             for folder, names, _ in os.walk(self._folder):
                 for name in names:
-                    _open(f"{folder}/{name}")
+                    _make_accessible(f"{folder}/{name}")
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _before(self, path: Path) -> Path:
+    def _earlier_path(self, path: Path) -> Path:
         return self._folder / path.relative_to(self._root)
 
 
-def _open(path: str) -> None:
+def _make_accessible(path: str) -> None:
     """Make *path* readable and removable, if it is a folder of this user."""
     with suppress(OSError):
         if stat.S_ISDIR(os.lstat(path).st_mode):

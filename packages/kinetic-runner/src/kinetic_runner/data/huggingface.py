@@ -1,8 +1,8 @@
 """Data sets of the Hugging Face Hub, loaded by the user's own `datasets` library into a folder.
 
-The library runs in a process of its own: a project that has a folder called `datasets` does not hide
-it, changes of its environment do not reach user code, and its memory is freed. Its settings (`HF_TOKEN`,
-`HF_ENDPOINT`, `HF_HOME`, …) come from the environment.
+The library runs in a process of its own. So a project folder called `datasets` does not hide it, its changes
+to the environment do not reach user code, and its memory is freed. Its settings (`HF_TOKEN`, `HF_ENDPOINT`,
+`HF_HOME`, …) come from the environment.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from kinetic_runner.data.progress import log_line
 
 LIBRARY: Final = "datasets"
 _WITHOUT_SCRIPTS: Final = 4
-"""The first version that runs no code of a data set's own."""
+"""The first major version that does not run code of a data set."""
 _ASKS_FOR_TRUST: Final = (2, 16)
 _LONGEST: Final = 1000
 _SET: Final = "set"
 _RESULT: Final = "result.json"
 _TOKENS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HOME")
-"""Variables that name a token meant for this job. One that is only stored on the machine is not used:
-a set would load on a laptop that does not load on a cluster."""
+"""Variables that provide a token for this job. A token that is only stored on the machine is not used:
+otherwise a data set would load on a laptop but not on a cluster."""
 _ADD: Final = (
-    "Add 'datasets' to the requirements of your project: it is what loads data of the Hub."
+    "Add 'datasets' to the requirements of your project: this library loads data of the Hub."
 )
 _MAY_READ: Final = (
-    "If it is gated or private, hand over a token that may read it: "
+    "If it is gated or private, pass a token that may read it: "
     "@kinetic.run(..., capture_env_vars=['HF_TOKEN'])."
 )
-_FOREIGN: Final = re.compile(
+_NOT_FROM_HUB: Final = re.compile(
     r"missing the 'X-Repo-Commit' header|Consistency check failed|Network Authentication Required"
 )
-_IN_THE_WAY: Final = (
+_CHECK_NETWORK: Final = (
     "A captive portal or a proxy may have answered in its place: log in to the network (open any http:// "
     "page in a browser), or check HF_ENDPOINT and HTTPS_PROXY; then run it again."
 )
@@ -60,8 +60,8 @@ def why_unusable(uri: str, version: str | None, *, trusts: bool) -> DataError | 
         return DataError(f"{uri} needs the library 'datasets', which is not installed.", hint=_ADD)
     if trusts and _numbers(version)[0] >= _WITHOUT_SCRIPTS:
         return DataError(
-            f"{uri} cannot run code of its own: datasets {version} does not support that any more.",
-            hint="Leave hf_trust_remote_code out if the set is also there as plain files, "
+            f"{uri} cannot run code of its own: datasets {version} does not support this any more.",
+            hint="Omit hf_trust_remote_code if the data set also exists as plain files, "
             "or require 'datasets<4'.",
         )
     return None
@@ -78,7 +78,7 @@ def load(
     """Load the data set that *uri* names and save it as the folder *dest*: whole, or not at all.
 
     Raises:
-        DataError: The library is missing, or could not load it; its own message is included.
+        DataError: The library is missing, or could not load the data set; its own message is included.
     """
     with prepare_beside(dest) as folder:
         print_line(f"loading {uri}")
@@ -95,7 +95,7 @@ def _run(interpreter: str, uri: str, folder: Path, *, trusts: bool) -> dict[str,
         for file in (kinetic_runner.__file__, kinetic_payload.__file__)
     ]
     task = json.dumps({"uri": uri, "folder": str(folder), "trusts": trusts})
-    # Neither the project's folders nor the working directory are on the path there.
+    # `-P`: neither the project's folders nor the working directory are on the import path.
     command = [interpreter, "-P", "-u", "-c", _START, task, *dict.fromkeys(paths)]
     with subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL) as process:
         try:
@@ -108,30 +108,32 @@ def _run(interpreter: str, uri: str, folder: Path, *, trusts: bool) -> dict[str,
     except (OSError, ValueError):
         words = f"it ended with exit code {status}"
         if status < 0:
-            words = f"it was killed by signal {-status}" + ", for lack of memory?" * (status == -9)
+            words = f"it was killed by signal {-status}" + ", possibly for lack of memory" * (
+                status == -9
+            )
         return {"error": f"The library 'datasets' did not load {uri}: {words}."}
     return result
 
 
 def main(task: str) -> None:
-    """Load the data set of *task* in this process, and write how that went to a file."""
-    given = json.loads(task)
-    folder = Path(given["folder"])
-    result = _load(parse_hf(given["uri"]), given["uri"], folder / _SET, trusts=given["trusts"])
+    """Load the data set of *task* in this process, and write the result to a file."""
+    values = json.loads(task)
+    folder = Path(values["folder"])
+    result = _load(parse_hf(values["uri"]), values["uri"], folder / _SET, trusts=values["trusts"])
     part = folder / f"{_RESULT}.part"
     part.write_text(json.dumps(result))
     part.replace(folder / _RESULT)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # Threads of the libraries' own are not waited for.
+    os._exit(0)  # Do not wait for threads of the libraries.
 
 
 def _load(source: HuggingFaceSource, uri: str, dest: Path, *, trusts: bool) -> dict[str, Any]:
     environment = os.environ  # noqa: TID251 - this process is the library's alone
-    # Before the library is imported, which reads them then. Bars are for terminals.
+    # The library reads these when it is imported. Progress bars are for terminals.
     environment["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     environment["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
-    _have_a_cache(environment, dest)
+    _choose_cache(environment, dest)
     try:
         import datasets
     except ModuleNotFoundError as error:
@@ -159,16 +161,16 @@ def _load(source: HuggingFaceSource, uri: str, dest: Path, *, trusts: bool) -> d
         loaded.save_to_disk(str(dest))
     except Exception as error:  # noqa: BLE001
         what = "could not load it"
-        if (hint := _foreign(error)) is not None:
-            what += ", as an answer was not the Hub's"
+        if (hint := _network_hint(error)) is not None:
+            what += ", because a response did not come from the Hub"
         return {"error": f"datasets {version} {what}: {_words(error)}", **(hint or _hint(error))}
     return {"words": f"{_rows(loaded)}, {size_text(_size(dest))} on disk"}
 
 
 def _full_name(source: HuggingFaceSource, token: Any) -> str:
-    """Return the name with its organisation: `imdb` became `stanfordnlp/imdb`.
+    """Return the name with its organisation, `stanfordnlp/imdb` for `imdb`.
 
-    The Hub knows what such names of old mean now; newer versions of the library take none of them.
+    The Hub resolves such old names; newer versions of the library do not accept them.
     """
     if "/" in source.repo:
         return source.repo
@@ -193,25 +195,25 @@ def _hint(error: BaseException) -> dict[str, str]:
         return {"hint": f"Check the name. {_MAY_READ}"}
     if names & {"ConnectionError", "ConnectError", "TimeoutException", "OfflineModeIsEnabled"}:
         return {
-            "hint": "The job could not reach the Hub. HF_ENDPOINT, proxies and HF_HUB_OFFLINE travel "
-            "with capture_env_vars=['HF_*']."
+            "hint": "The job could not reach the Hub. To pass HF_ENDPOINT and HF_HUB_OFFLINE to the job, use "
+            "capture_env_vars=['HF_*']; add the names of proxy variables, such as HTTPS_PROXY."
         }
     return {}
 
 
-def _foreign(error: BaseException) -> dict[str, str] | None:
+def _network_hint(error: BaseException) -> dict[str, str] | None:
     """Return a hint if a captive portal or a proxy answered in place of the Hub, else None."""
     if type(error).__name__ == "DatasetGenerationError":
-        return None  # It is about what the rows' files hold.
+        return None  # This error is about the content of the files.
     for link in _chain(error):
         headers = getattr(getattr(link, "response", None), "headers", {})
         if (
             str(headers.get("content-type", "")).startswith("text/html")
-            or _FOREIGN.search(str(link))
-            # Of what should have been JSON, and is a page or nothing.
+            or _NOT_FROM_HUB.search(str(link))
+            # `doc` of a JSON error: a page, or nothing, instead of JSON.
             or str(getattr(link, "doc", "{")).lstrip()[:1] in ("", "<")
         ):
-            return {"hint": _IN_THE_WAY}
+            return {"hint": _CHECK_NETWORK}
     return None
 
 
@@ -224,10 +226,10 @@ def _chain(error: BaseException) -> list[BaseException]:
     return links
 
 
-def _have_a_cache(environment: Any, dest: Path) -> None:
-    """Use the library's own cache, so that what this machine has is not downloaded again.
+def _choose_cache(environment: Any, dest: Path) -> None:
+    """Use the library's own cache, so that data on this machine are not downloaded again.
 
-    Where it cannot be written to, as in containers of users without a home, use a folder beside the data.
+    If it is not writable, as in containers of users without a home, use a folder beside the data.
     """
     if any(environment.get(name) for name in ("HF_HOME", "HF_DATASETS_CACHE", "XDG_CACHE_HOME")):
         return

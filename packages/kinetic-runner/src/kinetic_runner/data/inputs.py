@@ -16,7 +16,7 @@ from kinetic_runner.data.earlier import EarlierFiles
 from kinetic_runner.data.progress import TransferProgress
 from kinetic_runner.workspace import Workspace, disk_words
 
-_AT_ONCE: Final = 4
+_THREADS: Final = 4
 
 
 class Download(Protocol):
@@ -33,18 +33,18 @@ class Plan(NamedTuple):
     """Where all data go, decided before anything is downloaded."""
 
     paths: Mapping[str, str]
-    """What the function sees, by key."""
+    """The path that the function sees, by key."""
     downloads: tuple[Transfer, ...]
     binds: Mapping[str, Path]
-    """Path → what is shown there in a private view of the file system, in this order."""
+    """Path → the folder or file shown there in a private view of the file system, in this order."""
     views: tuple[View, ...] = ()
-    """What is shown where it lies on this machine, and not copied."""
+    """Data of this machine that are shown in place, not copied."""
     mounted: tuple[DataRef, ...] = ()
-    """What was mounted before the runner started."""
+    """Data that were mounted before the runner started."""
 
     @property
     def read_only(self) -> frozenset[str]:
-        """Those of *binds* through which nothing can be written."""
+        """The paths of *binds* that are read-only."""
         stages = {str(view.stage) for view in self.views}
         return frozenset(stages.union(view.mount for view in self.views if view.mount is not None))
 
@@ -54,9 +54,9 @@ class View(NamedTuple):
 
     source: Path
     stage: Path
-    """In the workspace. It is bound here first: a volume may cover where it comes from."""
+    """A path in the workspace. *source* is bound here first, because a volume may cover its own path."""
     mount: str | None
-    """Where it is bound from there, or the folder that holds it is."""
+    """The path at which *stage*, or the folder that holds it, is bound then; None if it is not."""
 
 
 class Transfer(NamedTuple):
@@ -65,7 +65,7 @@ class Transfer(NamedTuple):
     ref: DataRef
     path: Path
     behind: Path | None = None
-    """The private mount's folder that is filled with it."""
+    """The folder behind a private mount, into which the data are moved."""
 
 
 def plan(refs: Sequence[DataRef], workspace: Workspace, *, private_mounts: bool) -> Plan:
@@ -77,7 +77,7 @@ def plan(refs: Sequence[DataRef], workspace: Workspace, *, private_mounts: bool)
 
 
 class _Planning:
-    """What has been decided so far."""
+    """A plan under construction."""
 
     def __init__(self, workspace: Workspace, private_mounts: bool) -> None:
         self._workspace = workspace
@@ -140,22 +140,22 @@ class _Planning:
 
 
 def _identity(ref: DataRef) -> object:
-    """Return what is equal for two references that can share a copy."""
+    """Return a key that is equal for references that can share a copy."""
     what = ref.digest if ref.kind == "local" else ref.source
     return ref.kind, what, ref.name, ref.is_dir, ref.trust_remote_code
 
 
 def make_mount_points(decided: Plan) -> None:
     """Make the empty folders and files that private mounts show until their data are there."""
-    for one in decided.downloads:
-        if one.behind is not None:
-            make_folder(one.behind.parent)
-            one.behind.mkdir()
+    for transfer in decided.downloads:
+        if transfer.behind is not None:
+            make_folder(transfer.behind.parent)
+            transfer.behind.mkdir()
     for view in decided.views:
         if not view.source.exists():
             raise DataError(
                 f"{view.source} does not exist any more, or cannot be reached from here.",
-                hint="With fuse=True local data is shown where it lies: keep it until the job ends.",
+                hint="With fuse=True local data is used in place: keep it until the job ends.",
             )
         make_folder(view.stage.parent)
         if view.source.is_dir():
@@ -164,13 +164,13 @@ def make_mount_points(decided: Plan) -> None:
             view.stage.touch()
 
 
-def bring(
+def provide(
     decided: Plan, store: Store, download: Download, earlier: EarlierFiles | None = None
 ) -> None:
-    """Download all data of a plan, several items at a time, and check what is mounted.
+    """Download all data of a plan, several items at a time, and check that mounted data are there.
 
-    *download* gets what was uploaded to *store*; other data are downloaded from where they are. What an
-    *earlier* attempt downloaded is reused if it is unchanged.
+    *download* gets data that were uploaded to *store*. Other data come directly from their source. Data that
+    an *earlier* attempt downloaded are reused if they are unchanged.
 
     Raises:
         DataError: An item could not be downloaded; the message names it and its path.
@@ -179,11 +179,13 @@ def bring(
         _check_mounted(ref, Path(decided.paths[ref.key]))
     transfers = TransferProgress("downloading data")
 
-    def bring_one(one: Transfer) -> None:
-        uploaded = one.ref.kind == "local"
-        _bring_one(one, store, download if uploaded else download_elsewhere, transfers, earlier)
+    def provide_one(transfer: Transfer) -> None:
+        uploaded = transfer.ref.kind == "local"
+        _provide_one(
+            transfer, store, download if uploaded else download_elsewhere, transfers, earlier
+        )
 
-    _at_once(bring_one, decided.downloads)
+    _in_parallel(provide_one, decided.downloads)
     transfers.finish()
 
 
@@ -201,7 +203,7 @@ def download_elsewhere(store: Store, ref: DataRef, dest: Path, /, *, track: Trac
         huggingface.load(ref.source, dest, trusts=ref.trust_remote_code)
 
 
-def _at_once(work: Callable[[Transfer], None], items: Sequence[Transfer]) -> None:
+def _in_parallel(work: Callable[[Transfer], None], items: Sequence[Transfer]) -> None:
     """Call *work* with every item, a few at a time; after a failure, or a stop, do not wait for the others."""
     if not items:
         return
@@ -212,7 +214,7 @@ def _at_once(work: Callable[[Transfer], None], items: Sequence[Transfer]) -> Non
     ends: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def keep_working() -> None:
-        # `next` of a tuple's iterator is one step for the interpreter: no two threads get one item.
+        # `next` of a tuple's iterator is atomic: no two threads get the same item.
         for item in todo:
             try:
                 work(item)
@@ -221,7 +223,7 @@ def _at_once(work: Callable[[Transfer], None], items: Sequence[Transfer]) -> Non
                 return
             ends.put(None)
 
-    for _ in range(min(_AT_ONCE, len(items))):
+    for _ in range(min(_THREADS, len(items))):
         # Daemons: a download must not delay the end of a job that is stopped.
         Thread(target=keep_working, name="kinetic-data", daemon=True).start()
     for _ in items:
@@ -230,36 +232,38 @@ def _at_once(work: Callable[[Transfer], None], items: Sequence[Transfer]) -> Non
             raise error
 
 
-def _bring_one(
-    one: Transfer,
+def _provide_one(
+    transfer: Transfer,
     store: Store,
     download: Download,
     track: TrackProgress,
     earlier: EarlierFiles | None,
 ) -> None:
-    seen_at = one.ref.mount or str(one.path)
+    seen_at = transfer.ref.mount or str(transfer.path)
     try:
-        make_folder(one.path.parent)
-        was_at = one.path
-        if one.behind is not None:
-            was_at = one.behind if one.ref.is_dir else one.behind / one.path.name
-        if earlier is None or not earlier.take_data(one.ref, one.path, was_at=was_at):
-            download(store, one.ref, one.path, track=track)
-        if one.behind is not None:
-            _fill(one.behind, one.path, is_dir=one.ref.is_dir)
+        make_folder(transfer.path.parent)
+        was_at = transfer.path
+        if transfer.behind is not None:
+            was_at = (
+                transfer.behind if transfer.ref.is_dir else transfer.behind / transfer.path.name
+            )
+        if earlier is None or not earlier.take_data(transfer.ref, transfer.path, was_at=was_at):
+            download(store, transfer.ref, transfer.path, track=track)
+        if transfer.behind is not None:
+            _fill(transfer.behind, transfer.path, is_dir=transfer.ref.is_dir)
     except Exception as error:
-        words = disk_words(error, one.path) or getattr(error, "message", None) or str(error)
-        what = f"The data {one.ref.source!r}"
+        words = disk_words(error, transfer.path) or getattr(error, "message", None) or str(error)
+        what = f"The data {transfer.ref.source!r}"
         if words.startswith(what):
             words = f"it{words.removeprefix(what)}"
         raise DataError(
-            f"{what} could not be brought to {seen_at}: {words}",
+            f"{what} could not be downloaded to {seen_at}: {words}",
             hint=error.hint if isinstance(error, KineticError) else None,
         ) from error
 
 
 def _fill(behind: Path, path: Path, *, is_dir: bool) -> None:
-    """Move what lies at *path* into what is mounted already: a mount shows an inode, not a name."""
+    """Move the data at *path* into the folder that is mounted already: a mount shows an inode, not a name."""
     import shutil
 
     if not is_dir:
@@ -279,6 +283,6 @@ def _check_mounted(ref: DataRef, path: Path) -> None:
         words = str(error.strerror)
     if words is not None:
         raise DataError(
-            f"The data {ref.source!r} should be mounted at {path}, and {words}.",
-            hint="The events of the pod say why; the nodes' account must be allowed to read it.",
+            f"The data {ref.source!r} should be mounted at {path}, but {words}.",
+            hint="See the events of the pod for the reason; the nodes' account must be allowed to read it.",
         )

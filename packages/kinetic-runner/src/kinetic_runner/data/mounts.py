@@ -41,20 +41,20 @@ _COPY: Final = "Leave fuse=True out: the data is copied instead."
 
 @cache
 def why_not_private() -> str | None:
-    """Return why this system allows no private mounts, or None if it does.
+    """Return why this system does not allow private mounts, or None if it does.
 
-    This is tried in a process of its own.
+    The answer comes from a trial in a process of its own.
     """
-    return _tried("probe()")
+    return _trial_error("probe()")
 
 
 @cache
 def why_not_read_only() -> str | None:
     """Return why this system cannot show folders read-only at other paths, or None if it can."""
-    return why_not_private() or _tried("probe(read_only=True)")
+    return why_not_private() or _trial_error("probe(read_only=True)")
 
 
-def _tried(call: str) -> str | None:
+def _trial_error(call: str) -> str | None:
     if not sys.platform.startswith("linux"):
         system = "macOS" if sys.platform == "darwin" else sys.platform
         return f"{system} has no private mount namespaces"
@@ -64,30 +64,30 @@ def _tried(call: str) -> str | None:
     import kinetic_runner
 
     code = f"import sys; sys.path[:0] = sys.argv[1:]\nfrom kinetic_runner.data.mounts import probe\n{call}"
-    # By path, so that neither `site` nor the user's environment takes time or changes anything.
+    # Import from these paths only: `site` and the user's environment could take time, or change the result.
     paths = [
         os.path.dirname(os.path.dirname(os.path.abspath(str(file))))  # noqa: PTH100, PTH120
         for file in (kinetic_runner.__file__, kinetic_payload.__file__)
     ]
-    tried = subprocess.run(
+    trial = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, *paths],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
     )
-    if tried.returncode == 0:
+    if trial.returncode == 0:
         return None
-    lines = tried.stderr.strip().splitlines()
-    return lines[-1] if lines else f"the attempt ended with status {tried.returncode}"
+    lines = trial.stderr.strip().splitlines()
+    return lines[-1] if lines else f"the trial ended with status {trial.returncode}"
 
 
 def probe(*, read_only: bool = False) -> None:
-    """Try private mounts in this process; leave it with a reason on stderr if that fails."""
+    """Try private mounts in this process; exit with a reason on stderr if that fails."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="kinetic-mounts-") as folder:
-        # Removed from outside the namespace's view as well: `folder` is the machine's own.
+        # `folder` is in the machine's own file system, so it is removed there as well.
         point = Path(f"/kinetic-probe-{os.getpid()}")
         try:
             enter({str(point): Path(folder)}, read_only=[str(point)] if read_only else ())
@@ -100,17 +100,17 @@ def probe(*, read_only: bool = False) -> None:
 
 
 def enter(binds: Mapping[str, Path], *, read_only: Collection[str] = ()) -> None:
-    """Give this process, and its children, a view in which each path of *binds* is its folder.
+    """Give this process, and its children, a view in which each path of *binds* shows its folder.
 
-    The folders (or files) must exist; what is written to them later is seen. They are bound in the
-    order given, and through those of *read_only* nothing can be written. Must be called before
-    threads start: a namespace belongs to a thread until then.
+    The folders (or files) must exist; the view shows what is written to them later. They are bound in the
+    order given, and the paths of *read_only* cannot be written to. Call this before threads start: it changes
+    the namespace of the current thread only.
 
     Raises:
         DataError: The system does not allow it, or a path cannot be covered.
     """
     cwd = Path.cwd()
-    borrowed = _unshare()
+    gained_capabilities = _unshare()
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     points = [
         _Point.at(path, source, read_only=path in read_only) for path, source in binds.items()
@@ -122,13 +122,13 @@ def enter(binds: Mapping[str, Path], *, read_only: Collection[str] = ()) -> None
     for point in points:
         if not point.exists:
             missing.setdefault(point.anchor, []).append(point)
-    # The deepest first: what covers a folder higher up then binds the finished ones below it.
+    # The deepest first: the mirror of a folder higher up then includes the finished mirrors below it.
     for anchor in sorted(missing, key=lambda folder: len(folder.parts), reverse=True):
         _cover(anchor, missing[anchor])
     for point in points:
         os.close(point.source)
     os.chdir(cwd)
-    if borrowed:
+    if gained_capabilities:
         _drop_capabilities()
 
 
@@ -137,11 +137,11 @@ class _Point:
     """One path to cover, with symbolic links on the way to it followed."""
 
     source: int
-    """A descriptor, as the path may be covered before this one is bound."""
+    """A descriptor, because the path may be covered before it is bound."""
     path: Path
     is_dir: bool
     exists: bool
-    """Something of the same kind is there and can simply be mounted over."""
+    """Whether a folder or file of the same kind is there, over which this one can simply be mounted."""
     read_only: bool
 
     @classmethod
@@ -168,7 +168,7 @@ def _cover(anchor: Path, points: Sequence[_Point]) -> None:
     """Cover *anchor* with a mirror of itself that also holds *points*."""
     mode = f"mode={stat.S_IMODE(anchor.stat().st_mode):o}"
     if anchor != Path("/"):
-        # Its entries are read through a descriptor, as its path is covered by now.
+        # Read its entries through a descriptor, because its path is covered by now.
         below = os.open(anchor, os.O_RDONLY | os.O_DIRECTORY)
         _mount("tmpfs", str(anchor), "tmpfs", 0, mode)
         _fill(f"/proc/self/fd/{below}", str(anchor), anchor, points)
@@ -187,9 +187,9 @@ def _cover(anchor: Path, points: Sequence[_Point]) -> None:
 
 
 def _fill(below: str, mirror: str, anchor: Path, points: Sequence[_Point]) -> None:
-    ours = {point.path.relative_to(anchor).parts[0] for point in points}
+    covered = {point.path.relative_to(anchor).parts[0] for point in points}
     for entry in os.scandir(below):
-        if entry.name in ours:  # There, but of the wrong kind.
+        if entry.name in covered:  # It exists, but is of the wrong kind.
             continue
         _mirror(entry, f"{mirror}/{entry.name}")
     for point in points:
@@ -206,7 +206,7 @@ def _mirror(entry: os.DirEntry[str], target: str) -> None:
     is_dir = entry.is_dir(follow_symlinks=False)
     try:
         if entry.is_symlink():
-            os.symlink(os.readlink(entry.path), target)  # noqa: PTH115, PTH211 - keeps it to the letter
+            os.symlink(os.readlink(entry.path), target)  # noqa: PTH115, PTH211 - keeps the target unchanged
             return
         _make(target, is_dir=is_dir)
         _mount(entry.path, target, None, _MS_BIND | _MS_REC)
@@ -234,8 +234,8 @@ def _protect(target: str) -> None:
     """Make the mount at *target*, and those below it, read-only."""
     import ctypes
 
-    # What is set, what is cleared, propagation, a user namespace. Remounting instead would reach the
-    # topmost mount alone, and is refused where others' flags would have to be repeated.
+    # Flags to set, flags to clear, propagation, user namespace. A remount would change only the topmost
+    # mount, and is refused unless it repeats flags that others have set.
     attributes = (ctypes.c_uint64 * 4)(_ATTR_RDONLY)
     done = _libc().syscall(
         ctypes.c_long(_MOUNT_SETATTR),
@@ -246,7 +246,9 @@ def _protect(target: str) -> None:
         ctypes.c_size_t(ctypes.sizeof(attributes)),
     )
     if done != 0:
-        raise _refused(f"protect {target} from being written to (this takes Linux 5.12)", _COPY)
+        raise _system_error(
+            f"protect {target} from being written to (this takes Linux 5.12)", _COPY
+        )
 
 
 def _is_real_folder(entry: os.DirEntry[str]) -> bool:
@@ -254,15 +256,15 @@ def _is_real_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _unshare() -> bool:
-    """Leave the machine's mount namespace; return whether that took a user namespace of our own."""
+    """Leave the machine's mount namespace; return whether capabilities of a user namespace must be dropped."""
     uid, gid = os.geteuid(), os.getegid()
     libc = _libc()
     if libc.unshare(_CLONE_NEWNS) == 0:
         return False
     if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS) != 0:
-        raise _refused("make a private mount namespace")
+        raise _system_error("make a private mount namespace")
     try:
-        # An unprivileged process may map its group only after it gave up changing groups.
+        # An unprivileged process may map its group only after it has disabled changing groups.
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
@@ -272,13 +274,13 @@ def _unshare() -> bool:
 
 
 def _drop_capabilities() -> None:
-    """Drop what a user namespace gave: user code must have the same access to files as outside."""
+    """Drop the capabilities of a user namespace: user code must have the same access to files as outside."""
     import ctypes
 
-    # Version 3 of the interface, this process; effective, permitted and inheritable, twice 32 bits.
+    # Version 3 of the interface; 0 is this process. Effective, permitted and inheritable, 2 x 32 bits each.
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     if _libc().capset(header, (ctypes.c_uint32 * 6)()) != 0:
-        raise _refused("give up capabilities")
+        raise _system_error("give up capabilities")
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
@@ -290,7 +292,7 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
         data.encode() or None,
     )
     if done != 0:
-        raise _refused(f"mount {source or kind or 'it again'} on {target}")
+        raise _system_error(f"mount {source or kind or 'it again'} on {target}")
 
 
 @cache
@@ -308,7 +310,7 @@ def _libc() -> ctypes.CDLL:
     return libc
 
 
-def _refused(what: str, hint: str = _HINT) -> DataError:
+def _system_error(what: str, hint: str = _HINT) -> DataError:
     import ctypes
 
     return DataError(f"Could not {what}: {os.strerror(ctypes.get_errno())}.", hint=hint)

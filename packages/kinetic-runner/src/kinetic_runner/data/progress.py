@@ -20,7 +20,7 @@ AGAIN: Final = 20.0
 class TransferProgress:
     """`TrackProgress` for several transfers at once, as one line for all of them.
 
-    Nothing is printed about what is over in a moment.
+    Short transfers print nothing.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class TransferProgress:
         with self._lock:
             self._begun += 1
             known = self._progress.total
-            # One of unknown size makes the sum unknown.
+            # A transfer of unknown size makes the total unknown.
             self._progress.total = None if known is None or total is None else known + total
         yield self._advance
 
@@ -57,12 +57,12 @@ class TransferProgress:
         self._print_line(self._progress.text)
 
     def finish(self) -> None:
-        """Print how long it took, unless it was over in a moment."""
+        """Print how long the transfers took, unless they were short."""
         if self._begun and self._progress.seconds >= FIRST:
             self._print_line(self._progress.summary)
 
 
 def log_line(text: str) -> None:
-    """Write *text* as a line of Kinetic's own into the job's log."""
+    """Write *text* to the job's log, as a line of Kinetic's own."""
     sys.stderr.write(f"[kinetic] {text}\n")
     sys.stderr.flush()
