@@ -21,7 +21,7 @@ import kinetic_runner
 from kinetic_payload.files.private import make_folder, read_private, write_private
 
 SIZE_LIMIT: Final = 512 * 1024
-"""Most bytes of the form without bytecode: it must fit into a ConfigMap beside other data."""
+"""Maximum bytes of a bundle without bytecode: it must fit into a ConfigMap beside other data."""
 
 _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 _START: Final = "kinetic_runner/bundle/start.py"
@@ -53,10 +53,10 @@ _LEFT_OUT: Final = (
 """Modules and packages that only the client uses: a bundle has to stay small."""
 _OLDEST_TIME: Final = (1980, 1, 1, 0, 0, 0)
 _MARSHAL: Final = 2 if sys.version_info < (3, 14) else 5
-"""The version of marshal's format. 2 knows no references and no interned strings.
+"""The version of marshal's format. Version 2 has neither references nor interned strings.
 
-Later ones mark both, and until Python 3.12 it depends on what else is in memory which characters are
-interned. From 3.14 on code holds slices, which need version 5.
+Later versions mark both, and until Python 3.12 the interned characters depend on what else is in memory.
+From Python 3.14 on, code contains slices, which need version 5.
 """
 _BUILDING: Final = threading.Lock()
 
@@ -64,16 +64,16 @@ _BUILDING: Final = threading.Lock()
 def build_bundle(extra: Mapping[str, bytes] = _NOTHING, *, bytecode: bool = True) -> bytes:
     """Return the runner as a zip application: `python3 -u FILE --store … --job …`.
 
-    It needs nothing but a Python with `cloudpickle`. The same sources give the same bytes. *extra*
-    holds further files by their name in the archive; what lies below `light/` can be imported where
-    nothing of that name is installed.
+    It needs only a Python interpreter with `cloudpickle`. The same sources give the same bytes. *extra*
+    holds further files by their name in the archive. Modules below `light/` can be imported unless a
+    module of the same name is installed.
 
-    With *bytecode*, that of this minor version of Python lies beside the sources, for a machine that
-    has the same: the runner starts about 0.15 s earlier. Without it, the file has a third of the size
-    and fits into a ConfigMap.
+    With *bytecode*, the file also holds the bytecode of this minor version of Python. On a machine with
+    the same version, the runner then starts about 0.15 s earlier. Without bytecode, the file has a third
+    of the size and fits into a ConfigMap.
 
     Raises:
-        SyntaxError: A module is not Python of this version.
+        SyntaxError: A module is not valid in this version of Python.
         ValueError: A bundle without bytecode is larger than `SIZE_LIMIT`.
     """
     sources = {name: path.read_bytes() for name, path in _sources() if not _is_left_out(name)}
@@ -104,9 +104,9 @@ def bundle_for(
 ) -> Path:
     """Return a file in *cache_dir* that holds `build_bundle(extra, …)`, made on first use.
 
-    It is safe for any number of threads and processes. As long as no source changed, it takes one `stat`
+    Any number of threads and processes may call this. If no source has changed, it only needs one `stat`
     for each source and compiles nothing. The file's name holds the digest of its contents: a file that is
-    damaged, or that another user may have written, is made again.
+    damaged, or that another user may have written, is replaced.
     """
     prefix = f"remote_runner-{_key(extra, bytecode=bytecode)}-"
     with _BUILDING:
@@ -114,11 +114,11 @@ def bundle_for(
             if _is_whole(path, path.stem.removeprefix(prefix)):
                 return path
         data = build_bundle(extra, bytecode=bytecode)
-        made = cache_dir / f"{prefix}{bundle_digest(data)}.py"
+        bundle = cache_dir / f"{prefix}{bundle_digest(data)}.py"
         make_folder(cache_dir)
         # A crash of the machine must not leave an empty file under a name that is trusted.
-        write_private(made, data, durable=True)
-    return made
+        write_private(bundle, data, durable=True)
+    return bundle
 
 
 def _is_whole(path: Path, digest: str) -> bool:
@@ -137,14 +137,14 @@ def _sources() -> Iterator[tuple[str, Path]]:
 
 def _is_left_out(name: str) -> bool:
     module = name.removesuffix(".py").replace("/", ".")
-    return any(f"{module}.".startswith(f"{one}.") for one in _LEFT_OUT)
+    return any(f"{module}.".startswith(f"{left_out}.") for left_out in _LEFT_OUT)
 
 
 def slim(source: bytes) -> bytes:
-    """Return the Python *source* without what only a reader needs; lines keep their numbers.
+    """Strip what only readers and type checkers need from the Python *source*; lines keep their numbers.
 
-    Classes keep a docstring of one character: a dataclass without one makes one, which takes longer
-    than reading it.
+    Classes keep a docstring of one character: `dataclass` generates a missing docstring, which takes
+    longer than reading one.
     """
     text = source.decode()
     lines = text.splitlines(keepends=True)
@@ -152,7 +152,7 @@ def slim(source: bytes) -> bytes:
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column].rstrip() + "\n"
-    tree = _parsed(text)
+    tree = _parse(text)
     for line, start, end in sorted(_annotations(tree, lines), reverse=True):
         if lines[line].isascii():  # Columns count bytes.
             lines[line] = lines[line][:start] + lines[line][end:]
@@ -168,10 +168,10 @@ def slim(source: bytes) -> bytes:
     return "".join(lines).encode()
 
 
-def _parsed(text: str) -> ast.Module:
-    """Return the syntax tree of *text*, also where another thread of the process parses something.
+def _parse(text: str) -> ast.Module:
+    """Return the syntax tree of *text*, even if another thread parses at the same time.
 
-    Before 3.11.8 threads that parse at once confuse each other (python/cpython#106905).
+    Before Python 3.11.8, parsing in several threads at once can fail (python/cpython#106905).
     """
     for _ in range(9):
         try:
@@ -182,7 +182,7 @@ def _parsed(text: str) -> ast.Module:
 
 
 def _unneeded_statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, str]]:
-    """Iterate over docstrings, and over what only type checkers see; each with its replacement."""
+    """Iterate over docstrings and `TYPE_CHECKING` blocks, each with its replacement."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             for number, statement in enumerate(node.body):
@@ -197,9 +197,10 @@ def _unneeded_statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, str]]:
 
 
 def _annotations(tree: ast.Module, lines: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-    """Iterate over annotations of functions: line, and where it begins and ends there.
+    """Iterate over annotations of functions: line, start column, end column.
 
-    Nothing reads them here. Those of dataclasses are needed; those on several lines stay.
+    Nothing in the bundle reads them. Annotations of dataclasses are needed, and annotations on several
+    lines stay.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.arg) and (annotation := node.annotation) is not None:
@@ -214,10 +215,10 @@ def _annotations(tree: ast.Module, lines: Sequence[str]) -> Iterator[tuple[int, 
 
 
 def _bytecode(name: str, source: bytes) -> bytes:
-    tree = _parsed(source.decode())
+    tree = _parse(source.decode())
     _drop_annotations(tree)
     code = compile(tree, f"remote_runner.py/{name}", "exec", dont_inherit=True, optimize=0)
-    del tree  # It refers to the constants.
+    del tree  # Its references to the constants would change what marshal writes.
     code = _without_columns(code)
     # PEP 552: hash-based, never checked against the source.
     flags = (1).to_bytes(4, "little")
@@ -226,7 +227,7 @@ def _bytecode(name: str, source: bytes) -> bytes:
 
 
 def _drop_annotations(tree: ast.Module) -> None:
-    """Remove annotations of functions, which nothing reads here. Those of dataclasses stay."""
+    """Remove annotations of functions, which nothing in the bundle reads. Those of dataclasses stay."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             node.returns = None
@@ -235,9 +236,9 @@ def _drop_annotations(tree: ast.Module) -> None:
 
 
 def _without_columns(code: CodeType) -> CodeType:
-    """Return *code* with its line numbers, but not with the columns, a fifth of all bytecode.
+    """Return *code* with line numbers but without columns, which are a fifth of all bytecode.
 
-    What `python -X no_debug_ranges` leaves out as well; tracebacks go without their carets.
+    `python -X no_debug_ranges` omits the columns as well. Tracebacks then have no carets.
     """
     # https://github.com/python/cpython/blob/main/Objects/locations.md
     table, line = bytearray(), code.co_firstlineno
@@ -257,7 +258,7 @@ def _without_columns(code: CodeType) -> CodeType:
         _without_columns(each) if isinstance(each, CodeType) else each for each in code.co_consts
     )
     slim = code.replace(co_linetable=bytes(table), co_consts=constants)
-    # A later Python may write this in another way.
+    # A later version of Python may use another format.
     return slim if _lines(slim) == _lines(code) else code.replace(co_consts=constants)
 
 
@@ -269,13 +270,13 @@ def _entry(name: str) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, _OLDEST_TIME)
     entry.create_system = 3
     entry.external_attr = 0o644 << 16
-    # Stored would start no faster, and not fit.
+    # Uncompressed, it would start no faster, and exceed the size limit.
     entry.compress_type = zipfile.ZIP_DEFLATED
     return entry
 
 
 def _key(extra: Mapping[str, bytes], *, bytecode: bool) -> str:
-    """Digest what the bundle is made of, without reading the modules."""
+    """Return a digest of the sources' paths, sizes and times, and of *extra*; read no source."""
     form = (sys.implementation.cache_tag, _bytecode("", b""), bytecode)
     key = hashlib.sha256(repr(form).encode())
     for name, path in _sources():

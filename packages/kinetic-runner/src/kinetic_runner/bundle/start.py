@@ -1,13 +1,13 @@
 """Start-up code of the bundle: make its modules importable, then run parent or child."""
 
-# This file becomes `__main__.py` of the bundle. Any Python must be able to print its error.
+# This file becomes `__main__.py` of the bundle. Any version of Python must be able to print its error.
 import os
 import sys
 
 
 def start():  # type: ignore[no-untyped-def]  # annotations would not parse everywhere
-    """Import our packages from the bundle, and all others from elsewhere if they are there."""
-    if sys.version_info < (3, 11):  # noqa: UP036  # whatever `python3` is
+    """Import Kinetic's packages from the bundle; prefer installed versions of all other packages."""
+    if sys.version_info < (3, 11):  # noqa: UP036  # `python3` may be any version
         version = "%d.%d" % sys.version_info[:2]  # noqa: UP031
         sys.stderr.write(
             "kinetic: this job needs Python 3.11 or newer; %s is Python %s.\n"  # noqa: UP031
@@ -16,7 +16,7 @@ def start():  # type: ignore[no-untyped-def]  # annotations would not parse ever
         sys.exit(2)
     bundle = os.path.abspath(sys.path[0])  # noqa: PTH100  # user code may change the folder
     sys.path[0] = bundle
-    # Once they are imported, their submodules come from here, whatever else is installed.
+    # Once imported, their submodules come from the bundle, even if other versions are installed.
     import kinetic_payload  # noqa: F401
     import kinetic_runner  # noqa: F401
 
