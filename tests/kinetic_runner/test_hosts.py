@@ -49,7 +49,7 @@ def test_count_and_coordinator_may_come_from_the_environment():
         ({"LWS_WORKER_INDEX": "٣"}, 20, "LWS_WORKER_INDEX"),
         ({"KINETIC_HOST_COUNT": "0"}, None, "KINETIC_HOST_COUNT"),
         ({"JOB_COMPLETION_INDEX": "2"}, 2, "JOB_COMPLETION_INDEX is 2"),
-        ({"KINETIC_HOST_COUNT": "3", "KINETIC_HOST_INDEX": "0"}, 2, "KINETIC_HOST_COUNT names 3"),
+        ({"KINETIC_HOST_COUNT": "3", "KINETIC_HOST_INDEX": "0"}, 2, "KINETIC_HOST_COUNT is 3"),
         ({}, 2, "no variable names"),
     ],
 )

@@ -3,4 +3,4 @@
 __version__ = "0.1.0"
 
 WARM = "--warm"
-"""A flag of the child: its store is a bucket, whose client it imports early, as that takes long."""
+"""A flag of the child: the store is a bucket, so import its client library early, which takes long."""

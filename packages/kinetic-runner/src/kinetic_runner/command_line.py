@@ -50,7 +50,7 @@ _NUMBERS: Final = {
     Flag.RETRIES: ("retries", 0),
     Flag.PREEMPTIONS: ("preemptions", 0),
     Flag.LIFELINE: ("lifeline", 0),
-    Flag.DEBUG_PORT: ("debug_port", 0),  # 0: any free one, which the log then names
+    Flag.DEBUG_PORT: ("debug_port", 0),  # 0: any free port; the log names it
 }
 _SECONDS: Final = {
     Flag.TIMEOUT: "timeout",
@@ -69,9 +69,9 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     """Parse the command line: `--flag value` or `--flag=value`.
 
     Raises:
-        InvalidRequestError: A flag is unknown, missing, or its value is not of its kind.
+        InvalidRequestError: A flag is unknown or missing, or its value is invalid.
     """
-    # By hand, because argparse takes longer to import than all the rest of a short job's parent.
+    # Not with argparse: its import takes longer than everything else in the parent of a short job.
     values: dict[str, Any] = {}
     words = iter(argv)
     for word in words:
@@ -83,7 +83,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
             text = next(words, "")
         if not text:
             raise InvalidRequestError(f"{flag} needs a value.", hint=_usage())
-        name, value = _parsed(flag, text)
+        name, value = _parse_value(flag, text)
         values[name] = value
     missing = [flag for flag in _REQUIRED if _TEXTS[flag] not in values]
     if missing:
@@ -91,7 +91,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     return Arguments(**values)
 
 
-def _parsed(flag: str, text: str) -> tuple[str, Any]:
+def _parse_value(flag: str, text: str) -> tuple[str, Any]:
     if flag in _TEXTS:
         return _TEXTS[flag], text
     if flag in _NUMBERS:
@@ -100,18 +100,18 @@ def _parsed(flag: str, text: str) -> tuple[str, Any]:
             return name, int(text)
         raise InvalidRequestError(f"{flag} is {text!r}; a whole number from {least} was expected.")
     if flag in _SECONDS:
-        seconds = _number(text)
+        seconds = _parse_number(text)
         if seconds is not None and 0 <= seconds < float("inf"):
             return _SECONDS[flag], seconds
-        raise InvalidRequestError(f"{flag} is {text!r}; seconds were expected.")
+        raise InvalidRequestError(f"{flag} is {text!r}; a number of seconds was expected.")
     raise InvalidRequestError(f"{flag!r} is not a flag of the runner.", hint=_usage())
 
 
-def _number(text: str) -> float | None:
-    # float() alone would take "1_0", " 1" and the digits of every script.
+def _parse_number(text: str) -> float | None:
+    # float() alone would accept "1_0", " 1" and non-ASCII digits.
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def _usage() -> str:
-    given = [*_TEXTS, *_NUMBERS, *_SECONDS]
-    return f"It takes {', '.join(given)}, each with a value, and {', '.join(_SWITCHES)}."
+    with_value = [*_TEXTS, *_NUMBERS, *_SECONDS]
+    return f"Flags with a value: {', '.join(with_value)}. Flags without: {', '.join(_SWITCHES)}."

@@ -27,16 +27,16 @@ class Host:
 def host_of(environment: Mapping[str, str], *, hosts: int | None = None) -> Host:
     """Decide which host this is.
 
-    *hosts* is their number; by default the environment names it, else there is one. An empty variable
+    *hosts* is the number of hosts; by default the environment gives it, else it is 1. An empty variable
     counts as unset.
 
     Raises:
-        InvalidRequestError: A variable holds something that cannot be.
+        InvalidRequestError: A variable is missing, invalid, or contradicts another value.
     """
     counted = _number(environment, Env.HOST_COUNT, least=1)
     if hosts is not None and counted is not None and hosts != counted:
         raise InvalidRequestError(
-            f"The command names {hosts} host(s), {Env.HOST_COUNT} names {counted}.",
+            f"The command line gives {hosts} host(s), but {Env.HOST_COUNT} is {counted}.",
             hint=f"Remove {Env.HOST_COUNT}, or make the two agree.",
         )
     count = hosts or counted or 1
@@ -44,7 +44,7 @@ def host_of(environment: Mapping[str, str], *, hosts: int | None = None) -> Host
     index = (_number(environment, source, least=0) or 0) if source else 0
     if source is None and count > 1:
         raise InvalidRequestError(
-            f"The job has {count} hosts, and no variable names this one's index.",
+            f"The job has {count} hosts, and no variable names the index of this host.",
             hint=f"Set {Env.HOST_INDEX} to a number from 0 to {count - 1}.",
         )
     if index >= count:
@@ -56,12 +56,12 @@ def host_of(environment: Mapping[str, str], *, hosts: int | None = None) -> Host
 
 
 def attempt_of(environment: Mapping[str, str], host: Host) -> int | None:
-    """Return the number of this attempt, if *host* is one of several: the number of restarts is counted.
+    """Return the number of this attempt, from the number of restarts; None if *host* is the only one.
 
-    None: a single host takes the next free number.
+    A single host takes the next free number.
 
     Raises:
-        InvalidRequestError: There are several hosts, and no variable numbers this attempt.
+        InvalidRequestError: There are several hosts, and no variable gives the number of restarts.
     """
     if host.count == 1:
         return None
@@ -78,10 +78,10 @@ def _number(environment: Mapping[str, str], name: str, *, least: int) -> int | N
     text = environment.get(name, "").strip()
     if not text:
         return None
-    # int() alone would take "1_0", "+1" and the digits of every script.
+    # int() alone would accept "1_0", "+1" and non-ASCII digits.
     if not (text.isascii() and text.isdigit()) or int(text) < least:
         raise InvalidRequestError(
             f"{name} is {text!r}; a whole number from {least} was expected.",
-            hint=f"Correct {name} where the job is described.",
+            hint=f"Correct {name} where the job is defined.",
         )
     return int(text)

@@ -22,11 +22,11 @@ T = TypeVar("T")
 OnFailure = Callable[[Exception], object]
 
 GONE: Final = (BucketNotFoundError,)
-"""Errors that are not retried at the end of a job. Credentials are refreshed, permissions come back."""
+"""Errors that are not retried at the end of a job. Lost credentials and permissions may be restored."""
 REFUSED: Final = (BucketNotFoundError, CredentialsError, StorePermissionError)
-"""Errors that are not retried at its beginning, when there is nothing to lose yet."""
+"""Errors that are not retried at the start of a job, when no result can be lost yet."""
 WAIT: Final[Callable[[float], bool]] = Event().wait
-"""A pause that nothing ends early."""
+"""Waits for a number of seconds; nothing ends the wait early."""
 _PERMANENT: Final = frozenset({errno.EFBIG, errno.ENAMETOOLONG})
 
 
@@ -36,7 +36,7 @@ def retry_notice(seconds: float) -> str:
 
 
 def ignore_failure(_: Exception) -> None:
-    """Do nothing with a failure."""
+    """Ignore the error of a failed call."""
 
 
 def retry(
@@ -50,7 +50,7 @@ def retry(
     """Return what *action* returns; retry for *seconds* while the store fails.
 
     *pause* waits, and returns True to give up sooner. *on_failure* is called with each error that is
-    retried. Errors in *final*, and others that no waiting can change, are raised at once.
+    retried. Errors in *final*, and errors that no retry can fix, are raised at once.
     """
     until = monotonic() + seconds
     delay = 0.1
@@ -69,7 +69,7 @@ def retry(
 
 
 def _is_permanent(error: Exception) -> bool:
-    """Return whether a disk refused something that it can never take."""
+    """Return whether the disk can never accept the file: it is too large, or its name is too long."""
     return any(
-        isinstance(one, OSError) and one.errno in _PERMANENT for one in (error, error.__cause__)
+        isinstance(each, OSError) and each.errno in _PERMANENT for each in (error, error.__cause__)
     )

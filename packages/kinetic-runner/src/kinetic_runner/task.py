@@ -26,22 +26,22 @@ class Task:
     report_file: str = "/dev/null"
     """A file for reports, if the pipe for them is closed."""
     linger: float = 10.0
-    """Seconds that threads may go on, and exit handlers may take, after the outcome is reported."""
+    """Seconds that threads and exit handlers may take after the outcome is reported."""
     keep_inputs: bool = False
     """Whether payload and project archive stay in the workspace, for another attempt."""
     stop_fd: int | None = None
     """The read end of the pipe through which a stop is requested."""
     stop_file: str = ""
-    """A file that exists once a stop was requested, in case user code has closed the pipe."""
+    """A file that exists once a stop is requested, in case user code has closed the pipe."""
     hold: bool = False
-    """Whether the host that coordinates a slice ends last: the parent tells it when the others have ended."""
+    """Whether the coordinator of a slice, if it fails, stays until its parent ends it after the other hosts."""
     debug_port: int | None = None
     pending_uploads: str | None = None
     """A folder that outlives the job, to which the value may be written for the parent to store."""
     report_seconds: float = REPORT_SECONDS
-    """For how many seconds storing the value is retried."""
+    """How many seconds to retry storing the value."""
     signed: bool = False
-    """Whether the job's records are signed. Then an object in the place of its value is not the job's."""
+    """Whether the job's records are signed. If so, an object that already has the value's name is replaced."""
     private_mounts: bool = False
     """Whether volumes are mounted in a namespace of the child's own, not in the machine's file system."""
 
@@ -58,8 +58,8 @@ class Task:
 
 # Messages from child to parent are lines of JSON on the report pipe:
 #   {"phase": "extract"}                a phase begins (the parent starts the timeout at "call")
-#   {"undisturbed": true}               the function ended before it could be told to stop
-#   {"sigterm": "native"}               native code has taken SIGTERM: requests to stop replace it
-#   {"parting": "together" | "last"}    all is done; the process waits for the other hosts only
+#   {"undisturbed": true}               the function ended before a stop could reach it
+#   {"sigterm": "native"}               native code handles SIGTERM: stop requests replace it
+#   {"parting": "together" | "last"}    all work is done; the process only waits for the other hosts
 #   {"warning": "…"}                    something the user should read; the parent logs it
 #   {"outcome": {…HostOutcome…}}        the last message; the child's output is flushed before it

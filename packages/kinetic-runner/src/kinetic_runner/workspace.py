@@ -26,7 +26,7 @@ class Workspace:
         make_folder(self.project)
 
     def data(self, key: str, name: str) -> Path:
-        """Return the path for the data *key*; it keeps the last part of its *name*."""
+        """Return the path for the data *key*; it ends in the last part of *name*, if there is one."""
         last = Path(name).name
         return self.root / "data" / key / (key if last in ("", "..") else last)
 
@@ -38,7 +38,7 @@ class Workspace:
         """Return the path of *relative* (POSIX, `""` is the root) in the extracted project.
 
         Raises:
-            IntegrityError: It would leave the project.
+            IntegrityError: *relative* leads out of the project.
         """
         path = Path(os.path.normpath(self.project / relative))
         if path != self.project and self.project not in path.parents:
@@ -64,7 +64,7 @@ _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 def disk_words(error: BaseException, root: Path) -> str | None:
-    """Return in words what the disk refused, or None if *error* is not about the disk."""
+    """Describe why the file system refused an operation; None if *error* has another cause."""
     if not isinstance(error, OSError) or error.errno not in _WORDS:
         return None
     where = error.filename2 or error.filename
@@ -88,5 +88,5 @@ def _free(root: Path) -> str:
     mib = 1024 * 1024
     return (
         f"{disk.f_bavail * disk.f_frsize // mib:,} MiB of {disk.f_blocks * disk.f_frsize // mib:,} "
-        f"MiB are free where the job's workspace lies"
+        f"MiB are free on the disk of the job's workspace"
     )
