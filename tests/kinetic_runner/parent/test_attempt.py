@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kinetic_runner.command_line import Arguments
-from kinetic_runner.parent.attempt import attend
+from kinetic_runner.parent.attempt import run_attempt
 
 
 class BeginsError(Exception):
@@ -37,4 +37,4 @@ def test_orphans_are_kept_before_there_can_be_any(tmp_path: Path) -> None:
     signals: Any = SimpleNamespace(wait=lambda _: False)
 
     with pytest.raises(BeginsError):
-        attend(arguments, {}, child, signals)
+        run_attempt(arguments, {}, child, signals)

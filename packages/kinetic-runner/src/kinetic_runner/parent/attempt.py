@@ -47,18 +47,18 @@ _LINGER: Final = 10.0
 _LINGER_TOGETHER: Final = 300.0
 """Several hosts leave `jax.distributed` together: the first one to leave would abort the others."""
 _UPLOAD_SECONDS: Final = 30.0
-"""Without a chunk of the log that the store takes, after which the rest of it is given up."""
-_UPLOAD_SECONDS_AFAR: Final = 180.0
-"""The same where the store is a service, which may be away for a while."""
+"""Seconds without a stored chunk of the log after which the rest of the log is dropped."""
+_SERVICE_UPLOAD_SECONDS: Final = 180.0
+"""The same for a store that is a service, which may be unreachable for a while."""
 _ORPHAN_SECONDS: Final = 2.0
 _READER_SECONDS: Final = 5.0
 _LATE_SECONDS: Final = 5.0
-"""Seconds within which a line of Kinetic's own must be stored after the end of the function."""
+"""Seconds to store a line of Kinetic's own that follows the end of the log."""
 _AFTER_GRACE: Final = 10.0
-"""Seconds beyond the grace of a host at fault for which a host that lost it waits to be stopped."""
+"""Seconds beyond the grace for which a host that lost another one waits to be stopped."""
 
 
-def attend(
+def run_attempt(
     arguments: Arguments,
     environment: Mapping[str, str],
     child: Child,
@@ -99,12 +99,12 @@ def attend(
     if _is_refused(reporter, attempt, arguments.preemptions, marker):
         return EXIT_NOT_PREPARED
     _outlive_supervisor(arguments, store, child, signer)
-    child.adopt_orphans()  # Before there can be any: earlier ones would not be found.
+    child.adopt_orphans()  # Before user code starts: earlier orphans would not be found.
     task = _task(
         arguments, attempt, host, child, linger=linger or _LINGER, signed=signer.key is not None
     )
     child.send_task(task.encode())
-    claimed = monotonic() - began
+    claim_seconds = monotonic() - began
     blank = HostOutcome(
         job_id=job.job_id,
         attempt=attempt,
@@ -129,7 +129,7 @@ def attend(
         stop_file=task.stop_file,
     )
     reporter.log = partial(_log_late, watch, log)
-    code = _see_through(watch, log, reporter, blank, claimed=claimed)
+    code = _watch_and_report(watch, log, reporter, blank, claim_seconds=claim_seconds)
     if marker and reporter.reported:
         watch.mark_end(marker)
         watch.tee.finish(_READER_SECONDS)
@@ -178,42 +178,42 @@ def _is_refused(reporter: Reporter, attempt: int, preemptions: int | None, marke
     if refusal:
         reporter.warn(refusal)
         if marker:
-            tee = Tee(sys.stdout.fileno())  # It is no error if the reader is gone.
+            tee = Tee(sys.stdout.fileno())  # It ignores a closed reader.
             tee.write(f"{marker}\n".encode())
             tee.finish(_READER_SECONDS)
     return bool(refusal)
 
 
-def _see_through(
-    watch: Watch, log: LogUploader, reporter: Reporter, blank: HostOutcome, *, claimed: float
+def _watch_and_report(
+    watch: Watch, log: LogUploader, reporter: Reporter, blank: HostOutcome, *, claim_seconds: float
 ) -> int:
     """Watch the child to its end, store its log, and report; return the exit code.
 
-    *blank* names what is reported on; the attempt was *claimed* within so many seconds.
+    *blank* names job, attempt and host; claiming the attempt took *claim_seconds*.
     """
     kills = oom_kills()
-    end = watch.run(lambda: _more_kills(kills))
-    outcome = outcome_of(_with_claim(end, claimed), replace(blank, finished_at=time()))
+    end = watch.run(lambda: _was_oom_killed(kills))
+    outcome = outcome_of(_with_claim(end, claim_seconds), replace(blank, finished_at=time()))
     if reporter.linger and is_loss_of_peer(outcome):
         outcome = replace(outcome, lost_peer=True)
-    upload_seconds = _UPLOAD_SECONDS_AFAR if reporter.store.concurrency > 1 else _UPLOAD_SECONDS
+    upload_seconds = _SERVICE_UPLOAD_SECONDS if reporter.store.concurrency > 1 else _UPLOAD_SECONDS
     reader = _READER_SECONDS
     if end.cause == "orphaned":
         reporter.seconds = _ORPHAN_SECONDS
         reader = 0.0
-    reporter.keep(outcome)  # Its log may take minutes.
+    reporter.keep(outcome)  # First: uploading the log may take minutes.
     warnings = _close(watch, log, seconds=min(upload_seconds, reporter.seconds), reader=reader)
     return _report(reporter, replace(outcome, warnings=(*outcome.warnings, *warnings)))
 
 
 def _log_late(watch: Watch, log: LogUploader, text: str) -> None:
-    """Put a line into a log that was closed."""
+    """Add a line to a log that is already closed."""
     watch.log_line(text)
     log.close(_LATE_SECONDS)
 
 
 def _outlive_supervisor(arguments: Arguments, store: Store, child: Child, signer: Signer) -> None:
-    """Where the store is a bucket, have the job's lease renewed also after its supervisor died."""
+    """If the store is a bucket, renew the job's lease after its supervisor has died."""
     if arguments.lifeline is None or store.concurrency == 1:
         return
     import threading
@@ -246,7 +246,7 @@ def _signing_key(environment: Mapping[str, str]) -> bytes | None:
         return bytes.fromhex(text) or None
     except ValueError:
         raise InvalidRequestError(
-            f"{Env.SIGNING_KEY} is not in hexadecimal.",
+            f"{Env.SIGNING_KEY} is not hexadecimal.",
             hint="It is the content of the namespace's secret, or of the file `key` in KINETIC_HOME.",
         ) from None
 
@@ -257,10 +257,8 @@ def _report(reporter: Reporter, outcome: HostOutcome) -> int:
     except (KineticError, OSError) as error:
         text = f"[kinetic] The outcome could not be stored: {error}\n"
         if reporter.pending_uploads is not None and reporter.pending_uploads.host_outcomes():
-            text += (
-                f"[kinetic] It is kept in {reporter.pending_uploads.folder}. Store it there with: "
-            )
-            text += f"kinetic jobs result {outcome.job_id}\n"
+            text += f"[kinetic] It is kept in {reporter.pending_uploads.folder}. To store it, run on this "
+            text += f"machine: kinetic jobs result {outcome.job_id}\n"
         sys.stderr.write(text)
         return outcome.exit_code or EXIT_FUNCTION_FAILED
 
@@ -291,8 +289,8 @@ def _task(
         report_file=f"{arguments.workspace}/.report-{child.mark}",
         stop_fd=child.stop_fd,
         stop_file=f"{arguments.workspace}/.stop-{child.mark}",
-        hold=arguments.lifeline
-        is not None,  # There is a supervisor to tell when the others have ended.
+        # Only a supervisor reports when the other hosts have ended.
+        hold=arguments.lifeline is not None,
         linger=linger,
         keep_inputs=arguments.keep_inputs,
         debug_port=arguments.debug_port,
@@ -304,7 +302,7 @@ def _task(
 
 
 def _close(watch: Watch, log: LogUploader, *, seconds: float, reader: float) -> tuple[str, ...]:
-    """Finish the stored log and the live one; return warnings about what was lost."""
+    """Finish the stored log and the live one; return a warning if output was lost."""
     log.close(seconds)
     warnings: tuple[str, ...] = ()
     if log.lost:
@@ -316,9 +314,9 @@ def _close(watch: Watch, log: LogUploader, *, seconds: float, reader: float) -> 
     return warnings
 
 
-def _more_kills(before: int | None) -> bool | None:
+def _was_oom_killed(kills_before: int | None) -> bool | None:
     after = oom_kills()
-    return None if before is None or after is None else after > before
+    return None if kills_before is None or after is None else after > kills_before
 
 
 def _with_claim(end: ChildEnd, seconds: float) -> ChildEnd:

@@ -1,4 +1,4 @@
-"""The child, which runs the user's code: start, signal and reap it, and kill what it leaves behind."""
+"""Start, signal and reap the child, which runs the user's code; kill the processes that it leaves behind."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from kinetic_payload import processes
 
-# This module is imported before the child starts, so it imports nothing that takes time: while the
-# parent goes on importing and claims its attempt, the child already does the same.
+# This module is imported before the child starts, so it imports nothing slow. The rest of the parent is
+# imported while the child imports its own modules.
 
 MARK = "KINETIC_RUNNER_MARK"
 """A variable in the environment of every descendant, by which it is found."""
@@ -20,8 +20,8 @@ _READ_SIZE = 256 * 1024
 class Child:
     """A running child: one pipe for its output, one for its reports, one for its task, one to stop it.
 
-    `status` is its wait status, or None while it lives. The task's pipe stays open: the child takes
-    its end for the end of the parent.
+    `status` is its wait status, or None while it runs. The task's pipe stays open: when it closes, the
+    child knows that its parent has ended.
     """
 
     def __init__(
@@ -32,23 +32,23 @@ class Child:
         self.report = report
         self.task = task
         self.stop_fd, self._stop = stop
-        """The number that the child knows its end of the pipe by; ours."""
+        """The descriptor, in the child, of its end of the pipe; in this process, of the other end."""
         self.mark = mark
         self.status: int | None = None
         self.adopting = False
         """Whether orphaned descendants become children of this process."""
         self.supervised = False
-        """Whether a supervisor searches all processes for what is left."""
+        """Whether a supervisor searches all processes for remaining descendants."""
         self._group_left = True
         self._children_left = True
 
     def send_task(self, text: str) -> None:
-        """Send the task, with which the child begins."""
+        """Send the task, for which the child waits."""
         # A few hundred bytes into an empty pipe: this never blocks.
         try:
             os.write(self.task, text.encode() + b"\n")
         except BrokenPipeError:
-            return  # It has ended already, which `reap` finds.
+            return  # The child has already ended; `reap` notices that.
 
     def adopt_orphans(self) -> None:
         """Become the parent of orphaned descendants, where the system can do that."""
@@ -63,16 +63,16 @@ class Child:
                 return
 
     def request_stop(self) -> None:
-        """Have Python's handler of SIGTERM called, where native code has taken the signal."""
+        """Make the child call Python's handler of SIGTERM, where native code handles the signal."""
         if self.status is None:
             try:  # noqa: SIM105 - light
                 os.write(self._stop, b".")
             except OSError:
-                pass  # It ended, closed the pipe, or the pipe is full of requests.
-            self.signal(signal.SIGURG)  # By default it is ignored.
+                pass  # The child ended or closed the pipe, or the pipe is full of requests.
+            self.signal(signal.SIGURG)  # Processes ignore it by default.
 
     def reap(self) -> bool:
-        """Collect whatever ended; return whether the child is among it, now or earlier."""
+        """Reap all processes that have ended; return whether the child has ended, now or earlier."""
         statuses, self._children_left = processes.reap()
         self.status = statuses.get(self.pid, self.status)
         return self.status is not None
@@ -80,15 +80,15 @@ class Child:
     def kill(self) -> None:
         """Kill the child and its process group, at once."""
         self.signal(signal.SIGKILL)
-        # A number stays taken for as long as a group of that number has members. Afterwards another
-        # group may get it, so it is not used again.
+        # The number of a process group is reserved while the group has members. After that, another group
+        # may get it, so do not signal it again.
         self._group_left = self._group_left and processes.signal_group(self.pid)
 
     def kill_all_but_trackers(self) -> bool:
-        """Kill what resource trackers wait for; one round. Return whether no tracker was left.
+        """Kill, in one round, what resource trackers wait for. Return whether no tracker was left.
 
-        `multiprocessing` and `loky` start a process that removes shared memory, semaphores and
-        folders which their users left, once no process holds its pipe any more. It ends by itself.
+        A resource tracker is a process that `multiprocessing` or `loky` starts. It removes abandoned shared
+        memory, semaphores and folders once no other process holds its pipe. Then it ends by itself.
         """
         self.signal(signal.SIGKILL)
         self.reap()
@@ -100,7 +100,7 @@ class Child:
         elif processes.signal_group(self.pid, 0):
             found = processes.marked(f"{MARK}={self.mark}")
         else:
-            found = []  # Looking at all processes takes a while.
+            found = []  # Searching all processes would take a while.
         trackers = _trackers_among(found)
         if trackers:
             for pid in set(found) - trackers:
@@ -108,10 +108,11 @@ class Child:
         return not trackers
 
     def kill_descendants(self) -> bool:
-        """Kill what left the group as well; one round. Return whether nothing was left.
+        """Kill, in one round, also descendants outside the process group. Return whether none was left.
 
-        Killing a process hands its children to us, so it takes several rounds to reach all. Where it
-        does not, all processes are searched; a supervisor does that once our report is written.
+        Where this process adopts orphans, the children of a killed process become its own, so it takes several
+        rounds to reach all. Elsewhere all processes are searched. A supervisor, if there is one, does
+        that once the report is written.
         """
         self.kill()
         self.reap()
@@ -131,10 +132,10 @@ def spawn(command: Sequence[str], environment: Mapping[str, str]) -> Child:
     report, report_end = os.pipe()
     task_end, task = os.pipe()
     stop_end, stop = os.pipe()
-    for mine in (output, report, stop):
-        os.set_blocking(mine, False)
-    for theirs in (task_end, report_end, stop_end):
-        os.set_inheritable(theirs, True)
+    for fd in (output, report, stop):
+        os.set_blocking(fd, False)
+    for fd in (task_end, report_end, stop_end):
+        os.set_inheritable(fd, True)
     null = os.open(os.devnull, os.O_RDONLY)
     mark = f"{os.getpid()}-{os.urandom(8).hex()}"
     try:
@@ -145,13 +146,13 @@ def spawn(command: Sequence[str], environment: Mapping[str, str]) -> Child:
             makes_session=True,  # `kinetic_runner.child.main` does.
         )
     finally:
-        for theirs in (null, output_end, report_end, task_end, stop_end):
-            os.close(theirs)
+        for fd in (null, output_end, report_end, task_end, stop_end):
+            os.close(fd)
     return Child(pid, output, report, task, (stop_end, stop), mark)
 
 
 def read_available(fd: int) -> bytes | None:
-    """Return what is in a non-blocking pipe: b"" at its end, None where nothing is there now."""
+    """Return the data in a non-blocking pipe: b"" at its end, None if there is none now."""
     try:
         return os.read(fd, _READ_SIZE)
     except BlockingIOError:
@@ -159,10 +160,12 @@ def read_available(fd: int) -> bytes | None:
 
 
 def pipe_capacity(fd: int) -> int:
-    """Return how many bytes can lie in a pipe."""
+    """Return how many bytes a pipe can hold."""
     import fcntl
 
-    number = getattr(fcntl, "F_GETPIPE_SZ", None)  # Linux only; elsewhere 64 KiB is the most.
+    number = getattr(
+        fcntl, "F_GETPIPE_SZ", None
+    )  # Linux only; elsewhere a pipe holds at most 64 KiB.
     if number is None:
         return 64 * 1024
     try:
@@ -174,7 +177,7 @@ def pipe_capacity(fd: int) -> int:
 def _trackers_among(pids: Sequence[int]) -> set[int]:
     """Return the resource trackers among *pids*, by the code that Python was started with (`-c`).
 
-    A process without a command line is just being started, and may become one.
+    A process without a command line is just being started, and may become a resource tracker.
     """
     lines = processes.command_lines(pids)
     if not lines:

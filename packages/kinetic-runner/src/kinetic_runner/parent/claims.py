@@ -1,4 +1,4 @@
-"""Claims: one process a host runs an attempt, and none runs a finished job."""
+"""Claims: on each host one process runs an attempt, and no process runs a finished job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class AlreadyClaimedError(KineticError):
 
 
 class AlreadyFinishedError(KineticError):
-    """The job's final outcome is there: running the function again would be wrong."""
+    """The job has a final outcome, so its function must not run again."""
 
     succeeded: bool = False
 
@@ -39,28 +39,28 @@ def claim_attempt(
 ) -> int:
     """Claim *attempt*, or the next free one, for this host; return its number.
 
-    Claims, and an outcome, that *signer* does not verify are ignored: the job did not write them.
+    Claims and outcomes that *signer* does not verify are ignored: the job did not write them.
 
     Raises:
         AlreadyFinishedError: The job has ended.
-        AlreadyClaimedError: Another process has *attempt*.
+        AlreadyClaimedError: Another process has claimed *attempt*.
     """
     _refuse_if_finished(store, job, signer)
     number = attempt if attempt is not None else 1
     while True:
         name = job.claim(number, host.index)
-        if _claimed(store, signer, name, encode(claim_of(number)), pause):
+        if _try_claim(store, signer, name, encode(claim_of(number)), pause):
             return number
         if attempt is not None:
             holder = _holder(store, name)
             raise AlreadyClaimedError(
                 f"Attempt {attempt} of {job.job_id} on host {host.index} belongs to {holder}.",
-                hint="Start another attempt, or leave the number out to take the next free one.",
+                hint="Start another attempt, or omit the number to take the next free one.",
             )
         number = _next_free(store, signer, job, host, number)
 
 
-def _claimed(
+def _try_claim(
     store: Store, signer: Signer, name: str, claim: bytes, pause: Callable[[float], bool]
 ) -> bool:
     written = retry(
@@ -76,7 +76,7 @@ def _claimed(
 def _next_free(store: Store, signer: Signer, job: JobObjects, host: Host, taken: int) -> int:
     if signer.key is None:
         return max(taken, *_attempts(store, job)) + 1
-    # Not by a list: it may hold thousands of forged claims, or one with the greatest number.
+    # Do not list the claims: thousands may be forged, or one with the greatest possible number.
     number = taken + 1
     while read_verified(store, signer, job.claim(number, host.index)) is not None:
         number += 1
@@ -101,7 +101,7 @@ def _refuse_if_finished(store: Store, job: JobObjects, signer: Signer) -> None:
 
 
 def _attempts(store: Store, job: JobObjects) -> list[int]:
-    """Return the numbers that are taken, and 0."""
+    """Return the numbers of all attempts that have objects, and 0."""
     names = (folder.removeprefix(job.attempts)[:-1] for folder in store.folders(job.attempts))
     return [0, 0, *(number for name in names if (number := number_in(name)) is not None)]
 

@@ -11,7 +11,7 @@ from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, EXIT
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, Pickled, Reason
 
 Cause = Literal["timeout", "terminated", "orphaned"]
-"""Why the parent ended the child: its time was up, SIGTERM came, the supervisor died."""
+"""Why the parent ended the child: the time limit was reached, SIGTERM came, or the supervisor died."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,25 +20,25 @@ class ChildEnd:
 
     phase: Phase
     status: int | None
-    """As `waitpid` gives it; None if the child would not go away."""
+    """The wait status; None if the child was killed but did not end."""
     reported: HostOutcome | None = None
     """The outcome that the child reported."""
     reported_in_time: bool = True
-    """Whether it came before the parent began to end the child."""
+    """Whether the child reported before the parent began to stop it."""
     cause: Cause | None = None
     stopped_at: float | None = None
-    """When SIGTERM was passed on to it, in seconds since the epoch."""
-    killed_by_us: bool = False
+    """When the parent began to stop the child, in seconds since the epoch."""
+    killed_by_parent: bool = False
     timeout: float | None = None
     grace: float = 0.0
     oom_killed: bool | None = None
-    """Whether the kernel's counter of such kills rose; None where there is no counter."""
+    """Whether the kernel's counter of OOM kills rose; None where there is no counter."""
     phases: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
 def outcome_of(end: ChildEnd, blank: HostOutcome) -> HostOutcome:
-    """Return *blank*, which names job, attempt, host and times, filled with how it ended."""
+    """Return the outcome for *end*; job, attempt, host and times come from *blank*."""
     reported = end.reported
     if reported is not None and end.reported_in_time:
         return replace(
@@ -59,7 +59,7 @@ def outcome_of(end: ChildEnd, blank: HostOutcome) -> HostOutcome:
         phase=end.phase,
         phases=end.phases,
         warnings=(*end.warnings, *blank.warnings),
-        **(_ended_by_us(end) if end.cause else _ended_by_itself(end)),
+        **(_ended_by_parent(end) if end.cause else _ended_by_itself(end)),
     )
 
 
@@ -67,12 +67,12 @@ def outcome_from(message: Mapping[str, Any]) -> HostOutcome:
     """Rebuild an outcome from its JSON; unknown keys are ignored.
 
     Raises:
-        TypeError: It is not an outcome.
+        TypeError: *message* is not an outcome.
     """
-    values = _known(HostOutcome, message)
+    values = _known_fields(HostOutcome, message)
     error = values.get("error")
     if error is not None:
-        known = _known(ErrorInfo, error)
+        known = _known_fields(ErrorInfo, error)
         known["notes"] = tuple(known.get("notes") or ())
         values["error"] = ErrorInfo(**{**known, "pickled": _pickled(known.get("pickled"))})
     values["value"] = _pickled(values.get("value"))
@@ -81,17 +81,17 @@ def outcome_from(message: Mapping[str, Any]) -> HostOutcome:
 
 
 def _pickled(message: Mapping[str, Any] | None) -> Pickled | None:
-    return None if message is None else Pickled(**_known(Pickled, message))
+    return None if message is None else Pickled(**_known_fields(Pickled, message))
 
 
-def _known(kind: type[Any], message: Mapping[str, Any]) -> dict[str, Any]:
+def _known_fields(kind: type[Any], message: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise TypeError(f"{message!r} is not a {kind.__name__}")
     return {part.name: message[part.name] for part in fields(kind) if part.name in message}
 
 
 def exit_code_of(status: int) -> int:
-    """Return what a shell would show for a wait status."""
+    """Return the exit code that a shell shows for a wait status."""
     number = _signal_of(status)
     return 128 + number if number is not None else status >> 8 & 0xFF
 
@@ -100,11 +100,11 @@ def _signal_of(status: int) -> int | None:
     return status & 0x7F or None
 
 
-def _ended_by_us(end: ChildEnd) -> dict[str, Any]:
-    """Describe an end that the parent brought about.
+def _ended_by_parent(end: ChildEnd) -> dict[str, Any]:
+    """Describe an end that the parent caused.
 
-    What the child reports after it was told to stop is no success: a function that saves its state on
-    SIGTERM and returns early has not done its work.
+    A success that the child reports after the stop does not count: a function that saves its state on
+    SIGTERM and returns early has not finished its work.
     """
     last = end.reported
     if end.cause == "timeout":
@@ -118,13 +118,13 @@ def _ended_by_us(end: ChildEnd) -> dict[str, Any]:
     if end.cause == "orphaned":
         message += "; its process was killed."
     elif last is not None and last.succeeded:
-        message += ". Told to stop, the function ended in an orderly way."
+        message += ". The function was stopped, and ended in an orderly way."
     elif last is not None:
-        message += ". Told to stop, it ended with an error."
-    elif end.killed_by_us:
+        message += ". It was stopped, and ended with an error."
+    elif end.killed_by_parent:
         message += f". It did not stop within {end.grace:g} s and was killed."
     else:
-        message += "; it was told to stop."
+        message += "; it was stopped."
     number = _signal_of(end.status) if end.status is not None else None
     error = last.error if last is not None else None
     return {
@@ -136,7 +136,7 @@ def _ended_by_us(end: ChildEnd) -> dict[str, Any]:
 def _ended_by_itself(end: ChildEnd) -> dict[str, Any]:
     where = "the function" if end.phase == "call" else f"the phase {end.phase!r}"
     if end.status is None:
-        return _fields("killed", 137, f"The process was killed in {where}, but did not go away.")
+        return _fields("killed", 137, f"The process was killed in {where}, but did not end.")
     number = _signal_of(end.status)
     if number is None:
         code = exit_code_of(end.status)
@@ -148,13 +148,13 @@ def _ended_by_itself(end: ChildEnd) -> dict[str, Any]:
     if number == signal.SIGKILL:
         message += {
             True: ": the kernel ran out of memory",
-            False: ", though the kernel counted no lack of memory here",
+            False: ", although the kernel counted no kill for lack of memory here",
             None: ", possibly because it ran out of memory",
         }[end.oom_killed]
     elif number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL):
         message += ": native code crashed"
     elif number == signal.SIGABRT:
-        message += ": native code gave up; with several hosts, often because another one died"
+        message += ": native code aborted; with several hosts, often because another host ended"
     return {**_fields("killed", 128 + number, message + "."), "signal": number}
 
 

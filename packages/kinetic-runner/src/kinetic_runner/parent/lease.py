@@ -1,4 +1,4 @@
-"""The lease of a local job in a bucket, renewed by a runner whose supervisor died while it reports."""
+"""Renew the lease of a local job in a bucket, if the supervisor died while the runner still reports."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def renew_without_supervisor(
 ) -> None:
     """Wait until *lifeline* ends; from then on renew the lease until the job has an outcome.
 
-    Until then other machines see that the job runs. Call *give_up* if a client wrote an outcome that
+    The lease shows other machines that the job is running. Call *give_up* if a client wrote an outcome that
     *signer* verifies, or removed the job: a report is not needed any more.
     """
     _wait_for_end(lifeline)
     lease = encode(Lease(job_id=job.job_id, holder=holder, seconds=LEASE_SECONDS))
     while True:
-        pause(LEASE_SECONDS / 3)  # The supervisor's last one holds for longer.
+        pause(LEASE_SECONDS / 3)  # The supervisor's last lease is valid for longer than this.
         try:
             outcome = read_verified(store, signer, job.outcome)
             if outcome is not None:
@@ -49,7 +49,7 @@ def renew_without_supervisor(
 
 
 def _wait_for_end(fd: int) -> None:
-    # Only `watch` reads what the supervisor sends.
+    # Do not read: `watch` reads the supervisor's messages.
     poll = select.poll()
     poll.register(fd, 0)
     while not any(event for _, event in poll.poll()):

@@ -23,11 +23,12 @@ _STALL_SECONDS: Final = 10.0
 
 
 class LogUploader:
-    """Takes output at the speed it comes; a thread uploads it.
+    """Accepts output at any speed; a thread uploads it.
 
-    What the store does not take in time waits in memory, then on disk. If it is too much for both,
-    `full` asks to hold the output back for as long as the store makes progress. If it makes none, the
-    oldest waiting chunks are dropped, and a line in the log says where: its end is worth most.
+    Output that is not uploaded yet waits in memory, then on disk. If that is not enough, `full` is True as
+    long as the store makes progress, and the caller holds the output back. If the store makes no progress,
+    the oldest waiting chunks are dropped, because the end of a log matters most. A line in the log marks the
+    gap.
     """
 
     def __init__(
@@ -58,12 +59,12 @@ class LogUploader:
 
     @property
     def error(self) -> str | None:
-        """The error with which the store last refused a chunk; None once it takes chunks again."""
+        """The error of the last chunk that could not be stored; None once a chunk is stored again."""
         return self._uploader.error if self._uploader is not None else None
 
     @property
     def lost(self) -> int:
-        """Bytes that were dropped."""
+        """How many bytes were dropped."""
         return self._uploader.lost if self._uploader is not None else 0
 
     @property
@@ -84,7 +85,7 @@ class LogUploader:
         return max(0.0, self._begun + self._chunk_seconds - self._clock())
 
     def append(self, data: bytes) -> None:
-        """Take the next piece of output."""
+        """Add the next piece of output."""
         if not self._buffer:
             self._begun = self._clock()
         self._buffer += data
@@ -92,14 +93,14 @@ class LogUploader:
             self._send(self._chunk_size)
 
     def send_due(self) -> None:
-        """Upload what has waited long enough."""
+        """Upload the buffered output if it has waited long enough."""
         if self.due_in == 0.0:
             self._send(len(self._buffer))
 
     def close(self, seconds: float) -> None:
-        """Upload the rest; drop it once the store takes nothing for *seconds*, as `lost` and `error` tell.
+        """Upload the rest; drop it once the store accepts nothing for *seconds*.
 
-        What is appended later needs another `close`.
+        `lost` and `error` show whether output was dropped. Output that is appended later needs another `close`.
         """
         if self._buffer:
             self._send(len(self._buffer), in_thread=self._uploader is not None)
@@ -118,14 +119,14 @@ class LogUploader:
             continue
         chunk = bytes(self._buffer[:size])
         del self._buffer[:size]
-        uploader.put(self._spilled(chunk) if spill else chunk, size)
+        uploader.put(self._spill(chunk) if spill else chunk, size)
         self._begun = self._clock()
 
-    def _spilled(self, chunk: bytes) -> bytes | IO[bytes]:
+    def _spill(self, chunk: bytes) -> bytes | IO[bytes]:
         import tempfile
 
         try:
-            # One file a chunk, without a name: the system frees its space by itself.
+            # One file for each chunk, without a name: the system frees its space when it is closed.
             file = tempfile.TemporaryFile(dir=self._spool)  # noqa: SIM115
         except OSError:
             return chunk
@@ -139,7 +140,7 @@ class LogUploader:
 
 
 class _Uploader:
-    """The thread that uploads; without one, `close` does its work."""
+    """Uploads chunks in a thread; if the thread was not started, `close` uploads them."""
 
     def __init__(
         self,
@@ -203,7 +204,7 @@ class _Uploader:
             self.held = 0
 
     def _seconds_left(self) -> float:
-        """Return for how many seconds more the store may take nothing."""
+        """Return how many seconds are left in which the store may accept nothing."""
         if self._seconds is None:
             return inf
         return self.progress + self._seconds - self._clock()
@@ -214,7 +215,7 @@ class _Uploader:
             stored = self._upload(chunk)
             with self._changed:
                 if self._over:
-                    return  # `close` dropped and counted it.
+                    return  # `close` has counted this chunk as dropped.
                 self.held -= size
                 if stored:
                     self.progress = self._clock()
@@ -243,11 +244,11 @@ class _Uploader:
         pause = 0.1
         while True:
             try:
-                # Not create-only: the attempt is ours alone, and this may be a second try.
+                # Not create-only: no other process writes this attempt's log, and this may be a retry.
                 self._store.write(self._name_of(self._sequence), chunk)
             except (KineticError, OSError) as error:
                 self.error = str(error)
-                if isinstance(error, GONE) or not self._rest(pause):
+                if isinstance(error, GONE) or not self._wait_to_retry(pause):
                     return False
                 pause = min(pause * 2, 5.0)
             else:
@@ -255,11 +256,11 @@ class _Uploader:
                 self._sequence += 1
                 return True
 
-    def _rest(self, seconds: float) -> bool:
-        """Wait before another try; return whether there is time for one."""
+    def _wait_to_retry(self, seconds: float) -> bool:
+        """Wait before a retry; return whether there is time for one."""
         until = self._clock() + seconds
         with self._changed:
-            # Notified by every chunk that comes, so it may return early: hence the loop.
+            # Each new chunk notifies this condition, so the wait may return early: hence the loop.
             while (left := until - self._clock()) > 0:
                 if left > self._seconds_left():
                     return False

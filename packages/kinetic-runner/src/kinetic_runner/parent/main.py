@@ -1,4 +1,4 @@
-"""The entry of the runner's parent: start the child, then attend to it; ends the process."""
+"""The entry of the runner's parent process: start the child, run the attempt, exit."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-# The child is started before anything else is imported, `typing` included: it prepares itself
-# meanwhile.
+# The child starts before this process imports anything else, even `typing`: both then import at the same
+# time.
 from kinetic_runner import WARM
 from kinetic_runner.parent.child_process import Child, spawn
 from kinetic_runner.parent.signals import SelfPipe
@@ -24,7 +24,7 @@ _BUCKET = "gs://"
 
 
 def run_parent(argv: Sequence[str], bundle: str) -> NoReturn:
-    """Run as the bundle does: the child is the same file again. Ends the process."""
+    """Run a bundle; its child runs the same file. Ends the process."""
     # Options for the interpreter (-u, -X, -W) go to the child as well.
     options = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv)]
     run_with([sys.executable, *options, bundle, "--child"], argv)
@@ -38,16 +38,16 @@ def run_with(
     *linger* is how many seconds threads and exit handlers may take, once the outcome is known.
     """
     signals = SelfPipe()
-    _keep_descriptors_to_ourselves()
+    _make_descriptors_uninheritable()
     environment = dict(os.environ)  # noqa: TID251  # the one place of the parent that reads it
     # User code must not be able to forge its job's records: the child does not get the key.
-    theirs = {name: text for name, text in environment.items() if name != KEY_VARIABLE}
+    child_environment = {name: text for name, text in environment.items() if name != KEY_VARIABLE}
     if any(word.startswith(_BUCKET) for word in argv):
         command = [*command, WARM]
-    child = spawn(command, theirs)
+    child = spawn(command, child_environment)
     code = 2
     try:
-        code = _guarded(lambda: _attend(argv, environment, child, signals, linger))
+        code = _run_guarded(lambda: _run_attempt(argv, environment, child, signals, linger))
     finally:
         child.kill()
         sys.stdout.flush()
@@ -56,8 +56,8 @@ def run_with(
         os._exit(code)
 
 
-def _keep_descriptors_to_ourselves() -> None:
-    """Have the child inherit nothing but what `spawn` gives it: no lifeline, no leaked socket."""
+def _make_descriptors_uninheritable() -> None:
+    """Let the child inherit only the descriptors of `spawn`: no lifeline, no leaked socket."""
     with os.scandir("/dev/fd") as entries:
         numbers = [int(entry.name) for entry in entries if entry.name.isdigit()]
     for fd in numbers:
@@ -65,10 +65,10 @@ def _keep_descriptors_to_ourselves() -> None:
             if fd > 2:
                 os.set_inheritable(fd, False)
         except OSError:
-            continue  # It was the listing's own.
+            continue  # This was the descriptor of the listing.
 
 
-def _guarded(run: Callable[[], int]) -> int:
+def _run_guarded(run: Callable[[], int]) -> int:
     from kinetic_payload.errors import KineticError
 
     try:
@@ -82,15 +82,15 @@ def _guarded(run: Callable[[], int]) -> int:
     return 2
 
 
-def _attend(
+def _run_attempt(
     argv: Sequence[str],
     environment: Mapping[str, str],
     child: Child,
     signals: SelfPipe,
     linger: float | None,
 ) -> int:
-    # The rest is imported while the child starts.
+    # Import the rest while the child starts.
     from kinetic_runner.command_line import parse_arguments
-    from kinetic_runner.parent.attempt import attend
+    from kinetic_runner.parent.attempt import run_attempt
 
-    return attend(parse_arguments(argv), environment, child, signals, linger=linger)
+    return run_attempt(parse_arguments(argv), environment, child, signals, linger=linger)

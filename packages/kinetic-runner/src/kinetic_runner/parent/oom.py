@@ -8,7 +8,7 @@ from pathlib import Path
 def oom_kills() -> int | None:
     """Return how many OOM kills there were in this control group.
 
-    None where they are not counted: outside Linux, without control groups.
+    None where the kernel does not count them: outside Linux, or without control groups.
     """
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()

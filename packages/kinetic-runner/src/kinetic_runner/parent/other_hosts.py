@@ -22,7 +22,7 @@ from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 
 _FIRST_NOTICE: Final = 30.0
-"""Seconds of waiting after which the log names the hosts that have not reported; then after twice as many."""
+"""Seconds after which the log first names the hosts that have not reported; the wait then doubles each time."""
 _NAMED: Final = 10
 
 
@@ -37,10 +37,10 @@ class HostEnds:
     signer: Signer
     by_host: dict[int, HostEnd]
     pause: Callable[[float], bool]
-    """Waits; True when this process was told to stop, which ends waiting."""
+    """Waits; returns True once a stop is requested, which ends `gather`."""
     clock: Callable[[], float] = monotonic
     log: Callable[[str], object] = field(default=lambda _: None)
-    """Puts a line of Kinetic's own into the log."""
+    """Adds a line of Kinetic's own to the log."""
 
     @property
     def missing(self) -> list[int]:
@@ -49,33 +49,33 @@ class HostEnds:
 
     @property
     def result(self) -> Result:
-        """What the attempt is, as far as hosts have reported."""
+        """The result of the attempt, as far as hosts have reported."""
         return result_of(list(self.by_host.values()), self.host.count)
 
     @property
     def chosen(self) -> HostEnd:
-        """The end that decides, among those that were reported."""
+        """The end that decides the result, among the known ends."""
         return deciding(list(self.by_host.values()))
 
     def gather(
         self, seconds: float, *, until_failure: bool = False, first_pause: float = 0.01
     ) -> bool:
-        """Collect reports for at most *seconds*; return whether this process was told to stop meanwhile.
+        """Collect reports for at most *seconds*; return whether a stop was requested meanwhile.
 
-        With *until_failure*, return as soon as a host reports a failure of its own. What the job's key
-        does not verify is no report: its host replaces it.
+        With *until_failure*, return as soon as a host reports a failure of its own. A report that the job's
+        key does not verify is ignored: its host replaces it.
         """
         began = self.clock()
         delay, next_notice = first_pause, _FIRST_NOTICE
-        while self.missing and not (until_failure and self._failed()):
-            self._look()
+        while self.missing and not (until_failure and self._has_failure()):
+            self._read_new()
             waited = self.clock() - began
             if not self.missing or waited >= seconds:
                 break
             if waited >= next_notice:
                 next_notice = 2 * waited
                 self.log(
-                    f"Waiting for the end of {_named(self.missing)}, for {waited:.0f} s by now."
+                    f"Still waiting for {_names_of(self.missing)} to end, after {waited:.0f} s."
                 )
             if self.pause(min(delay, seconds - waited)):
                 return True
@@ -88,15 +88,15 @@ class HostEnds:
             message = f"Host {host} did not report within {seconds:g} s."
             self.by_host[host] = unreported(host, message)
 
-    def _failed(self) -> bool:
+    def _has_failure(self) -> bool:
         return any(not end.succeeded and not end.lost_peer for end in self.by_host.values())
 
-    def _look(self) -> None:
+    def _read_new(self) -> None:
         prefix = f"{self.job.attempts}{self.attempt}/"
         try:
             there = {info.name for info in self.store.list(prefix)}
         except KineticError:
-            return  # Unreachable for a moment, or removed.
+            return  # The store is unreachable for a moment, or the job was removed.
         for host in self.missing:
             name = self.job.host_outcome(self.attempt, host)
             if name in there:
@@ -120,10 +120,10 @@ def unreported(host: int, message: str) -> HostEnd:
 
 def unreadable(host: int) -> HostEnd:
     """Return the end of a host whose report cannot be read."""
-    return unreported(host, f"The job did not write what stands for the end of host {host}.")
+    return unreported(host, f"The report of host {host} is not valid: the job did not write it.")
 
 
-def _named(hosts: list[int]) -> str:
+def _names_of(hosts: list[int]) -> str:
     if len(hosts) == 1:
         return f"host {hosts[0]}"
     more = len(hosts) - _NAMED

@@ -30,12 +30,12 @@ from kinetic_runner.parent.other_hosts import HostEnds, unreadable
 from kinetic_runner.store_retries import WAIT, retry, retry_notice
 
 OTHER_HOSTS_SECONDS: Final = 330.0
-"""How long the leader waits for the others' outcomes after its own success. Longer than a child may
-linger: the hosts leave `jax.distributed` together."""
+"""How long the leader waits for the outcomes of the other hosts after its own success. Longer than a child
+may linger: the hosts leave `jax.distributed` together."""
 
 _FAILURE_SECONDS: Final = 2.0
 _POLL_SECONDS: Final = 2.0
-"""Seconds between looks of a host that lingers: all hosts but one may do so at once."""
+"""Seconds between polls of a host that lingers: all hosts but one may poll at the same time."""
 _EXIT_UNFINISHED: Final = 1
 
 
@@ -53,13 +53,13 @@ class Reporter:
     job: JobObjects
     host: Host
     pause: Callable[[float], bool]
-    """Waits; True when this process was told to stop, which ends waiting for other hosts."""
+    """Waits; returns True once a stop is requested, which ends waiting for other hosts."""
     wait: Callable[[float], bool] = WAIT
-    """Waits between retries of a write; SIGTERM does not end this."""
+    """Waits between retries of a write; SIGTERM does not end this wait."""
     retries: int | None = None
     """How many failures of the job are followed by another attempt; None: this host does not decide that."""
     other_hosts_seconds: float = OTHER_HOSTS_SECONDS
-    """How long the leader waits for the others. Without a supervisor, the end of the resource ends the wait."""
+    """How long the leader waits for the other hosts. Infinite without a supervisor: SIGTERM ends the wait."""
     linger: float = 0.0
     """How many seconds a host that lost a peer, or whose peer was preempted, waits to be stopped."""
     seconds: float = REPORT_SECONDS
@@ -67,11 +67,11 @@ class Reporter:
     signer: Signer = UNSIGNED
     """Signs reports where the store is a bucket: write access alone must not suffice to forge one."""
     pending_uploads: PendingUploads | None = None
-    """Keeps what is not stored yet on a disk that outlives the job; None if there is no such disk."""
+    """Keeps pending uploads on a disk that outlives the job; None if there is no such disk."""
     warn: Callable[[str], object] = _print_line
-    """Prints that the store fails, the first time."""
+    """Prints a warning, for instance the first time that the store fails."""
     log: Callable[[str], object] = _print_line
-    """Puts a line of Kinetic's own into the log."""
+    """Adds a line of Kinetic's own to the log."""
     clock: Callable[[], float] = monotonic
     reported: bool = field(default=False, init=False)
     """Whether everything to report is stored."""
@@ -79,12 +79,12 @@ class Reporter:
     _has_warned: bool = field(default=False, init=False)
 
     def keep(self, outcome: HostOutcome) -> None:
-        """Write *outcome* to the disk, where the store is a service: it may be unreachable for long."""
+        """Write *outcome* to the disk if the store is a service, which may be unreachable for long."""
         if self.store.concurrency > 1:
             self._keep(outcome)
 
     def report(self, outcome: HostOutcome) -> int:
-        """Write *outcome*, and the job's final outcome if it is ours to write; return the exit code."""
+        """Write *outcome*, and the job's final outcome if this host decides it; return the exit code."""
         self._until = monotonic() + self.seconds
         self.keep(outcome)
         self._store_value(outcome)
@@ -95,14 +95,14 @@ class Reporter:
         return code
 
     def refuse_if_preempted(self, attempt: int, preemptions: int) -> str:
-        """End the job if more attempts than *preemptions* before *attempt* were disrupted.
+        """End the job if more than *preemptions* attempts before *attempt* were disrupted.
 
-        Return what is to be reported then; an empty text if the function may run.
+        Return the message of the failure, or an empty text if the function may run.
         """
         self._until = monotonic() + self.seconds
         if attempt - 1 <= preemptions:
             return ""
-        disruptions = self._before(attempt).disruptions
+        disruptions = self._tally_before(attempt).disruptions
         if disruptions <= preemptions:
             return ""
         message = f"Preempted {disruptions} times; preemptions={preemptions} allows {preemptions}."
@@ -155,7 +155,7 @@ class Reporter:
             self._write_final("succeeded", ends.attempt, ends.chosen)
             return 0
         if ends.chosen.reason == "terminated":
-            # If the system stopped a host, this host leaves the outcome open: that one's exit decides for the slice.
+            # The system stopped a host. Leave the outcome open: the exit of that host decides for the slice.
             self.pause(self.linger)
             return EXIT_TERMINATED
         if self.retries is not None:
@@ -163,10 +163,10 @@ class Reporter:
         return _EXIT_UNFINISHED
 
     def _linger(self, ends: HostEnds) -> bool:
-        """Wait to be stopped, so that the host at fault ends the slice; return whether that happened.
+        """Wait to be stopped, so that the host at fault ends the slice; return whether a stop was requested.
 
-        If this host exited during the grace of that one, its own exit would count as the failure. Where
-        all hosts report that they lost each other, there is no other host at fault.
+        If this host exited during the grace of the host at fault, its own exit would count as the failure.
+        If all hosts report that they lost each other, no other host is at fault.
         """
         self.log(
             f"Another host may have ended: waiting to be stopped, for up to {self.linger:g} s."
@@ -179,7 +179,7 @@ class Reporter:
         return self.pause(max(0.0, until - self.clock()))
 
     def _fail(self, ends: HostEnds, *, prepared: bool = True) -> None:
-        """Write that the job has failed, if the attempt has and no other attempt can follow."""
+        """Write that the job has failed, if the attempt has failed and no other attempt can follow."""
         chosen, attempt = ends.chosen, ends.attempt
         if ends.result != "failed" or (prepared and self._another_follows(attempt, chosen)):
             return
@@ -197,14 +197,14 @@ class Reporter:
 
         if not follows(Tally()) or follows(Tally(failures=attempt - 1)):
             return follows(Tally())  # Earlier attempts make no difference.
-        return follows(self._before(attempt))
+        return follows(self._tally_before(attempt))
 
-    def _before(self, attempt: int) -> Tally:
+    def _tally_before(self, attempt: int) -> Tally:
         from kinetic_payload.records.stored_outcomes import tally_before
 
         return retry(
             lambda: tally_before(self.store, self.signer, self.job, attempt, self.host.count),
-            seconds=self._left,
+            seconds=self._seconds_left,
             pause=self.wait,
             on_failure=self._warn_once,
         )
@@ -235,7 +235,7 @@ class Reporter:
     def _keep(self, outcome: HostOutcome) -> None:
         if self.pending_uploads is not None and _ended_by_itself(outcome):
             name = self.job.host_outcome(outcome.attempt, self.host.index)
-            with suppress(OSError):  # Then only the store is left.
+            with suppress(OSError):  # Then the outcome is only in the store.
                 self.pending_uploads.write(name, self.signer.sign(encode(outcome), name))
 
     def _store_value(self, outcome: HostOutcome) -> None:
@@ -251,7 +251,7 @@ class Reporter:
                 lambda: pending_uploads.store_value(
                     self.store, name, digest, replace=self.signer.key is not None
                 ),
-                seconds=self._left,
+                seconds=self._seconds_left,
                 pause=self.wait,
                 on_failure=self._warn_once,
             )
@@ -259,7 +259,7 @@ class Reporter:
     def _create(
         self, name: str, data: bytes, *, on_first_failure: Callable[[], object] = lambda: None
     ) -> bytes | None:
-        """Write the record *name* once; return the one that counts, None if there can be none."""
+        """Write the record *name* once; return the record that is there, None if it cannot be read."""
 
         def warn(error: Exception) -> None:
             if not self._has_warned:
@@ -269,7 +269,7 @@ class Reporter:
         try:
             return retry(
                 lambda: write_once(self.store, self.signer, name, data),
-                seconds=self._left,
+                seconds=self._seconds_left,
                 pause=self.wait,
                 on_failure=warn,
             )
@@ -277,19 +277,19 @@ class Reporter:
             return None
 
     @property
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return max(0.0, self._until - monotonic())
 
     def _warn_once(self, error: Exception) -> None:
         if not self._has_warned:
             self._has_warned = True
             why = " ".join(str(error).split())
-            text = f"The end of the job cannot be stored yet: {why} {retry_notice(self._left)}"
+            text = f"The outcome of the job cannot be stored yet: {why} {retry_notice(self._seconds_left)}"
             self.warn(text)
             if self.pending_uploads is not None:
                 self.pending_uploads.note(text)
 
 
 def _ended_by_itself(outcome: HostOutcome) -> bool:
-    """Return whether the function ended by itself; that it was stopped is not worth keeping."""
+    """Return whether the function ended by itself; a stop by SIGTERM is not kept on the disk."""
     return outcome.reason != "terminated"

@@ -1,4 +1,4 @@
-"""Signals of this process, through a self-pipe: one `select` waits for them and for everything else."""
+"""Signals of this process, through a self-pipe: one `select` waits for signals and for all other input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _STOP = (signal.SIGTERM, signal.SIGINT)
 
 
 class SelfPipe:
-    """A pipe that becomes readable when a child ends or this process is told to stop."""
+    """A pipe that becomes readable when a child ends or a signal to stop arrives."""
 
     def __init__(self) -> None:
         self.fd, write_end = os.pipe()
@@ -24,16 +24,16 @@ class SelfPipe:
             signal.signal(number, _ignore)
 
     def read(self) -> None:
-        """Empty the pipe; `stop_requested` is True once one of the signals meant to stop."""
+        """Empty the pipe; set `stop_requested` if it contains SIGTERM or SIGINT."""
         while True:
             try:
                 numbers = os.read(self.fd, 4096)
             except BlockingIOError:
                 return
-            self.stop_requested = self.stop_requested or any(one in numbers for one in _STOP)
+            self.stop_requested = self.stop_requested or any(stop in numbers for stop in _STOP)
 
     def wait(self, seconds: float) -> bool:
-        """Wait that long, or until this process is told to stop; return whether it was."""
+        """Wait for *seconds*, or until a stop is requested; return whether one is."""
         import time
 
         until = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""Copy the child's output to this process's own, which is the live view of the log, without blocking."""
+"""Copy the child's output to this process's standard output, the live log, without blocking."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 _MAX_WAITING: Final = 1024 * 1024
 _ATOMIC: Final = 512
-"""PIPE_BUF by POSIX: a pipe that is ready takes that much without blocking, everywhere."""
+"""The minimum of PIPE_BUF in POSIX: a writable pipe accepts this many bytes on any system."""
 
 
 class Tee:
@@ -32,11 +32,11 @@ class Tee:
 
     @property
     def full(self) -> bool:
-        """Whether so much is waiting that nothing more should be read."""
+        """Whether so much is waiting that no more output should be read."""
         return len(self._waiting) >= _MAX_WAITING
 
     def write(self, data: bytes) -> None:
-        """Write *data*, now or later. A reader that is gone is no error: the stored log has it all."""
+        """Write *data*, now or later. A closed reader is not an error: the stored log is complete."""
         if self._broken:
             return
         if self._direct:
@@ -46,7 +46,7 @@ class Tee:
         self.write_waiting()
 
     def write_waiting(self) -> None:
-        """Write as much as the reader takes now."""
+        """Write as much as the reader accepts now."""
         done = 0
         while done < len(self._waiting) and not self._broken:
             if not select.select([], [self.fd], [], 0)[1]:
@@ -55,7 +55,7 @@ class Tee:
         del self._waiting[: len(self._waiting) if self._broken else done]
 
     def finish(self, seconds: float) -> None:
-        """Write what is waiting; give up once the reader takes nothing for *seconds*."""
+        """Write the waiting output; give up once the reader accepts nothing for *seconds*."""
         until = monotonic() + seconds
         while self._waiting and (left := until - monotonic()) > 0:
             select.select([], [self.fd], [], left)

@@ -1,4 +1,4 @@
-"""Watch a child to its end: its output, its reports, time limits, signals, what it leaves behind."""
+"""Watch a child to its end: its output, its reports, time limits, signals, and processes it leaves behind."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
 
 _POLL_SECONDS: Final = 1.0
-"""Seconds between two checks of everything, also if nothing wakes the parent."""
+"""Maximum seconds between two checks of everything, even if nothing wakes the parent."""
 _HELD_BACK: Final = 0.05
 _MAX_REPORT: Final = 16 * 1024 * 1024
 _REQUESTS_AFTER: Final = (0.1, 1.0)
-"""Seconds after SIGTERM at which a stop is requested as well. Not at once: where there are threads, the one that
-takes a second signal also takes the first, and does not wake the main thread for it."""
+"""Seconds after SIGTERM at which a stop is requested through the pipe as well. Not at once: where there are
+threads, the thread that takes a second signal also takes the first, and does not wake the main thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeLimits:
-    """How long things may take, in seconds."""
+    """How long each step may take, in seconds."""
 
     timeout: float | None = None
-    """Of the function, from the phase `call`."""
+    """For the function, from the start of the phase `call`."""
     grace: float = 30.0
     """Between SIGTERM and SIGKILL."""
     last_part: float = 1 / 3
-    """Of the grace, when a function is stopped that SIGTERM left time to save its state."""
+    """The share of the grace that is left when a stop is requested, after the time to save state."""
     linger: float = 10.0
     """Between a reported outcome and the end of the process: for threads and exit handlers."""
     linger_after_failure: float = 10.0
-    """The same after a failure, which other hosts wait to learn of."""
+    """The same after a failure, for which other hosts wait."""
     trackers: float = 2.0
-    """For resource trackers of `multiprocessing` to remove what was left to them."""
+    """For resource trackers of `multiprocessing` to remove their resources."""
     remains: float = KILL_SECONDS
-    """For what is killed to be gone."""
+    """For killed processes to end."""
 
 
 class Watch:
-    """Watches one child. `run` returns when it, and all that it started, is gone."""
+    """Watches one child. `run` returns when the child and all processes that it started have ended."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Watch:
         self._killed = False
         self._reported: HostOutcome | None = None
         self._interrupted = False
-        """Whether the function was told to stop before it had ended."""
+        """Whether the function was stopped before it had ended."""
         self._warnings: list[str] = []
         self._unread = b""
         self._at_line_start = True
@@ -91,9 +91,9 @@ class Watch:
         self._kill_at: float | None = None
         self._requests_at: list[float] = []
         self._stop_now = False
-        """Whether the supervisor wants an end at once; without that, SIGTERM is the system's, and leaves time."""
+        """Whether the supervisor requests a stop at once. A SIGTERM of the system leaves time instead."""
         self._leaving_time = False
-        """Whether a function that SIGTERM may not interrupt was left time to save its state."""
+        """Whether the function has time to save its state before a stop is requested."""
         self._others_gone = False
         self._sigterm_native = False
         self._sigterm_sent = False
@@ -103,7 +103,7 @@ class Watch:
         self._open = {child.output: self._read_output, child.report: self._read_report}
 
     def run(self, was_oom_killed: Callable[[], bool | None] = lambda: None) -> ChildEnd:
-        """Watch until the end; *was_oom_killed* is called once the child has ended."""
+        """Watch the child to its end; *was_oom_killed* is called once it has ended."""
         while not (self._child.reap() or self._is_abandoned() or self._gave_up()):
             self._act_on_time()
             self._wait()
@@ -117,13 +117,13 @@ class Watch:
         self._end_phase()
         return ChildEnd(
             phase=self._phase,
-            # A child that only waited for other hosts had ended in its own way before.
+            # A child that only waited for other hosts had already finished; how it was killed is irrelevant.
             status=self._child.status if not self._parting else 0,
             reported=self._reported,
             reported_in_time=not self._interrupted,
             cause=self._cause,
             stopped_at=self._stopped_at,
-            killed_by_us=self._killed,
+            killed_by_parent=self._killed,
             timeout=self._limits.timeout,
             grace=self._limits.grace,
             oom_killed=oom_killed,
@@ -132,15 +132,15 @@ class Watch:
         )
 
     def log_line(self, text: str) -> None:
-        """Put a line of Kinetic's own into the log."""
+        """Add a line of Kinetic's own to the log."""
         start = "" if self._at_line_start else "\n"
         self._write(f"{start}[kinetic] {text}\n".encode(errors="backslashreplace"))
 
     def mark_end(self, line: str) -> None:
-        """Print *line* after all output, where it is followed live; it is no part of the log."""
+        """Print *line* after all output on the live log; the stored log does not contain it."""
         self.tee.write(f"{'' if self._at_line_start else chr(10)}{line}\n".encode())
 
-    # What may happen next.
+    # Events and time limits.
 
     def _wait(self) -> None:
         held_back = self.tee.full or self._log.full
@@ -149,7 +149,7 @@ class Watch:
         if self._lifeline is not None:
             readers.append(self._lifeline)
         writers = [self.tee.fd] if self.tee.waiting else []
-        ready, writable, _ = select.select(readers, writers, [], self._timeout(held_back))
+        ready, writable, _ = select.select(readers, writers, [], self._select_timeout(held_back))
         if writable:
             self.tee.write_waiting()
         for fd in ready:
@@ -162,10 +162,10 @@ class Watch:
         self._log.send_due()
 
     def _read_lifeline(self) -> None:
-        """Read what the supervisor sends; the lifeline closes when it ends."""
+        """Read the supervisor's messages; the lifeline closes when the supervisor ends."""
         try:
             messages = os.read(self._lifeline or 0, 512)
-        except ConnectionError:  # It was killed with something unread.
+        except ConnectionError:  # The supervisor was killed before it read everything.
             messages = b""
         if not messages:
             self._lifeline = None
@@ -175,13 +175,13 @@ class Watch:
         self._others_gone = self._others_gone or OTHERS_GONE in messages
 
     def _report_failure(self) -> None:
-        """Let the supervisor stop the other hosts, before all is done here."""
+        """Report a failure to the supervisor early, so that it can stop the other hosts."""
         if self._lifeline is not None and not (self._reported and self._reported.succeeded):
-            # The lifeline of a single host is the end of a pipe, and nothing reads it.
+            # The lifeline of a single host is the read end of a pipe: this write fails.
             with suppress(OSError):
                 os.write(self._lifeline, FAILED)
 
-    def _timeout(self, held_back: bool) -> float:
+    def _select_timeout(self, held_back: bool) -> float:
         now = monotonic()
         alarms = [self._call_until, self._kill_at, *self._requests_at[:1]]
         waits = [max(0.0, alarm - now) for alarm in alarms if alarm is not None]
@@ -196,7 +196,7 @@ class Watch:
         self._read_report_file()
         now = monotonic()
         if self._stopping or (self._call_until is not None and now >= self._call_until):
-            # What the child has reported by now counts, also if it is read late.
+            # A report that the child has sent by now counts, even if it is read late.
             self._drain(self._child.report)
         if self._stop_now and self._leaving_time:
             self._leaving_time = False
@@ -205,7 +205,7 @@ class Watch:
             if self._reported is None:
                 self._stop("terminated", now=self._stop_now)
             else:
-                # The outcome is known; threads and exit handlers have the grace, and no more.
+                # The outcome is known. Threads and exit handlers get no more time than the grace.
                 until = now + self._limits.grace
                 self._kill_at = min(self._kill_at or until, until)
         if self._call_until is not None and now >= self._call_until:
@@ -225,7 +225,7 @@ class Watch:
 
     @property
     def _has_parted(self) -> bool:
-        """Whether a child that only waits for other hosts need not wait any more."""
+        """Whether a child that only waits for other hosts can be killed, as its wait is over."""
         if not self._parting or self._give_up_at is not None:
             return False
         return self._others_gone or (self._stop_now and self._parting == "together")
@@ -238,18 +238,18 @@ class Watch:
                 f"The function has ended, but its threads and exit handlers took more than "
                 f"{self._linger:g} s: the process is killed."
             )
-        self._child.signal(signal.SIGKILL)  # Its group later, when all is over.
+        self._child.signal(signal.SIGKILL)  # `_kill_remains` kills its group later.
         self._give_up_at = now + self._limits.remains
 
     def _gave_up(self) -> bool:
-        """Return whether it was killed a while ago and is still there: stuck inside the kernel."""
+        """Return whether the child was killed a while ago but still exists: it is stuck in the kernel."""
         return self._give_up_at is not None and monotonic() >= self._give_up_at
 
     def _stop(self, cause: Cause, *, now: bool) -> None:
-        """Stop the child for *cause*: *now*, or when it has had most of the grace to save its state.
+        """Stop the child because of *cause*: *now*, or after most of the grace, in which it can save its state.
 
-        The difference shows only where native code has taken SIGTERM. JAX reports one to checkpoint
-        libraries as a preemption, and then the function goes on until it is asked to stop.
+        This makes a difference only where native code handles SIGTERM. JAX reports the signal to checkpoint
+        libraries as a preemption, and the function continues until a stop is requested.
         """
         self._cause = cause
         self._stopped_at = time()
@@ -258,7 +258,7 @@ class Watch:
         if self._phase == "report":
             return  # The function has ended: nothing is left to stop, and its value is being stored.
         self._interrupted = True
-        # The child alone: its own workers die when it lets go of them, not while it saves its state.
+        # Signal only the child: its worker processes must not end while it saves its state.
         if not (now and self._sigterm_native):
             self._sigterm_sent = True
             self._child.signal(signal.SIGTERM)
@@ -278,8 +278,8 @@ class Watch:
     def _abandon(self) -> None:
         """End the child at once, because its supervisor died, unless its function has ended.
 
-        Then the runner goes on, however long the store takes: a client that finds the supervisor dead
-        waits for the report.
+        If the function has ended, the runner continues, however long the store takes: a client that finds
+        the supervisor dead waits for the report.
         """
         ended = self._reported is not None or self._phase == "report"
         if self._interrupted or not ended:
@@ -322,10 +322,10 @@ class Watch:
 
     def _kill_remains(self) -> None:
         def pause() -> None:
-            # Woken by SIGCHLD; the time limit is for those that only the next round can see.
+            # SIGCHLD ends this wait. The time limit is for processes that only the next round finds.
             select.select([self._signals.fd], [], [], 0.02)
             self._signals.read()
-            self._drain(self._child.output)  # No process must wait for its output to be read.
+            self._drain(self._child.output)  # No process must block because its output is not read.
 
         kill_tree(self._child.kill_all_but_trackers, pause=pause, seconds=self._limits.trackers)
         self._child.supervised = self._lifeline is not None
@@ -343,7 +343,7 @@ class Watch:
         return len(data)
 
     def _read_report_file(self) -> None:
-        """Read on in the file to which the child reports once user code has closed its pipe."""
+        """Read new lines of the file to which the child reports once user code has closed its pipe."""
         try:
             with open(self._report_file, "rb") as stream:  # noqa: PTH123  # most often it is not there
                 stream.seek(self._report_read)
@@ -351,7 +351,7 @@ class Watch:
         except OSError:
             return
         if data and not self._report_read:
-            self._drain(self._child.report)  # It was written before.
+            self._drain(self._child.report)  # The pipe has the earlier reports.
             self._unread = b""
         self._report_read += len(data)
         self._handle_lines(data)
@@ -367,7 +367,7 @@ class Watch:
         try:
             message: Any = json.loads(line)
         except ValueError:
-            return  # User code wrote to a descriptor that is not its own, or ended half-way.
+            return  # User code wrote to this pipe, or the child ended in the middle of a line.
         if not isinstance(message, dict):
             return
         if self._reported is not None and "parting" not in message:
@@ -375,8 +375,8 @@ class Watch:
         if "sigterm" in message:
             self._sigterm_native = True
         if "undisturbed" in message and not (self._sigterm_native and self._sigterm_sent):
-            # It had ended when it was told to stop. What native code made of a SIGTERM, Python does not
-            # know.
+            # The function had ended before the stop. Where native code handles SIGTERM, Python cannot know
+            # that.
             self._interrupted = False
         if "parting" in message:
             self._parting = str(message["parting"])
@@ -386,7 +386,7 @@ class Watch:
             self._begin_phase(message["phase"])
         if "warning" in message:
             self._warnings.append(str(message["warning"]))
-            self._drain(self._child.output)  # It was written before.
+            self._drain(self._child.output)  # This output came before the warning.
             self.log_line(f"Warning: {message['warning']}")
         if "outcome" in message:
             self._take_outcome(message["outcome"])
@@ -397,7 +397,9 @@ class Watch:
         if phase == "call" and self._limits.timeout is not None:
             self._call_until = monotonic() + self._limits.timeout
         if phase == "report":
-            self._call_until = None  # The function is done; storing its value is our time.
+            self._call_until = (
+                None  # The function has ended: storing its value does not count as its time.
+            )
 
     def _end_phase(self) -> None:
         now = monotonic()
