@@ -68,13 +68,18 @@ def test_each_of_several_deferred_signals_reaches_its_handler() -> None:
     try:
         for number in before:
             signal.signal(number, handle)
-        with pytest.raises(RuntimeError), Uninterrupted():
-            for number in before:
-                signal.raise_signal(number)
+        with pytest.raises(RuntimeError):
+            raise_deferred(list(before))
         assert came == list(before)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def raise_deferred(numbers: list[int]) -> None:
+    with Uninterrupted():
+        for number in numbers:
+            signal.raise_signal(number)
 
 
 def interrupted(came: list[str]) -> None:

@@ -122,6 +122,8 @@ def test_an_end_that_is_heard_late_is_neither_a_timeout_nor_cut_short(
 ) -> None:
     beside.stops_when_told = told
     limits = TimeLimits(timeout=None if told else 0.0)
+    for strange in (b'{"phase": []}', b'{"phase": "lunch"}', b"[1]", b"\xff", b'{"outcome": 7}'):
+        beside.says(strange)  # User code wrote to the pipe.
     beside.says(b'{"phase": "call"}')
     end = run(beside, limits)
 

@@ -61,7 +61,7 @@ class StubJob(JobHandle):
     def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
         """Iterate over the given lines, then raise the given exception."""
         self.calls.append(("log_lines", {"follow": follow, "tail": tail}))
-        yield from self.lines if tail is None else self.lines[len(self.lines) - tail :]
+        yield from self.lines if tail is None else self.lines[max(len(self.lines) - tail, 0) :]
         if self.raises is not None:
             raise self.raises
 

@@ -34,7 +34,9 @@ class Uninterrupted:
                 if callable(handler):
                     self._handlers[number] = handler
                     signal.signal(number, self._defer)
-        except BaseException:  # A signal that is not deferred yet. Without this, Ctrl-C would stay deferred.
+        except (
+            BaseException
+        ):  # A signal that is not deferred yet. Without this, Ctrl-C would stay deferred.
             self._restore()
             raise
 

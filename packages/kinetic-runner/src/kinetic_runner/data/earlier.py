@@ -46,11 +46,14 @@ class EarlierFiles:
         found = self._earlier_path(path)
         if found.is_symlink() or not found.is_file():
             return False
-        if digest is not None:
-            with found.open("rb") as stream:
-                if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
-                    return False
-        found.rename(path)
+        try:
+            if digest is not None:
+                with found.open("rb") as stream:
+                    if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
+                        return False
+            found.rename(path)
+        except OSError:  # The function may have made it unreadable.
+            return False
         return True
 
     def take_data(self, ref: DataRef, path: Path, *, was_at: Path) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, time
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from kinetic_payload.files.private import make_folder, open_private
 from kinetic_payload.lifeline import FAILED, OTHERS_GONE, STOP
@@ -22,6 +22,7 @@ from kinetic_runner.parent.log_upload import LogUploader
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
 
+_PHASES: Final = get_args(Phase)
 _POLL_SECONDS: Final = 1.0
 """Maximum seconds between two checks of everything, even if nothing wakes the parent."""
 _HELD_BACK: Final = 0.05
@@ -382,7 +383,7 @@ class Watch:
             self._parting = str(message["parting"])
             if self._parting == "last":
                 self._kill_at = monotonic() + self._limits.grace
-        if "phase" in message:
+        if message.get("phase") in _PHASES:
             self._begin_phase(message["phase"])
         if "warning" in message:
             self._warnings.append(str(message["warning"]))

@@ -64,7 +64,7 @@ class ClusterKey:
         return (
             "Nothing of it was unpickled. If it was submitted to another cluster or namespace, choose that "
             "(KINETIC_KUBE_CONTEXT, KINETIC_NAMESPACE); if you trust everyone who can write to this "
-            "bucket, accept it for once with KINETIC_TRUST_BUCKET=1."
+            "bucket, accept it once with KINETIC_TRUST_BUCKET=1."
         )
 
     @contextmanager
@@ -75,7 +75,7 @@ class ClusterKey:
             raise ConfigurationError(
                 f"The key that signs jobs cannot be {verb}. {error.message}",
                 hint=f"{error.hint} The key proves that a result was written by the job. "
-                "To read results without that proof for once, if you trust everyone who can write to "
+                "To read results without that proof once, if you trust everyone who can write to "
                 "the bucket, set KINETIC_TRUST_BUCKET=1.",
             ) from error
         except ConfigurationError:
