@@ -14,6 +14,7 @@ from kinetic_payload.errors import PayloadError
 
 _MOVED: Final = {
     "kinetic.callables": "kinetic.submit.functions",
+    "kinetic.outcomes": "kinetic.jobs.outcome",
     "kinetic_payload.annotations": "kinetic_payload.calls.annotations",
     "kinetic_payload.assertions": "kinetic_payload.calls.assertions",
     "kinetic_payload.concurrently": "kinetic_payload.threads",
@@ -24,6 +25,7 @@ _MOVED: Final = {
     "kinetic_payload.pytrees": "kinetic_payload.calls.classes.pytrees",
     "kinetic_payload.rebuilding": "kinetic_payload.calls.rebuild",
     "kinetic_payload.references": "kinetic_payload.data.references",
+    "kinetic_payload.reports": "kinetic_payload.records.host_outcome",
     "kinetic_payload.stores.gcs.downloads": "kinetic_payload.stores.gcs.download",
     "kinetic_payload.stores.gcs.fetching": "kinetic_payload.stores.gcs.resumable_download",
     "kinetic_payload.stores.gcs.origin": "kinetic_payload.stores.gcs.errors",
@@ -39,12 +41,19 @@ Values and exceptions in a store may contain former names: a job that runs durin
 If you move one of these modules, or another one that pickles refer to, add its former name here. Do not rename
 the functions and classes that pickles refer to.
 """
+_GCS_ERRORS: Final = "kinetic_payload.stores.gcs.errors"
 _RENAMED: Final = {
-    ("kinetic_payload.stores.gcs.errors", "BrokenAnswerError"): "InvalidResponseError",
-    ("kinetic_payload.stores.gcs.errors", "ForeignAnswerError"): "InterceptedResponseError",
-    ("kinetic_payload.stores.gcs.errors", "PatienceError"): "RetryError",
+    ("kinetic_payload.records", "JobRecord"): ("kinetic_payload.records.job", "JobRecord"),
+    ("kinetic_payload.records", "Keeper"): ("kinetic_payload.records.job", "Keeper"),
+    ("kinetic_payload.records", "Outcome"): ("kinetic_payload.records.outcome", "Outcome"),
+    (_GCS_ERRORS, "BrokenAnswerError"): (_GCS_ERRORS, "InvalidResponseError"),
+    (_GCS_ERRORS, "ForeignAnswerError"): (_GCS_ERRORS, "InterceptedResponseError"),
+    (_GCS_ERRORS, "PatienceError"): (_GCS_ERRORS, "RetryError"),
 }
-"""Current module and former name of a class → its current name; causes of stored exceptions may name it."""
+"""Module, by its current name, and former name of a class → its current module and name.
+
+Stored values, and the causes of stored exceptions, may contain these classes.
+"""
 _MAKES_CODE: Final = frozenset(
     {
         ("builtins", "code"),
@@ -108,7 +117,7 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str, /) -> Any:
         module = _MOVED.get(module, module)
-        name = _RENAMED.get((module, name), name)
+        module, name = _RENAMED.get((module, name), (module, name))
         if self._refuses_code and (module, name) in _MAKES_CODE:
             return self._refuse
         found = super().find_class(module, name)
