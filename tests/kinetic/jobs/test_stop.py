@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -146,6 +147,38 @@ def test_a_cancellation_that_cannot_be_written_stops_nothing(
         stop(job, services)
 
     assert look(job, services).status is JobStatus.RUNNING
+
+
+def no_space(*_: object) -> None:
+    try:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    except OSError as error:
+        raise StoreError("Could not write: no space is left on the disk.") from error
+
+
+def test_a_job_that_fills_the_disk_is_stopped_to_make_room_for_its_outcome(
+    services: FakeServices, job: JobRecord
+) -> None:
+    services.backend.runs(job.job_id)
+    services.journal.before("write */outcome.json", no_space)
+
+    assert stop(job, services).status == "cancelled"
+    assert find_outcome(services.store, job.job_id).record.status == "cancelled"
+
+
+def test_a_job_is_stopped_and_removed_though_the_disk_stays_full(
+    services: FakeServices, job: JobRecord
+) -> None:
+    services.backend.runs(job.job_id)
+    services.journal.before("write */outcome.json", *[no_space] * 4)
+
+    with pytest.raises(StoreError, match="was stopped, and its outcome cannot be stored") as caught:
+        stop(job, services)
+
+    assert "kinetic jobs cleanup" in str(caught.value)
+    assert services.journal.of("stop *")
+    clean(job, services)
+    assert objects(job, services) == []
 
 
 # Clean-up

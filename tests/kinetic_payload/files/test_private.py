@@ -55,6 +55,12 @@ def test_what_is_there_stays_as_it_is(tmp_path: Path) -> None:
         make_folder(tmp_path / "file")
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="there is no /proc")
+def test_where_no_folder_can_be_made_the_system_says_why() -> None:
+    with pytest.raises(FileNotFoundError, match="/proc/"):
+        make_folder("/proc/no-such/folder")
+
+
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "in it").touch()

@@ -33,7 +33,9 @@ class KineticError(Exception):
 
     @staticmethod
     def _rebuild(cls: type[KineticError], args: tuple[Any, ...]) -> KineticError:
-        error = cls.__new__(cls, *args)
+        # `cls.__new__` would be that of the first base, which cannot make an error that is an `OSError` too.
+        new = OSError.__new__ if issubclass(cls, OSError) else cls.__new__
+        error = new(cls, *args)
         error.args = args
         return error
 

@@ -29,16 +29,21 @@ def make_folder(path: AnyPath) -> None:
         FileExistsError: The path is not a folder.
     """
     try:
-        make_new_folder(path)
-    except FileExistsError:
-        if not os.path.isdir(path):  # noqa: PTH112 - light
-            raise
+        _make_or_keep(path)
     except FileNotFoundError:
         above = os.path.dirname(path)  # noqa: PTH120 - light
         if above in ("", path):
             raise
         make_folder(above)
-        make_folder(path)
+        _make_or_keep(path)  # In `/proc`, folders cannot be made although the parent exists.
+
+
+def _make_or_keep(path: AnyPath) -> None:
+    try:
+        make_new_folder(path)
+    except FileExistsError:
+        if not os.path.isdir(path):  # noqa: PTH112 - light
+            raise
 
 
 def make_new_folder(path: AnyPath) -> None:

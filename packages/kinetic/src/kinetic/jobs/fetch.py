@@ -24,6 +24,7 @@ from kinetic_payload.errors import IntegrityError, ObjectNotFoundError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.progress import TrackProgress, silent
+from kinetic_payload.records.decode import decode
 from kinetic_payload.records.host_outcome import HostOutcome, Pickled
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.store import Store
@@ -83,8 +84,6 @@ def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome
     """Return the report that decided *outcome*, checked against its digest there; None if there is none."""
     if outcome.attempt is None or outcome.host is None or outcome.digest is None:
         return None
-    from kinetic_payload.records.decode import decode
-
     name = JobObjects(job_id).host_outcome(outcome.attempt, outcome.host)
     try:
         data = read_record(store, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ from kinetic.jobs.records import write_outcome
 from kinetic.jobs.services import Services
 from kinetic.jobs.status import View, asking, explained, look
 from kinetic.waiting import Deadline, poll_interval, sleep
-from kinetic_payload.errors import RecordError, SignatureError
+from kinetic_payload.errors import RecordError, SignatureError, StoreError
 from kinetic_payload.layout import JobObjects, is_job_object
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
@@ -39,6 +40,7 @@ def cancel(
         KineticError: The backend cannot be reached, or does not permit a look; nothing was written.
         JobError: A part of the job still runs after *timeout* seconds. Or its supervisor cannot be
             reached from here, and nothing was written.
+        StoreError: The outcome cannot be written. If the disk is full, the job was stopped all the same.
     """
     if stored is not None:
         _refuse_without_key(record, services, stored)
@@ -61,18 +63,40 @@ def cancel(
             raise _not_stored_yet(record, view, services)
     outcome = view.outcome
     if outcome is None:
-        outcome = write_outcome(
-            services,
-            Outcome(
-                job_id=record.job_id,
-                status="cancelled",
-                message="The job was cancelled.",
-                written_by="client",
-                written_at=time.time(),
-            ),
+        outcome = Outcome(
+            job_id=record.job_id,
+            status="cancelled",
+            message="The job was cancelled.",
+            written_by="client",
+            written_at=time.time(),
         )
+        try:
+            outcome = write_outcome(services, outcome)
+        except StoreError as error:
+            if not _is_full_disk(error):
+                raise
+            # The job itself may be filling the disk.
+            _stop(record, services, timeout, poll_interval)
+            outcome = _write_to_full_disk(services, outcome)
     _stop(record, services, timeout, poll_interval)
     return outcome
+
+
+def _is_full_disk(error: StoreError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _write_to_full_disk(services: Services, outcome: Outcome) -> Outcome:
+    """Write the outcome of a job that was stopped. Its end may have freed space on a full disk."""
+    try:
+        return write_outcome(services, outcome)
+    except StoreError as error:
+        raise StoreError(
+            f"Job {outcome.job_id} was stopped, and its outcome cannot be stored: {error.message}",
+            hint="Make room on that disk and cancel the job again, or remove the job with its log: "
+            f"kinetic jobs cleanup {outcome.job_id}",
+        ) from error.__cause__
 
 
 def _stop(record: JobRecord, services: Services, timeout: float, poll_interval: float) -> None:
@@ -145,6 +169,9 @@ def clean_up(
                 )
             except RecordError:
                 pass
+            except StoreError as error:
+                if not _is_full_disk(error):
+                    raise  # Otherwise `_remove` below frees space.
             except SignatureError:
                 if not any(job.job_id == record.job_id for job in services.backend.list()):
                     raise  # A supervisor on another machine would not notice.

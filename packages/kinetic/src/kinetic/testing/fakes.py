@@ -25,7 +25,7 @@ from kinetic.backends.backend import (
     never,
 )
 from kinetic.backends.registry import LOCAL
-from kinetic.errors import PreconditionFailedError, SubmitError
+from kinetic.errors import PreconditionFailedError, StoreError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import Services
 from kinetic.settings.keys import KeyFile, KeySigner
@@ -256,7 +256,8 @@ class FakeBackend:
             found = self._resources.get(record.job_id)
             if found is not None and not found.status.terminal:
                 outcome = Outcome(job_id=record.job_id, status="cancelled", written_by="supervisor")
-                create_outcome(self._store, outcome, self._key_signer)
+                with suppress(StoreError):  # A supervisor ends, too, if its store fails.
+                    create_outcome(self._store, outcome, self._key_signer)
                 self._change(found, JobStatus.FAILED, "It was stopped.")
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+import kinetic.errors
+from kinetic.errors import DataNotFoundError, JobError, KineticError
+
+EVERY = sorted(
+    (
+        found
+        for found in vars(kinetic.errors).values()
+        if isinstance(found, type) and issubclass(found, KineticError)
+    ),
+    key=lambda kind: kind.__name__,
+)
+
+
+@pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
+def test_every_error_can_be_copied_and_pickled(kind: type[KineticError]) -> None:
+    more = {"filename": "digits.csv"} if kind is DataNotFoundError else {}
+    error = kind("What failed.", hint="The next step.", **more)
+    if isinstance(error, JobError):
+        error.job_id = "cpu-train-1"
+
+    for found in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(found) is kind
+        assert str(found) == "What failed.\nThe next step."
+        assert vars(found) == vars(error)
