@@ -181,8 +181,9 @@ def test_children_are_reaped_while_their_numbers_are_still_theirs() -> None:
     script = """
 ended = []
 assert reap() == ({}, False)
-first = subprocess.Popen(["sh", "-c", "exit 3"]).pid
-second = subprocess.Popen(["sleep", "600"]).pid
+# Without references to them, `subprocess` itself reaps what has ended.
+started = [subprocess.Popen(command) for command in (["sh", "-c", "exit 3"], ["sleep", "600"])]
+first, second = (process.pid for process in started)
 statuses = {}
 while not statuses:
     statuses, left = reap(lambda pid: ended.append((pid, os.kill(pid, 0))))

@@ -128,6 +128,6 @@ def test_a_library_that_is_missing_or_runs_no_code_is_said_so() -> None:
     assert missing is not None
     assert "Add 'datasets' to the requirements" in (missing.hint or "")
     assert too_new is not None
-    assert "datasets 4.0.0 does not support that" in too_new.message
+    assert "datasets 4.0.0 does not support this" in too_new.message
     assert why_unusable("hf://imdb", "5.2.0", trusts=False) is None
     assert why_unusable("hf://imdb", "3.6.0", trusts=True) is None
