@@ -36,7 +36,7 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
         {"image": "kinetic.test/no-such-image:1"},
         ("image", "not found", "kinetic.test/no-such-image:1"),
     ),
-    "image-name": ({"image": "Kinetic:1"}, ("image-name", "couldn't parse image name", "lower-case")),
+    "image-name": ({"image": "Kinetic:1"}, ("image-name", "couldn't parse image name", "capital letters")),
     "secret": (
         {"environment_secret": "not-there"},
         ("missing-object", "The Secret 'not-there' does not exist", "Submit the job again"),

@@ -32,7 +32,6 @@ BUCKET = "jobs"
 GATES = "gates"
 GATE = f"""
 import os, time
-from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 HOST = os.environ.get("STORAGE_EMULATOR_HOST")
@@ -40,11 +39,15 @@ HOST = os.environ.get("STORAGE_EMULATOR_HOST")
 def gate(name):
     'Say that we are here, and wait until we may pass.'
     place = f"{{HOST}}/upload/storage/v1/b/{GATES}/o?uploadType=media&name=at-{{name}}"
-    urlopen(Request(place, data=b"", method="POST"))
+    ask(Request(place, data=b"", method="POST"))
+    ask(f"{{HOST}}/storage/v1/b/{GATES}/o/{{name}}")
+
+def ask(request):
+    'Repeat the request until it succeeds: a busy machine also drops connections.'
     while True:
         try:
-            return urlopen(f"{{HOST}}/storage/v1/b/{GATES}/o/{{name}}")
-        except HTTPError:
+            return urlopen(request, timeout=10)
+        except OSError:
             time.sleep(0.1)
 """
 REQUIREMENTS = tuple(

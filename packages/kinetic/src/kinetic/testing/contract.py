@@ -229,7 +229,8 @@ class BackendLife(WithClient):
             with self.refusing_starts(client):
                 _raised(lambda: client.submit(client.functions.describe), SubmitError)
             assert client.objects() == set()
-            assert client.resources() == before
+            # Resources that other clients of the backend removed may disappear meanwhile.
+            assert client.resources() <= before
             assert client.list() == []
 
 
