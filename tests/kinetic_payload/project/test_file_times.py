@@ -104,14 +104,17 @@ def test_a_file_that_was_mapped_while_others_were_read_is_not_cached(tmp_path: P
     wait_until_old(file)
     times = FileTimes(lambda *_: "ext4")
     with mapped_here(file) as write:
-        write(b"one")
-        wait_until_old(file)  # It took so long to read the others.
-        hashed = hash_file(file, "array", times=times)
-        stamp = stamp_of(file.stat())
-        write(b"two")
-
-        assert stamp_of(file.stat()) == stamp
-    assert not hashed.lasting
+        for _ in range(20):
+            write(b"one")
+            wait_until_old(file)  # It took so long to read the others.
+            hashed = hash_file(file, "array", times=times)
+            stamp = stamp_of(file.stat())
+            write(b"two")
+            assert not hashed.lasting
+            if stamp_of(file.stat()) == stamp:
+                return
+    # A write changes the time only if the system wrote the page to the disk since the last one.
+    pytest.fail("each write changed the file's time")
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "nfs4", "fuse.sshfs", "9p", "vfat", "zfs", None])
