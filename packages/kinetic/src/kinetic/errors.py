@@ -70,6 +70,10 @@ class JobError(KineticError, RuntimeError):
 
     job_id: str = ""
 
+    def __init__(self, message: str, *, hint: str | None = None, job_id: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.job_id = job_id
+
 
 class JobFailedError(JobError):
     """The job ended without a value and without an exception of the user's function."""

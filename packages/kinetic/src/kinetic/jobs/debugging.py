@@ -101,6 +101,4 @@ def _session() -> subprocess.Popen[bytes]:
 
 
 def _job_error(handle: JobHandle, message: str, hint: str) -> JobError:
-    error = JobError(message, hint=hint)
-    error.job_id = handle.job_id
-    return error
+    return JobError(message, hint=hint, job_id=handle.job_id)

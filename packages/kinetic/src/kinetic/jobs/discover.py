@@ -116,11 +116,11 @@ def _look_for(job_id: str, settings: Settings) -> JobHandle:
     hint = hint or "List the jobs there are with: kinetic jobs list"
     if _kept_log(job_id, answered, settings) is not None:
         hint = f"It was cleaned up. Its log is kept: kinetic jobs logs {job_id}"
-    error = JobNotFoundError(
-        f"There is no job {job_id!r}. Looked in:\n  " + "\n  ".join(looked), hint=hint
+    raise JobNotFoundError(
+        f"There is no job {job_id!r}. Looked in:\n  " + "\n  ".join(looked),
+        hint=hint,
+        job_id=job_id,
     )
-    error.job_id = job_id
-    raise error
 
 
 def kept_log(

@@ -17,28 +17,26 @@ from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.outcome import Outcome
 
 E = TypeVar("E", bound=BaseException)
-J = TypeVar("J", bound=JobError)
 
 
 def failure_without_exception(outcome: Outcome, host: HostOutcome | None) -> JobError:
     """Return the error for a job that ended without a value and without the user's exception."""
     if outcome.status == "cancelled":
-        return _with_job_id(
-            outcome,
-            JobCancelledError(
-                f"Job {outcome.job_id} was cancelled.",
-                hint=f"Its log is kept: kinetic jobs logs {outcome.job_id}",
-            ),
+        return JobCancelledError(
+            f"Job {outcome.job_id} was cancelled.",
+            hint=f"Its log is kept: kinetic jobs logs {outcome.job_id}",
+            job_id=outcome.job_id,
         )
     reason = outcome.message or (host.message if host else "") or "No reason was reported."
     attempt = f" in attempt {outcome.attempt}" if (outcome.attempt or 1) > 1 else ""
     error = JobFailedError(
         f"Job {outcome.job_id} failed{attempt}: {reason}",
         hint=f"Its log: kinetic jobs logs {outcome.job_id}",
+        job_id=outcome.job_id,
     )
     for note in notes_of(outcome, host):
         error.add_note(note)
-    return _with_job_id(outcome, error)
+    return error
 
 
 def remote_error(outcome: Outcome, host: HostOutcome, why: str) -> RemoteError:
@@ -46,11 +44,14 @@ def remote_error(outcome: Outcome, host: HostOutcome, why: str) -> RemoteError:
     info = host.error
     assert info is not None
     headline = f"{info.type}: {info.message}" if info.message else info.type
-    error = RemoteError(headline, hint=f"The exception itself could not be rebuilt here: {why}")
+    error = RemoteError(
+        headline,
+        hint=f"The exception itself could not be rebuilt here: {why}",
+        job_id=outcome.job_id,
+    )
     error.remote_type = info.type
     error.remote_message = info.message
     error.remote_traceback = info.traceback
-    error.job_id = outcome.job_id
     return annotated(error, outcome, host)
 
 
@@ -106,8 +107,3 @@ def notes_of(outcome: Outcome, host: HostOutcome | None) -> list[str]:
         notes.append(f"Also failed: host{plural} {others}.")
     notes.extend(host.warnings)
     return notes
-
-
-def _with_job_id(outcome: Outcome, error: J) -> J:
-    error.job_id = outcome.job_id
-    return error

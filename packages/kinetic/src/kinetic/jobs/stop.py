@@ -46,12 +46,11 @@ def cancel(
         _refuse_without_key(record, services, stored)
     view = look(record, services)
     if view.status is JobStatus.NOT_FOUND:
-        missing = JobNotFoundError(
+        raise JobNotFoundError(
             f"There is no job {record.job_id} to cancel.",
             hint="It was cleaned up, or never started.",
+            job_id=record.job_id,
         )
-        missing.job_id = record.job_id
-        raise missing
     if view.unreachable:
         # This raises: the supervisor would not see the outcome, so the job would go on, and lose its value.
         _stop(record, services, timeout, poll_interval)
@@ -197,22 +196,20 @@ def _await_resource(record: JobRecord, services: Services, timeout: float) -> No
 
 
 def _still_needed(record: JobRecord, status: JobStatus) -> JobError:
-    error = JobError(
+    return JobError(
         f"Job {record.job_id} is {status.value} and needs its objects.",
         hint="Cancel it first, or clean up the resource as well.",
+        job_id=record.job_id,
     )
-    error.job_id = record.job_id
-    return error
 
 
 def _not_stored_yet(record: JobRecord, view: View, services: Services) -> JobError:
     reason = explained(record, view, services)
-    error = JobError(
+    return JobError(
         f"Job {record.job_id} has ended, and its result is not in the store yet. {reason}",
         hint=f"Store and print it with: kinetic jobs result {record.job_id}",
+        job_id=record.job_id,
     )
-    error.job_id = record.job_id
-    return error
 
 
 def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:

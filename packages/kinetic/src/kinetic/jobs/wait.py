@@ -257,36 +257,33 @@ def _notify(callback: StatusCallback | None, status: JobStatus) -> None:
 def not_found(record: JobRecord, status: JobStatus) -> JobNotFoundError:
     """Return the error for a job of which nothing is left to collect."""
     if status is JobStatus.NOT_FOUND:
-        error = JobNotFoundError(
+        return JobNotFoundError(
             f"Job {record.job_id} has neither an outcome nor a resource.",
             hint="It was cleaned up, or never started.",
+            job_id=record.job_id,
         )
-    else:
-        error = JobNotFoundError(
-            f"Job {record.job_id} is {status.value}, and its artifacts were removed from the store: "
-            "there is nothing to collect any more.",
-            hint="It was cleaned up; run it again.",
-        )
-    error.job_id = record.job_id
-    return error
+    return JobNotFoundError(
+        f"Job {record.job_id} is {status.value}, and its artifacts were removed from the store: "
+        "there is nothing to collect any more.",
+        hint="It was cleaned up; run it again.",
+        job_id=record.job_id,
+    )
 
 
 def _lost(record: JobRecord, reason: str) -> JobFailedError:
-    error = JobFailedError(
+    return JobFailedError(
         f"Job {record.job_id} failed, as far as is known here: {reason}",
         hint="If its supervisor comes back, call result() again. To give the job up: "
         f"kinetic jobs cancel {record.job_id}",
+        job_id=record.job_id,
     )
-    error.job_id = record.job_id
-    return error
 
 
 def _timed_out(record: JobRecord, status: JobStatus | None, reason: str) -> ResultTimeoutError:
     because = f" ({reason})" if reason else ""
     known = f"is still {status.value}" if status is not None else "was not seen to end"
-    error = ResultTimeoutError(
+    return ResultTimeoutError(
         f"Job {record.job_id} {known}{because}; the wait was given up.",
         hint=f"It runs on. Come back with kinetic.attach({record.job_id!r}).result().",
+        job_id=record.job_id,
     )
-    error.job_id = record.job_id
-    return error

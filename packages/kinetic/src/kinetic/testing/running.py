@@ -110,9 +110,10 @@ class RunningBackend(FakeBackend):
             _terminate(job.runners)
             job.keeper.join(timeout)
             if job.keeper.is_alive():
-                error = JobError(f"Job {record.job_id} still runs {timeout:g} s after SIGTERM.")
-                error.job_id = record.job_id
-                raise error
+                raise JobError(
+                    f"Job {record.job_id} still runs {timeout:g} s after SIGTERM.",
+                    job_id=record.job_id,
+                )
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
         """Stop the job and remove its resource."""

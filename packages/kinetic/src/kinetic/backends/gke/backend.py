@@ -209,11 +209,11 @@ class GkeBackend:
         try:
             remove_job(cluster, record.k8s_name, pods=of_job(record.job_id), timeout=timeout)
         except StillThereError as error:
-            still = JobError(
-                f"Job {record.job_id} is still there: {error.message}", hint=error.hint
-            )
-            still.job_id = record.job_id
-            raise still from error
+            raise JobError(
+                f"Job {record.job_id} is still there: {error.message}",
+                hint=error.hint,
+                job_id=record.job_id,
+            ) from error
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
         """Delete the Job, its pods and their Secret."""

@@ -138,12 +138,11 @@ class Observer:
         except ObjectNotFoundError:
             return False
         except SignatureError as error:
-            found = JobError(
+            raise JobError(
                 f"Job {record.job_id} is not in {self._cluster.identity}, and was not submitted there: "
                 f"{error.message}",
                 hint="Choose the cluster and the namespace to which it was submitted: "
                 "KINETIC_KUBE_CONTEXT, KINETIC_NAMESPACE.",
-            )
-            found.job_id = record.job_id
-            raise found from error
+                job_id=record.job_id,
+            ) from error
         return True

@@ -493,12 +493,11 @@ class LocalBackend:
             )  # Repeated, in case the supervisor has not received an earlier request.
             wait_for_death(folder, deadline.at_most(poll_interval))
             if deadline.passed and is_alive(folder):
-                error = JobError(
+                raise JobError(
                     f"Job {record.job_id} still runs {timeout:g} s after the request to stop.",
                     hint="Its function may need a longer grace to end; try again.",
+                    job_id=record.job_id,
                 )
-                error.job_id = record.job_id
-                raise error
         reap()
         state = read_state(folder.state)
         running = has_begun(folder) if state is None else state["status"] == "running"

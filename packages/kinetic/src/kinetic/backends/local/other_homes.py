@@ -99,10 +99,9 @@ class OtherHome:
         if self._why is Unreachable.GONE:
             self._kill(record)
         elif self._store.stat(JobObjects(record.job_id).outcome) is None:
-            error = JobError(
+            raise JobError(
                 f"Job {record.job_id} cannot be stopped from here. {self.observe(record).reason}",
                 hint="Cancel it there. If that machine or home is gone for good, remove "
                 f"{self._store.location}/{record.job_id} to delete the job.",
+                job_id=record.job_id,
             )
-            error.job_id = record.job_id
-            raise error

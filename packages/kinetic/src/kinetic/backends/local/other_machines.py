@@ -120,14 +120,13 @@ class OtherMachines:
             if deadline.passed:
                 if presence is Presence.STARTING:
                     return  # If the job starts later, its supervisor reads the outcome and stops it.
-                error = JobError(
+                raise JobError(
                     f"Job {record.job_id} still runs on {heartbeat.holder}, {timeout:g} s after the "
                     "request to stop.",
                     hint="Its supervisor checks for a request every few seconds; then its function has a "
                     "grace to end. Try again.",
+                    job_id=record.job_id,
                 )
-                error.job_id = record.job_id
-                raise error
             sleep(deadline.at_most(max(_POLL_LEAST, min(poll_interval, _POLL_MOST))))
 
     def _is_over(self, record: JobRecord) -> bool:

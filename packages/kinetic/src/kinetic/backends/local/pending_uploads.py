@@ -90,12 +90,11 @@ def refuse_to_lose(record: JobRecord, folder: JobFolder, *, decided: bool) -> No
             "with the job."
         )
     else:
-        error = JobError(
+        raise JobError(
             f"Job {record.job_id} has ended, and its result is not in the store yet.",
             hint=_kept_hint(record.job_id, folder),
+            job_id=record.job_id,
         )
-        error.job_id = record.job_id
-        raise error
 
 
 def _kept_hint(job_id: str, folder: JobFolder) -> str:
