@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import ExitStack
 from types import FrameType, TracebackType
 from typing import Any, Final
 
@@ -34,9 +35,8 @@ class Uninterrupted:
                 if callable(handler):
                     self._handlers[number] = handler
                     signal.signal(number, self._defer)
-        except (
-            BaseException
-        ):  # A signal that is not deferred yet. Without this, Ctrl-C would stay deferred.
+        except BaseException:
+            # A signal that is not deferred yet. Without this, Ctrl-C would stay deferred.
             self._restore()
             raise
 
@@ -52,14 +52,9 @@ class Uninterrupted:
         """Restore all handlers, then raise the deferred signals; each may raise an exception."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
-        self._raise_deferred()
-
-    def _raise_deferred(self) -> None:
-        if self._deferred:
-            try:
-                signal.raise_signal(self._deferred.pop(0))
-            finally:
-                self._raise_deferred()
+        with ExitStack() as stack:
+            for deferred in reversed(self._deferred):
+                stack.callback(signal.raise_signal, deferred)
 
     def _defer(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if number not in self._deferred:
