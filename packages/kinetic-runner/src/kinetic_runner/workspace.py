@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kinetic_payload.errors import IntegrityError
-from kinetic_payload.files.private import make_folder
+from kinetic_payload.files.private import FULL_DISK, make_folder
 
 
 class Workspace:
@@ -60,7 +60,6 @@ _WORDS: Final = {
     errno.EMFILE: "too many files are open",
     errno.ENAMETOOLONG: "the name is too long for the file system",
 }
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 def disk_words(error: BaseException, root: Path) -> str | None:
@@ -69,7 +68,7 @@ def disk_words(error: BaseException, root: Path) -> str | None:
         return None
     where = error.filename2 or error.filename
     words = _WORDS[error.errno] + (f": {os.fsdecode(where)}" if _is_path(where) else "")
-    if error.errno in _FULL:
+    if error.errno in FULL_DISK:
         words += f" ({_free(root)})"
     return words
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from kinetic_payload.errors import (
     StoreError,
 )
 from kinetic_payload.files.atomic import prepare_beside, rename_into_place
+from kinetic_payload.files.private import FULL_DISK
 from kinetic_payload.layout import data_marker, data_prefix
 from kinetic_payload.limits import read_record
 from kinetic_payload.progress import Advance, TrackProgress, silent
@@ -29,7 +29,6 @@ from kinetic_payload.project.context import discarding
 from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import parallel_map
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _STREAMS: Final = 8
 """Objects downloaded at once: more would cost memory and disk, and gain nothing."""
 
@@ -182,7 +181,7 @@ def _errors_explained(store: Store, ref: DataRef, dest: Path) -> Iterator[None]:
         refused = error.__cause__ if isinstance(error, StoreError) else error
         if isinstance(refused, KineticError) or not isinstance(refused, OSError):
             raise
-        full = refused.errno in _FULL
+        full = refused.errno in FULL_DISK
         raise DataError(
             f"{what} cannot be written to {dest}: {refused.strerror or refused}.",
             hint="Make room on that disk." if full else getattr(error, "hint", None),

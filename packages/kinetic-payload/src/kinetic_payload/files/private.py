@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
+FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The numbers of errors that mean that the disk, or the user's quota, is full."""
 
 
 def make_folder(path: AnyPath) -> None:

@@ -9,6 +9,8 @@ import stat
 from time import monotonic
 from typing import Final
 
+from kinetic_payload.files.private import FULL_DISK
+
 _MAX_WAITING: Final = 1024 * 1024
 _ATOMIC: Final = 512
 """The minimum of PIPE_BUF in POSIX: a writable pipe accepts this many bytes on any system."""
@@ -71,6 +73,6 @@ class Tee:
                 done += os.write(self.fd, view[done:])
         except OSError as error:
             # A full disk may have room again later; a reader does not come back.
-            self._broken = error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EAGAIN)
+            self._broken = error.errno not in {*FULL_DISK, errno.EAGAIN}
             return len(view)
         return done

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Callable
 
@@ -14,6 +13,7 @@ from kinetic.jobs.services import Services
 from kinetic.jobs.status import View, asking, explained, look
 from kinetic.waiting import Deadline, poll_interval, sleep
 from kinetic_payload.errors import RecordError, SignatureError, StoreError
+from kinetic_payload.files.private import FULL_DISK
 from kinetic_payload.layout import JobObjects, is_job_object
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
@@ -83,7 +83,7 @@ def cancel(
 
 def _is_full_disk(error: StoreError) -> bool:
     cause = error.__cause__
-    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(cause, OSError) and cause.errno in FULL_DISK
 
 
 def _write_to_full_disk(services: Services, outcome: Outcome) -> Outcome:

@@ -27,7 +27,7 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.files.durability import flush_to_disk
 from kinetic_payload.files.locks import locked
-from kinetic_payload.files.private import make_folder, open_private
+from kinetic_payload.files.private import FULL_DISK, make_folder, open_private
 from kinetic_payload.files.temporary import Temporary, collect_leftovers
 from kinetic_payload.limits import refuse_larger
 from kinetic_payload.stores.folder.listing import folders, info_of, objects, records
@@ -42,7 +42,7 @@ _BLOCK: Final = 1 << 20
 _NO_LINKS: Final = frozenset(
     {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV}
 )
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_ROOM: Final = FULL_DISK | {errno.EFBIG}
 _ELSEWHERE: Final = "Name another folder with KINETIC_HOME or KINETIC_STORE."
 _COARSE: Final = 2_000_000_000
 """Nanoseconds between the times that the coarsest file system can hold."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 from kinetic_payload.errors import IntegrityError, StoreError
-from kinetic_payload.files.private import open_private
+from kinetic_payload.files.private import FULL_DISK, open_private
 from kinetic_payload.limits import refuse_larger
 from kinetic_payload.stores.gcs.bucket import Bucket
 from kinetic_payload.stores.gcs.checksums import combined, extended
@@ -111,7 +111,7 @@ def full_disk_translated(bucket: Bucket, name: str, place: Path | None = None) -
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in FULL_DISK:
             raise
         where = (
             f"at {place}" if place else f"in the folder of temporary files, {tempfile.gettempdir()}"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 
-from kinetic_payload.files.private import open_private
+from kinetic_payload.files.private import FULL_DISK, open_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def write_state(path: str, state: State) -> None:
         _write(temporary, os.O_CREAT | os.O_TRUNC, data)
         os.replace(temporary, path)  # noqa: PTH105 - light
     except OSError as error:
-        if error.errno not in _FULL or not os.path.exists(path):  # noqa: PTH110 - light
+        if error.errno not in FULL_DISK or not os.path.exists(path):  # noqa: PTH110 - light
             raise
         # The file's own blocks can be written again. A shorter state is padded with spaces.
         _write(path, 0, data.ljust(os.path.getsize(path)))  # noqa: PTH202 - light
@@ -92,6 +91,5 @@ def _is_state(found: object) -> bool:
     )
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _STATUSES = ("running", "succeeded", "failed")
 _ATTEMPT = {"number", "hosts", "state", "message"}
