@@ -306,9 +306,8 @@ def _ps(*options: str) -> bytes:
     try:
         return subprocess.run(command, env=environment, capture_output=True, check=False).stdout
     except OSError:
-        return (
-            b""  # The limit of processes is reached, or a sandbox forbids `ps`: nothing is known.
-        )
+        # The limit of processes is reached, or a sandbox forbids `ps`: nothing is known.
+        return b""
 
 
 def _fields(listed: bytes, count: int) -> list[tuple[int, list[bytes]]]:

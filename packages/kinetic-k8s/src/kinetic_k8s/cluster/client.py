@@ -119,9 +119,8 @@ class ApiServer:
         while True:
             more = {"continue": page} if page else {}
             answer = self._send("GET", request, path, query | more, deadline=deadline)
-            if (
-                answer.status == 410 and page
-            ):  # The next page has expired: list again from the start.
+            if answer.status == 410 and page:
+                # The next page has expired: list again from the start.
                 items, page = [], ""
                 continue
             if answer.refusal is not None:

@@ -163,9 +163,8 @@ def pipe_capacity(fd: int) -> int:
     """Return how many bytes a pipe can hold."""
     import fcntl
 
-    number = getattr(
-        fcntl, "F_GETPIPE_SZ", None
-    )  # Linux only; elsewhere a pipe holds at most 64 KiB.
+    # Linux only; elsewhere a pipe holds at most 64 KiB.
+    number = getattr(fcntl, "F_GETPIPE_SZ", None)
     if number is None:
         return 64 * 1024
     try:

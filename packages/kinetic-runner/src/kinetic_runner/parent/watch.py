@@ -398,9 +398,8 @@ class Watch:
         if phase == "call" and self._limits.timeout is not None:
             self._call_until = monotonic() + self._limits.timeout
         if phase == "report":
-            self._call_until = (
-                None  # The function has ended: storing its value does not count as its time.
-            )
+            # The function has ended: storing its value does not count as its time.
+            self._call_until = None
 
     def _end_phase(self) -> None:
         now = monotonic()

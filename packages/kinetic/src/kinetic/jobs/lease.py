@@ -81,9 +81,8 @@ class LeaseRenewal:
         except Exception as error:  # noqa: BLE001 - whatever it is, the next renewal may succeed
             text = f"{type(error).__name__}: {error}"
             if text != self._last_error:
-                with suppress(
-                    OSError
-                ):  # The disk may be full; the next lease may still be written.
+                # The disk may be full; the next lease may still be written.
+                with suppress(OSError):
                     sys.stderr.write(f"The lease could not be kept: {text}\n")
                     sys.stderr.flush()
             self._last_error = text

@@ -201,9 +201,8 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         imported = [maker, *(base for base in owners if not self.goes_by_value(base))]
         own = vars(cls)
         namespace = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
-        makes_slots = derives_from(
-            cls, "msgspec", "Struct"
-        )  # `msgspec` makes the slots from the fields.
+        # `msgspec` makes the slots from the fields.
+        makes_slots = derives_from(cls, "msgspec", "Struct")
         for name in ("__orig_bases__",) if makes_slots else ("__orig_bases__", "__slots__"):
             if name in own:
                 namespace[name] = own[name]

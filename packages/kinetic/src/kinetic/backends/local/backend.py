@@ -488,9 +488,8 @@ class LocalBackend:
 
         deadline = Deadline(timeout)
         while is_alive(folder):
-            request_cancel(
-                folder
-            )  # Repeated, in case the supervisor has not received an earlier request.
+            # Repeated, in case the supervisor has not received an earlier request.
+            request_cancel(folder)
             wait_for_death(folder, deadline.at_most(poll_interval))
             if deadline.passed and is_alive(folder):
                 raise JobError(

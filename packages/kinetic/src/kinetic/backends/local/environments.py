@@ -418,9 +418,8 @@ def _explain(error: InstallError, dependencies: Dependencies) -> InstallError:
 
 
 def _clear(folder: Path) -> None:
-    (folder / COMPLETE).unlink(
-        missing_ok=True
-    )  # First: a partly removed environment must not look complete.
+    # First: a partly removed environment must not look complete.
+    (folder / COMPLETE).unlink(missing_ok=True)
     # The uv of a killed process may still be writing here, but under another name.
     remove_tree(str(folder))
 

@@ -20,9 +20,8 @@ from kinetic.backends.local.paths import Home, JobFolder
 from kinetic_payload.files.private import make_fifo
 
 TYPE_CHECKING = False
-if (
-    TYPE_CHECKING
-):  # Supervisors import this module, and `typing` takes longer than all its other imports.
+# Supervisors import this module, and `typing` takes longer than all its other imports.
+if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Final
 

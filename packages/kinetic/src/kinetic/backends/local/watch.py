@@ -57,9 +57,8 @@ class LocalWatch:
         deadline = Deadline(timeout)
         watched = [place() for place in self._places]
         while not (deadline.passed or self._woken.is_set()):
-            changed = [
-                events.changed() for events in watched
-            ]  # All are called: each keeps a state.
+            # A list, so that all are called: each keeps a state.
+            changed = [events.changed() for events in watched]
             if any(changed):
                 return
             if len(watched) == 1:
