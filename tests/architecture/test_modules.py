@@ -26,6 +26,8 @@ STARTING_POINTS = ("kinetic_cli.__main__", "kinetic_runner.bundle.start")
 """Importing them runs something."""
 
 TESTED_AS = {
+    "kinetic_k8s.manifests.jobset": "kinetic_k8s/manifests/test_job.py",
+    "kinetic_k8s.manifests.spec": "kinetic_k8s/manifests/test_job.py",
     "kinetic._wire": "kinetic/test_import.py",
     "kinetic.attempt_limits": "kinetic/submit/test_options.py",
     "kinetic.backends.backend": "contract/test_backends.py",

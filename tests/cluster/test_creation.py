@@ -14,7 +14,7 @@ import pytest
 
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.client import ApiServer
-from kinetic_k8s.cluster.creation import Runner, create_job, ensure_key
+from kinetic_k8s.cluster.creation import Runner, create_workload, ensure_key
 from kinetic_k8s.errors import AlreadyExistsError
 from kinetic_k8s.manifests.job import JobSpec
 from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET, environment_secret_name
@@ -60,7 +60,7 @@ def test_runner_captured_values_and_key_reach_the_container_as_they_are(
     key = ensure_key(cluster, lambda: b"k" * 32)
     spec = with_everything(a_job(""))
 
-    create_job(cluster, spec, environment={"SECRET": "two\nlines $(HOME)"}, runner=RUNNER)
+    create_workload(cluster, spec, environment={"SECRET": "two\nlines $(HOME)"}, runner=RUNNER)
     look.wait(spec, "condition=Complete")
 
     arguments, values, shared = json.loads(
@@ -87,7 +87,7 @@ def test_a_job_whose_secret_is_refused_leaves_nothing(
     cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": taken}})
 
     with pytest.raises(AlreadyExistsError):
-        create_job(cluster, spec, environment={"A": "1"}, runner=OTHER_RUNNER)
+        create_workload(cluster, spec, environment={"A": "1"}, runner=OTHER_RUNNER)
 
     assert cluster.get("Job", spec.name) is None
     assert cluster.get("ConfigMap", OTHER_RUNNER.config_map) is None
@@ -97,10 +97,10 @@ def test_a_job_that_was_there_before_stays(
     cluster: ApiServer, a_job: Callable[..., JobSpec]
 ) -> None:
     spec = a_job("import time; time.sleep(60)")
-    first = create_job(cluster, spec)
+    first = create_workload(cluster, spec)
 
     with pytest.raises(AlreadyExistsError):
-        create_job(cluster, spec)
+        create_workload(cluster, spec)
 
     assert cluster.get("Job", spec.name)["metadata"]["uid"] == first["metadata"]["uid"]
     cluster.delete("Job", spec.name)
@@ -111,12 +111,12 @@ def test_a_runner_is_shared_and_goes_with_the_last_job_that_uses_it(
 ) -> None:
     first, second = a_job("pass"), a_job("pass")
     for spec in (first, second):
-        create_job(cluster, spec, runner=OTHER_RUNNER)
+        create_workload(cluster, spec, runner=OTHER_RUNNER)
     shared = cluster.get("ConfigMap", OTHER_RUNNER.config_map)["metadata"]
 
     assert {owner["name"] for owner in shared["ownerReferences"]} == {first.name, second.name}
     cluster.delete("Job", first.name)
-    create_job(cluster, third := a_job("pass"), runner=OTHER_RUNNER)
+    create_workload(cluster, third := a_job("pass"), runner=OTHER_RUNNER)
     assert cluster.get("ConfigMap", OTHER_RUNNER.config_map)["metadata"]["uid"] == shared["uid"]
     for spec in (second, third):
         cluster.delete("Job", spec.name)
@@ -131,7 +131,7 @@ def test_a_job_over_a_slow_line_starts_when_all_it_needs_is_there(
     ensure_key(cluster, lambda: b"k" * 32)
     seconds = itertools.count(step=1)  # Each look at the clock is a second later.
 
-    job = create_job(
+    job = create_workload(
         cluster, spec, environment={"SECRET": "x"}, runner=RUNNER, clock=lambda: next(seconds)
     )
 
@@ -156,7 +156,7 @@ def test_a_job_runs_on_the_machine_that_its_accelerator_names(
     try:
         specs = [a_job("pass", accelerator=parse_accelerator(n)) for n in ("v5e-8", "l4", "v6e-8")]
         for spec in specs:
-            create_job(cluster, spec)
+            create_workload(cluster, spec)
         for spec in specs[:2]:
             look.wait(spec, "condition=Complete")
         (waiting,) = look.pods(specs[2])

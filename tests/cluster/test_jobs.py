@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kinetic_k8s.cluster.client import ApiServer
-from kinetic_k8s.cluster.creation import create_job
+from kinetic_k8s.cluster.creation import create_workload
 from kinetic_k8s.cluster.logs import PodLog
-from kinetic_k8s.cluster.removal import remove_job
+from kinetic_k8s.cluster.removal import remove_workload
 from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.errors import StillThereError
 from kinetic_k8s.manifests.job import JobSpec
@@ -72,7 +72,7 @@ def ready_pod(cluster: ApiServer, spec: JobSpec) -> str:
 
 def test_a_job_that_succeeds_is_pending_running_and_over(cluster: ApiServer, a_job: Make) -> None:
     spec = a_job("import time; time.sleep(2)")
-    create_job(cluster, spec)
+    create_workload(cluster, spec)
 
     seen = follow(cluster, spec, lambda status: status.over)
 
@@ -94,7 +94,7 @@ def test_a_job_that_fails_says_how(
     cluster: ApiServer, a_job: Make, look: Any, code: int, retries: int, pods: int, reason: str
 ) -> None:
     spec = a_job(f"import sys; print('the last words'); sys.exit({code})", retries=retries)
-    create_job(cluster, spec)
+    create_workload(cluster, spec)
 
     ended = follow(cluster, spec, lambda status: status.over)[-1]
 
@@ -110,7 +110,7 @@ def test_an_evicted_pod_is_replaced_and_the_job_never_waits_again(
     cluster: ApiServer, a_job: Make, look: Any
 ) -> None:
     spec = a_job(UNTIL_TERM.format(slow=1), grace=timedelta(seconds=5))
-    create_job(cluster, spec)
+    create_workload(cluster, spec)
     first = ready_pod(cluster, spec)
     look.evict(first)
 
@@ -129,12 +129,12 @@ def test_a_removed_job_is_gone_only_when_its_pod_has_ended(
     cluster: ApiServer, a_job: Make, look: Any
 ) -> None:
     spec = a_job(UNTIL_TERM.format(slow=3), grace=timedelta(seconds=20))
-    create_job(cluster, spec)
+    create_workload(cluster, spec)
     pod = ready_pod(cluster, spec)
     selector = of_job(spec.pod.job_id)
 
     with pytest.raises(StillThereError, match=pod):
-        remove_job(cluster, spec.name, pods=selector, timeout=0)
+        remove_workload(cluster, "Job", spec.name, pods=selector, timeout=0)
     assert cluster.get("Job", spec.name) is None
     left = status_of(None, cluster.list("Pod", labels=selector), attempts=1)
     assert left == WorkloadStatus(
@@ -142,7 +142,7 @@ def test_a_removed_job_is_gone_only_when_its_pod_has_ended(
     )
     with PodLog(cluster, pod) as log:
         assert list(log) == ["ready", "stopped"]
-    remove_job(cluster, spec.name, pods=selector, timeout=60)
+    remove_workload(cluster, "Job", spec.name, pods=selector, timeout=60)
     assert status_of(None, cluster.list("Pod", labels=selector)).state is State.ABSENT
 
 
@@ -162,7 +162,7 @@ print("carriage\\rreturn")
 print("the end", end="")
 """
     )
-    create_job(cluster, spec)
+    create_workload(cluster, spec)
     name = pod_of(cluster, spec)
     lines = []
 
@@ -185,7 +185,7 @@ def test_a_log_that_is_closed_from_another_thread_ends_at_once(
     never_starts = a_job("pass", image="kinetic.test/no-such-image")
     silent = a_job(UNTIL_TERM.format(slow=0))
     for spec in (never_starts, silent):
-        create_job(cluster, spec)
+        create_workload(cluster, spec)
 
     for name in (ready_pod(cluster, silent), pod_of(cluster, never_starts)):
         with PodLog(cluster, name) as log:

@@ -13,7 +13,7 @@ import pytest
 
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connection import Access, Credentials
-from kinetic_k8s.cluster.creation import create_job
+from kinetic_k8s.cluster.creation import create_workload
 from kinetic_k8s.cluster.logs import PodLog
 from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.errors import NotAuthenticatedError
@@ -153,7 +153,7 @@ for _ in range(3):
     open("/kinetic/workspace/go").read()
 """
     )
-    create_job(cluster, spec)
+    create_workload(cluster, spec)
     with Watch(cluster, [Watched(kind="Pod", labels=of_job(spec.pod.job_id))]) as watch:
         while not (pods := cluster.list("Pod", labels=of_job(spec.pod.job_id))):
             watch.wait(60)

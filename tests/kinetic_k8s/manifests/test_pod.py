@@ -154,7 +154,7 @@ def test_what_is_no_label_becomes_an_annotation() -> None:
 
 def test_labels_of_a_job_find_it_again() -> None:
     assert standard_labels("job-1", "cpu")["app"] == "kinetic"
-    assert of_jobs(()) == "app=kinetic"
+    assert of_jobs(()) == "app in (kinetic,kinetic-pathways)"
     assert of_jobs(("job-1",)) == "kinetic.dev/job-id=job-1"
     assert of_jobs(("a", "b")) == "kinetic.dev/job-id in (a,b)"
     with pytest.raises(InvalidRequestError):

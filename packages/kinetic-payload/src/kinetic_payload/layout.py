@@ -248,6 +248,8 @@ class Env:
     OUTPUT_DIR = "KINETIC_OUTPUT_DIR"
     HOME = "KINETIC_HOME"
     COORDINATOR = "KINETIC_COORDINATOR_ADDRESS"
+    HOST_NAMES = "KINETIC_HOST_NAMES"
+    """The names in DNS of all hosts, in their order, separated by commas."""
     ACCELERATOR = "KINETIC_ACCELERATOR"
     SIGNING_KEY = "KINETIC_SIGNING_KEY"
     """In hexadecimal; the runner removes it before user code runs."""

@@ -11,7 +11,6 @@ from typing import Final
 from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.errors import AlreadyExistsError, ClusterError
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.job import JobSpec, job_manifest
 from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_k8s.manifests.names import KEY_SECRET, runner_config_map_name
 from kinetic_k8s.manifests.secrets import (
@@ -22,6 +21,8 @@ from kinetic_k8s.manifests.secrets import (
     key_secret,
     runner_config_map,
 )
+from kinetic_k8s.manifests.spec import WorkloadSpec
+from kinetic_k8s.manifests.workload import kind_of_workload, workload_manifest
 
 SLOW: Final = 0.2
 """If a round trip takes longer, in seconds, the Job is created suspended and resumed at the end.
@@ -67,19 +68,19 @@ def ensure_key(cluster: Cluster, new_key: Callable[[], bytes]) -> bytes:
     return key_in(found)
 
 
-def create_job(
+def create_workload(
     cluster: Cluster,
-    spec: JobSpec,
+    spec: WorkloadSpec,
     *,
     environment: Mapping[str, str] | None = None,
     runner: Runner | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Manifest:
-    """Create a Job, the Secret with its captured *environment*, and the ConfigMap with its *runner*.
+    """Create the workload of *spec*, the Secret with its captured *environment*, and its *runner*'s ConfigMap.
 
     *spec* refers to the Secret as `environment_secret_name(spec.name)`, and to the ConfigMap as
-    `runner.config_map`. The Secret is removed with the Job, and the ConfigMap with the last Job that uses
-    it. After a failure, nothing of the job is left.
+    `runner.config_map`. The Secret is removed with the workload, and the ConfigMap with the last workload
+    that uses it. After a failure, nothing of the job is left.
 
     Raises:
         ClusterError: The cluster does not accept one of these objects.
@@ -95,13 +96,13 @@ def create_job(
     spec = replace(spec, suspended=spec.suspended or hold)
     job: Manifest | None = None
     try:
-        job = cluster.create(job_manifest(spec))
+        job = cluster.create(workload_manifest(spec))
         if environment:
             cluster.create(environment_secret(job, environment))
         if runner is not None:
             _ensure_runner(cluster, runner, job)
         if hold and QUEUE not in job["metadata"]["labels"]:
-            job = cluster.patch("Job", spec.name, {"spec": {"suspend": False}}) or job
+            job = _resume(cluster, spec) or job
     except BaseException as error:
         # A Job that existed before was not created here. If `_undo` fails too, the first error matters.
         if job is not None or not isinstance(error, AlreadyExistsError):
@@ -111,12 +112,19 @@ def create_job(
     return job
 
 
-def _undo(cluster: Cluster, spec: JobSpec) -> None:
-    """Delete the Job of *spec*, even if its creation is uncertain; its other objects are deleted with it."""
-    found = cluster.get("Job", spec.name, brief=True)
+def _resume(cluster: Cluster, spec: WorkloadSpec) -> Manifest | None:
+    change = {"spec": {"suspend": False}}
+    # Custom resources accept no strategic merge patch.
+    return cluster.patch(kind_of_workload(spec), spec.name, change, merge="plain")
+
+
+def _undo(cluster: Cluster, spec: WorkloadSpec) -> None:
+    """Delete the workload of *spec*, even if its creation is uncertain; its other objects are deleted with it."""
+    kind = kind_of_workload(spec)
+    found = cluster.get(kind, spec.name, brief=True)
     if found is None or (found["metadata"].get("labels") or {}).get(JOB_ID) != spec.pod.job_id:
         return
-    cluster.delete("Job", spec.name, uid=found["metadata"]["uid"])
+    cluster.delete(kind, spec.name, uid=found["metadata"]["uid"])
 
 
 def _ensure_runner(cluster: Cluster, runner: Runner, job: Manifest) -> None:

@@ -13,31 +13,33 @@ from kinetic_k8s.errors import ConflictError, StillThereError
 _LOOK_AGAIN = 5.0
 
 
-def remove_job(
+def remove_workload(
     cluster: Cluster,
+    kind: str,
     name: str,
     *,
     pods: str,
     timeout: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Delete a Job and wait until it and its pods are gone; do nothing if it does not exist.
+    """Delete a workload and wait until it and its pods are gone; do nothing if it does not exist.
 
-    The pods get SIGTERM and their grace period. Objects that the Job owns are deleted with it.
+    The pods get SIGTERM and their grace period. Objects that it owns are deleted with it.
 
     Args:
-        cluster: The Job's cluster and namespace.
-        name: The Job's name.
+        cluster: The workload's cluster and namespace.
+        kind: Its kind, such as `Job`.
+        name: Its name.
         pods: The label selector of its pods.
         timeout: The time limit in seconds.
         clock: Returns the current time in seconds.
 
     Raises:
         StillThereError: A pod is left after *timeout* seconds; its deletion continues.
-        ClusterError: The Job or a pod cannot be deleted, so pods may continue to run.
+        ClusterError: The workload or a pod cannot be deleted, so pods may continue to run.
     """
     deadline = clock() + timeout
-    cluster.delete("Job", name)
+    cluster.delete(kind, name)
     with Watch(cluster, [Watched(kind="Pod", labels=pods)]) as watch:
         while left := cluster.list("Pod", labels=pods):
             for pod in left:

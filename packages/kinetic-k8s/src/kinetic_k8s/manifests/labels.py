@@ -10,10 +10,15 @@ from kinetic_payload.errors import InvalidRequestError
 
 APP: Final = "app"
 APP_VALUE: Final = "kinetic"
+PATHWAYS_VALUE: Final = "kinetic-pathways"
+"""The value of `app` on everything that belongs to a job under Pathways."""
 PREFIX: Final = "kinetic.dev/"
 """The prefix of all labels and annotations of Kinetic, except `app`."""
 JOB_ID: Final = f"{PREFIX}job-id"
 ACCELERATOR: Final = f"{PREFIX}accelerator"
+ROLE: Final = f"{PREFIX}role"
+"""What a pod does for its job: `host` runs the function; a component of Pathways has its own name."""
+HOST_ROLE: Final = "host"
 
 _RESERVED: Final = re.compile(
     r"app|job-name|controller-uid|(?:kinetic\.dev|batch\.kubernetes\.io|jobset\.sigs\.k8s\.io)/.*"
@@ -25,7 +30,7 @@ _DOMAIN: Final = re.compile(
 _LONGEST_DOMAIN: Final = 253
 
 
-def standard_labels(job_id: str, accelerator: str) -> dict[str, str]:
+def standard_labels(job_id: str, accelerator: str, app: str = APP_VALUE) -> dict[str, str]:
     """Return the labels of everything that belongs to one job; *accelerator* is its slug.
 
     Raises:
@@ -35,7 +40,7 @@ def standard_labels(job_id: str, accelerator: str) -> dict[str, str]:
         raise InvalidRequestError(
             f"{job_id!r} cannot be a job's id: it is not a valid label value."
         )
-    return {APP: APP_VALUE, JOB_ID: job_id, ACCELERATOR: accelerator}
+    return {APP: app, JOB_ID: job_id, ACCELERATOR: accelerator}
 
 
 def selector(labels: Mapping[str, str]) -> str:
@@ -51,7 +56,7 @@ def of_job(job_id: str) -> str:
 def of_jobs(job_ids: tuple[str, ...]) -> str:
     """Return the selector of the objects of these jobs, or of all jobs if *job_ids* is empty."""
     if not job_ids:
-        return selector({APP: APP_VALUE})
+        return f"{APP} in ({APP_VALUE},{PATHWAYS_VALUE})"
     return of_job(job_ids[0]) if len(job_ids) == 1 else f"{JOB_ID} in ({','.join(job_ids)})"
 
 

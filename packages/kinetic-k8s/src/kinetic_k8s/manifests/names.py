@@ -31,6 +31,21 @@ def runner_config_map_name(digest: str) -> str:
     return f"kn-runner-{digest[:_DIGEST_LENGTH]}"
 
 
+def check_host_names(names: tuple[str, ...]) -> None:
+    """Raise unless the first part of each of *names* can be the name of a pod, which begins with a letter.
+
+    Raises:
+        InvalidRequestError: One is too long, or has characters that Kubernetes rejects.
+    """
+    for name in names:
+        first = name.partition(".")[0]
+        check_job_name(first)
+        if not first[0].isalpha():
+            raise InvalidRequestError(
+                f"{first!r} cannot be the name of a host: it does not begin with a letter."
+            )
+
+
 def check_job_name(name: str) -> None:
     """Raise unless *name* can be the name of a Job.
 

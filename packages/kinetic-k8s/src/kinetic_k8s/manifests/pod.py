@@ -10,7 +10,14 @@ from typing import Final
 
 from kinetic_k8s.accelerators.types import Accelerator, Cpu
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.labels import check_labels, labels_and_annotations, standard_labels
+from kinetic_k8s.manifests.labels import (
+    APP_VALUE,
+    HOST_ROLE,
+    ROLE,
+    check_labels,
+    labels_and_annotations,
+    standard_labels,
+)
 from kinetic_k8s.manifests.names import CONTAINER
 from kinetic_k8s.manifests.placement import placement_of
 from kinetic_k8s.manifests.volumes import PodVolumes
@@ -80,6 +87,8 @@ class PodSpec:
     """Environment variables; nothing in them is expanded. Everyone who may read pods can read them."""
     environment_secret: str | None = None
     """A Secret whose keys become variables. If `environment` has the same name, its value is used."""
+    field_variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables whose values are fields of the pod itself, such as `metadata.name`."""
     secret_variables: tuple[SecretVariable, ...] = ()
     """Single variables from Secrets, such as the signing key."""
     files: tuple[MountedFile, ...] = ()
@@ -94,6 +103,10 @@ class PodSpec:
     volumes: PodVolumes | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     """The user's own labels."""
+    app: str = APP_VALUE
+    """The value of the label `app`."""
+    subdomain: str | None = None
+    """The headless Service that gives the pod a name in DNS."""
     about: Mapping[str, str] = field(default_factory=dict)
     """Facts such as the function's name: labels, or annotations if they cannot be values of labels."""
 
@@ -108,7 +121,7 @@ def pod_labels(pod: PodSpec) -> dict[str, str]:
     return {
         **pod.labels,
         **labels_and_annotations(pod.about)[0],
-        **standard_labels(pod.job_id, pod.accelerator.slug),
+        **standard_labels(pod.job_id, pod.accelerator.slug, pod.app),
     }
 
 
@@ -137,11 +150,13 @@ def pod_template(pod: PodSpec) -> Manifest:
     }
     if pod.service_account is not None:
         spec["serviceAccountName"] = pod.service_account
+    if pod.subdomain is not None:
+        spec["subdomain"] = pod.subdomain
     if placement.selector:
         spec["nodeSelector"] = placement.selector
     if placement.tolerations:
         spec["tolerations"] = placement.tolerations
-    metadata: Manifest = {"labels": pod_labels(pod)}
+    metadata: Manifest = {"labels": {**pod_labels(pod), ROLE: HOST_ROLE}}
     annotations = pod_annotations(pod) | (pod.volumes.annotations if pod.volumes else {})
     if annotations:
         metadata["annotations"] = annotations
@@ -174,6 +189,8 @@ def _environment(pod: PodSpec) -> Iterator[Manifest]:
     for each in pod.secret_variables:
         source = {"name": each.secret, "key": each.key}
         yield {"name": each.variable, "valueFrom": {"secretKeyRef": source}}
+    for name, path in pod.field_variables.items():
+        yield {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
     for name, value in pod.environment.items():
         yield {"name": name, "value": literal(value)}
 

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.labels import HOST_ROLE, ROLE
 from kinetic_k8s.manifests.names import CONTAINER
 
+_INDEX = "batch.kubernetes.io/job-completion-index"
+_LWS_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
+_RESTARTS = "jobset.sigs.k8s.io/restart-attempt"
 _ENDED = ("Succeeded", "Failed")
 _NEVER_STARTED = ("StartError", "ContainerCannotRun")
 
@@ -33,6 +37,27 @@ class PodView:
     def created(self) -> str:
         """When the pod was created, in a form that sorts."""
         return str(self.manifest["metadata"].get("creationTimestamp") or "")
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The pod's labels."""
+        return self.manifest["metadata"].get("labels") or {}
+
+    @property
+    def runs_function(self) -> bool:
+        """Whether the pod is a host that runs the function, and not a component of Pathways."""
+        return self.labels.get(ROLE, HOST_ROLE) == HOST_ROLE
+
+    @property
+    def host(self) -> int:
+        """The index of the host; 0 for the leader, and for a job on one host."""
+        return int(self.labels.get(_INDEX) or self.labels.get(_LWS_INDEX) or 0)
+
+    @property
+    def restarts(self) -> int | None:
+        """How many times all hosts had been restarted before this pod; None outside of a JobSet."""
+        text = self.labels.get(_RESTARTS)
+        return None if text is None else int(text)
 
     @property
     def status(self) -> Mapping[str, Any]:

@@ -36,8 +36,8 @@ from kinetic.errors import JobError, SubmitError
 from kinetic.jobs.record import record_of
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic_k8s.cluster.cluster import Cluster
-from kinetic_k8s.cluster.creation import Runner, create_job
-from kinetic_k8s.cluster.removal import remove_job
+from kinetic_k8s.cluster.creation import Runner, create_workload
+from kinetic_k8s.cluster.removal import remove_workload
 from kinetic_k8s.errors import (
     AlreadyExistsError,
     ClusterError,
@@ -127,7 +127,7 @@ class GkeBackend:
         check_data(launch.data)
         runner = launch.environment.runner
         try:
-            create_job(
+            create_workload(
                 with_timeout(self._cluster),
                 self._spec(launch, runner),
                 environment=launch.request.captured_env,
@@ -207,7 +207,9 @@ class GkeBackend:
         if found is not None and not belongs_to(found, record.job_id):
             return
         try:
-            remove_job(cluster, record.k8s_name, pods=of_job(record.job_id), timeout=timeout)
+            remove_workload(
+                cluster, "Job", record.k8s_name, pods=of_job(record.job_id), timeout=timeout
+            )
         except StillThereError as error:
             raise JobError(
                 f"Job {record.job_id} is still there: {error.message}",

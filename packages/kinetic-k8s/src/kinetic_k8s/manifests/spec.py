@@ -1,0 +1,54 @@
+"""`WorkloadSpec`: what all workloads have in common, whatever their kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.names import CONTAINER
+from kinetic_k8s.manifests.pod import PodSpec, pod_annotations, pod_labels
+
+IGNORE_DISRUPTIONS: Final[Manifest] = {
+    "action": "Ignore",
+    "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+}
+"""The rule for preempted pods: they are replaced without using up a retry."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadSpec:
+    """A job in Kubernetes terms."""
+
+    name: str
+    pod: PodSpec
+    """One host of the job; all hosts are alike."""
+    retries: int = 0
+    """The maximum number of failures after which the job is run again."""
+    fatal_exit_codes: tuple[int, ...] = (2,)
+    """Exit codes after which no retry is made."""
+    keep_for: timedelta = timedelta(days=7)
+    """How long the workload, its pods and their logs are kept after its end if nothing else removes them."""
+    suspended: bool = False
+    """Start no pod until `spec.suspend` is set to false."""
+
+
+def metadata_of(spec: WorkloadSpec) -> Manifest:
+    """Return the metadata of the workload. It names no namespace: the cluster that creates it adds its own."""
+    metadata: Manifest = {"name": spec.name, "labels": pod_labels(spec.pod)}
+    if annotations := pod_annotations(spec.pod):
+        metadata["annotations"] = annotations
+    return metadata
+
+
+def fail_on_exit_codes(codes: tuple[int, ...]) -> Manifest:
+    """Render the rule that ends a Job when its container exits with one of *codes*."""
+    return {
+        "action": "FailJob",
+        "onExitCodes": {
+            "containerName": CONTAINER,
+            "operator": "In",
+            "values": sorted(codes),
+        },
+    }
