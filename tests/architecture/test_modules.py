@@ -26,6 +26,10 @@ STARTING_POINTS = ("kinetic_cli.__main__", "kinetic_runner.bundle.start")
 """Importing them runs something."""
 
 TESTED_AS = {
+    "kinetic_k8s.manifests.components": "kinetic_k8s/manifests/test_pathways.py",
+    "kinetic_k8s.manifests.hosts": "kinetic_k8s/manifests/test_job.py",
+    "kinetic_k8s.manifests.indexed_job": "kinetic_k8s/manifests/test_job.py",
+    "kinetic_k8s.manifests.leaderworkerset": "kinetic_k8s/manifests/test_pathways.py",
     "kinetic_k8s.manifests.jobset": "kinetic_k8s/manifests/test_job.py",
     "kinetic_k8s.manifests.spec": "kinetic_k8s/manifests/test_job.py",
     "kinetic._wire": "kinetic/test_import.py",

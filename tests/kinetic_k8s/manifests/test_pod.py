@@ -161,7 +161,30 @@ def test_labels_of_a_job_find_it_again() -> None:
         standard_labels("no label" * 10, "cpu")
 
 
-def test_only_one_host_is_supported_and_the_error_names_the_slice() -> None:
-    assert form_of(parse_accelerator("v6e-8")) == "job"
-    with pytest.raises(UnsupportedWorkloadError, match="4x4 on 4 hosts"):
-        form_of(parse_accelerator("v6e-16"))
+@pytest.mark.parametrize(
+    ("accelerator", "semantics", "served", "form"),
+    [
+        ("v6e-8", "gke", set(), "job"),
+        ("v6e-16", "gke", {"JobSet"}, "jobset"),
+        ("v6e-16", "gke", {"LeaderWorkerSet"}, "indexed-job"),
+        ("v6e-16", "pathways", {"JobSet", "LeaderWorkerSet"}, "pathways"),
+        ("v5litepod-2x4", "pathways", {"LeaderWorkerSet"}, "pathways-lws"),
+    ],
+)
+def test_the_form_of_a_job_fits_its_hosts_and_its_cluster(
+    accelerator: str, semantics: Any, served: set[str], form: str
+) -> None:
+    assert form_of(parse_accelerator(accelerator), semantics, served) == form
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "served", "why"),
+    [
+        ("l4", {"JobSet"}, "Pathways supports TPU slices only; got l4"),
+        ("v5litepod-1", {"JobSet"}, "does not support v5litepod-1"),
+        ("v6e-16", set(), "the cluster serves neither"),
+    ],
+)
+def test_what_pathways_cannot_run_is_refused(accelerator: str, served: set[str], why: str) -> None:
+    with pytest.raises(UnsupportedWorkloadError, match=why):
+        form_of(parse_accelerator(accelerator), "pathways", served)

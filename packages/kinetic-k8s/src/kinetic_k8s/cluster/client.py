@@ -83,6 +83,22 @@ class ApiServer:
             connection=self._connection,
         )
 
+    def serves(self, kind: str) -> bool:
+        """Return whether the cluster serves *kind*; see `Cluster.serves`."""
+        found = kind_of(kind)
+        if self._connection.served is None:
+            request = Request(verb="list", resource="apis", kind="API")
+            answer = self._send("GET", request, "/apis")
+            if answer.refusal is not None:
+                raise error_of(answer.refusal, request, self.identity)
+            groups = answer.manifest().get("groups")
+            if not isinstance(groups, list):
+                raise ClusterError(f"Could not {request} in {self.identity}: it is no API server.")
+            self._connection.served = frozenset(
+                version["groupVersion"] for group in groups for version in group["versions"]
+            )
+        return "/" not in found.api or found.api in self._connection.served
+
     def create(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
         """Create an object; see `Cluster.create`."""
         kind = kind_of(manifest["kind"])

@@ -89,6 +89,13 @@ class Cluster(Protocol):
         """Return another namespace of the same cluster."""
         ...
 
+    def serves(self, kind: str) -> bool:
+        """Return whether the cluster serves *kind*, such as `JobSet`.
+
+        The first call asks the cluster; later calls return what it answered then.
+        """
+        ...
+
     def create(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
         """Create an object; return it as the server completed it.
 

@@ -81,6 +81,8 @@ class Connection:
         self._access = access
         self._lock = threading.Lock()
         self._opened: Opened | None = None
+        self.served: frozenset[str] | None = None
+        """The API versions that the server serves, such as `batch/v1`; None: not asked yet."""
 
     def opened(self) -> Opened:
         """Return the current connections."""

@@ -11,6 +11,7 @@ from typing import Final
 from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.errors import AlreadyExistsError, ClusterError
 from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.indexed_job import IndexedJobSpec, host_service
 from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_k8s.manifests.names import KEY_SECRET, runner_config_map_name
 from kinetic_k8s.manifests.secrets import (
@@ -97,6 +98,8 @@ def create_workload(
     job: Manifest | None = None
     try:
         job = cluster.create(workload_manifest(spec))
+        if isinstance(spec, IndexedJobSpec):
+            cluster.create(host_service(job))
         if environment:
             cluster.create(environment_secret(job, environment))
         if runner is not None:
@@ -113,9 +116,10 @@ def create_workload(
 
 
 def _resume(cluster: Cluster, spec: WorkloadSpec) -> Manifest | None:
-    change = {"spec": {"suspend": False}}
+    kind = kind_of_workload(spec)
+    change = {"replicas": 1} if kind == "LeaderWorkerSet" else {"suspend": False}
     # Custom resources accept no strategic merge patch.
-    return cluster.patch(kind_of_workload(spec), spec.name, change, merge="plain")
+    return cluster.patch(kind, spec.name, {"spec": change}, merge="plain")
 
 
 def _undo(cluster: Cluster, spec: WorkloadSpec) -> None:

@@ -10,8 +10,8 @@ from kinetic_k8s.manifests.pod import pod_template
 from kinetic_k8s.manifests.spec import (
     IGNORE_DISRUPTIONS,
     WorkloadSpec,
-    fail_on_exit_codes,
     metadata_of,
+    on_exit_codes,
 )
 
 
@@ -27,9 +27,11 @@ def job_manifest(job: JobSpec) -> Manifest:
         InvalidRequestError: The name or a label is not valid.
     """
     check_job_name(job.name)
-    rules = [IGNORE_DISRUPTIONS]
-    if job.fatal_exit_codes:
-        rules.append(fail_on_exit_codes(job.fatal_exit_codes))
+    rules = [
+        IGNORE_DISRUPTIONS,
+        *on_exit_codes("FailJob", job.fatal_exit_codes),
+        *on_exit_codes("Ignore", job.uncounted_exit_codes),
+    ]
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

@@ -21,7 +21,8 @@ ROLE: Final = f"{PREFIX}role"
 HOST_ROLE: Final = "host"
 
 _RESERVED: Final = re.compile(
-    r"app|job-name|controller-uid|(?:kinetic\.dev|batch\.kubernetes\.io|jobset\.sigs\.k8s\.io)/.*"
+    r"app|job-name|controller-uid|(?:kinetic\.dev|batch\.kubernetes\.io|jobset\.sigs\.k8s\.io"
+    r"|leaderworkerset\.sigs\.k8s\.io)/.*"
 )
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DOMAIN: Final = re.compile(
@@ -65,6 +66,11 @@ def is_label_value(text: str) -> bool:
     return text == "" or _NAME.fullmatch(text) is not None
 
 
+def is_reserved(key: str) -> bool:
+    """Return whether Kinetic or a controller of Kubernetes sets the label or annotation *key*."""
+    return _RESERVED.fullmatch(key) is not None
+
+
 def is_label_key(text: str) -> bool:
     """Return whether *text* can be the key of a label or an annotation."""
     domain, slash, name = text.rpartition("/")
@@ -86,7 +92,7 @@ def check_labels(labels: Mapping[str, str]) -> None:
                 hint="Use at most 63 letters, digits, '-', '_' and '.'; begin and end with a letter "
                 "or digit. A DNS name and '/' may precede them.",
             )
-        if _RESERVED.fullmatch(key):
+        if is_reserved(key):
             raise InvalidRequestError(
                 f"The label {key!r} is reserved.", hint="Use another key, such as 'team'."
             )

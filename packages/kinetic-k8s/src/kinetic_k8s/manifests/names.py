@@ -9,6 +9,8 @@ from kinetic_payload.errors import InvalidRequestError
 
 LONGEST_NAME: Final = 63
 """The maximum length of a Job's name, which is also the value of a label of its pods."""
+LONGEST_PATHWAYS_NAME: Final = 22
+"""The address of the head contains the name twice, and is the value of a label: `N-pathways-head-0-0.N`."""
 KEY_SECRET: Final = "kinetic-key"  # noqa: S105 - a name
 """The Secret with the signing key of a namespace."""
 KEY_IN_SECRET: Final = "key"  # noqa: S105 - a name
@@ -44,6 +46,20 @@ def check_host_names(names: tuple[str, ...]) -> None:
             raise InvalidRequestError(
                 f"{first!r} cannot be the name of a host: it does not begin with a letter."
             )
+
+
+def check_pathways_name(name: str) -> None:
+    """Raise unless *name* can be the name of a workload of Pathways.
+
+    Raises:
+        InvalidRequestError: It is too long, has characters that Kubernetes rejects, or begins with a digit.
+    """
+    if len(name) > LONGEST_PATHWAYS_NAME:
+        raise InvalidRequestError(
+            f"{name!r} ({len(name)} characters) cannot be the name of a workload of Pathways.",
+            hint=f"Use at most {LONGEST_PATHWAYS_NAME} characters: names of pods begin with it.",
+        )
+    check_host_names((name,))
 
 
 def check_job_name(name: str) -> None:

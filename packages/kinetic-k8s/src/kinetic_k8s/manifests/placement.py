@@ -6,7 +6,7 @@ https://cloud.google.com/kubernetes-engine/docs/concepts/tpus and .../how-to/gpu
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from kinetic_k8s.accelerators.types import Accelerator, Cpu, Gpu, Tpu
 from kinetic_k8s.manifests import Manifest
@@ -19,6 +19,8 @@ _TPU_TOPOLOGY: Final = "cloud.google.com/gke-tpu-topology"
 _GPU_TYPE: Final = "cloud.google.com/gke-accelerator"
 _COUNT: Final = "cloud.google.com/gke-accelerator-count"
 _ARCHITECTURE: Final = "kubernetes.io/arch"
+SELECTORS: Final = frozenset({_TPU_TYPE, _TPU_TOPOLOGY, _GPU_TYPE, _COUNT, SPOT, _ARCHITECTURE})
+"""The labels of nodes by which a placement selects its machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,20 @@ def placement_of(accelerator: Accelerator) -> Placement:
         placement.selector[SPOT] = "true"
         placement.tolerations.append(_tolerate(SPOT, "true"))
     return placement
+
+
+def accelerator_environment(
+    accelerator: Accelerator, semantics: Literal["gke", "pathways"]
+) -> dict[str, str]:
+    """Return the variables by which Keras and JAX use *accelerator*, unless the user sets them.
+
+    JAX fails if one of the platforms in `JAX_PLATFORMS` is missing: it never falls back to the processor.
+    """
+    if semantics == "pathways":
+        platforms = "proxy"
+    else:
+        platforms = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}[accelerator.kind]
+    return {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": platforms}
 
 
 def _tolerate(key: str, value: str | None = None) -> Manifest:

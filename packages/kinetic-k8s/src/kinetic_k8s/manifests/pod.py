@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final, Literal
 
 from kinetic_k8s.accelerators.types import Accelerator, Cpu
 from kinetic_k8s.manifests import Manifest
@@ -19,7 +19,8 @@ from kinetic_k8s.manifests.labels import (
     standard_labels,
 )
 from kinetic_k8s.manifests.names import CONTAINER
-from kinetic_k8s.manifests.placement import placement_of
+from kinetic_k8s.manifests.overrides import merged
+from kinetic_k8s.manifests.placement import Placement, placement_of
 from kinetic_k8s.manifests.volumes import PodVolumes
 from kinetic_k8s.quantity import near_quantities, parse_quantity
 from kinetic_payload.errors import InvalidRequestError
@@ -109,6 +110,8 @@ class PodSpec:
     """The headless Service that gives the pod a name in DNS."""
     about: Mapping[str, str] = field(default_factory=dict)
     """Facts such as the function's name: labels, or annotations if they cannot be values of labels."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """The user's own fields of the pod template, merged into it last; see `manifests.overrides`."""
 
 
 def pod_labels(pod: PodSpec) -> dict[str, str]:
@@ -130,24 +133,39 @@ def pod_annotations(pod: PodSpec) -> dict[str, str]:
     return labels_and_annotations(pod.about)[1]
 
 
-def pod_template(pod: PodSpec) -> Manifest:
+def pod_template(
+    pod: PodSpec,
+    *,
+    placement: Placement | None = None,
+    sidecars: Sequence[Manifest] = (),
+    restart: Literal["Never", "Always"] = "Never",
+) -> Manifest:
     """Render *pod* as the template of a workload.
 
+    Args:
+        pod: The pod.
+        placement: Where it runs. None: on a machine that its accelerator names.
+        sidecars: Containers that start before its own and are stopped after it.
+        restart: Whether its containers are started again after they have ended.
+
     Raises:
-        InvalidRequestError: A label of the user is not valid, or there is no command or no image.
+        InvalidRequestError: A label of the user or an override is not valid, or there is no command or no
+            image.
     """
     if not pod.command or not pod.image:
         raise InvalidRequestError("A pod needs an image and a command.")
-    placement = placement_of(pod.accelerator)
+    placement = placement or placement_of(pod.accelerator)
     spec: Manifest = {
-        "restartPolicy": "Never",
+        "restartPolicy": restart,
         "terminationGracePeriodSeconds": int(pod.grace.total_seconds()),
         # Otherwise the container gets environment variables for every Service of the namespace.
         "enableServiceLinks": False,
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": security_of(),
         "containers": [_container(pod, placement.resources)],
         "volumes": list(_volumes(pod)),
     }
+    if sidecars:
+        spec["initContainers"] = list(sidecars)
     if pod.service_account is not None:
         spec["serviceAccountName"] = pod.service_account
     if pod.subdomain is not None:
@@ -160,7 +178,12 @@ def pod_template(pod: PodSpec) -> Manifest:
     annotations = pod_annotations(pod) | (pod.volumes.annotations if pod.volumes else {})
     if annotations:
         metadata["annotations"] = annotations
-    return {"metadata": metadata, "spec": spec}
+    return merged({"metadata": metadata, "spec": spec}, pod.overrides)
+
+
+def security_of() -> Manifest:
+    """Render the security context of a pod."""
+    return {"seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def _container(pod: PodSpec, accelerator: Mapping[str, str]) -> Manifest:

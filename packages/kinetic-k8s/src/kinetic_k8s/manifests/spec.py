@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, Literal
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.names import CONTAINER
 from kinetic_k8s.manifests.pod import PodSpec, pod_annotations, pod_labels
 
-IGNORE_DISRUPTIONS: Final[Manifest] = {
-    "action": "Ignore",
-    "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
-}
+_DISRUPTED: Final = {"type": "DisruptionTarget", "status": "True"}
+IGNORE_DISRUPTIONS: Final[Manifest] = {"action": "Ignore", "onPodConditions": [_DISRUPTED]}
 """The rule for preempted pods: they are replaced without using up a retry."""
+FAIL_ON_DISRUPTIONS: Final[Manifest] = {"action": "FailJob", "onPodConditions": [_DISRUPTED]}
+"""The rule for preempted pods if all hosts must restart together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,8 @@ class WorkloadSpec:
     """The maximum number of failures after which the job is run again."""
     fatal_exit_codes: tuple[int, ...] = (2,)
     """Exit codes after which no retry is made."""
+    uncounted_exit_codes: tuple[int, ...] = (4,)
+    """Exit codes after which the job is run again without using up a retry, as after a disruption."""
     keep_for: timedelta = timedelta(days=7)
     """How long the workload, its pods and their logs are kept after its end if nothing else removes them."""
     suspended: bool = False
@@ -42,13 +45,8 @@ def metadata_of(spec: WorkloadSpec) -> Manifest:
     return metadata
 
 
-def fail_on_exit_codes(codes: tuple[int, ...]) -> Manifest:
-    """Render the rule that ends a Job when its container exits with one of *codes*."""
-    return {
-        "action": "FailJob",
-        "onExitCodes": {
-            "containerName": CONTAINER,
-            "operator": "In",
-            "values": sorted(codes),
-        },
-    }
+def on_exit_codes(action: Literal["FailJob", "Ignore"], codes: Iterable[int]) -> list[Manifest]:
+    """Render the rule of a Job for the *codes* with which its container exits; no rule if there are none."""
+    values = sorted(codes)
+    rule = {"containerName": CONTAINER, "operator": "In", "values": values}
+    return [{"action": action, "onExitCodes": rule}] if values else []

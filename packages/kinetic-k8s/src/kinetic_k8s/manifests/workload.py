@@ -2,19 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Literal
 
 from kinetic_k8s.accelerators.types import Accelerator, describe
 from kinetic_k8s.errors import UnsupportedWorkloadError
 from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.components import instance_type
+from kinetic_k8s.manifests.indexed_job import IndexedJobSpec, indexed_job_manifest
 from kinetic_k8s.manifests.job import JobSpec, job_manifest
 from kinetic_k8s.manifests.jobset import JobSetSpec, jobset_manifest
+from kinetic_k8s.manifests.leaderworkerset import LeaderWorkerSetSpec, leaderworkerset_manifest
+from kinetic_k8s.manifests.pathways import PathwaysSpec, pathways_manifest
 from kinetic_k8s.manifests.spec import WorkloadSpec
 
 Kind = Literal["Job", "JobSet", "LeaderWorkerSet"]
+Form = Literal["job", "indexed-job", "jobset", "pathways", "pathways-lws"]
+"""How a job becomes a workload."""
 
 KINDS: tuple[Kind, ...] = ("Job", "JobSet", "LeaderWorkerSet")
 """The kinds of Kubernetes objects that can run a job."""
+
+
+def form_of(
+    accelerator: Accelerator, semantics: Literal["gke", "pathways"], served: Set[str]
+) -> Form:
+    """Return the form of a job on *accelerator*.
+
+    Args:
+        accelerator: The job's accelerator.
+        semantics: Under `gke`, every host runs the function; under `pathways`, one process sees all chips.
+        served: Which of the kinds `JobSet` and `LeaderWorkerSet` the cluster serves.
+
+    Raises:
+        UnsupportedWorkloadError: Pathways does not support the accelerator, or the cluster serves no kind
+            that can run it.
+    """
+    if semantics == "gke":
+        if not accelerator.multi_host:
+            return "job"
+        return "jobset" if "JobSet" in served else "indexed-job"
+    instance_type(accelerator)
+    if "JobSet" in served:
+        return "pathways"
+    if "LeaderWorkerSet" in served:
+        return "pathways-lws"
+    raise UnsupportedWorkloadError(
+        f"{describe(accelerator)}: Pathways needs JobSets or LeaderWorkerSets, and the cluster serves neither.",
+        hint="Ask the cluster's administrator to install JobSet (https://jobset.sigs.k8s.io), or use "
+        "backend='gke'.",
+    )
 
 
 def workload_manifest(spec: WorkloadSpec) -> Manifest:
@@ -22,34 +59,29 @@ def workload_manifest(spec: WorkloadSpec) -> Manifest:
 
     Raises:
         InvalidRequestError: The name or a label is not valid.
+        UnsupportedWorkloadError: Pathways does not support the accelerator.
     """
     match spec:
         case JobSpec():
             return job_manifest(spec)
+        case IndexedJobSpec():
+            return indexed_job_manifest(spec)
+        case PathwaysSpec():  # It is also a `JobSetSpec`.
+            return pathways_manifest(spec)
         case JobSetSpec():
             return jobset_manifest(spec)
+        case LeaderWorkerSetSpec():
+            return leaderworkerset_manifest(spec)
     raise TypeError(f"There is no workload for {type(spec).__name__}.")
 
 
 def kind_of_workload(spec: WorkloadSpec) -> Kind:
     """Return the kind of the object that `workload_manifest` renders."""
     match spec:
-        case JobSpec():
+        case JobSpec() | IndexedJobSpec():
             return "Job"
         case JobSetSpec():
             return "JobSet"
+        case LeaderWorkerSetSpec():
+            return "LeaderWorkerSet"
     raise TypeError(f"There is no workload for {type(spec).__name__}.")
-
-
-def form_of(accelerator: Accelerator) -> Literal["job"]:
-    """Return the kind of workload for a job on *accelerator*.
-
-    Raises:
-        UnsupportedWorkloadError: The accelerator has several hosts.
-    """
-    if accelerator.multi_host:
-        raise UnsupportedWorkloadError(
-            f"{describe(accelerator)}: jobs on several hosts are not supported on Kubernetes yet.",
-            hint="Use a slice that fits on one host; `kinetic accelerators` lists them.",
-        )
-    return "job"
