@@ -233,6 +233,8 @@ class Flag:
     """A folder that outlives the job, for objects that still have to be stored."""
     REPORT_SECONDS = "--report-seconds"
     """For how long storing the job's value and outcome is retried."""
+    IDLE = "--idle-after-report"
+    """Wait for SIGTERM instead of exiting, because the system would start an ended container again."""
 
 
 class Env:
@@ -251,6 +253,13 @@ class Env:
     HOST_NAMES = "KINETIC_HOST_NAMES"
     """The names in DNS of all hosts, in their order, separated by commas."""
     ACCELERATOR = "KINETIC_ACCELERATOR"
+    DEVICES = "KINETIC_DEVICES"
+    """The devices that JAX must find on this host: `PLATFORM:NUMBER`, `tpu:4` or `gpu:1` for instance. Under
+    Pathways the devices of all hosts. Unset where no accelerator is expected."""
+    NODE_NAME = "KINETIC_NODE_NAME"
+    """The name of the node; the downward API takes it from `spec.nodeName`."""
+    PATHWAYS = "KINETIC_PATHWAYS"
+    """Set under Pathways: the tag of the images of its components, `jax-0.10.0` for instance."""
     SIGNING_KEY = "KINETIC_SIGNING_KEY"
     """In hexadecimal; the runner removes it before user code runs."""
     STORAGE_ENDPOINT = "KINETIC_STORAGE_ENDPOINT"
@@ -292,6 +301,8 @@ MOUNTS: Final = "/kinetic/data"
 EXIT_SUCCESS: Final = 0
 EXIT_FUNCTION_FAILED: Final = 1
 EXIT_NOT_PREPARED: Final = 2
+EXIT_BAD_NODE: Final = 4
+"""The accelerator of this node could not be initialised: the attempt is no failure of the function."""
 EXIT_TERMINATED: Final = 143
 
 LEASE_SECONDS: Final = 30.0
