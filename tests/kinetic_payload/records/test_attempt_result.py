@@ -159,6 +159,11 @@ def test_an_attempt_is_what_its_hosts_tell_of_it() -> None:
             9: [end(0, "returned"), end(1, "returned")],
             # The other was killed with its runner, as where a pod is out of memory, and this one restarted.
             10: [end(0, "terminated")],
+            # The other hosts failed because of the bad node, or before they noticed.
+            11: [end(0, "exception", error=LOST), end(1, "exception", code=4)],
+            12: [end(0, "exception"), end(1, "exception", code=4)],
+            13: [lost_peer(0, 50.0), end(1, "exception", code=4)],
+            14: [end(1, "exception", code=4)],
         },
         hosts=2,
     )
@@ -166,4 +171,5 @@ def test_an_attempt_is_what_its_hosts_tell_of_it() -> None:
     assert list(ended.values()) == [
         *("disrupted", "failed", "unknown", "unknown", "unknown"),
         *("failed", "disrupted", "failed", "succeeded", "unknown"),
+        *("bad-node", "bad-node", "bad-node", "bad-node"),
     ]

@@ -12,10 +12,10 @@ def end(reason: str, *, code: int = 1) -> HostEnd:
 def test_failures_and_disruptions_are_counted_apart_and_the_unknown_not_at_all() -> None:
     results: list[Result] = [
         *("disrupted", "failed", "unknown", "unknown", "unknown"),
-        *("failed", "disrupted", "failed", "succeeded", "unknown"),
+        *("failed", "disrupted", "bad-node", "failed", "succeeded", "unknown"),
     ]
 
-    assert tally_of(results) == Tally(failures=3, disruptions=2)
+    assert tally_of(results) == Tally(failures=3, disruptions=2, bad_nodes=1)
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,12 @@ def test_two_retries_are_of_failures_and_one_preemption_of_disruptions(
     assert another_attempt(chosen, earlier, retries=None, preemptions=None) is (
         not chosen.succeeded and chosen.exit_code != 2
     )
+
+
+def test_three_bad_nodes_are_followed_by_another_attempt_and_count_as_nothing_else() -> None:
+    bad = end("exception", code=4)
+
+    for found in range(3):
+        assert another_attempt(bad, Tally(bad_nodes=found), retries=0, preemptions=0)
+    assert not another_attempt(bad, Tally(bad_nodes=3), retries=None, preemptions=None)
+    assert another_attempt(end("exception"), Tally(bad_nodes=3), retries=1, preemptions=0)

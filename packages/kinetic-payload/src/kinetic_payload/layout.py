@@ -254,8 +254,8 @@ class Env:
     """The names in DNS of all hosts, in their order, separated by commas."""
     ACCELERATOR = "KINETIC_ACCELERATOR"
     DEVICES = "KINETIC_DEVICES"
-    """The devices that JAX must find on this host: `PLATFORM:NUMBER`, `tpu:4` or `gpu:1` for instance. Under
-    Pathways the devices of all hosts. Unset where no accelerator is expected."""
+    """The devices that JAX must find on this host, at least: `PLATFORM:NUMBER`, `tpu:4` or `gpu:1` for instance.
+    Under Pathways the devices of all hosts. Unset where no accelerator is expected."""
     NODE_NAME = "KINETIC_NODE_NAME"
     """The name of the node; the downward API takes it from `spec.nodeName`."""
     PATHWAYS = "KINETIC_PATHWAYS"

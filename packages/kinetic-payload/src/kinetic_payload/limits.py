@@ -45,6 +45,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "pid": (0, 2**63 - 1),
     "seconds": (0.001, MOST_LEASE),
     "size": (0, 2**53),
+    "peak_memory": (0, 2**53),
     "exit_code": (-(2**31), 2**32),
     "signal": (0, 1024),
     "version": _COUNT,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 from kinetic_payload.errors import RecordError
+from kinetic_payload.layout import EXIT_BAD_NODE
 from kinetic_payload.printable import printable
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.host_outcome import HostOutcome, Reason
@@ -24,9 +25,10 @@ _KILLED: Final = 128 + 9
 _CLOCKS: Final = 5.0
 """Seconds by which the clocks of two hosts may differ."""
 
-Result = Literal["succeeded", "failed", "disrupted", "unknown"]
-"""The result of an attempt. A disruption is not a failure of the function. An attempt whose result is unknown
-was followed by another one; it counts neither as a failure nor as a disruption."""
+Result = Literal["succeeded", "failed", "disrupted", "bad-node", "unknown"]
+"""The result of an attempt. A disruption is not a failure of the function, nor is a node whose accelerator
+cannot be initialised. An attempt whose result is unknown was followed by another one; it counts as none of
+these."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class HostEnd:
     """Whether it may have failed only because another host was gone."""
     stopped_at: float = 0.0
     """When SIGTERM arrived, in seconds since the epoch; 0 if it did not arrive, or if that is not known."""
+    node: str = ""
+    """The name of the Kubernetes node, or else of the machine."""
 
 
 def parse_host_end(host: int, data: bytes) -> HostEnd:
@@ -70,8 +74,9 @@ def parse_host_end(host: int, data: bytes) -> HostEnd:
         digest=hashlib.sha256(data).hexdigest(),
         lost_peer=outcome.get("lost_peer") is True,
         stopped_at=outcome.get("stopped_at", 0.0),
+        node=outcome.get("node") or outcome.get("hostname", ""),
     )
-    texts = (end.reason, end.message, end.error)
+    texts = (end.reason, end.message, end.error, end.node)
     numbers = (end.exit_code, end.finished_at, end.stopped_at)
     if not (
         all(isinstance(text, str) for text in texts)
@@ -79,7 +84,12 @@ def parse_host_end(host: int, data: bytes) -> HostEnd:
         and all(isinstance(number, int | float) for number in numbers)
     ):
         raise RecordError(f"The outcome of host {host} is not a valid HostOutcome.")
-    return replace(end, message=printable(end.message), error=printable(end.error))
+    return replace(
+        end,
+        message=printable(end.message),
+        error=printable(end.error),
+        node=printable(end.node),
+    )
 
 
 def is_loss_of_peer(outcome: HostOutcome) -> bool:
@@ -117,6 +127,8 @@ def deciding(ends: Sequence[HostEnd]) -> HostEnd:
 
 
 def _rank(end: HostEnd) -> tuple[int, float, int]:
+    if end.exit_code == EXIT_BAD_NODE:
+        return -1, 0, end.host
     if end.reason in _UNREPORTED:
         # JAX aborts when a peer is gone. The abort may be seen before the peer has reported why it ended.
         if end.first:
@@ -155,6 +167,8 @@ def result_of(ends: Sequence[HostEnd], hosts: int) -> Result:
         return "unknown"
     if chosen.succeeded:
         return "succeeded"
+    if chosen.exit_code == EXIT_BAD_NODE:
+        return "bad-node"
     return "disrupted" if chosen.reason == "terminated" else "failed"
 
 

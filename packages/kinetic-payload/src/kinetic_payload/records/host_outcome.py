@@ -87,4 +87,14 @@ class HostOutcome:
     """Whether it may have failed only because another host had ended; None: no."""
     stopped_at: float | None = None
     """When SIGTERM stopped it while its function ran; None if that did not happen."""
+    node: str | None = None
+    """The name of the Kubernetes node; None elsewhere."""
+    devices_expected: str | None = None
+    """As in `layout.Env.DEVICES`; None if no accelerator was expected."""
+    devices_seen: str | None = None
+    """What JAX found, as `PLATFORM:NUMBER`, with commas between several; None if the function's process did
+    not initialise JAX."""
+    peak_memory: int | None = None
+    """The most bytes that the host used at once: on a cluster its container, with the file cache, else its
+    largest process. None if the system does not count them."""
     version: int = WIRE_VERSION

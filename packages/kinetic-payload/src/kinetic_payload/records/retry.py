@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
-from kinetic_payload.layout import EXIT_NOT_PREPARED
+from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_NOT_PREPARED
 from kinetic_payload.records.attempt_result import HostEnd, Result
+
+MOST_BAD_NODES: Final = 3
+"""How many attempts of a job that met a bad node are followed by another one."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """How many attempts of a job failed, and how many were disrupted."""
+    """How many attempts of a job failed, how many were disrupted, and how many met a bad node."""
 
     failures: int = 0
     disruptions: int = 0
+    bad_nodes: int = 0
 
 
 def tally_of(results: Iterable[Result]) -> Tally:
-    """Count failures and disruptions among the *results* of attempts."""
+    """Count failures, disruptions and bad nodes among the *results* of attempts."""
     found = list(results)
-    return Tally(failures=found.count("failed"), disruptions=found.count("disrupted"))
+    return Tally(found.count("failed"), found.count("disrupted"), found.count("bad-node"))
 
 
 def another_attempt(
@@ -29,11 +34,13 @@ def another_attempt(
     """Decide whether another attempt follows the one that the host *chosen* decided.
 
     *earlier* counts the attempts before it. Only a failure consumes *retries*, and only a disruption consumes
-    *preemptions*; None means no limit.
+    *preemptions*; None means no limit. A bad node consumes neither; `MOST_BAD_NODES` limits them.
     An attempt that could not be prepared is not repeated.
     """
     if chosen.succeeded or chosen.exit_code == EXIT_NOT_PREPARED:
         return False
+    if chosen.exit_code == EXIT_BAD_NODE:
+        return earlier.bad_nodes < MOST_BAD_NODES
     if chosen.reason == "terminated":
         return preemptions is None or earlier.disruptions < preemptions
     return retries is None or earlier.failures < retries

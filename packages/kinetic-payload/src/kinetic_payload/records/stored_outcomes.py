@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kinetic_payload.errors import RecordError
-from kinetic_payload.layout import JobObjects
+from kinetic_payload.layout import EXIT_BAD_NODE, JobObjects
 from kinetic_payload.records.attempt_result import HostEnd, parse_host_end, result_of
 from kinetic_payload.records.retry import Tally, tally_of
 from kinetic_payload.records.signing import Signer
@@ -33,10 +33,26 @@ def read_host_ends(
 
 
 def tally_before(store: Store, signer: Signer, job: JobObjects, attempt: int, hosts: int) -> Tally:
-    """Count the failures and the disruptions among the attempts before *attempt*.
+    """Count the failures, the disruptions and the bad nodes among the attempts before *attempt*.
 
     Raises:
         StoreError: A host outcome could not be read.
     """
     earlier = (read_host_ends(store, signer, job, number, hosts) for number in range(1, attempt))
     return tally_of(result_of(ends, hosts) for ends in earlier)
+
+
+def bad_nodes_before(
+    store: Store, signer: Signer, job: JobObjects, attempt: int, hosts: int
+) -> list[str]:
+    """Return the names of the nodes whose accelerator could not be initialised before *attempt*.
+
+    Raises:
+        StoreError: A host outcome could not be read.
+    """
+    return [
+        end.node
+        for number in range(1, attempt)
+        for end in read_host_ends(store, signer, job, number, hosts)
+        if end.exit_code == EXIT_BAD_NODE
+    ]

@@ -71,7 +71,7 @@ class AttemptView:
     number: int
     hosts: int
     state: str
-    """`running`, `succeeded`, `failed`, `disrupted` (preempted, for instance), `unknown`."""
+    """`running`, `succeeded`, `failed`, `disrupted` (preempted, for instance), `bad-node`, `unknown`."""
     message: str = ""
 
 

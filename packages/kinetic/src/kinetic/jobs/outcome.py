@@ -210,6 +210,7 @@ _VERBS: Final[dict[Result, str]] = {
     "succeeded": "succeeded",
     "failed": "failed",
     "disrupted": "was preempted or stopped",
+    "bad-node": "met a bad node",
     "unknown": "ended, and not every host reported",
 }
 
