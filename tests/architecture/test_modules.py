@@ -195,7 +195,7 @@ TESTED_AS = {
     "kinetic_payload.testing.store_contract": "contract/test_stores.py",
     "kinetic_runner.bundle.start": "kinetic_runner/bundle/test_build.py",
     "kinetic_runner.child.main": "kinetic_runner/parent/test_main.py",
-    "kinetic_runner.parent.oom": "kinetic_runner/parent/test_main.py",
+    "kinetic_runner.parent.memory": "kinetic_runner/parent/test_main.py",
     "kinetic_runner.parent.other_hosts": "kinetic_runner/parent/test_report.py",
     "kinetic_runner.parent.signals": "kinetic_runner/parent/test_main.py",
     "kinetic_runner.parent.tee": "kinetic_runner/parent/test_main.py",

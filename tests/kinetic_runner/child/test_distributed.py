@@ -11,7 +11,7 @@ import pytest
 
 import kinetic_payload
 import kinetic_runner
-from kinetic_runner.child.distributed import DistributedError, Slice, after_import, join
+from kinetic_runner.child.distributed import DistributedError, Slice, join
 
 SOURCES = [str(Path(str(p.__file__)).parents[1]) for p in (kinetic_runner, kinetic_payload)]
 START = (
@@ -104,22 +104,6 @@ def test_a_host_that_cannot_join_names_itself_and_the_coordinator() -> None:
 
 def test_a_cluster_listens_where_its_hosts_can_reach_it() -> None:
     assert Slice("job-0.svc:8476", hosts=2, host=0).bind_address is None
-
-
-def test_the_hook_waits_for_a_real_import(tmp_path: Path, monkeypatch: Any) -> None:
-    name = f"late_{os.getpid()}_{tmp_path.name}".replace("-", "_")
-    (tmp_path / f"{name}.py").write_text("ready = True")
-    monkeypatch.syspath_prepend(tmp_path)
-    seen: list[bool] = []
-    finders = list(sys.meta_path)
-
-    after_import(name, lambda module: seen.append(module.ready))
-    assert importlib.util.find_spec(name) is not None
-    assert seen == []
-    __import__(name)
-
-    assert seen == [True]
-    assert sys.meta_path == finders
 
 
 def test_nothing_imports_jax_by_itself() -> None:

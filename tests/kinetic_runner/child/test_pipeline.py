@@ -228,6 +228,41 @@ def test_the_users_exception_is_told_as_text_and_object(job: Job) -> None:
     assert repr(raised) == "ValueError('bad learning rate')"
 
 
+BUSY = "Unable to initialize backend 'tpu': open(/dev/vfio/0): Device or resource busy"
+JAX_WITH_A_BUSY_TPU = {
+    "jax/__init__.py": "from jax._src import xla_bridge\ndef devices(): return xla_bridge.backends()\n",
+    "jax/_src/__init__.py": "",
+    "jax/_src/xla_bridge.py": f"def backends(): raise RuntimeError({BUSY!r})\n",
+}
+
+
+@pytest.mark.parametrize("at_import", [False, True])
+def test_an_accelerator_that_does_not_start_is_the_nodes_fault(job: Job, at_import: bool) -> None:
+    for name, text in JAX_WITH_A_BUSY_TPU.items():
+        (job.project / name).parent.mkdir(parents=True, exist_ok=True)
+        (job.project / name).write_text(text)
+    job.env = {"KINETIC_DEVICES": "tpu:4", "KINETIC_NODE_NAME": "node-7"}
+    job.code = "import jax\n" + (
+        "jax.devices()\ndef train(): pass\n" if at_import else "def train(): return jax.devices()\n"
+    )
+
+    outcome = job.run().outcome
+
+    assert (outcome["exit_code"], outcome["reason"]) == (4, "exception")
+    assert outcome["phase"] == ("unpickle" if at_import else "call")
+    assert outcome["message"] == f"The accelerator of the node node-7 cannot be used: {BUSY}"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
+def test_components_of_pathways_for_another_jax_are_an_error(job: Job) -> None:
+    job.env = {"KINETIC_PATHWAYS": "jax-0.1.0", "JAX_PLATFORMS": "proxy"}
+
+    outcome = job.run().outcome
+
+    assert (outcome["phase"], outcome["exit_code"]) == ("environment", 2)
+    assert "Pathways runs components for JAX 0.1" in outcome["message"]
+
+
 def test_leaving_with_a_code_is_not_success(job: Job) -> None:
     job.code = "import sys\ndef train():\n    sys.exit(3)\n"
 

@@ -11,6 +11,7 @@ import pytest
 from kinetic_payload.layout import Env, end_marker, is_end_marker
 from kinetic_payload.records.signing import verify
 from kinetic_runner.parent import main
+from kinetic_runner.parent.memory import peak_memory
 
 SAVE_ON_SIGTERM = """
     def save(*_):
@@ -65,6 +66,29 @@ def evicted(runner, *flags):
     runner.wait_for(mark)
     process.terminate()
     return process.wait(300)
+
+
+@pytest.mark.parametrize(("end", "code"), [("pass", 0), ("os.kill(os.getpid(), 11)", 139)])
+def test_node_devices_and_peak_memory_are_recorded_however_the_process_ends(runner, end, code):
+    body = f"""
+    tell({{"devices": "tpu:4"}})
+    taken = b"." * 200_000_000
+    {end}
+    """
+    environment = {**os.environ, Env.NODE_NAME: "node-7", Env.DEVICES: "tpu:4"}  # noqa: TID251
+
+    done = runner.run(body, env=environment)
+
+    assert done.outcome["exit_code"] == code
+    assert done.outcome["node"] == "node-7"
+    assert (done.outcome["devices_expected"], done.outcome["devices_seen"]) == ("tpu:4", "tpu:4")
+    assert done.outcome["peak_memory"] >= 200_000_000
+
+
+def test_outside_a_container_the_memory_is_that_of_the_largest_process():
+    subprocess.run([sys.executable, "-c", "b'.' * 300_000_000"], check=True)
+
+    assert peak_memory(in_container=False) >= 300_000_000
 
 
 def test_an_eviction_consumes_no_retry(runner):

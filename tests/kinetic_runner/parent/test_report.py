@@ -415,3 +415,16 @@ def test_a_stop_does_not_turn_tries_into_a_busy_loop_or_silence(store):
 
     assert (code, waited) == (143, [0.1, 0.2, 0.4])
     assert store.stat(JOB.host_outcome(1, 0)) is not None
+
+
+def test_the_fourth_bad_node_ends_the_job_and_all_are_named(store):
+    def bad(attempt: int) -> int:
+        outcome = failed(attempt=attempt, exit_code=4, message="Busy.", node=f"node-{attempt % 3}")
+        return reporter(store, retries=0).report(outcome)
+
+    assert [bad(attempt) for attempt in (1, 2, 3)] == [4, 4, 4]
+    assert final(store) is None
+    assert bad(4) == 2
+
+    assert final(store)["message"] == "4 attempts met a bad node (node-0, node-1, node-2). Busy."
+    assert final(store)["status"] == "failed"

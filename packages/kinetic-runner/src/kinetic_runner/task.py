@@ -60,6 +60,7 @@ class Task:
 #   {"phase": "extract"}                a phase begins (the parent starts the timeout at "call")
 #   {"undisturbed": true}               the function ended before a stop could reach it
 #   {"sigterm": "native"}               native code handles SIGTERM: stop requests replace it
+#   {"devices": "tpu:4"}                what JAX found, when user code has initialised it
 #   {"parting": "together" | "last"}    all work is done; the process only waits for the other hosts
 #   {"warning": "…"}                    something the user should read; the parent logs it
 #   {"outcome": {…HostOutcome…}}        the last message; the child's output is flushed before it

@@ -1,6 +1,6 @@
 """(child) Join the hosts of a slice: `jax.distributed` is initialised right after user code imports JAX.
 
-Nothing here imports JAX. A hook in `sys.meta_path` waits until user code does.
+Nothing here imports JAX: an import hook waits until user code does.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 from kinetic_payload.errors import KineticError
+from kinetic_runner.child.import_hook import after_import
 
 _TEN_YEARS = 10 * 365 * 24 * 3600
 
@@ -228,52 +228,3 @@ def _is_joined(jax: Any) -> bool:
         return bool(is_initialized())
     # Earlier versions of JAX have no public way.
     return jax._src.distributed.global_state.client is not None  # noqa: SLF001
-
-
-def after_import(name: str, then: Callable[[ModuleType], None]) -> None:
-    """Call *then* with the module *name* once it is imported, before the importer sees it."""
-    if name in sys.modules:
-        then(sys.modules[name])
-    else:
-        sys.meta_path.insert(0, _AfterImport(name, then))
-
-
-class _AfterImport:
-    """A finder that finds nothing itself and adds a step to the loader that the others find."""
-
-    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
-        self._name = name
-        self._then = then
-        self._pid = os.getpid()
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != self._name or os.getpid() != self._pid:
-            return None
-        for finder in list(sys.meta_path):
-            if finder is self:
-                continue
-            spec = finder.find_spec(fullname, path, target)
-            if spec is not None:
-                self._extend(spec)
-                return spec
-        return None
-
-    def _extend(self, spec: ModuleSpec) -> None:
-        loader: Any = spec.loader
-        if loader is None:  # A namespace package: not the module we wait for.
-            return
-        exec_module = loader.exec_module
-
-        def extended(module: ModuleType) -> None:
-            # `find_spec` also serves to check whether a module is there: the hook stays until the
-            # module is really executed.
-            loader.exec_module = exec_module
-            exec_module(module)
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
-                self._then(module)
-
-        # Set on the instance, so that the spec keeps the real loader.
-        loader.exec_module = extended

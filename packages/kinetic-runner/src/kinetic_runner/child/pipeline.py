@@ -39,6 +39,7 @@ from kinetic_runner.child.call import (
     Stopped,
     invoke,
 )
+from kinetic_runner.child.devices import DeviceCheck
 from kinetic_runner.child.forks import leave_if_forked
 from kinetic_runner.child.light_kinetic import with_kinetic
 from kinetic_runner.child.skew import Fingerprint, Skew, import_note, leading, skews_of
@@ -124,6 +125,9 @@ class _Host:
         self.names = JobObjects(self.task.job_id)
         self.space = Workspace(self.task.workspace)
         self.earlier = EarlierFiles(self.space.root)
+        self.devices = DeviceCheck(
+            self.tools.environment, lambda seen: self.send({"devices": seen})
+        )
         self.pending_uploads = (
             PendingUploads(self.task.pending_uploads) if self.task.pending_uploads else None
         )
@@ -234,6 +238,7 @@ class _Host:
         sys.path[:] = import_path(with_kinetic(sys.path), map(space.within_project, header.paths))
         sys.argv = [str(space.within_project(header.main)) if header.main else ""]
         tools.rebuild_main(header, space.project)
+        self.devices.install()
         _prepare_environment(task, tools.environment, space, header.cwd, self.on_joined)
         return header, decided
 
@@ -268,9 +273,10 @@ class _Host:
                 note = import_note(self.skews, error)
                 if note is not None:
                     error.add_note(note)
-                return self.outcome(
-                    "exception", layout.EXIT_FUNCTION_FAILED, message, self.info(error)
-                )
+                code = layout.EXIT_FUNCTION_FAILED
+                if (fault := self.devices.fault_of(error)) is not None:
+                    message, code = fault.message, fault.exit_code
+                return self.outcome("exception", code, message, self.info(error))
 
     def report_value(self, value: Any, store: Store) -> HostOutcome:
         """Store the value if this is the leader; values of other hosts are not needed."""
@@ -309,6 +315,10 @@ class _Host:
         message = f"Kinetic could not {_DOING.get(self.phase, 'report the value')}: {words}"
         called = self.phase in ("call", "report")
         code = layout.EXIT_FUNCTION_FAILED if called else layout.EXIT_NOT_PREPARED
+        if (
+            fault := self.devices.fault_of(error)
+        ) is not None:  # A module of the user looked for devices.
+            message, code = fault.message, fault.exit_code
         return self.outcome("exception", code, message, info)
 
     def info(self, error: BaseException) -> ErrorInfo:
@@ -403,6 +413,12 @@ def _prepare_environment(
         from kinetic_runner.child import distributed
 
         distributed.prepare(distributed.Slice(coordinator, task.hosts, task.host), on_joined)
+    tag = environment.get(Env.PATHWAYS, "")
+    # User code may have chosen another platform.
+    if tag and "proxy" in environment.get("JAX_PLATFORMS", "proxy").split(","):
+        from kinetic_runner.child import pathways
+
+        pathways.prepare(tag)
     if task.debug_port is not None and _is_debugged(task):
         from kinetic_runner.child import debugger
 

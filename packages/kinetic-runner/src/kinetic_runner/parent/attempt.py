@@ -35,7 +35,7 @@ from kinetic_runner.parent.child_process import Child
 from kinetic_runner.parent.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
 from kinetic_runner.parent.exit_code import ChildEnd, outcome_of
 from kinetic_runner.parent.log_upload import LogUploader
-from kinetic_runner.parent.oom import oom_kills
+from kinetic_runner.parent.memory import oom_kills, peak_memory
 from kinetic_runner.parent.report import OTHER_HOSTS_SECONDS, Reporter
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
@@ -105,18 +105,7 @@ def run_attempt(
     )
     child.send_task(task.encode())
     claim_seconds = monotonic() - began
-    blank = HostOutcome(
-        job_id=job.job_id,
-        attempt=attempt,
-        host=host.index,
-        succeeded=False,
-        reason="unreported",
-        phase="claim",
-        exit_code=EXIT_TERMINATED,
-        started_at=started,
-        python=".".join(map(str, sys.version_info[:3])),
-        hostname=hostname,
-    )
+    blank = _blank(arguments.job, attempt, host, environment, started)
     log = LogUploader(store, partial(job.log_chunk, attempt, host.index))
     watch = Watch(
         child,
@@ -129,7 +118,14 @@ def run_attempt(
         stop_file=task.stop_file,
     )
     reporter.log = partial(_log_late, watch, log)
-    code = _watch_and_report(watch, log, reporter, blank, claim_seconds=claim_seconds)
+    code = _watch_and_report(
+        watch,
+        log,
+        reporter,
+        blank,
+        claim_seconds=claim_seconds,
+        in_container=arguments.lifeline is None,
+    )
     if marker and reporter.reported:
         watch.mark_end(marker)
         watch.tee.finish(_READER_SECONDS)
@@ -185,7 +181,13 @@ def _is_refused(reporter: Reporter, attempt: int, preemptions: int | None, marke
 
 
 def _watch_and_report(
-    watch: Watch, log: LogUploader, reporter: Reporter, blank: HostOutcome, *, claim_seconds: float
+    watch: Watch,
+    log: LogUploader,
+    reporter: Reporter,
+    blank: HostOutcome,
+    *,
+    claim_seconds: float,
+    in_container: bool,
 ) -> int:
     """Watch the child to its end, store its log, and report; return the exit code.
 
@@ -193,7 +195,8 @@ def _watch_and_report(
     """
     kills = oom_kills()
     end = watch.run(lambda: _was_oom_killed(kills))
-    outcome = outcome_of(_with_claim(end, claim_seconds), replace(blank, finished_at=time()))
+    blank = replace(blank, finished_at=time(), peak_memory=peak_memory(in_container=in_container))
+    outcome = outcome_of(_with_claim(end, claim_seconds), blank)
     if reporter.linger and is_loss_of_peer(outcome):
         outcome = replace(outcome, lost_peer=True)
     upload_seconds = _SERVICE_UPLOAD_SECONDS if reporter.store.concurrency > 1 else _UPLOAD_SECONDS
@@ -271,6 +274,26 @@ def _claim(job_id: str, host: Host, hostname: str, now: float, attempt: int) -> 
         hostname=hostname,
         pid=os.getpid(),
         claimed_at=now,
+    )
+
+
+def _blank(
+    job_id: str, attempt: int, host: Host, environment: Mapping[str, str], started: float
+) -> HostOutcome:
+    """Return an outcome that says where the attempt ran, before it is known how it ended."""
+    return HostOutcome(
+        job_id=job_id,
+        attempt=attempt,
+        host=host.index,
+        succeeded=False,
+        reason="unreported",
+        phase="claim",
+        exit_code=EXIT_TERMINATED,
+        started_at=started,
+        python=".".join(map(str, sys.version_info[:3])),
+        hostname=os.uname().nodename,
+        node=environment.get(Env.NODE_NAME) or None,
+        devices_expected=environment.get(Env.DEVICES) or None,
     )
 
 

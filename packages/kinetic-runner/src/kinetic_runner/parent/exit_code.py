@@ -31,6 +31,8 @@ class ChildEnd:
     killed_by_parent: bool = False
     timeout: float | None = None
     grace: float = 0.0
+    devices_seen: str | None = None
+    """What JAX found in the child, as in `HostOutcome`."""
     oom_killed: bool | None = None
     """Whether the kernel's counter of OOM kills rose; None where there is no counter."""
     phases: dict[str, float] = field(default_factory=dict)
@@ -52,12 +54,17 @@ def outcome_of(end: ChildEnd, blank: HostOutcome) -> HostOutcome:
             python=reported.python or blank.python,
             hostname=reported.hostname or blank.hostname,
             warnings=(*reported.warnings, *blank.warnings),
+            node=blank.node,
+            devices_expected=blank.devices_expected,
+            devices_seen=end.devices_seen,
+            peak_memory=blank.peak_memory,
         )
     return replace(
         blank,
         succeeded=False,
         phase=end.phase,
         phases=end.phases,
+        devices_seen=end.devices_seen,
         warnings=(*end.warnings, *blank.warnings),
         **(_ended_by_parent(end) if end.cause else _ended_by_itself(end)),
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic, time
 from typing import Final
 
 from kinetic_payload.errors import RecordError
 from kinetic_payload.layout import (
+    EXIT_BAD_NODE,
     EXIT_NOT_PREPARED,
     EXIT_TERMINATED,
     REPORT_SECONDS,
@@ -21,7 +22,7 @@ from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.outcome import FinalStatus, Outcome
 from kinetic_payload.records.pending_uploads import PendingUploads
-from kinetic_payload.records.retry import Tally, another_attempt
+from kinetic_payload.records.retry import MOST_BAD_NODES, Tally, another_attempt
 from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.records.storage import write_once
 from kinetic_payload.stores.store import Store
@@ -86,6 +87,8 @@ class Reporter:
     def report(self, outcome: HostOutcome) -> int:
         """Write *outcome*, and the job's final outcome if this host decides it; return the exit code."""
         self._until = monotonic() + self.seconds
+        if outcome.exit_code == EXIT_BAD_NODE:
+            outcome = self._limit_bad_nodes(outcome)
         self.keep(outcome)
         self._store_value(outcome)
         code = self._report(outcome)
@@ -108,6 +111,15 @@ class Reporter:
         message = f"Preempted {disruptions} times; preemptions={preemptions} allows {preemptions}."
         self._write_final("failed", attempt - 1, message=message)
         return message
+
+    def _limit_bad_nodes(self, outcome: HostOutcome) -> HostOutcome:
+        """Return *outcome* of a bad node; as a failure that is not repeated, once too many nodes were bad."""
+        earlier = self._tally_before(outcome.attempt)
+        if earlier.bad_nodes < MOST_BAD_NODES:
+            return outcome
+        nodes = sorted({*self._bad_nodes_before(outcome.attempt), outcome.node or outcome.hostname})
+        message = f"{earlier.bad_nodes + 1} attempts met a bad node ({', '.join(nodes)}). {outcome.message}"
+        return replace(outcome, exit_code=EXIT_NOT_PREPARED, message=message)
 
     def _report(self, outcome: HostOutcome) -> int:
         name = self.job.host_outcome(outcome.attempt, self.host.index)
@@ -204,6 +216,16 @@ class Reporter:
 
         return retry(
             lambda: tally_before(self.store, self.signer, self.job, attempt, self.host.count),
+            seconds=self._seconds_left,
+            pause=self.wait,
+            on_failure=self._warn_once,
+        )
+
+    def _bad_nodes_before(self, attempt: int) -> list[str]:
+        from kinetic_payload.records.stored_outcomes import bad_nodes_before
+
+        return retry(
+            lambda: bad_nodes_before(self.store, self.signer, self.job, attempt, self.host.count),
             seconds=self._seconds_left,
             pause=self.wait,
             on_failure=self._warn_once,

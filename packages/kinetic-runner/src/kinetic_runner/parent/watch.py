@@ -86,6 +86,7 @@ class Watch:
         self._interrupted = False
         """Whether the function was stopped before it had ended."""
         self._warnings: list[str] = []
+        self._devices_seen: str | None = None
         self._unread = b""
         self._at_line_start = True
         self._call_until: float | None = None
@@ -127,6 +128,7 @@ class Watch:
             killed_by_parent=self._killed,
             timeout=self._limits.timeout,
             grace=self._limits.grace,
+            devices_seen=self._devices_seen,
             oom_killed=oom_killed,
             phases=self._phases,
             warnings=tuple(self._warnings),
@@ -385,6 +387,8 @@ class Watch:
                 self._kill_at = monotonic() + self._limits.grace
         if message.get("phase") in _PHASES:
             self._begin_phase(message["phase"])
+        if "devices" in message:
+            self._devices_seen = str(message["devices"])
         if "warning" in message:
             self._warnings.append(str(message["warning"]))
             self._drain(self._child.output)  # This output came before the warning.

@@ -1,0 +1,211 @@
+"""(child) Check the devices that JAX finds, at the moment when user code makes JAX look for them.
+
+Nothing here imports or initialises JAX. Kinetic sets `JAX_PLATFORMS=tpu,cpu` or `cuda,cpu` on a cluster: JAX then
+raises if the TPU cannot be initialised. It does not raise if no NVIDIA device is visible (it skips `cuda`,
+https://github.com/jax-ml/jax/blob/jax-v0.10.2/jax/_src/xla_bridge.py, `backends`), nor if there are fewer
+devices than the machine has.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kinetic_payload.errors import InvalidRequestError, KineticError
+from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_NOT_PREPARED, Env
+from kinetic_runner.child.import_hook import after_import
+
+_PLATFORMS: Final = {"cuda": "gpu", "rocm": "gpu"}
+"""What JAX calls a platform in `JAX_PLATFORMS` → what it calls the platform of its devices."""
+_RESTRICTIONS: Final = ("CUDA_VISIBLE_DEVICES", "TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES")
+"""Variables by which user code leaves out devices of its machine."""
+BAD_NODE_SIGNS: Final = (
+    # Another process of the machine holds the chips.
+    # https://github.com/vllm-project/tpu-inference/pull/2257: open(/dev/vfio/0): Device or resource busy
+    "Device or resource busy",
+    "Couldn't open iommu group",
+    # https://github.com/jax-ml/jax/issues/22070
+    "The TPU is already in use by process",
+    # https://github.com/jax-ml/jax/issues/10192
+    "libtpu.so already in use",
+    # The chips do not answer, or not to each other.
+    "TPU initialization failed",
+    # https://github.com/google/gemma_pytorch/issues/25
+    "Failed to get global TPU topology",
+    # https://github.com/jax-ml/jax/issues/18780
+    "NOT_FOUND: No ba16c7433 device found",
+    # The driver, the fabric manager or the GPU itself: texts of cuInit and of the first context,
+    # https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
+    # https://github.com/jax-ml/jax/issues/24866
+    "CUDA_ERROR_SYSTEM_NOT_READY",
+    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+    "CUDA_ERROR_NO_DEVICE",
+    "CUDA_ERROR_DEVICE_UNAVAILABLE",
+    "CUDA_ERROR_ECC_UNCORRECTABLE",
+    "CUDA_ERROR_NVLINK_UNCORRECTABLE",
+    "CUDA_ERROR_HARDWARE_STACK_ERROR",
+    "CUDA_ERROR_UNKNOWN",
+    # https://github.com/jax-ml/jax/issues/21299
+    "No visible GPU devices",
+)
+"""Texts of errors with which JAX fails to initialise a machine's accelerator, although all is installed."""
+
+
+class DevicesError(KineticError, RuntimeError):
+    """JAX did not find the devices that this host should have."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The devices that JAX should find on this host, at least."""
+
+    platform: str
+    number: int
+
+    @classmethod
+    def parse(cls, text: str) -> Expected:
+        """Parse `PLATFORM:NUMBER`.
+
+        Raises:
+            InvalidRequestError: It has another form.
+        """
+        platform, _, number = text.partition(":")
+        if not platform or not (number.isascii() and number.isdigit()):
+            raise InvalidRequestError(
+                f"{Env.DEVICES} is {text!r}; PLATFORM:NUMBER was expected, such as tpu:4."
+            )
+        return cls(platform, int(number))
+
+    def __str__(self) -> str:
+        return f"{self.platform}:{self.number}"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why the accelerator cannot be used, and the exit code that says what follows."""
+
+    message: str
+    exit_code: int
+
+
+class DeviceCheck:
+    """Watches how JAX initialises its backends in this process.
+
+    *on_seen* is called once, with the devices that JAX found.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        on_seen: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self._environment = environment
+        text = environment.get(Env.DEVICES, "")
+        self.expected = Expected.parse(text) if text else None
+        self._on_seen = on_seen
+        self._seen: dict[str, int] = {}
+        self._failure: BaseException | None = None
+        self._pid = os.getpid()
+
+    def install(self) -> None:
+        """Check the devices as soon as user code has made JAX look for them."""
+        after_import("jax._src.xla_bridge", self.wrap)
+
+    def wrap(self, module: Any) -> None:
+        """Wrap the function of *module* by which JAX initialises its backends; nothing changes without it."""
+        original = getattr(module, "backends", None)
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def backends() -> Any:
+            if os.getpid() != self._pid:
+                return original()
+            try:
+                found = original()
+            except Exception as error:
+                self._failure = error
+                raise
+            if not self._seen:
+                self._note(found)
+            problem = self._problem()
+            if problem is not None:
+                self._failure = problem
+                raise problem
+            return found
+
+        module.backends = backends
+
+    def fault_of(self, error: BaseException) -> Fault | None:
+        """Return the fault that *error* is about; None unless it came out of JAX's initialisation.
+
+        An error that user code raises because of that one counts as well.
+        """
+        if self.expected is None or self._is_restricted:
+            return None
+        if not any(each is self._failure for each in _chain(error)):
+            return None
+        failure = str(self._failure)
+        if isinstance(self._failure, DevicesError):
+            none_at_all = not self._seen.get(self.expected.platform)
+            if none_at_all:
+                return Fault(failure, EXIT_NOT_PREPARED)
+        elif not any(sign in failure for sign in BAD_NODE_SIGNS):
+            return None
+        node = self._environment.get(Env.NODE_NAME) or os.uname().nodename
+        return Fault(f"The accelerator of the node {node} cannot be used: {failure}", EXIT_BAD_NODE)
+
+    def _note(self, found: Mapping[str, Any]) -> None:
+        counts: dict[str, int] = {}
+        for name, client in found.items():
+            platform = _PLATFORMS.get(name, name)
+            counts[platform] = counts.get(platform, 0) + len(client.local_devices())
+        accelerators = {name: count for name, count in counts.items() if name != "cpu"}
+        self._seen = accelerators or counts
+        self._on_seen(_text_of(self._seen))
+
+    def _problem(self) -> DevicesError | None:
+        expected = self.expected
+        if expected is None or self._is_restricted:
+            return None
+        chosen = sys.modules["jax"].config.jax_platforms or expected.platform
+        platforms = {_PLATFORMS.get(name, name) for name in chosen.split(",")}
+        # Under Pathways, all devices belong to the proxy.
+        name = "proxy" if "proxy" in platforms else expected.platform
+        if name not in platforms or self._seen.get(name, 0) >= expected.number:
+            return None  # User code chose another platform, or all is well.
+        hint = (
+            "Some of them may be broken."
+            if self._seen.get(name)
+            else f"JAX needs its support for {expected.platform.upper()} in the image. "
+            "To compute on the CPU on purpose, set JAX_PLATFORMS=cpu."
+        )
+        return DevicesError(
+            f"{expected} was expected on this host, but JAX found {_text_of(self._seen)}.",
+            hint=hint,
+        )
+
+    @property
+    def _is_restricted(self) -> bool:
+        if any(self._environment.get(name) is not None for name in _RESTRICTIONS):
+            return True
+        config = getattr(sys.modules.get("jax"), "config", None)
+        return getattr(config, "jax_cuda_visible_devices", "all") != "all"
+
+
+def _text_of(seen: Mapping[str, int]) -> str:
+    return ",".join(f"{name}:{count}" for name, count in sorted(seen.items()))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Iterate over *error* and what it was raised because of."""
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        yield each
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
