@@ -118,6 +118,7 @@ TESTED_AS = {
     "kinetic_k8s.manifests.placement": "kinetic_k8s/manifests/test_pod.py",
     "kinetic_k8s.manifests.workload": "kinetic_k8s/manifests/test_pod.py",
     "kinetic_k8s.reading.attempts": "kinetic_k8s/reading/test_status.py",
+    "kinetic_k8s.reading.workloads": "kinetic_k8s/reading/test_status.py",
     "kinetic_payload.archives.safe_paths": "kinetic_payload/archives/test_extract.py",
     "kinetic_payload.archives.write": "kinetic_payload/archives/test_extract.py",
     "kinetic_payload.calls.assertions": "kinetic_payload/calls/module_globals/test_restore.py",

@@ -127,3 +127,124 @@ def test_a_program_that_was_not_found_has_not_run() -> None:
     pods = [a_pod("Failed", terminated(128, "StartError"))]
 
     assert status_of(a_job(suspend=True), pods).reason == "It is suspended."
+
+
+def a_jobset(
+    *conditions: str, hosts: int = 2, suspend: bool = False, role: str = "host", **status: Any
+) -> Manifest:
+    template = {"metadata": {"labels": {"kinetic.dev/role": "pathways-worker"}}}
+    ours = {"metadata": {"labels": {"kinetic.dev/role": role}}}
+    return {
+        **a_job(*conditions, **status),
+        "spec": {
+            "suspend": suspend,
+            "replicatedJobs": [
+                {"name": "head", "template": {"spec": {"completions": hosts, "template": ours}}},
+                {"name": "w", "template": {"spec": {"parallelism": 4, "template": template}}},
+            ],
+        },
+    }
+
+
+def a_host(index: int, phase: str, state: Manifest | None = None, **more: Any) -> Manifest:
+    pod = a_pod(phase, state, **more)
+    labels = {
+        "batch.kubernetes.io/job-completion-index": str(index),
+        "jobset.sigs.k8s.io/restart-attempt": str(more.get("restart", 0)),
+        "kinetic.dev/role": more.get("role", "host"),
+    }
+    return {**pod, "metadata": {**pod["metadata"], "name": f"p-{index}", "labels": labels}}
+
+
+RUNS = a_host(0, "Running", RUNNING)
+INDEXED = {
+    **a_job(),
+    "spec": {"completionMode": "Indexed", "completions": 2},
+}
+LWS = {
+    **a_job(),
+    "spec": {
+        "leaderWorkerTemplate": {
+            "size": 3,
+            "leaderTemplate": {"metadata": {"labels": {"kinetic.dev/role": "host"}}},
+            "workerTemplate": {"metadata": {"labels": {"kinetic.dev/role": "pathways-worker"}}},
+        }
+    },
+}
+HALF = "1 of 2 hosts run; host 1 waits."
+STOPPING = "Its pods are being stopped."
+BETWEEN = "It waits for other pods to replace the last ones."
+
+
+@pytest.mark.parametrize(
+    ("workload", "pods", "attempts", "expected"),
+    [
+        # Pending until all hosts have started, even where the pods of the others do not exist yet.
+        (a_jobset(), [RUNS], 0, (State.PENDING, HALF, False)),
+        (INDEXED, [RUNS, a_host(1, "Pending")], 0, (State.PENDING, HALF, False)),
+        (
+            a_jobset(hosts=5),
+            [RUNS],
+            0,
+            (State.PENDING, "1 of 5 hosts run; hosts 1, 2, 3 and 4 wait.", False),
+        ),
+        (
+            a_jobset(hosts=64),
+            [RUNS],
+            0,
+            (State.PENDING, "1 of 64 hosts run; hosts 1, 2, 3 and 60 others wait.", False),
+        ),
+        (a_jobset(), [RUNS, a_host(1, "Running", RUNNING)], 0, (State.RUNNING, "", False)),
+        # From then on it runs: one may end before the other, and all may be restarted.
+        (a_jobset(), [RUNS, a_host(1, "Failed", terminated(1))], 0, (State.RUNNING, "", False)),
+        (a_jobset(), [RUNS], 1, (State.RUNNING, HALF, False)),
+        (a_jobset(restarts=1), [], 0, (State.RUNNING, BETWEEN, False)),
+        (
+            a_jobset(restarts=1),
+            [a_host(0, "Running", RUNNING, restart=1), a_host(1, "Failed", terminated(1))],
+            0,
+            (State.RUNNING, HALF, False),
+        ),
+        (
+            a_jobset(),
+            [RUNS, a_host(1, "Running", RUNNING, leaving=True)],
+            1,
+            (State.RUNNING, STOPPING, False),
+        ),
+        (a_jobset(suspend=True), [], 0, (State.PENDING, "It is suspended.", False)),
+        # The conditions of a JobSet; it is over when no host is alive, whatever other pods do.
+        (
+            a_jobset("Completed"),
+            [a_host(0, "Succeeded"), a_host(0, "Running", RUNNING, role="pathways-worker")],
+            1,
+            (State.SUCCEEDED, "", True),
+        ),
+        (a_jobset("Failed"), [RUNS], 1, (State.FAILED, "FailedReason: words.", False)),
+        (a_jobset(terminalState="Failed"), [], 1, (State.FAILED, "Failed", True)),
+        (a_jobset(terminalState="Completed"), [], 1, (State.SUCCEEDED, "", True)),
+        # Under Pathways the head decides.
+        (a_jobset(hosts=1), [RUNS], 0, (State.RUNNING, "", False)),
+        (
+            a_jobset(hosts=1),
+            [a_host(0, "Running", RUNNING, role="pathways-worker")],
+            0,
+            (State.PENDING, "", False),
+        ),
+        # A LeaderWorkerSet runs as long as its leader does, and restarts its container.
+        (LWS, [RUNS, a_host(1, "Pending", role="pathways-worker")], 0, (State.RUNNING, "", False)),
+        (LWS, [], 0, (State.PENDING, "", False)),
+        (LWS, [], 1, (State.RUNNING, REPLACED, False)),
+    ],
+)
+def test_several_hosts_run_once_the_function_has_started_on_all(
+    workload: Manifest, pods: list[Manifest], attempts: int, expected: tuple[State, str, bool]
+) -> None:
+    assert status_of(workload, pods, attempts=attempts) == WorkloadStatus(*expected)
+
+
+def test_a_leader_whose_container_is_restarted_still_runs() -> None:
+    again = {"waiting": {"reason": "CrashLoopBackOff"}}
+    leader = a_host(0, "Running", again)
+    leader["status"]["containerStatuses"][0]["lastState"] = terminated(1)
+
+    assert status_of(LWS, [leader]).state is State.RUNNING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import HOST_ROLE, ROLE
@@ -14,7 +14,10 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 _LWS_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
 _RESTARTS = "jobset.sigs.k8s.io/restart-attempt"
 _ENDED = ("Succeeded", "Failed")
-_NEVER_STARTED = ("StartError", "ContainerCannotRun")
+_MANY: Final = 4
+"""The longest enumeration of hosts in a message."""
+NEVER_STARTED: Final = ("StartError", "ContainerCannotRun")
+"""Reasons of the end of a container whose program could not be started."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,14 @@ class PodView:
         return self.manifest["metadata"].get("labels") or {}
 
     @property
+    def role(self) -> str:
+        """What the pod does for its job: `host`, or the name of a component of Pathways."""
+        return self.labels.get(ROLE) or HOST_ROLE
+
+    @property
     def runs_function(self) -> bool:
         """Whether the pod is a host that runs the function, and not a component of Pathways."""
-        return self.labels.get(ROLE, HOST_ROLE) == HOST_ROLE
+        return self.role == HOST_ROLE
 
     @property
     def host(self) -> int:
@@ -70,16 +78,25 @@ class PodView:
         return str(self.status.get("phase") or "Pending")
 
     @property
+    def spec(self) -> Mapping[str, Any]:
+        """The pod's spec."""
+        return self.manifest.get("spec") or {}
+
+    @property
+    def container_spec(self) -> Mapping[str, Any]:
+        """The container that runs the command, as it was requested."""
+        return self._main(self.spec.get("containers"))
+
+    @property
     def container(self) -> Mapping[str, Any]:
         """The status of the container that runs the command."""
-        return next(
-            (
-                each
-                for each in self.status.get("containerStatuses") or ()
-                if each.get("name") == CONTAINER
-            ),
-            {},
-        )
+        return self._main(self.status.get("containerStatuses"))
+
+    def _main(self, containers: Sequence[Mapping[str, Any]] | None) -> Mapping[str, Any]:
+        """Return our container. Others may stand before it; a component of Pathways has no other."""
+        found = containers or ()
+        ours = next((each for each in found if each.get("name") == CONTAINER), {})
+        return ours or ({} if self.runs_function or not found else found[0])
 
     @property
     def waiting(self) -> Mapping[str, Any]:
@@ -93,15 +110,28 @@ class PodView:
 
     @property
     def started(self) -> bool:
-        """Whether the command has started."""
-        if self.terminated:
-            return self.terminated.get("reason") not in _NEVER_STARTED
+        """Whether the command has started, now or before its container was restarted."""
+        ended = self.terminated or self.last_terminated
+        if ended:
+            return ended.get("reason") not in NEVER_STARTED
         return "running" in (self.container.get("state") or {}) or self.phase in _ENDED
 
     @property
+    def last_terminated(self) -> Mapping[str, Any]:
+        """How the command's container ended before it was restarted; empty if it was not."""
+        return (self.container.get("lastState") or {}).get("terminated") or {}
+
+    @property
+    def ends(self) -> Mapping[str, Any]:
+        """How the command's container ended last, even if it was restarted since."""
+        return self.terminated or self.last_terminated
+
+    @property
     def alive(self) -> bool:
-        """Whether the command is running or may still start."""
-        return self.phase not in _ENDED and not self.terminated
+        """Whether the command is running, or may still start or be restarted."""
+        if self.phase in _ENDED:
+            return False
+        return not self.terminated or self.spec.get("restartPolicy") == "Always"
 
     @property
     def leaving(self) -> bool:
@@ -111,7 +141,12 @@ class PodView:
     @property
     def scheduled(self) -> bool:
         """Whether a node was found for the pod."""
-        return bool((self.manifest.get("spec") or {}).get("nodeName"))
+        return bool(self.node)
+
+    @property
+    def node(self) -> str:
+        """The name of the pod's node; empty until one was found."""
+        return str(self.spec.get("nodeName") or "")
 
     def condition(self, kind: str) -> Mapping[str, Any]:
         """Return the pod's condition of type *kind*, whatever its status; empty if there is none."""
@@ -129,6 +164,30 @@ class PodView:
 def views(pods: Iterable[Manifest]) -> list[PodView]:
     """Return views of *pods*, oldest first. A job on one host has one pod for each attempt."""
     return sorted(map(PodView, pods), key=lambda pod: (pod.created, pod.name))
+
+
+def hosts_of(pods: Iterable[PodView]) -> list[PodView]:
+    """Return the newest pod of each host that runs the function, by host.
+
+    In a JobSet, only those of the last restart: the pods of an earlier one do not run again.
+    """
+    hosts = [pod for pod in pods if pod.runs_function]
+    restarts = max((pod.restarts or 0 for pod in hosts), default=0)
+    newest = {
+        pod.host: pod
+        for pod in sorted(hosts, key=lambda pod: (pod.created, pod.name))
+        if (pod.restarts or 0) == restarts
+    }
+    return [newest[host] for host in sorted(newest)]
+
+
+def named(hosts: Sequence[int]) -> str:
+    """Return the hosts in words: `host 2`, `hosts 0 and 3`, `hosts 1, 2 and 7 others`."""
+    numbers = [str(host) for host in hosts]
+    if len(numbers) > _MANY:
+        numbers = [*numbers[: _MANY - 1], f"{len(numbers) - _MANY + 1} others"]
+    together = ", ".join(numbers[:-1]) + " and " * (len(numbers) > 1) + numbers[-1]
+    return f"host{'s' * (len(hosts) > 1)} {together}"
 
 
 def condition(manifest: Manifest, kind: str) -> Mapping[str, Any]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.reading.attempts import PodView, condition, is_true, views
+from kinetic_k8s.reading.attempts import PodView, hosts_of, named, views
+from kinetic_k8s.reading.workloads import WorkloadView
 
 
 class State(StrEnum):
@@ -29,54 +30,89 @@ class WorkloadStatus:
     reason: str = ""
     """One sentence of detail, if there is any."""
     over: bool = False
-    """The job has ended and none of its pods is alive: nothing can report any more."""
+    """The job has ended and no pod that runs its function is alive: nothing can report any more."""
 
 
 def status_of(
-    job: Manifest | None, pods: Sequence[Manifest], *, attempts: int = 0
+    workload: Manifest | None, pods: Sequence[Manifest], *, attempts: int = 0
 ) -> WorkloadStatus:
-    """Decide the status of a job on one host.
+    """Decide the status of a job.
+
+    A job on several hosts is pending until its function has started on all of them, and is running from
+    then on. Under Pathways the head decides, which is the only pod that runs the function.
 
     Args:
-        job: The Job, or None if there certainly is none.
-        pods: All pods of the job, read after the Job.
-        attempts: How many attempts are known to have begun. After a pod was evicted and before another
-            one replaces it, nothing in the cluster shows that the job ever ran.
+        workload: The Job, JobSet or LeaderWorkerSet, or None if there certainly is none.
+        pods: All pods of the job, read after the workload.
+        attempts: How many attempts are known to have begun, on all hosts. After a pod was evicted and
+            before another one replaces it, nothing in the cluster shows that the job ever ran.
     """
-    found = views(pods)
+    found = [pod for pod in views(pods) if pod.runs_function]
     alive = any(pod.alive for pod in found)
-    if job is None:
+    if workload is None:
         if alive:
-            return WorkloadStatus(State.RUNNING, "The job is deleted; its pod is still ending.")
+            return WorkloadStatus(
+                State.RUNNING, f"The job is deleted; {_its_pods(found)} still ending."
+            )
         return WorkloadStatus(State.ABSENT, over=True)
-    if is_true(job, "Complete") or is_true(job, "SuccessCriteriaMet"):
+    seen = WorkloadView(workload)
+    if seen.succeeded:
         return WorkloadStatus(State.SUCCEEDED, over=not alive)
-    for kind in ("Failed", "FailureTarget"):
-        if is_true(job, kind):
-            return WorkloadStatus(State.FAILED, _reason_of(job, kind), over=not alive)
-    return _unfinished(job, found, attempts)
+    if failure := seen.failure:
+        reason, message = str(failure.get("reason") or ""), str(failure.get("message") or "")
+        why = f"{reason}: {message}" if reason and message else reason or message
+        return WorkloadStatus(State.FAILED, why, over=not alive)
+    return _unfinished(seen, found, attempts)
 
 
-def _unfinished(job: Manifest, pods: Sequence[PodView], attempts: int) -> WorkloadStatus:
+def _unfinished(workload: WorkloadView, pods: Sequence[PodView], attempts: int) -> WorkloadStatus:
+    hosts = hosts_of(pods)
+    several = workload.hosts > 1
+    has_run = (
+        attempts > 0
+        or workload.restarts > 0
+        or len({pod.host for pod in pods if pod.started}) >= workload.hosts
+    )
     if any(pod.alive and pod.started for pod in pods):
-        leaving = any(pod.alive and pod.leaving for pod in pods)
-        return WorkloadStatus(State.RUNNING, "Its pod is being stopped." if leaving else "")
-    before = max(attempts, sum(pod.started for pod in pods))
-    if job["spec"].get("suspend") and not any(pod.alive for pod in pods):
+        state = State.RUNNING if has_run else State.PENDING
+        if any(pod.alive and pod.leaving for pod in pods):
+            return WorkloadStatus(
+                state, f"Its {'pods are' if several else 'pod is'} being stopped."
+            )
+        return WorkloadStatus(state, _waiting_for(workload, hosts))
+    if workload.suspended and not any(pod.alive for pod in pods):
         return WorkloadStatus(
             State.PENDING,
             "It was suspended while it ran, and waits to be resumed."
-            if before
+            if has_run
             else "It is suspended.",
         )
-    if pods and pods[-1].terminated and not pods[-1].disruption:
-        return WorkloadStatus(State.RUNNING, "Its pod has ended; the job is about to end or retry.")
-    if before:
-        return WorkloadStatus(State.RUNNING, "It waits for another pod to replace the last one.")
+    ended = [pod for pod in hosts if pod.terminated]
+    if ended and not any(pod.disruption for pod in ended):
+        which = "pods have" if several else "pod has"
+        return WorkloadStatus(
+            State.RUNNING, f"Its {which} ended; the job is about to end or retry."
+        )
+    if has_run:
+        return WorkloadStatus(
+            State.RUNNING,
+            "It waits for other pods to replace the last ones."
+            if several
+            else "It waits for another pod to replace the last one.",
+        )
     return WorkloadStatus(State.PENDING)
 
 
-def _reason_of(job: Manifest, kind: str) -> str:
-    found = condition(job, kind)
-    reason, message = str(found.get("reason") or ""), str(found.get("message") or "")
-    return f"{reason}: {message}" if reason and message else reason or message
+def _waiting_for(workload: WorkloadView, hosts: Sequence[PodView]) -> str:
+    """Return which hosts have not started; empty if all have."""
+    started = {pod.host for pod in hosts if pod.started}
+    missing = sorted(set(range(workload.hosts)) - started)
+    if not missing:
+        return ""
+    running = f"{len(started)} of {workload.hosts} hosts run"
+    return f"{running}; {named(missing)} wait{'s' * (len(missing) == 1)}."
+
+
+def _its_pods(pods: Sequence[PodView]) -> str:
+    several = sum(pod.alive for pod in pods) > 1
+    return "its pods are" if several else "its pod is"

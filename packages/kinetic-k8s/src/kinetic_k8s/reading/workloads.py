@@ -1,0 +1,121 @@
+"""Workloads of any kind: their hosts, their restarts, and whether they have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.labels import HOST_ROLE, ROLE
+from kinetic_k8s.reading.attempts import condition, is_true
+
+
+@dataclass(frozen=True)
+class WorkloadView:
+    """The state of a Job, a JobSet or a LeaderWorkerSet, from its manifest."""
+
+    manifest: Manifest
+
+    @property
+    def kind(self) -> str:
+        """`Job`, `JobSet` or `LeaderWorkerSet`. The items of a list do not name their kind; their spec shows it."""
+        if "replicatedJobs" in self._spec:
+            return "JobSet"
+        return "LeaderWorkerSet" if "leaderWorkerTemplate" in self._spec else "Job"
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        return str(self.manifest["metadata"]["name"])
+
+    @property
+    def uid(self) -> str:
+        """The object's uid."""
+        return str(self.manifest["metadata"].get("uid", ""))
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The object's labels."""
+        return self.manifest["metadata"].get("labels") or {}
+
+    @property
+    def hosts(self) -> int:
+        """The number of pods that run the function: 1 under Pathways."""
+        match self.kind:
+            case "JobSet":
+                return sum(
+                    int(each.get("replicas", 1)) * _completions(job)
+                    for each in self._spec["replicatedJobs"]
+                    if _runs_function((job := each["template"]["spec"]).get("template"))
+                )
+            case "LeaderWorkerSet":
+                group = self._spec["leaderWorkerTemplate"]
+                worker = group["workerTemplate"]
+                leader = group.get("leaderTemplate") or worker
+                workers = (int(group.get("size", 1)) - 1) * _runs_function(worker)
+                return int(_runs_function(leader)) + workers
+        return _completions(self._spec)
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it is to have no pods for now."""
+        return bool(self._spec.get("suspend"))
+
+    @property
+    def restarts(self) -> int:
+        """How many times a JobSet has restarted all of its hosts; 0 for other kinds."""
+        return int(self._status.get("restarts") or 0)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it has certainly succeeded. A LeaderWorkerSet never does."""
+        if self.kind == "JobSet":
+            return (
+                is_true(self.manifest, "Completed")
+                or self._status.get("terminalState") == "Completed"
+            )
+        return is_true(self.manifest, "Complete") or is_true(self.manifest, "SuccessCriteriaMet")
+
+    @property
+    def failure(self) -> Mapping[str, Any]:
+        """The condition by which it has certainly failed; empty if it has not."""
+        for kind in ("Failed", "FailureTarget"):
+            if is_true(self.manifest, kind):
+                return condition(self.manifest, kind)
+        failed = self._status.get("terminalState") == "Failed"
+        return {"reason": "Failed"} if failed else {}
+
+    @property
+    def controllers(self) -> frozenset[tuple[str, str]]:
+        """Kind and name of each object whose events tell why a pod cannot be created."""
+        return frozenset(self._controllers())
+
+    def _controllers(self) -> Iterator[tuple[str, str]]:
+        yield self.kind, self.name
+        if self.kind == "JobSet":
+            for each in self._spec["replicatedJobs"]:
+                for index in range(int(each.get("replicas", 1))):
+                    yield "Job", f"{self.name}-{each['name']}-{index}"
+        elif self.kind == "LeaderWorkerSet":
+            # One for the leader, and one for the workers of the leader's pod.
+            yield "StatefulSet", self.name
+            yield "StatefulSet", f"{self.name}-0"
+
+    @property
+    def _spec(self) -> Mapping[str, Any]:
+        return self.manifest.get("spec") or {}
+
+    @property
+    def _status(self) -> Mapping[str, Any]:
+        return self.manifest.get("status") or {}
+
+
+def _completions(job: Mapping[str, Any]) -> int:
+    """Return how many pods of a Job are to succeed."""
+    return int(job.get("completions") or job.get("parallelism") or 1)
+
+
+def _runs_function(template: Mapping[str, Any] | None) -> bool:
+    labels = ((template or {}).get("metadata") or {}).get("labels") or {}
+    return bool(labels.get(ROLE, HOST_ROLE) == HOST_ROLE)
