@@ -107,6 +107,8 @@ TESTED_AS = {
     "kinetic_k8s.cluster.connection": "cluster/test_client.py",
     "kinetic_k8s.cluster.creation": "cluster/test_creation.py",
     "kinetic_k8s.cluster.logs": "cluster/test_watch.py",
+    "kinetic_k8s.cluster.port_forward": "cluster/test_port_forward.py",
+    "kinetic_k8s.cluster.port_stream": "cluster/test_port_forward.py",
     "kinetic_k8s.cluster.removal": "cluster/test_jobs.py",
     "kinetic_k8s.cluster.resources": "cluster/test_client.py",
     "kinetic_k8s.cluster.streams": "cluster/test_watch.py",

@@ -17,6 +17,7 @@ __all__ = [
     "NotAuthenticatedError",
     "NotPermittedError",
     "ObjectGoneError",
+    "PortRefusedError",
     "RefusedError",
     "StillThereError",
     "UnknownAcceleratorError",
@@ -90,6 +91,10 @@ class ObjectGoneError(ClusterError, LookupError):
 
 class LogNotReadyError(ClusterError):
     """The container has no log yet: it has not started (400)."""
+
+
+class PortRefusedError(ClusterError, ConnectionError):
+    """Nothing listens on the port of a pod."""
 
 
 class StillThereError(ClusterError, TimeoutError):

@@ -17,6 +17,7 @@ from urllib3.exceptions import HTTPError, SSLError
 
 from kinetic_k8s.cluster.cluster import Identity, Merge, Propagation
 from kinetic_k8s.cluster.connection import Access, Connection
+from kinetic_k8s.cluster.port_stream import PortStream, open_port
 from kinetic_k8s.cluster.resources import ResourceKind, kind_of
 from kinetic_k8s.cluster.streams import Events, Lines
 from kinetic_k8s.cluster.translation import Refusal, Request, error_of
@@ -244,6 +245,26 @@ class ApiServer:
         path = f"{self._path(found, pod)}/log"
         with self._stream(request, path, query, silence=silence) as response:
             yield Lines(response, request, self.identity)
+
+    def open_port(self, pod: str, port: int) -> PortStream:
+        """Connect to a port of a pod; see `Cluster.open_port`."""
+        found = kind_of("Pod")
+        request = replace(
+            self._request("get", found, pod),
+            resource="pods/portforward",
+            kind=f"port {port} of Pod",
+        )
+        path = _with_query(f"{self._path(found, pod)}/portforward", {"ports": str(port)})
+        limit = min(CONNECT_LIMIT, self._limit)
+        for last in (False, True):
+            opened = self._connection.opened()
+            answer = open_port(opened, path, request, self.identity, limit=limit)
+            if isinstance(answer, PortStream):
+                return answer
+            if answer.status != 401 or last:
+                raise error_of(answer, request, self.identity)
+            self._connection.renew(opened)
+        raise AssertionError
 
     def _request(
         self, verb: str, kind: ResourceKind, name: str = "", *, everywhere: bool = False

@@ -68,6 +68,31 @@ class LineStream(Stream, Protocol):
         ...
 
 
+class ByteStream(Protocol):
+    """A connection to a port of a pod. One thread may send while another one receives."""
+
+    def send(self, data: bytes) -> None:
+        """Send *data*.
+
+        Raises:
+            ClusterUnreachableError: The connection is broken.
+        """
+        ...
+
+    def receive(self) -> bytes:
+        """Return the next bytes, at least one; none at the end of the connection.
+
+        Raises:
+            PortRefusedError: Nothing listens on the port.
+            ClusterUnreachableError: The connection broke.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the connection at once, from any thread; `receive` returns no bytes from now on."""
+        ...
+
+
 class Cluster(Protocol):
     """One namespace of a cluster. It can be used from several threads.
 
@@ -205,6 +230,16 @@ class Cluster(Protocol):
 
         Raises:
             LogNotReadyError: The container has not started yet.
+            ObjectGoneError: The pod does not exist.
+        """
+        ...
+
+    def open_port(self, pod: str, port: int) -> ByteStream:
+        """Connect to *port* on the loopback interface of a pod.
+
+        Whether anything listens there shows only in `ByteStream.receive`.
+
+        Raises:
             ObjectGoneError: The pod does not exist.
         """
         ...

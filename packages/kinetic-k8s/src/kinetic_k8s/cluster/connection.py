@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import urllib3
-from urllib3.connection import HTTPConnection
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.util import parse_url
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,13 @@ class Opened:
     pool: urllib3.PoolManager
     server: str
     headers: Mapping[str, str] = field(repr=False)
+    dial: Callable[[float], socket.socket] = field(repr=False)
+    """Opens a connection that is not in the pool, for a protocol other than HTTP, within so many seconds.
+
+    Raises:
+        OSError: There is no connection, or the server's certificate is not trusted.
+        HTTPError: The same, from urllib3.
+    """
 
     def request(
         self,
@@ -113,7 +121,42 @@ class Connection:
             if access.proxy
             else urllib3.PoolManager(**options)
         )
-        return Opened(pool, access.server.rstrip("/"), dict(credentials.headers))
+        return Opened(
+            pool,
+            access.server.rstrip("/"),
+            dict(credentials.headers),
+            dial=lambda timeout: _dial(access, context, timeout),
+        )
+
+
+def _dial(access: Access, context: ssl.SSLContext, timeout: float) -> socket.socket:
+    """Open a connection to the server, through the proxy if there is one."""
+    server = parse_url(access.server)
+    proxy = parse_url(access.proxy) if access.proxy else None
+    secure = server.scheme == "https"
+    host, port = _unbracketed(server.host), server.port or (443 if secure else 80)
+    options: dict[str, Any] = {
+        "timeout": timeout,
+        "socket_options": [*HTTPConnection.default_socket_options, *_KEEPALIVE],
+        "proxy": proxy,
+    }
+    if secure:
+        name = {"server_hostname": access.server_name, "assert_hostname": access.server_name}
+        options |= {"ssl_context": context, **(name if access.server_name else {})}
+    kind = HTTPSConnection if secure else HTTPConnection
+    if proxy is None:
+        connection = kind(host, port, **options)
+    else:
+        default = 443 if proxy.scheme == "https" else 80
+        connection = kind(_unbracketed(proxy.host), proxy.port or default, **options)
+        connection.set_tunnel(host, port, scheme=proxy.scheme or "http")
+    connection.connect()
+    assert connection.sock is not None
+    return connection.sock
+
+
+def _unbracketed(host: str | None) -> str:
+    return (host or "").strip("[]")
 
 
 def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:

@@ -1,0 +1,93 @@
+"""Forward connections of this machine to a port of a job's leader, whichever pod that is."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from typing import Final
+
+from kinetic_k8s.cluster.cluster import ByteStream, Cluster
+from kinetic_k8s.errors import ClusterUnreachableError, ObjectGoneError
+from kinetic_k8s.reading.attempts import PodView, views
+from kinetic_payload.errors import KineticError
+
+_CHUNK: Final = 65536
+
+
+def leader_of(pods: Iterable[PodView]) -> PodView | None:
+    """Return the pod in which the leader runs now; None between two attempts."""
+    running = [
+        pod
+        for pod in pods
+        if pod.runs_function and pod.host == 0 and pod.started and pod.alive and not pod.leaving
+    ]
+    return max(running, key=lambda pod: (pod.restarts or 0, pod.created), default=None)
+
+
+class PortForward:
+    """Connects clients to *port* on the loopback interface of the leader of the pods *labels*.
+
+    The leader's pod is looked up for each client, so that after a preemption clients reach the next pod.
+    Failures are passed to *report*, and end only the client's connection.
+    """
+
+    def __init__(
+        self, cluster: Cluster, labels: str, port: int, report: Callable[[str], object]
+    ) -> None:
+        self._cluster = cluster
+        self._labels = labels
+        self._port = port
+        self._report = report
+
+    def serve(self, listener: socket.socket) -> None:
+        """Serve the clients of *listener*, each in a thread, until it is shut down."""
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve_client, args=(client,), daemon=True).start()
+
+    def _serve_client(self, client: socket.socket) -> None:
+        with client:
+            try:
+                with closing(self._open()) as stream:
+                    sender = threading.Thread(target=_send, args=(client, stream), daemon=True)
+                    sender.start()
+                    _receive(client, stream)
+            except KineticError as error:
+                self._report(error.message)
+
+    def _open(self) -> ByteStream:
+        leader = leader_of(views(self._cluster.list("Pod", labels=self._labels)))
+        if leader is None:
+            raise ObjectGoneError(
+                f"The connection to port {self._port} was closed: the job's leader does not run now."
+            )
+        return self._cluster.open_port(leader.name, self._port)
+
+
+def _receive(client: socket.socket, stream: ByteStream) -> None:
+    """Pass on what the pod sends, until one side ends the connection."""
+    try:
+        while data := stream.receive():
+            client.sendall(data)
+    except OSError as error:
+        # Errors of the cluster can be of this class, too; else the client has gone.
+        if isinstance(error, KineticError):
+            raise
+    finally:
+        with suppress(OSError):
+            client.shutdown(socket.SHUT_RDWR)
+
+
+def _send(client: socket.socket, stream: ByteStream) -> None:
+    """Pass on what the client sends, until one side ends the connection; then close *stream*.
+
+    The protocol has no half-closed connections.
+    """
+    with closing(stream), suppress(OSError, ClusterUnreachableError):
+        while data := client.recv(_CHUNK):
+            stream.send(data)

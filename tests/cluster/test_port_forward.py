@@ -1,0 +1,292 @@
+"""Ports of pods, reached from this machine through a real API server."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.cluster.connection import Access, Credentials
+from kinetic_k8s.cluster.port_forward import PortForward, leader_of
+from kinetic_k8s.errors import (
+    ClusterUnreachableError,
+    NotAuthenticatedError,
+    NotPermittedError,
+    ObjectGoneError,
+    PortRefusedError,
+)
+from kinetic_k8s.manifests.job import JobSpec, job_manifest
+from kinetic_k8s.manifests.labels import of_job
+from kinetic_k8s.reading.attempts import PodView, views
+
+PORT = 7777
+SERVER = f"""
+import os, socket, threading
+def serve(client):
+    with client:
+        while data := client.recv(65536):
+            client.sendall(os.uname().nodename.encode() if data == b"who" else data)
+            if data == b"end":
+                return
+        print("left", flush=True)
+listener = socket.create_server(("127.0.0.1", {PORT}))
+print("ready", flush=True)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"""
+
+
+@contextmanager
+def forwarding(cluster: ApiServer, labels: str, port: int = PORT) -> Iterator[Forwarded]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        forwarded = Forwarded(listener.getsockname()[1])
+        forward = PortForward(cluster, labels, port, forwarded.reports.append)
+        serving = threading.Thread(target=forward.serve, args=(listener,))
+        serving.start()
+        try:
+            yield forwarded
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            serving.join()
+
+
+class Forwarded:
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.reports: list[str] = []
+
+    def client(self) -> socket.socket:
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        client.settimeout(60)
+        return client
+
+    def ask(self, text: bytes) -> bytes:
+        with self.client() as client, suppress(ConnectionResetError):
+            client.sendall(text)
+            return client.recv(1000)
+        return b""
+
+    def wait_for_answer(self) -> bytes:
+        """Ask for the pod's name until there is an answer."""
+        until = time.monotonic() + 240
+        while not (answer := self.ask(b"who")):
+            assert time.monotonic() < until, self.reports
+            time.sleep(0.5)  # noqa: TID251
+        return answer
+
+
+@pytest.fixture(scope="module")
+def served(a_job: Callable[..., JobSpec], cluster: ApiServer, look: Any) -> Iterator[JobSpec]:
+    """A job that echoes what it gets on its loopback interface."""
+    spec = a_job(SERVER)
+    cluster.create(job_manifest(spec))
+    wait_for_pods(cluster, spec, 1)
+    yield spec
+    cluster.delete("Job", spec.name)
+
+
+def wait_for_pods(cluster: ApiServer, spec: Any, count: int) -> list[PodView]:
+    """Wait until so many pods of the job serve."""
+    until = time.monotonic() + 240
+    while True:
+        pods = [pod for pod in pods_of(cluster, spec) if pod.started and not pod.leaving]
+        if len(pods) == count and all(serves(cluster, pod) for pod in pods):
+            return pods
+        assert time.monotonic() < until, pods_of(cluster, spec)
+        time.sleep(0.2)  # noqa: TID251
+
+
+def serves(cluster: ApiServer, pod: PodView) -> bool:
+    with cluster.log(pod.name, "kinetic") as lines:
+        return any("ready" in line for line in lines)
+
+
+def pods_of(cluster: ApiServer, spec: Any) -> list[PodView]:
+    return views(cluster.list("Pod", labels=of_job(spec.pod.job_id)))
+
+
+def test_many_connections_carry_megabytes_each_way(cluster: ApiServer, served: JobSpec) -> None:
+    data = hashlib.shake_128(b"data").digest(3 << 20)
+    received: dict[int, bytes] = {}
+
+    def echo(number: int) -> None:
+        with forwarded.client() as client:
+            threading.Thread(target=client.sendall, args=(data,), daemon=True).start()
+            got = b""
+            while len(got) < len(data) and (more := client.recv(1 << 16)):
+                got += more
+            received[number] = got
+
+    with forwarding(cluster, of_job(served.pod.job_id)) as forwarded:
+        clients = [threading.Thread(target=echo, args=(number,)) for number in range(4)]
+        for each in clients:
+            each.start()
+        for each in clients:
+            each.join()
+
+    assert [received[number] == data for number in range(4)] == [True] * 4
+    assert forwarded.reports == []
+
+
+def test_the_end_of_either_side_is_the_end_of_the_other(
+    cluster: ApiServer, served: JobSpec
+) -> None:
+    (pod,) = pods_of(cluster, served)
+    with forwarding(cluster, of_job(served.pod.job_id)) as forwarded:
+        with forwarded.client() as client:
+            client.sendall(b"end")
+            assert client.recv(100) == b"end"
+            assert client.recv(100) == b""
+        before = lefts(cluster, pod)
+        assert forwarded.ask(b"hello") == b"hello"
+        until = time.monotonic() + 60
+        while lefts(cluster, pod) == before:
+            assert time.monotonic() < until
+            time.sleep(0.1)  # noqa: TID251
+
+
+def lefts(cluster: ApiServer, pod: PodView) -> int:
+    with cluster.log(pod.name, "kinetic") as lines:
+        return sum("left" in line for line in lines)
+
+
+def test_a_port_on_which_nothing_listens_ends_the_connection_and_is_reported(
+    cluster: ApiServer, served: JobSpec
+) -> None:
+    with forwarding(cluster, of_job(served.pod.job_id), port=7778) as forwarded:
+        assert forwarded.ask(b"hello") == b""
+        assert forwarded.ask(b"hello") == b""
+
+    assert [("port 7778" in text, "nothing listens" in text) for text in forwarded.reports] == [
+        (True, True)
+    ] * 2
+
+
+def test_what_the_server_refuses_is_an_error_of_its_own_kind(
+    bed: Any, cluster: ApiServer, namespace: str, served: JobSpec
+) -> None:
+    (pod,) = pods_of(cluster, served)
+    with pytest.raises(ObjectGoneError, match="port 1 of Pod no-such-pod"):
+        cluster.open_port("no-such-pod", 1)
+    user = ApiServer(bed.access(namespace, token="kube-bed-user"))
+    with pytest.raises(NotPermittedError) as denied:
+        user.open_port(pod.name, PORT)
+    assert "'pods/portforward'" in denied.value.hint
+    with pytest.raises(NotAuthenticatedError):
+        ApiServer(bed.access(namespace, token="expired")).open_port(pod.name, PORT)
+    nowhere = replace(bed.access(namespace), server="https://127.0.0.1:1")
+    with pytest.raises(ClusterUnreachableError, match="refused"):
+        ApiServer(nowhere).open_port(pod.name, PORT)
+    with pytest.raises(ClusterUnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
+        ApiServer(replace(bed.access(namespace), ca=None)).open_port(pod.name, PORT)
+    with pytest.raises(PortRefusedError):
+        cluster.open_port(pod.name, 7778).receive()
+
+
+def test_an_expired_token_is_renewed(bed: Any, namespace: str, served: JobSpec) -> None:
+    tokens = iter(["expired", "kube-bed-admin"])
+    access: Access = replace(
+        bed.access(namespace),
+        credentials=lambda: Credentials(headers={"Authorization": f"Bearer {next(tokens)}"}),
+    )
+    server = ApiServer(access)
+    (pod,) = pods_of(ApiServer(bed.access(namespace)), served)
+
+    stream = server.open_port(pod.name, PORT)
+    stream.send(b"hello")
+
+    assert stream.receive() == b"hello"
+    stream.close()
+    assert stream.receive() == b""
+
+
+TUNNEL = """
+import socket, sys, threading
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+def pump(source, sink):
+    while data := source.recv(65536):
+        sink.sendall(data)
+while True:
+    client, _ = listener.accept()
+    head = b""
+    while b"\\r\\n\\r\\n" not in head:
+        head += client.recv(1)
+    print(head.split(b"\\r\\n")[0].decode(), flush=True)
+    host, port = head.split()[1].decode().rsplit(":", 1)
+    server = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    client.sendall(b"HTTP/1.1 200 Connection established\\r\\n\\r\\n")
+    threading.Thread(target=pump, args=(client, server), daemon=True).start()
+    threading.Thread(target=pump, args=(server, client), daemon=True).start()
+"""
+
+
+def test_it_goes_through_the_proxy_and_expects_the_name_that_access_names(
+    bed: Any, namespace: str, served: JobSpec
+) -> None:
+    port = bed.environment["KUBE_BED_SERVER"].rpartition(":")[2]
+    command = [sys.executable, "-c", TUNNEL, port]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as proxy:
+        assert proxy.stdout is not None
+        access = replace(
+            bed.access(namespace),
+            server="https://cluster.invalid:6443",
+            server_name="kubernetes.default.svc",
+            proxy=f"http://127.0.0.1:{proxy.stdout.readline().strip()}",
+        )
+        try:
+            with forwarding(ApiServer(access), of_job(served.pod.job_id)) as forwarded:
+                assert forwarded.ask(b"hello") == b"hello"
+            tunnels = [proxy.stdout.readline().rpartition(" ")[0] for _ in range(2)]
+            assert tunnels == ["CONNECT cluster.invalid:6443"] * 2
+        finally:
+            proxy.kill()
+
+
+def test_after_an_eviction_the_next_client_reaches_the_next_pod(
+    cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
+) -> None:
+    spec = a_job(SERVER, grace=timedelta(seconds=1))
+    cluster.create(job_manifest(spec))
+    (first,) = wait_for_pods(cluster, spec, 1)
+    with forwarding(cluster, of_job(spec.pod.job_id)) as forwarded:
+        assert forwarded.ask(b"who").decode() == first.name
+        with forwarded.client() as client:
+            client.sendall(b"hello")
+            assert client.recv(100) == b"hello"
+            look.evict(first.name)
+            assert client.recv(100) == b""
+        assert forwarded.ask(b"who") == b""
+        second = forwarded.wait_for_answer().decode()
+
+    assert second != first.name
+    assert any("the job's leader does not run now" in text for text in forwarded.reports)
+    cluster.delete("Job", spec.name)
+
+
+def test_of_several_hosts_the_leader_is_reached(
+    cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
+) -> None:
+    spec = a_job(SERVER)
+    manifest = job_manifest(spec)
+    manifest["spec"] |= {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+    cluster.create(manifest)
+    hosts = wait_for_pods(cluster, spec, 2)
+    leader = next(pod for pod in hosts if pod.host == 0)
+
+    with forwarding(cluster, of_job(spec.pod.job_id)) as forwarded:
+        assert leader.name.startswith(forwarded.ask(b"who").decode())
+
+    assert leader_of(reversed(hosts)) == leader
+    cluster.delete("Job", spec.name)
