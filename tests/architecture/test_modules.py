@@ -75,6 +75,7 @@ TESTED_AS = {
     "kinetic.jobs.stored_logs": "kinetic/jobs/test_attempts.py",
     "kinetic.jobs.wait": "kinetic/jobs/test_collect.py",
     "kinetic.light": "kinetic/test_import.py",
+    "kinetic.pod_overrides": "kinetic/submit/test_options.py",
     "kinetic.resources": "kinetic/submit/test_options.py",
     "kinetic.settings.home": "local/test_protection.py",
     "kinetic.settings.stat_cache": "kinetic/test_data.py",

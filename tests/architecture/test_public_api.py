@@ -263,7 +263,8 @@ def test_what_was_not_promised_can_only_be_given_by_name_and_may_be_left_out() -
     more = [p for p in parameters if p.name not in dict(RUN)]
 
     assert [p.name for p in more] == [
-        *("timeout", "retries", "preemptions", "cpu", "memory", "shared_memory", "labels")
+        *("timeout", "retries", "preemptions", "cpu", "memory", "shared_memory", "labels"),
+        "pod_overrides",
     ]
     assert all(p.kind is p.KEYWORD_ONLY and p.default in (None, 0) for p in more)
 

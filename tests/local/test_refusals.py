@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,15 +19,17 @@ def work() -> None: ...
     [
         ({"container_image": "prebuilt"}, "'bundled'"),
         ({"container_image": "me/image:1"}, "me/image:1"),
+        ({"pod_overrides": {"spec": {}}}, "runs no pods"),
         ({"accelerator": "tpu-v5p-4096"}, "Try the same code on a smaller slice"),
     ],
 )
 def test_what_the_laptop_cannot_run_is_refused_before_anything_is_packaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], said: str
 ) -> None:
     home = tmp_path / "home"
     monkeypatch.setenv("KINETIC_HOME", str(home))
-    function = kinetic.run(**{"accelerator": "cpu", "backend": "local", **options})(work)
+    given: dict[str, Any] = {"accelerator": "cpu", "backend": "local", **options}
+    function = kinetic.run(**given)(work)
 
     with pytest.raises(InvalidRequestError) as caught:
         function.run_async()

@@ -72,7 +72,8 @@ class Lamp:
     on: list[JobRecord] = field(default_factory=list)
     name = "lamp"
 
-    def check(self, _: object) -> None: ...
+    def check(self, _: object) -> tuple[str, ...]:
+        return ()
 
     def environment(self, *_: object) -> Environment:
         return Environment("none")

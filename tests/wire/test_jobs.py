@@ -223,7 +223,8 @@ class NoBackend:
 
     name = "none"
 
-    def check(self, _: object) -> None: ...
+    def check(self, _: object) -> tuple[str, ...]:
+        return ()
 
     def environment(self, *_: object) -> Environment:
         return Environment("none")

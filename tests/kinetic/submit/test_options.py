@@ -102,6 +102,27 @@ def test_yes_and_no_are_booleans(name: str, value: object) -> None:
     assert f"{name}={value!r} is neither True nor False" in refused(**{name: value})
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["spec"], "is not a dict"),
+        ({"spec": {1, 2}}, "cannot be written as JSON"),
+        ({"spec": float("nan")}, "cannot be written as JSON"),
+    ],
+)
+def test_pod_overrides_are_an_object_of_json(given: object, said: str) -> None:
+    assert said in refused(pod_overrides=given)
+
+
+def test_pod_overrides_are_those_of_the_moment_they_were_given() -> None:
+    given: dict[str, dict[str, object]] = {"spec": {}}
+    checked = check(pod_overrides=given)
+    given["spec"]["hostNetwork"] = True
+
+    assert checked.pod_overrides == {"spec": {}}
+    assert check(pod_overrides={}).pod_overrides == {}
+
+
 @pytest.mark.parametrize("name", ["volumes", "labels"])
 def test_what_is_a_dict_is_refused_as_a_list_with_an_example(name: str) -> None:
     assert f"Write {name}={{" in refused(**{name: ["/data"]})

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,28 @@ def test_what_contradicts_the_backend_is_refused_with_advice(
 
     assert said in str(caught.value)
     assert caught.value.hint
+
+
+def a_profile(home: Path, **values: object) -> None:
+    folder = home / ".kinetic"
+    folder.mkdir()
+    known = {"dev": {"project": "p", "zone": "z", "cluster": "c", **values}}
+    (folder / "profiles.json").write_text(json.dumps({"current": "dev", "profiles": known}))
+
+
+def test_pod_overrides_come_from_the_profile_unless_they_are_given(tmp_path: Path) -> None:
+    a_profile(tmp_path, pod_overrides={"spec": {"priorityClassName": "batch"}})
+
+    assert request(tmp_path).pod_overrides == {"spec": {"priorityClassName": "batch"}}
+    assert request(tmp_path, pod_overrides={}).pod_overrides == {}
+    assert request(tmp_path, pod_overrides={"spec": {}}).pod_overrides == {"spec": {}}
+    # Jobs on this machine have no pods.
+    assert request(tmp_path, backend="local").pod_overrides == {}
+
+
+def test_the_service_account_is_a_setting(tmp_path: Path) -> None:
+    a_profile(tmp_path, service_account="from-profile")
+
+    assert request(tmp_path).service_account == "from-profile"
+    named = {"KINETIC_SERVICE_ACCOUNT": "from-variable"}
+    assert request(tmp_path, environ=named).service_account == "from-variable"

@@ -29,7 +29,8 @@ def test_a_profile_lives_from_create_to_rm(tmp_path: Path) -> None:
     assert names(tmp_path) == {}
 
     first = run("profile", "create", "one", *A, home=tmp_path)
-    run("profile", "create", "two", *A, "--backend", "gke", "--store-timeout", "120", home=tmp_path)
+    given = ("--backend", "gke", "--store-timeout", "120", "--service-account", "trainer")
+    run("profile", "create", "two", *A, *given, home=tmp_path)
 
     assert first.stdout == "Wrote profile one. It is the current one.\n"
     assert names(tmp_path) == {"one": True, "two": False}
@@ -43,12 +44,44 @@ def test_a_profile_lives_from_create_to_rm(tmp_path: Path) -> None:
         "backend": "gke",
         "kube_context": None,
         "store_timeout": "120",
+        "service_account": "trainer",
+        "pod_overrides": None,
         "current": True,
     }
     assert run("profile", "unset", home=tmp_path).exit_code == 0
     assert names(tmp_path) == {"one": False, "two": False}
     assert run("profile", "rm", "one", home=tmp_path).exit_code == 0
     assert names(tmp_path) == {"two": False}
+
+
+def test_pod_overrides_are_given_as_json_or_as_a_file_with_it(tmp_path: Path) -> None:
+    overrides = {"spec": {"priorityClassName": "batch"}}
+    file = tmp_path / "pods.json"
+    file.write_text(json.dumps(overrides))
+
+    for given in (json.dumps(overrides), str(file)):
+        made = run(
+            "profile", "create", "one", *A, "--pod-overrides", given, "--replace", home=tmp_path
+        )
+        assert made.exit_code == 0, made.stderr
+        assert config(tmp_path)["pod_overrides"] == {
+            "value": overrides,
+            "source": "profile 'one'",
+        }
+    assert '{"spec": {' in run("config", home=tmp_path).stdout
+    assert '{"spec": {' in run("profile", "show", home=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [("{", "not valid JSON"), ("no.json", "cannot be read")]
+)
+def test_pod_overrides_that_are_no_object_are_a_usage_error(
+    tmp_path: Path, given: str, said: str
+) -> None:
+    ran = run("profile", "create", "one", *A, "--pod-overrides", given, home=tmp_path)
+
+    assert ran.exit_code == 2
+    assert said in ran.stderr
 
 
 def test_the_options_of_the_target_may_stand_before_the_command_too(tmp_path: Path) -> None:

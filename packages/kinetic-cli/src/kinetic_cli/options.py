@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -45,6 +46,32 @@ class Count(click.IntRange):
         if isinstance(value, str) and not re.fullmatch("-?[0-9]{1,18}", value):
             self.fail(f"{value!r} is not a whole number.", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class JsonObject(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
+    """An object of JSON: the text itself, or the path of a file with it."""
+
+    name = "json"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, Any]:
+        """Return *value* as a dict; fail if it is not an object."""
+        if isinstance(value, dict):
+            return value
+        text = str(value)
+        if not text.lstrip().startswith("{"):
+            try:
+                text = Path(text).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                self.fail(f"The file '{value}' cannot be read: {error}.", param, ctx)
+        try:
+            found = json.loads(text)
+        except (json.JSONDecodeError, RecursionError) as error:
+            self.fail(f"'{value}' is not valid JSON: {error}.", param, ctx)
+        if not isinstance(found, dict):
+            self.fail(f"'{value}' is not an object of JSON.", param, ctx)
+        return found
 
 
 class NewFilePath(click.Path):

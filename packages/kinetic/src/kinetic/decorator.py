@@ -48,6 +48,7 @@ def run(
     memory: int | str | None = None,
     shared_memory: int | str | None = None,
     labels: dict[str, str] | None = None,
+    pod_overrides: dict[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], RemoteCallable[P, R]]:
     """Run a function on an accelerator: `@kinetic.run(accelerator="tpu-v5litepod-4")`.
 
@@ -84,6 +85,8 @@ def run(
             the system offers one.
         shared_memory: Size of /dev/shm. It has an effect on a cluster only.
         labels: Labels of the job's resources.
+        pod_overrides: Parts of a pod template, merged last into that of the job's pods. On a cluster only.
+            Falls back to the active profile.
 
     Raises:
         InvalidRequestError: An argument is wrong; the hint says what to write instead.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,12 @@ def command(app: App, as_json: bool) -> None:
     else:
         app.output.table(
             ["setting", "value", "source"],
-            ((name, facts["value"], facts["source"]) for name, facts in settings.items()),
+            ((name, _text(facts["value"]), facts["source"]) for name, facts in settings.items()),
         )
+
+
+def _text(value: object) -> object:
+    return json.dumps(value) if isinstance(value, dict) else value
 
 
 def _facts(name: str, setting: Any) -> dict[str, Any]:

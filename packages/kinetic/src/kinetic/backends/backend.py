@@ -170,8 +170,10 @@ class Backend(Protocol):
 
     name: str
 
-    def check(self, request: JobRequest) -> None:
+    def check(self, request: JobRequest) -> Sequence[str]:
         """Refuse a request that the backend cannot run, before anything is packaged; may query the cluster.
+
+        Return warnings for the user.
 
         Raises:
             KineticError: The backend cannot run the request; the hint says what it can run.

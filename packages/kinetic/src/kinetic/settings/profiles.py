@@ -27,13 +27,17 @@ class Profile:
     backend: str | None = None
     kube_context: str | None = None
     store_timeout: str | None = None
+    service_account: str | None = None
+    pod_overrides: Mapping[str, Any] | None = None
 
-    def values(self) -> dict[str, str]:
+    def values(self) -> dict[str, Any]:
         """Return the settings that are not None, without the name."""
         return {k: v for k, v in asdict(self).items() if v is not None and k != "name"}
 
 
 _KEYS = tuple(f.name for f in fields(Profile) if f.name != "name")
+_OBJECTS = ("pod_overrides",)
+"""The keys whose values are objects; those of the others are text."""
 
 
 @dataclass(frozen=True)
@@ -213,9 +217,10 @@ def _parse(path: Path, document: dict[str, Any], text: str) -> Profiles:
         if not isinstance(values, dict):
             raise _broken(path, line, f"profile {name!r} is not an object")
         for key in _KEYS:
-            if not isinstance(values.get(key), str | None):
+            kind, wanted = (dict, "an object") if key in _OBJECTS else (str, "text")
+            if values.get(key) is not None and not isinstance(values[key], kind):
                 at = _line_of(text, key, after=name)
-                raise _broken(path, at, f"{key!r} of profile {name!r} is not text")
+                raise _broken(path, at, f"{key!r} of profile {name!r} is not {wanted}")
         known = {key: values[key] for key in _KEYS if values.get(key)}
         profiles[name] = Profile(name=name, **known)
     current = document.get("current")

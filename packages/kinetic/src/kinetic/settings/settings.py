@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kinetic.errors import ConfigurationError
 from kinetic.quantities import parse_number
@@ -50,6 +50,9 @@ class Settings:
     """None: a folder for each job."""
     base_image_repo: Setting[str]
     kube_context: Setting[str | None]
+    service_account: Setting[str | None]
+    """None: the backend chooses."""
+    pod_overrides: Setting[Mapping[str, Any]]
     home: Setting[str]
     profiles_file: Setting[str]
     profile: Setting[str | None]
@@ -176,6 +179,8 @@ def resolve(
         output_dir=sources.text("output_dir"),
         base_image_repo=sources.required("base_image_repo", DEFAULT_IMAGE_REPO),
         kube_context=sources.text("kube_context"),
+        service_account=sources.text("service_account"),
+        pod_overrides=_pod_overrides(active),
         home=home,
         profiles_file=profiles_file,
         profile=_profile_setting(active, requested),
@@ -296,6 +301,12 @@ def _active_profile(path: Path, requested: Setting[str] | None) -> Profile | Non
         because = "--profile" if requested.source == "argument" else requested.source
         return profiles.find(requested.value, because=because)
     return profiles.active
+
+
+def _pod_overrides(active: Profile | None) -> Setting[Mapping[str, Any]]:
+    if active is None or not active.pod_overrides:
+        return Setting({}, "default")
+    return Setting(active.pod_overrides, f"profile {active.name!r}")
 
 
 def _is_missing(path: Path) -> bool:

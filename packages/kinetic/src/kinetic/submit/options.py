@@ -37,6 +37,8 @@ class RunOptions:
     limits: AttemptLimits
     resources: Resources
     labels: Mapping[str, str]
+    pod_overrides: Mapping[str, Any] | None = None
+    """None: those of the profile."""
 
 
 def check_options(
@@ -61,6 +63,7 @@ def check_options(
     memory: int | str | None = None,
     shared_memory: int | str | None = None,
     labels: dict[str, str] | None = None,
+    pod_overrides: dict[str, Any] | None = None,
 ) -> RunOptions:
     """Parse the arguments of `kinetic.run`; refuse invalid values and combinations.
 
@@ -69,6 +72,7 @@ def check_options(
     """
     arguments = dict(locals())
     from kinetic.mount_paths import check_volumes
+    from kinetic.pod_overrides import check_pod_overrides
     from kinetic.submit.capture import check_patterns
     from kinetic_k8s.accelerators import parse_accelerator
 
@@ -94,6 +98,7 @@ def check_options(
             shared_memory=parse_memory("shared_memory", shared_memory),
         ),
         labels=_checked_labels(labels or {}),
+        pod_overrides=None if pod_overrides is None else check_pod_overrides(pod_overrides),
         given={name: value for name, value in arguments.items() if value != defaults[name]},
     )
     _check_combinations(options)

@@ -48,6 +48,10 @@ class JobRequest:
     limits: AttemptLimits
     resources: Resources
     labels: Mapping[str, str]
+    pod_overrides: Mapping[str, Any]
+    """Merged last into the template of the job's pods."""
+    service_account: str | None
+    """The service account of the job's pods; None lets the backend choose."""
     settings: Settings
     notes: tuple[str, ...] = ()
     """Warnings for the user."""
@@ -94,6 +98,8 @@ def request_of(
         limits=options.limits,
         resources=options.resources,
         labels=options.labels,
+        pod_overrides=_pod_overrides(options, settings, entry),
+        service_account=settings.service_account.value,
         settings=settings,
         notes=tuple(captured.notes()),
     )
@@ -121,6 +127,13 @@ def _refuse_without_target(entry: Entry, target: Target) -> None:
         hint="Give project=..., set KINETIC_PROJECT or GOOGLE_CLOUD_PROJECT, or choose a profile; "
         f"to run on this machine instead: backend={LOCAL!r} or KINETIC_BACKEND={LOCAL}.",
     )
+
+
+def _pod_overrides(options: RunOptions, settings: Settings, entry: Entry) -> Mapping[str, Any]:
+    if options.pod_overrides is not None:
+        return options.pod_overrides
+    # A profile also applies to jobs on this machine, which have no pods.
+    return {} if entry.on_this_machine else settings.pod_overrides.value
 
 
 def _output_dir(text: str | None, cwd: Path) -> str | None:

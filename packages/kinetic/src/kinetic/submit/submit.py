@@ -119,7 +119,8 @@ def _submit(
     services = services or _connect(request)
     refuse_foreign_folder(services.store.location)
     warn_once(warn, shared_store_warning(services.store.location))
-    services.backend.check(request)
+    for warning in services.backend.check(request):
+        warn_once(warn, warning)
     # Read or make the key before anything else is written: if that fails, nothing is left behind.
     key = None if services.key_signer is None else services.key_signer.key
     options = _package_options(request, home, services.store.location)

@@ -160,9 +160,10 @@ class FakeBackend:
     def store_result(self, record: JobRecord) -> None:
         """Do nothing: results are in the store already."""
 
-    def check(self, request: JobRequest) -> None:  # noqa: ARG002
+    def check(self, request: JobRequest) -> Sequence[str]:  # noqa: ARG002
         """Refuse nothing."""
         self.journal.entries.append("check")
+        return ()
 
     def environment(self, request: JobRequest, project: Packaging) -> Environment:  # noqa: ARG002
         """Return an environment in which nothing can run."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.options import Seconds, profile_argument, target_options
+from kinetic_cli.options import JsonObject, Seconds, profile_argument, target_options
 
 
 @click.command("create")
@@ -21,6 +23,15 @@ from kinetic_cli.options import Seconds, profile_argument, target_options
     metavar="SECONDS",
     help="How long a submit waits for a store that cannot be reached.",
 )
+@click.option(
+    "--service-account", metavar="NAME", help="Kubernetes service account of the jobs' pods."
+)
+@click.option(
+    "--pod-overrides",
+    type=JsonObject(),
+    metavar="FILE|JSON",
+    help="Parts of a pod template to merge into that of the jobs' pods.",
+)
 @click.option("--replace", is_flag=True, help="Replace the profile if it is there already.")
 @click.pass_obj
 def command(
@@ -29,9 +40,12 @@ def command(
     backend: str | None,
     kube_context: str | None,
     store_timeout: float | None,
+    service_account: str | None,
+    pod_overrides: dict[str, Any] | None,
     replace: bool,
 ) -> None:
     """Make the profile NAME. The first profile becomes the current one."""
+    from kinetic.pod_overrides import check_pod_overrides
     from kinetic.settings.profiles import Profile, create_profile
 
     profile = Profile(
@@ -43,6 +57,8 @@ def command(
         backend=backend or None,
         kube_context=kube_context or None,
         store_timeout=None if store_timeout is None else f"{store_timeout:g}",
+        service_account=service_account or None,
+        pod_overrides=check_pod_overrides(pod_overrides) if pod_overrides else None,
     )
     written = create_profile(app.profiles_path(), profile, replace=replace)
     current = " It is the current one." if written.current == name else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 
 import click
@@ -30,4 +31,6 @@ def command(app: App, name: str | None, as_json: bool) -> None:
         app.output.json(facts)
     else:
         facts["current"] = "yes" if facts["current"] else "no"
+        if facts["pod_overrides"] is not None:
+            facts["pod_overrides"] = json.dumps(facts["pod_overrides"])
         app.output.facts((key.replace("_", " "), value) for key, value in facts.items())

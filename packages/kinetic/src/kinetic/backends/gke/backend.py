@@ -85,7 +85,7 @@ class GkeBackend:
         self._observer = Observer(cluster, store, key_signer)
         self._watches = JobWatches(cluster)
 
-    def check(self, request: JobRequest) -> None:
+    def check(self, request: JobRequest) -> Sequence[str]:
         """Refuse a request that cannot run on a cluster; let the cluster check the Job in a dry run.
 
         Raises:
@@ -98,6 +98,7 @@ class GkeBackend:
         record = _draft(request, self._store.location)
         draft = Launch(record=record, request=request, environment=Environment(_image(request)))
         with_timeout(self._cluster).create(job_manifest(self._spec(draft, None)), dry_run=True)
+        return ()
 
     def environment(self, request: JobRequest, project: Packaging) -> ClusterEnvironment:  # noqa: ARG002
         """Return the requested image, and the runner to mount into it."""

@@ -135,7 +135,7 @@ class LocalBackend:
 
             self._others = OtherMachines(store, starting=starting, verify=verify)
 
-    def check(self, request: JobRequest) -> None:
+    def check(self, request: JobRequest) -> Sequence[str]:
         """Refuse a request that needs containers, a slice that is too large, or something that is missing here.
 
         Raises:
@@ -144,6 +144,7 @@ class LocalBackend:
         from kinetic.backends.local.checks import check_request
 
         check_request(request, self._store.location)
+        return ()
 
     def environment(self, request: JobRequest, project: Packaging) -> Environment:
         """Return the interpreter of this process, or the Python of an isolated environment."""

@@ -29,6 +29,12 @@ def check_request(request: JobRequest, store: Location) -> None:
             f"The local backend runs no containers, so it cannot use {request.image.uri!r}.",
             hint=_IMAGES,
         )
+    if request.pod_overrides:
+        raise InvalidRequestError(
+            "The local backend runs no pods, so pod_overrides cannot be applied.",
+            hint="Leave pod_overrides out here, or put them into the profile of the cluster: jobs on this "
+            "machine do not use those.",
+        )
     if request.debug and request.image.mode == "default":
         _check_debugpy()
     if request.volumes:
