@@ -31,7 +31,7 @@ def test_a_path_of_its_own_is_taken_and_normalised(path: str, mount: str) -> Non
         *("data", "./data", "", "~/data", "/", "//", "/.", "/data/../etc", "/.."),
         *("/app", "/app/", "/app/x", "/usr", "/usr/local/data", "/etc", "/proc", "/sys", "/dev"),
         *("/dev/shm", "/tmp", "/tmp/x", "/workspace", "/workspace/x", "/home", "/bin", "/lib64"),
-        *("/a\0b", "/a\nb", "//usr", 3),
+        *("/a\0b", "/a\nb", "//usr", "/var/run/secrets", 3),
     ],
 )
 def test_a_path_that_belongs_to_something_else_is_refused(path) -> None:

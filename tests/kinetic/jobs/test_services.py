@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kinetic.backends.registry import BACKENDS
-from kinetic.errors import InvalidRequestError, SignatureError
+from kinetic.errors import ConfigurationError, InvalidRequestError, SignatureError
 from kinetic.jobs.services import connect, jobs_location
 from kinetic.settings.settings import Settings, resolve
 from kinetic.target import Target
@@ -37,6 +37,14 @@ def test_every_backend_has_a_store_and_a_named_one_serves_all(
     settings = resolve({}, environ=environ, user_home=Path("/me"))
 
     assert str(jobs_location(settings, backend)) == expected
+
+
+def test_without_a_store_or_a_project_the_bucket_of_a_cluster_is_not_guessed() -> None:
+    settings = resolve({}, environ={"KINETIC_KUBE_CONTEXT": "mine"}, user_home=Path("/me"))
+
+    with pytest.raises(ConfigurationError, match="neither a store nor a project") as caught:
+        jobs_location(settings, "gke")
+    assert "KINETIC_STORE" in str(caught.value)
 
 
 @pytest.mark.parametrize(

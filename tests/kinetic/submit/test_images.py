@@ -36,8 +36,12 @@ def test_it_is_nothing_a_mode_or_an_address(given: str | None, meant: ContainerI
         ("Prebuilt", "'prebuilt'"),
         ("python", "'python:latest'"),
         ("", "Use None"),
-        ("https://registry.example/image", "Use None"),
-        ("registry.example/UPPER:tag", "Use None"),
+        ("https://registry.example/image", "Did you mean 'registry.example/image'?"),
+        ("registry.example/UPPER:Tag", "Did you mean 'registry.example/upper:Tag'?"),
+        ("localhost:5000/Image", "Did you mean 'localhost:5000/image'?"),
+        ("registry.example/my image:1", "Did you mean 'registry.example/myimage:1'?"),
+        (" python:3.11", "Did you mean 'python:3.11'?"),
+        ("registry.example/image@sha256:abc", "Use None"),
         ("image:tag:tag", "Use None"),
         ("registry.example:４４３/image", "Use None"),
         (7, "Use None"),
@@ -48,3 +52,17 @@ def test_what_is_none_of_these_is_refused_with_what_is_near(given: object, hint:
         parse_container_image(given)
 
     assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("registry.example/Image:1", "its path has capital letters"),
+        ("registry.example/image: 1", "it contains a space"),
+        ("http://registry.example/image", "it begins with a scheme"),
+        ("registry.example/image@sha256:ABC", "its digest is not sha256: and 64"),
+    ],
+)
+def test_a_typing_error_in_an_address_is_named(given: str, reason: str) -> None:
+    with pytest.raises(InvalidRequestError, match=reason):
+        parse_container_image(given)

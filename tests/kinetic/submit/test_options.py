@@ -75,7 +75,10 @@ def test_arguments_come_in_the_terms_of_what_runs_them() -> None:
     ],
 )
 def test_spot_may_be_said_in_either_place(accelerator: str, spot: bool, expected: bool) -> None:
-    assert check(accelerator=accelerator, spot=spot).spot is expected
+    checked = check(accelerator=accelerator, spot=spot)
+
+    assert checked.spot is expected
+    assert checked.accelerator.spot is expected
 
 
 def test_only_what_differs_from_the_defaults_was_given() -> None:
@@ -157,18 +160,21 @@ def test_what_only_looks_like_a_contradiction_passes(given: dict[str, object]) -
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
-        ({"a b": "c"}, "'a b' cannot be the name"),
-        ({"-a": "c"}, "'-a' cannot be the name"),
-        ({"": "c"}, "'' cannot be the name"),
-        ({"x" * 64: "c"}, "cannot be the name"),
-        ({"UPPER.example/a": "c"}, "cannot be the name"),
-        ({"/a": "c"}, "cannot be the name"),
-        ({7: "c"}, "7 cannot be the name"),
+        ({"a b": "c"}, "'a b' cannot be the key"),
+        ({"-a": "c"}, "'-a' cannot be the key"),
+        ({"": "c"}, "'' cannot be the key"),
+        ({"x" * 64: "c"}, "cannot be the key"),
+        ({"UPPER.example/a": "c"}, "cannot be the key"),
+        ({"/a": "c"}, "cannot be the key"),
+        ({7: "c"}, "7 cannot be the key"),
         ({"team": "a b"}, "'a b' cannot be the value of the label 'team'"),
         ({"team": None}, "None cannot be the value"),
         ({"team": "x" * 64}, "cannot be the value"),
         ({"app": "mine"}, "reserved for Kinetic"),
-        ({"kinetic": "mine"}, "reserved for Kinetic"),
+        ({"kinetic.dev/job-id": "mine"}, "reserved for Kinetic"),
+        ({"jobset.sigs.k8s.io/jobset-name": "x"}, "reserved for Kinetic"),
+        ({"alpha.jobset.sigs.k8s.io/exclusive-topology": "x"}, "reserved for Kinetic"),
+        ({"batch.kubernetes.io/job-name": "x"}, "reserved for Kinetic"),
     ],
 )
 def test_labels_are_what_kubernetes_takes(labels: dict[str, str], said: str) -> None:
@@ -176,4 +182,33 @@ def test_labels_are_what_kubernetes_takes(labels: dict[str, str], said: str) -> 
 
 
 def test_a_label_with_a_prefix_is_not_ours() -> None:
-    assert check(labels={"example.com/app": "mine"}).labels == {"example.com/app": "mine"}
+    for key in ("example.com/app", "kinetic", "kueue.x-k8s.io/queue-name"):
+        assert check(labels={key: "mine"}).labels == {key: "mine"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"accelerator": "v5p-8", "memory": "449Gi"}, "memory='449Gi' is more than the 448 GiB"),
+        ({"accelerator": "v5e-1", "cpu": 25}, "24 cores of a ct5lp-hightpu-1t"),
+        ({"accelerator": "v5e-8", "shared_memory": "1Ti"}, "384 GiB of a ct5lp-hightpu-8t"),
+        ({"accelerator": "l4", "cpu": 33}, "32 cores of a g2-standard-32"),
+    ],
+)
+def test_more_than_a_machine_has_is_refused(given: dict[str, object], said: str) -> None:
+    assert said in refused(**given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"accelerator": "v5p-8", "memory": "448Gi", "cpu": 208},
+        {"accelerator": "t4", "cpu": 48},
+        {"accelerator": "l4", "memory": "1Ti"},
+        {"accelerator": "cpu", "cpu": 500, "memory": "10Ti"},
+    ],
+)
+def test_where_the_size_of_a_machine_is_not_known_nothing_is_refused(
+    given: dict[str, object],
+) -> None:
+    check(**given)

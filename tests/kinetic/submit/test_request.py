@@ -133,6 +133,31 @@ def test_pod_overrides_come_from_the_profile_unless_they_are_given(tmp_path: Pat
     assert request(tmp_path, backend="local").pod_overrides == {}
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("KINETIC_NAMESPACE", "Team_A", "'Team_A' cannot be the name of a namespace"),
+        ("KINETIC_NAMESPACE", "a.b", "(from: KINETIC_NAMESPACE)"),
+        ("KINETIC_NAMESPACE", "a" * 64, "cannot be the name of a namespace"),
+        (
+            "KINETIC_SERVICE_ACCOUNT",
+            "me@p.iam.gserviceaccount.com",
+            "cannot be the name of a service",
+        ),
+    ],
+)
+def test_names_that_kubernetes_cannot_accept_are_refused(
+    tmp_path: Path, variable: str, value: str, said: str
+) -> None:
+    named = {"KINETIC_PROJECT": "p", variable: value}
+
+    with pytest.raises(InvalidRequestError) as caught:
+        request(tmp_path, environ=named)
+    assert said in str(caught.value)
+    # A local job has neither.
+    request(tmp_path, environ=named, backend="local")
+
+
 def test_the_service_account_is_a_setting(tmp_path: Path) -> None:
     a_profile(tmp_path, service_account="from-profile")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SYSTEM_PATHS = (
     *("/app", "/workspace"),  # the runner and the project, in a container
     *("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot"),
-    *("/proc", "/sys", "/dev", "/run", "/tmp"),  # noqa: S108 - refused, not used
+    *("/proc", "/sys", "/dev", "/run", "/var/run", "/tmp"),  # noqa: S108 - refused, not used
 )
 """Paths at which no volume may be mounted, nor below them."""
 

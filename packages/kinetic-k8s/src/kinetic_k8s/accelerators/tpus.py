@@ -188,6 +188,12 @@ def slices_by_chips(generation: str) -> Mapping[int, Tpu]:
     return slices
 
 
+def machines_of(generation: str) -> Mapping[str, Machine]:
+    """Return the machines of *generation* by their types."""
+    found = TPU_BY_NAME[generation]
+    return {machine.name: machine for machine in (*found.single_host.values(), found.worker)}
+
+
 def documented(generation: TpuGeneration) -> tuple[str, ...]:
     """Return the topologies of Google's own table, smallest first."""
     return (*generation.single_host, *generation.multi_host)

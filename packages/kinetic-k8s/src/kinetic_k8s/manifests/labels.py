@@ -21,8 +21,9 @@ ROLE: Final = f"{PREFIX}role"
 HOST_ROLE: Final = "host"
 
 _RESERVED: Final = re.compile(
-    r"app|job-name|controller-uid|(?:kinetic\.dev|batch\.kubernetes\.io|jobset\.sigs\.k8s\.io"
-    r"|leaderworkerset\.sigs\.k8s\.io)/.*"
+    r"app|job-name|controller-uid"
+    r"|(?:[^/]*\.)?(?:kinetic\.dev|batch\.kubernetes\.io"
+    r"|(?:jobset|leaderworkerset)\.(?:sigs\.k8s|x-k8s)\.io)/.*"
 )
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DOMAIN: Final = re.compile(
@@ -86,17 +87,18 @@ def check_labels(labels: Mapping[str, str]) -> None:
         InvalidRequestError: A key or value is outside Kubernetes' grammar, or the key is reserved.
     """
     for key, value in labels.items():
-        if not is_label_key(key):
+        if not isinstance(key, str) or not is_label_key(key):
             raise InvalidRequestError(
                 f"{key!r} cannot be the key of a label.",
-                hint="Use at most 63 letters, digits, '-', '_' and '.'; begin and end with a letter "
-                "or digit. A DNS name and '/' may precede them.",
+                hint="Use at most 63 letters, digits, '-', '_' and '.', such as 'team'; begin and end "
+                "with a letter or digit. A DNS name and '/' may precede them.",
             )
         if is_reserved(key):
             raise InvalidRequestError(
-                f"The label {key!r} is reserved.", hint="Use another key, such as 'team'."
+                f"The label {key!r} is reserved for Kinetic and Kubernetes.",
+                hint="Use another key, such as 'team'.",
             )
-        if not is_label_value(value):
+        if not isinstance(value, str) or not is_label_value(value):
             raise InvalidRequestError(
                 f"{value!r} cannot be the value of the label {key!r}.",
                 hint="Use at most 63 letters, digits, '-', '_' and '.'; begin and end with a letter "

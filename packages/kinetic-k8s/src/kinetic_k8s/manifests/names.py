@@ -18,6 +18,8 @@ KEY_IN_SECRET: Final = "key"  # noqa: S105 - a name
 CONTAINER: Final = "kinetic"
 """The container that runs the command."""
 
+LONGEST_SUBDOMAIN: Final = 253
+
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _ENVIRONMENT_SUFFIX: Final = "-env"
 _DIGEST_LENGTH: Final = 40
@@ -60,6 +62,17 @@ def check_pathways_name(name: str) -> None:
             hint=f"Use at most {LONGEST_PATHWAYS_NAME} characters: names of pods begin with it.",
         )
     check_host_names((name,))
+
+
+def is_namespace_name(text: str) -> bool:
+    """Return whether *text* can be the name of a namespace."""
+    return len(text) <= LONGEST_NAME and _LABEL.fullmatch(text) is not None
+
+
+def is_object_name(text: str) -> bool:
+    """Return whether *text* can be the name of a ServiceAccount, and of most other objects."""
+    parts = text.split(".")
+    return len(text) <= LONGEST_SUBDOMAIN and all(_LABEL.fullmatch(part) for part in parts)
 
 
 def check_job_name(name: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinetic.backends.registry import entry_of
+from kinetic.errors import ConfigurationError
 from kinetic_payload.records.signing import UNSIGNED, Signing
 from kinetic_payload.stores.store import Location, Store, parse_location
 
@@ -76,7 +77,16 @@ def jobs_location(settings: Settings, backend: str) -> Location:
 
 
 def cluster_location(settings: Settings) -> Location:
-    """Return the bucket of the jobs of the cluster that the settings name."""
+    """Return the bucket of the jobs of the cluster that the settings name.
+
+    Raises:
+        ConfigurationError: They name no project, which is a part of the bucket's name.
+    """
+    if settings.project.value is None:
+        raise ConfigurationError(
+            "The bucket for the objects of jobs is not known: neither a store nor a project is set.",
+            hint="Set KINETIC_STORE=gs://BUCKET, or KINETIC_PROJECT for its default bucket.",
+        )
     return parse_location(f"gs://{settings.project.value}-kn-{settings.cluster.value}-jobs")
 
 

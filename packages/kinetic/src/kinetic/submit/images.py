@@ -21,6 +21,9 @@ _ADDRESS: Final = re.compile(
 )
 
 
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+
+
 @dataclass(frozen=True)
 class ContainerImage:
     """The environment in which the function runs."""
@@ -57,9 +60,38 @@ def parse_container_image(text: object) -> ContainerImage:
         )
     if not _ADDRESS.fullmatch(text):
         raise InvalidRequestError(
-            f"container_image={text!r} is not the address of an image.", hint=_HINT
+            f"container_image={text!r} is not the address of an image{_why_not(text)}.",
+            hint=_suggestion(text),
         )
     return ContainerImage("custom", text)
+
+
+def _why_not(text: str) -> str:
+    """Return the reason why *text* is not an address, or nothing if it is not a common one."""
+    if "://" in text:
+        return ": it begins with a scheme"
+    if any(character.isspace() for character in text):
+        return ": it contains a space"
+    if _ADDRESS.fullmatch(_in_lower_case(text)):
+        return ": its path has capital letters"
+    digest = text.partition("@")[2]
+    if digest and not _DIGEST.fullmatch(digest):
+        return ": its digest is not sha256: and 64 hexadecimal digits"
+    return ""
+
+
+def _suggestion(text: str) -> str:
+    near = _in_lower_case("".join(text.split()).rpartition("://")[2])
+    return f"Did you mean {near!r}?" if _ADDRESS.fullmatch(near) else _HINT
+
+
+def _in_lower_case(text: str) -> str:
+    """Return *text* with its path in lower case; its tag may have capital letters."""
+    address, at, digest = text.partition("@")
+    path, colon, tag = address.rpartition(":")
+    if not colon or "/" in tag:  # The colon is that of a port.
+        return f"{address.lower()}{at}{digest}"
+    return f"{path.lower()}{colon}{tag}{at}{digest}"
 
 
 _HINT: Final = (

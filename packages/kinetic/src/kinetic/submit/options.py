@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -75,17 +74,21 @@ def check_options(
     from kinetic.pod_overrides import check_pod_overrides
     from kinetic.submit.capture import check_patterns
     from kinetic_k8s.accelerators import parse_accelerator
+    from kinetic_k8s.manifests.labels import check_labels
 
     _check_types(arguments)
+    check_labels(labels or {})
     defaults = check_options.__kwdefaults__ or {}
     parsed = parse_accelerator(accelerator)
+    if spot:
+        parsed = replace(parsed, spot=True)
     options = RunOptions(
         accelerator=parsed,
         image=parse_container_image(container_image),
         settings={name: arguments[name] for name in _SETTINGS},
         capture=check_patterns(capture_env_vars),
         volumes=check_volumes(volumes or {}),
-        spot=spot or parsed.spot,
+        spot=parsed.spot,
         debug=debug,
         limits=AttemptLimits(
             timeout=parse_timeout(timeout),
@@ -97,11 +100,12 @@ def check_options(
             memory=parse_memory("memory", memory),
             shared_memory=parse_memory("shared_memory", shared_memory),
         ),
-        labels=_checked_labels(labels or {}),
+        labels=dict(labels or {}),
         pod_overrides=None if pod_overrides is None else check_pod_overrides(pod_overrides),
         given={name: value for name, value in arguments.items() if value != defaults[name]},
     )
     _check_combinations(options)
+    _check_size(options)
     return options
 
 
@@ -165,28 +169,23 @@ def _check_combinations(options: RunOptions) -> None:
         )
 
 
-# https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
-_LABEL_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_LABEL_PREFIX: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
-_RESERVED_LABELS: Final = ("app", "kinetic")
+def _check_size(options: RunOptions) -> None:
+    """Refuse more cores or memory than any machine with the accelerator has."""
+    from kinetic_k8s.accelerators.machines import largest_machine
 
-
-def _checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    for key, value in labels.items():
-        prefix, slash, name = key.rpartition("/") if isinstance(key, str) else ("", "", "")
-        fits = _LABEL_NAME.fullmatch(name) and (not slash or _LABEL_PREFIX.fullmatch(prefix))
-        if not fits:
+    machine = largest_machine(options.accelerator)
+    if machine is None:
+        return
+    given = options.resources
+    for name, amount, most, unit in (
+        ("cpu", given.cpu, machine.cores, "cores"),
+        ("memory", given.memory, machine.memory, "GiB"),
+        ("shared_memory", given.shared_memory, machine.memory, "GiB"),
+    ):
+        if amount is not None and most is not None and amount > most:
+            size = most if name == "cpu" else most // 1024**3
             raise InvalidRequestError(
-                f"{key!r} cannot be the name of a label.",
-                hint="Use up to 63 letters, digits, '-', '_' and '.', such as 'team'.",
+                f"{name}={options.given[name]!r} is more than the {size} {unit} of a "
+                f"{machine.machine_type}, the largest machine with {options.accelerator.canonical}.",
+                hint=f"Lower {name}, or leave it out. The system of the machine needs a part of it, too.",
             )
-        if not isinstance(value, str) or (value and not _LABEL_NAME.fullmatch(value)):
-            raise InvalidRequestError(
-                f"{value!r} cannot be the value of the label {key!r}.",
-                hint="Use text of up to 63 letters, digits, '-', '_' and '.'.",
-            )
-        if name in _RESERVED_LABELS and not slash:
-            raise InvalidRequestError(
-                f"The label {key!r} is reserved for Kinetic.", hint="Use another name."
-            )
-    return dict(labels)

@@ -81,6 +81,8 @@ def request_of(
     semantics = entry.semantics_for(options.accelerator)
     target = Target.in_settings(settings)
     _refuse_without_target(entry, target)
+    if not entry.on_this_machine:
+        _check_names(settings)
     captured = capture(options.capture, environ)
     return JobRequest(
         function_name=name_of(function),
@@ -134,6 +136,24 @@ def _pod_overrides(options: RunOptions, settings: Settings, entry: Entry) -> Map
         return options.pod_overrides
     # A profile also applies to jobs on this machine, which have no pods.
     return {} if entry.on_this_machine else settings.pod_overrides.value
+
+
+def _check_names(settings: Settings) -> None:
+    """Refuse names that Kubernetes cannot accept."""
+    from kinetic_k8s.manifests.names import is_namespace_name, is_object_name
+
+    namespace, account = settings.namespace, settings.service_account
+    if not is_namespace_name(namespace.value):
+        raise InvalidRequestError(
+            f"{namespace.value!r} cannot be the name of a namespace (from: {namespace.source}).",
+            hint="Use at most 63 lower-case letters, digits and '-'; begin and end with a letter or digit.",
+        )
+    if account.value is not None and not is_object_name(account.value):
+        raise InvalidRequestError(
+            f"{account.value!r} cannot be the name of a service account (from: {account.source}).",
+            hint="Write the name of a ServiceAccount of Kubernetes: lower-case letters, digits, '-' and '.'. "
+            "The e-mail address of an account of Google Cloud is bound to it: see docs/permissions.md.",
+        )
 
 
 def _output_dir(text: str | None, cwd: Path) -> str | None:

@@ -30,10 +30,12 @@ def check_request(request: JobRequest, store: Location) -> None:
         )
     if request.image.mode != "custom":
         requested = (
-            "No image is named" if request.image.mode == "default" else f"{request.image.mode!r}"
+            "No container_image is named"
+            if request.image.mode == "default"
+            else f"container_image={request.image.mode!r} names no image"
         )
         raise InvalidRequestError(
-            f"{requested}: Kinetic does not build images for clusters yet.",
+            f"{requested}, and Kinetic does not build images for clusters yet.",
             hint="Give the address of an image with python3, cloudpickle and google-cloud-storage: "
             "container_image='us-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG'.",
         )
@@ -44,7 +46,9 @@ def check_request(request: JobRequest, store: Location) -> None:
         )
     if store.kind != "gs":
         raise InvalidRequestError(
-            f"Pods cannot reach the store {store}.", hint="Set KINETIC_STORE=gs://BUCKET."
+            f"Pods cannot reach the store {store}, which is a folder of this machine "
+            f"(from: {request.settings.store.source}).",
+            hint="Set KINETIC_STORE=gs://BUCKET.",
         )
     if request.volumes:
         from kinetic.mount_paths import check_volumes
