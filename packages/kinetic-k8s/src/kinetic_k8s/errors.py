@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from kinetic_payload.errors import InvalidRequestError, KineticError, UnavailableError
+from kinetic_payload.errors import (
+    InvalidRequestError,
+    KineticError,
+    LoginRequiredError,
+    UnavailableError,
+)
 
 __all__ = [
     "AlreadyExistsError",
@@ -19,8 +24,10 @@ __all__ = [
     "ObjectGoneError",
     "PortRefusedError",
     "RefusedError",
+    "ServiceDisabledError",
     "StillThereError",
     "UnknownAcceleratorError",
+    "UnknownClusterError",
     "UnknownContextError",
     "UnsupportedWorkloadError",
 ]
@@ -38,6 +45,10 @@ class UnknownContextError(InvalidRequestError):
     """The kubeconfig has no such context, or cannot be read."""
 
 
+class UnknownClusterError(InvalidRequestError):
+    """There is no cluster of that name and location; the hint names those that exist."""
+
+
 class ClusterError(KineticError):
     """A request to a cluster failed."""
 
@@ -45,8 +56,11 @@ class ClusterError(KineticError):
 class ClusterUnreachableError(ClusterError, UnavailableError):
     """The API server did not respond within the time limit, or only with transient errors."""
 
+    retry_after = 0.0
+    """Seconds after which the server asked for the next request (429, 503); 0: it named none."""
 
-class NotAuthenticatedError(ClusterError):
+
+class NotAuthenticatedError(ClusterError, LoginRequiredError):
     """The API server does not accept the credentials (401), or there are none."""
 
 
@@ -59,6 +73,10 @@ class NotPermittedError(ClusterError, PermissionError):
     """As a role names it: `jobs.batch`, `pods/log`."""
     namespace = ""
     """Empty for resources without a namespace."""
+
+
+class ServiceDisabledError(ClusterError):
+    """The GKE API is not enabled in the project."""
 
 
 class RefusedError(ClusterError):

@@ -100,6 +100,10 @@ class UnavailableError(KineticError):
     """A service could not be reached within the time limit; its jobs continue."""
 
 
+class LoginRequiredError(KineticError):
+    """A service does not accept the credentials until a person logs in again; its jobs continue."""
+
+
 class StoreError(KineticError):
     """An operation on a store failed."""
 

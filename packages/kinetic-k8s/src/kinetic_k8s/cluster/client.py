@@ -37,6 +37,9 @@ _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _RBAC_LOAD_SECONDS: Final = 0.5
 """Seconds for which an API server that has just started may reject permitted requests."""
+SETTLING: Final = 10.0
+"""Seconds for which a rejection (403, 404 of a kind) is retried if the same request was accepted before."""
+_LONGEST_RETRY_AFTER: Final = 30.0
 _LARGEST_MESSAGE: Final = 65536
 
 
@@ -64,7 +67,12 @@ class ApiServer:
     def identity(self) -> Identity:
         """The identity of this cluster and namespace."""
         access = self._access
-        return Identity(server=access.server, namespace=access.namespace, context=access.context)
+        return Identity(
+            server=self._connection.server,
+            namespace=access.namespace,
+            context=access.context,
+            title=access.title,
+        )
 
     def within(self, seconds: float) -> Self:
         """Return the same cluster with a time limit of *seconds* for each call, retries included."""
@@ -307,12 +315,13 @@ class ApiServer:
         headers = {"Accept": _BRIEF if brief else "application/json"}
         if body is not None:
             headers["Content-Type"] = content_type
-        pause = _FIRST_PAUSE
-        repeated = renewed = waited = False
+        pause, rejections = _FIRST_PAUSE, 0
+        repeated = renewed = moved = False
         cause: HTTPError | None
         while True:
             left = max(deadline - self._clock(), 0.1)
             opened = self._connection.opened()
+            asked = 0.0
             try:
                 response = opened.request(
                     method,
@@ -325,6 +334,11 @@ class ApiServer:
                 )
                 status, data = response.status, response.data
             except HTTPError as error:
+                if not moved:
+                    moved = True
+                    if self._connection.moved(opened):
+                        repeated = True
+                        continue
                 if _is_untrusted_certificate(error):
                     raise self._no_connection(request, error) from error
                 problem, cause = _description(error), error
@@ -335,15 +349,23 @@ class ApiServer:
                     renewed = True
                     self._connection.renew(opened)
                     continue
-                if status == 403 and method == "GET" and not waited:
-                    waited = True
+                if refusal is not None and refusal.stray and not moved:
+                    moved = True
+                    if self._connection.moved(opened):
+                        continue
+                if refusal is None:
+                    self._connection.permitted.add(request.right)
+                    return answer
+                if refusal.rejection and rejections < self._retries_of_rejection(status, request):
+                    rejections += 1
                     self._pause(min(_RBAC_LOAD_SECONDS, left))
                     continue
-                if refusal is None or not refusal.transient:
+                if not refusal.transient:
                     return answer
                 problem, cause = f"{refusal.text} ({status})", None
+                asked = _retry_after(response)
             repeated = True
-            wait = pause * random.uniform(0.5, 1.0)  # noqa: S311 - not for secrets
+            wait = max(pause * random.uniform(0.5, 1.0), asked)  # noqa: S311 - not for secrets
             if self._clock() + wait >= deadline:
                 raise ClusterUnreachableError(
                     f"Could not {request} in {self.identity}: no usable response in {self._limit:g} s. "
@@ -352,6 +374,12 @@ class ApiServer:
                 ) from cause
             self._pause(wait)
             pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _retries_of_rejection(self, status: int, request: Request) -> int:
+        """Return how often a rejected request is retried, `_RBAC_LOAD_SECONDS` apart."""
+        if request.right not in self._connection.permitted:
+            return 1 if status == 403 else 0
+        return int(min(SETTLING, self._limit) / _RBAC_LOAD_SECONDS)
 
     @contextmanager
     def _stream(
@@ -362,8 +390,9 @@ class ApiServer:
         *,
         silence: float | None = STREAM_SILENCE_LIMIT,
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """Open a streaming response; retry only if the credentials were rejected."""
-        for last in (False, True):
+        """Open a streaming response; retry only with new credentials or at a new address."""
+        renewed = moved = False
+        while True:
             opened = self._connection.opened()
             try:
                 response = opened.request(
@@ -377,10 +406,17 @@ class ApiServer:
                 with response:
                     refusal = Refusal.of(response.status, response.read(_LARGEST_MESSAGE))
             except HTTPError as error:
+                if not moved and self._connection.moved(opened):
+                    moved = True
+                    continue
                 raise self._no_connection(request, error) from error
-            if refusal.status != 401 or last:
-                raise error_of(refusal, request, self.identity)
-            self._connection.renew(opened)
+            if refusal.status == 401 and not renewed:
+                renewed = True
+                self._connection.renew(opened)
+            elif refusal.stray and not moved and self._connection.moved(opened):
+                moved = True
+            else:
+                raise error_of(refusal, request, self.identity, retry_after=_retry_after(response))
         try:
             yield response
         finally:
@@ -447,6 +483,15 @@ def _covers(found: Manifest, sent: Manifest) -> bool:
         )
         and {each["uid"] for each in sent.get("ownerReferences") or ()} <= owners
     )
+
+
+def _retry_after(response: urllib3.BaseHTTPResponse) -> float:
+    """Return the seconds after which the server asks for the next request; 0 if it names none."""
+    try:
+        seconds = float(response.headers.get("Retry-After") or 0)
+    except ValueError:  # A date, which API servers do not send.
+        return 0.0
+    return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER)
 
 
 def _is_untrusted_certificate(error: BaseException) -> bool:

@@ -21,9 +21,12 @@ class Identity:
     namespace: str
     context: str | None = None
     """The context of the kubeconfig, if the cluster was found by one."""
+    title: str = ""
+    """The name of the cluster for messages, if it was found in another way."""
 
     def __str__(self) -> str:
-        where = f"namespace {self.namespace!r} of {self.server}"
+        server = f"{self.title} ({self.server})" if self.title else self.server
+        where = f"namespace {self.namespace!r} of {server}"
         return where if self.context is None else f"{where} (context {self.context!r})"
 
 

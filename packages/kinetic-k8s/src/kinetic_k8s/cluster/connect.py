@@ -1,19 +1,21 @@
-"""Clusters found by a context of the user's kubeconfig, which is only read."""
+"""Connect to a cluster: by a context of a kubeconfig, by its name on GKE, or from inside a pod.
+
+A cluster is a value. Nothing here depends on the kubeconfig's current context unless it is asked for.
+"""
 
 from __future__ import annotations
 
-import logging
-from base64 import b64decode
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, cast
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from kinetic_k8s.cluster.client import LIMIT, ApiServer
-from kinetic_k8s.cluster.connection import Access, Credentials
-from kinetic_k8s.errors import NotAuthenticatedError, UnknownContextError
+from kinetic_k8s.cluster.connection import Access, Connection
+from kinetic_k8s.cluster.in_pod import access_in_pod
+
+if TYPE_CHECKING:
+    from kinetic_k8s.cluster.gke import GkeCluster
 
 
 def connect(
@@ -34,149 +36,84 @@ def connect(
     Raises:
         UnknownContextError: There is no such context, or no readable kubeconfig.
     """
-    return ApiServer(access_of(context, namespace=namespace, kubeconfig=kubeconfig), limit=limit)
+    from kinetic_k8s.cluster.kubeconfig import access_of
+
+    access = access_of(context, namespace=namespace, kubeconfig=kubeconfig)
+    return _shared(access, ("context", access.context, kubeconfig), limit)
 
 
-def access_of(
-    context: str | None = None, *, namespace: str | None = None, kubeconfig: str | None = None
-) -> Access:
-    """Return the address of a context's cluster, and how to authenticate to it; see `connect`.
+def connect_to_gke(
+    project: str,
+    location: str,
+    name: str,
+    *,
+    namespace: str | None = None,
+    endpoint: str | None = None,
+    limit: float = LIMIT,
+) -> ApiServer:
+    """Return a cluster of GKE, found by its name with Application Default Credentials.
 
-    Credentials are read before the first request, and again when the server rejects them: tokens
-    expire, and a credential plugin may ask for a password.
+    The first call of a process asks the GKE API for the cluster's address; later ones know it. If the
+    address stops responding, the GKE API is asked again.
+
+    Args:
+        project: The Google Cloud project.
+        location: The cluster's zone or region.
+        name: The cluster's name.
+        namespace: None: `default`.
+        endpoint: `HOST[:PORT]` of the GKE API; None: Google's own.
+        limit: Seconds after which a call gives up.
+
+    Raises:
+        UnknownClusterError: There is no such cluster; the hint names those that exist.
+        NotAuthenticatedError: There are no credentials, or they have expired.
+        NotPermittedError: The user may not see the project's clusters; the hint names the role.
+        ServiceDisabledError: The GKE API is not enabled in the project.
+        ClusterUnreachableError: The GKE API did not respond, or the cluster has no address yet.
     """
-    # Imported here, because importing `kubernetes` takes 0.2 s.
-    from kubernetes.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
-
-    paths = kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION
-    sections = _Sections(paths)
-    name = context or sections.current
-    found, _ = sections.entry("context", name)
-    cluster, folder = sections.entry("cluster", found.get("cluster") or "")
-    server = str(cluster.get("server") or "")
-    if not server:
-        raise UnknownContextError(f"The context {name!r} of the kubeconfig {paths} has no server.")
-    return Access(
-        server=server,
-        credentials=lambda: _credentials(paths, name),
-        namespace=namespace or found.get("namespace") or "default",
-        context=name,
-        ca=_certificates(cluster, folder),
-        verify=not cluster.get("insecure-skip-tls-verify"),
-        server_name=cluster.get("tls-server-name"),
-        proxy=cluster.get("proxy-url") or _proxy_of_environment(server),
-    )
+    access = gke_cluster(project, location, name, endpoint=endpoint).access(namespace or "default")
+    return _shared(access, ("gke", endpoint, project, location, name), limit)
 
 
-class _Sections:
-    """The entries of one or several kubeconfig files; of entries with the same name, the first."""
+def gke_cluster(
+    project: str, location: str, name: str, *, endpoint: str | None = None
+) -> GkeCluster:
+    """Return the facts about a cluster of GKE; see `connect_to_gke`."""
+    # Imported here, because importing Google's client takes 0.5 s.
+    from kinetic_k8s.cluster.gke import gke_api
 
-    def __init__(self, paths: str) -> None:
-        from kubernetes.config import ConfigException
-        from kubernetes.config.kube_config import KubeConfigMerger
-        from yaml import YAMLError
-
-        self._paths = paths
-        try:
-            merged = KubeConfigMerger(paths).config  # type: ignore[no-untyped-call]
-        except (ConfigException, YAMLError, OSError, ValueError) as error:
-            raise UnknownContextError(f"Cannot read the kubeconfig {paths}: {error}.") from error
-        if merged is None:
-            raise UnknownContextError(
-                f"There is no kubeconfig at {paths}.",
-                hint="For GKE: gcloud container clusters get-credentials CLUSTER --location=ZONE",
-            )
-        self._merged = merged.value
-
-    @property
-    def current(self) -> str:
-        """The name of the current context."""
-        name = self._merged.get("current-context")
-        if not name:
-            raise UnknownContextError(
-                f"The kubeconfig {self._paths} has no current context.", hint=self._contexts_hint()
-            )
-        return str(name)
-
-    def entry(self, kind: str, name: str) -> tuple[dict[str, Any], Path]:
-        """Return the *kind* of that name, and the folder to which its paths are relative."""
-        for node in self._merged.get(f"{kind}s") or ():
-            if node.value.get("name") == name:
-                return node.value.get(kind) or {}, Path(node.path).absolute().parent
-        raise UnknownContextError(
-            f"The kubeconfig {self._paths} has no {kind} {name!r}.", hint=self._contexts_hint()
-        )
-
-    def _contexts_hint(self) -> str:
-        names = sorted(str(node.value.get("name")) for node in self._merged.get("contexts") or ())
-        return f"Its contexts are: {', '.join(names) or 'none'}."
+    return gke_api(endpoint).cluster(project, location, name)
 
 
-def _certificates(cluster: dict[str, Any], folder: Path) -> str | None:
-    if data := cluster.get("certificate-authority-data"):
-        return b64decode(str(data)).decode("ascii")
-    if path := cluster.get("certificate-authority"):
-        try:
-            return (folder / str(path)).read_text(encoding="ascii")
-        except OSError as error:
-            raise UnknownContextError(
-                f"Cannot read the certificates of the cluster: {error}."
-            ) from error
-    return None
+def connect_in_pod(
+    environment: Mapping[str, str], *, namespace: str | None = None, limit: float = LIMIT
+) -> ApiServer:
+    """Return the cluster of the pod in which this process runs, with the pod's service account.
 
+    Args:
+        environment: This process's environment.
+        namespace: None: the pod's own.
+        limit: Seconds after which a call gives up.
 
-def _proxy_of_environment(server: str) -> str | None:
-    address = urlsplit(server)
-    if proxy_bypass(address.hostname or ""):
-        return None
-    return getproxies().get(address.scheme)
-
-
-def _credentials(paths: str, context: str) -> Credentials:
-    """Return the credentials of *context*; run its credential plugin, if it names one."""
-    from kubernetes.client import Configuration
-    from kubernetes.config import ConfigException, load_kube_config
-
-    configuration = Configuration()
-    with _collected_log_messages() as messages:
-        try:
-            # Without `persist_config=False` it writes renewed tokens to the user's file.
-            load_kube_config(  # type: ignore[no-untyped-call]
-                paths, context, configuration, persist_config=False
-            )
-        except (ConfigException, OSError, ValueError) as error:
-            messages.append(str(error))
-    token = configuration.api_key.get("BearerToken")
-    certificate = (configuration.cert_file, configuration.key_file)
-    if messages and not token and not all(certificate):
-        raise NotAuthenticatedError(
-            f"The context {context!r} of the kubeconfig {paths} provided no credentials: "
-            f"{'; '.join(messages)}.",
-            hint=f"Log in again; `kubectl --context {context} get pods` then succeeds as well.",
-        )
-    return Credentials(
-        headers={"Authorization": token} if token else {},
-        certificate=cast("tuple[str, str]", certificate) if all(certificate) else None,
-    )
-
-
-@contextmanager
-def _collected_log_messages() -> Iterator[list[str]]:
-    """Collect log messages of `kubernetes`, which reports the failure of a credential plugin only there.
-
-    Without a handler, its first message would configure the logging of the whole process.
+    Raises:
+        UnknownClusterError: This is no pod, or it has no service account.
     """
-    messages: list[str] = []
+    access = access_in_pod(environment, namespace=namespace)
+    return _shared(access, ("pod",), limit)
 
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if record.module == "kube_config":
-                messages.append(record.getMessage().strip().rstrip("."))
 
-    collector = Collector()
-    root = logging.getLogger()
-    root.addHandler(collector)
-    try:
-        yield messages
-    finally:
-        root.removeHandler(collector)
+_connections: WeakValueDictionary[tuple[object, ...], Connection] = WeakValueDictionary()
+_guard = threading.Lock()
+
+
+def _shared(access: Access, key: tuple[object, ...], limit: float) -> ApiServer:
+    """Return the cluster at *access*; with the same *key* and address, all share one connection.
+
+    It is closed with the last of them.
+    """
+    complete = (*key, access.server, access.ca, access.verify, access.proxy, access.server_name)
+    with _guard:
+        connection = _connections.get(complete)
+        if connection is None:
+            connection = _connections[complete] = Connection(access)
+    return ApiServer(access, limit=limit, connection=connection)

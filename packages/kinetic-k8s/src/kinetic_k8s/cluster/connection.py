@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import copy
+import os
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util import parse_url
+
+from kinetic_k8s.errors import (
+    ClusterError,
+    ClusterUnreachableError,
+    NotAuthenticatedError,
+    NotPermittedError,
+)
+
+_RETRY_RENEWAL: Final = timedelta(seconds=30)
+"""When a failed renewal of credentials that the server still accepts is repeated."""
+_FIRST_LOGIN_PAUSE: Final = timedelta(seconds=2)
+_LONGEST_LOGIN_PAUSE: Final = timedelta(seconds=30)
+_LOOK_UP_EVERY: Final = timedelta(seconds=60)
+"""The least time between two look-ups of a cluster whose address does not respond."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +38,8 @@ class Credentials:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     certificate: tuple[str, str] | None = None
     """Paths of a client certificate and its key."""
+    renew_at: datetime | None = None
+    """Requests from then on use new ones. None: new ones are got only when the server rejects these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +49,10 @@ class Access:
     server: str
     """Such as `https://10.0.0.1:443`; may end in a path."""
     credentials: Callable[[], Credentials] = field(default=Credentials, repr=False)
-    """Called before the first request, and again when the server rejects the credentials."""
+    """Called before the first request, again at `Credentials.renew_at`, and when the server rejects them.
+
+    If it raises `NotAuthenticatedError`, it is called again after a pause: a person may log in meanwhile.
+    """
     namespace: str = "default"
     context: str | None = None
     ca: str | None = field(default=None, repr=False)
@@ -39,6 +61,10 @@ class Access:
     server_name: str | None = None
     """The name in the server's certificate, if it differs from the address."""
     proxy: str | None = None
+    title: str = ""
+    """The cluster's name for messages, if the address says little."""
+    look_up: Callable[[], Access] | None = field(default=None, repr=False)
+    """Look the cluster up again, because its address stopped responding; None: that is not possible."""
 
 
 @dataclass(frozen=True)
@@ -83,31 +109,107 @@ class Opened:
 
 
 class Connection:
-    """The connections to one server, which all copies of an `ApiServer` share."""
+    """The connections to one server, which all copies of an `ApiServer` share.
 
-    def __init__(self, access: Access) -> None:
+    They are closed with the last of these copies.
+    """
+
+    def __init__(
+        self, access: Access, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
         self._access = access
+        self._now = now
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self._opened: Opened | None = None
         self.served: frozenset[str] | None = None
         """The API versions that the server serves, such as `batch/v1`; None: not asked yet."""
+        self._certificate: tuple[str, str] | None = None
+        self._renew_at: datetime | None = None
+        self._refused: tuple[NotAuthenticatedError, datetime, timedelta] | None = None
+        """The error of the latest attempt to get credentials, when it is repeated, and the pause until then."""
+        self._look_up_at: datetime | None = None
+        self.permitted: set[tuple[str, str, str]] = set()
+        """Verb, resource and namespace of requests that the server has permitted."""
+
+    @property
+    def server(self) -> str:
+        """The present address of the server."""
+        return self._access.server
 
     def opened(self) -> Opened:
-        """Return the current connections."""
+        """Return the current connections, with credentials that have not expired.
+
+        Raises:
+            NotAuthenticatedError: There are no credentials.
+        """
+        if self._process != os.getpid():  # The sockets are the parent's, and its lock may be taken.
+            self._process, self._lock, self._opened = os.getpid(), threading.Lock(), None
         with self._lock:
             if self._opened is None:
-                self._opened = self._open()
+                self._opened = self._open(self._credentials())
+            elif self._renew_at is not None and self._now() >= self._renew_at:
+                try:
+                    self._opened = self._open(self._credentials())
+                except ClusterError:
+                    # The server decides whether it still accepts the present ones.
+                    self._renew_at = self._now() + _RETRY_RENEWAL
             return self._opened
 
     def renew(self, rejected: Opened) -> None:
-        """Get new credentials, unless another thread has already replaced the *rejected* connections."""
+        """Get new credentials, unless another thread has already replaced the *rejected* connections.
+
+        Raises:
+            NotAuthenticatedError: There are no new credentials.
+        """
         with self._lock:
             if self._opened is rejected:
-                self._opened = self._open()
+                self._opened = self._open(self._credentials())
 
-    def _open(self) -> Opened:
+    def moved(self, failed: Opened) -> bool:
+        """Look the cluster up, because the connections *failed*; return whether it has a new address.
+
+        Raises:
+            UnknownClusterError: There is no such cluster any more.
+        """
+        with self._lock:
+            if self._opened is not failed:
+                return True  # Another thread was first.
+            if self._access.look_up is None:
+                return False
+            if self._look_up_at is not None and self._now() < self._look_up_at:
+                return False
+            self._look_up_at = self._now() + _LOOK_UP_EVERY
+            try:
+                found = self._access.look_up()
+                if (found.server, found.ca) == (self._access.server, self._access.ca):
+                    return False
+                self._access, self._opened = found, None
+                self._opened = self._open(self._credentials())
+            except (ClusterUnreachableError, NotAuthenticatedError, NotPermittedError):
+                return False  # The original failure is the one to report.
+        return True
+
+    def _credentials(self) -> Credentials:
+        if self._refused is not None and self._now() < self._refused[1]:
+            raise copy.copy(self._refused[0])
+        try:
+            found = self._access.credentials()
+        except NotAuthenticatedError as error:
+            pause = self._refused[2] * 2 if self._refused is not None else _FIRST_LOGIN_PAUSE
+            pause = min(pause, _LONGEST_LOGIN_PAUSE)
+            self._refused = copy.copy(error), self._now() + pause, pause
+            raise
+        self._refused = None
+        self._renew_at = found.renew_at
+        return found
+
+    def _open(self, credentials: Credentials) -> Opened:
         access = self._access
-        credentials = access.credentials()
+        server, headers = access.server.rstrip("/"), dict(credentials.headers)
+        if self._opened is not None and credentials.certificate == self._certificate:
+            return replace(self._opened, headers=headers)
+        self._certificate = credentials.certificate
         context = _tls(access, credentials)
         name = {"server_hostname": access.server_name, "assert_hostname": access.server_name}
         options: dict[str, Any] = {
@@ -123,8 +225,8 @@ class Connection:
         )
         return Opened(
             pool,
-            access.server.rstrip("/"),
-            dict(credentials.headers),
+            server,
+            headers,
             dial=lambda timeout: _dial(access, context, timeout),
         )
 

@@ -36,12 +36,15 @@ class Lines:
             self._response.shutdown()
 
     def __iter__(self) -> Iterator[str]:
-        rest = b""
+        # A line may be megabytes long: its parts are joined once, at its end.
+        parts: list[bytes] = []
         for chunk in self._chunks():
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                yield line.decode(errors="replace")
-        if rest and not self._closed:
+            first, *others = chunk.split(b"\n")
+            parts.append(first)
+            for other in others:
+                yield b"".join(parts).decode(errors="replace")
+                parts = [other]
+        if not self._closed and (rest := b"".join(parts)):
             yield rest.decode(errors="replace")
 
     def _chunks(self) -> Iterator[bytes]:

@@ -27,6 +27,8 @@ _LONGEST_TEXT: Final = 500
 _NOT_IN_SCHEMA: Final = "field not declared in schema"
 _ANONYMOUS: Final = 'User "system:anonymous"'
 _RBAC: Final = re.compile(r'User "(?P<user>[^"]*)" cannot \w+ resource')
+_NO_SUCH_PATH: Final = "404 page not found"
+"""The response of an API server to a path of a group that it does not serve."""
 _TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -42,6 +44,11 @@ class Request:
     name: str = ""
     namespace: str = ""
     """Empty: all namespaces, or none."""
+
+    @property
+    def right(self) -> tuple[str, str, str]:
+        """The permission that the request needs."""
+        return self.verb, self.resource, self.namespace
 
     def __str__(self) -> str:
         what = f"{self.kind} {self.name}" if self.name else f"{self.kind} objects"
@@ -87,13 +94,32 @@ class Refusal:
         return self.status in _TRANSIENT and _NOT_IN_SCHEMA not in self.text
 
     @property
+    def rejection(self) -> bool:
+        """Whether a server that has just started gives this response to a request that it will accept.
+
+        Its roles and its custom resources are not loaded yet.
+        """
+        if self.status == 403:
+            return not self.structured or _RBAC.search(self.text) is not None
+        return self.status == 404 and not self.absent
+
+    @property
+    def stray(self) -> bool:
+        """Whether the response may come from another server than the cluster's."""
+        if self.status == 404:
+            return not self.structured and self.text != _NO_SUCH_PATH
+        return self.status == 401
+
+    @property
     def absent(self) -> bool:
         """Whether the API server, not a proxy, reports that the object does not exist."""
         return self.status == 404 and self.structured and self.reason == "NotFound"
 
 
-def error_of(refusal: Refusal, request: Request, where: Identity) -> ClusterError:
-    """Return the error for *refusal*."""
+def error_of(
+    refusal: Refusal, request: Request, where: Identity, *, retry_after: float = 0.0
+) -> ClusterError:
+    """Return the error for *refusal*; *retry_after*: seconds after which the server asks for a new try."""
     text = f"Could not {request} in {where}: {refusal.text or 'no message'} ({refusal.status})."
     match refusal.status:
         case 401:
@@ -113,9 +139,11 @@ def error_of(refusal: Refusal, request: Request, where: Identity) -> ClusterErro
         case 500 if _NOT_IN_SCHEMA in refusal.text:
             return InvalidManifestError(text, hint=_MANIFEST_HINT)
         case status if status in _TRANSIENT:
-            return ClusterUnreachableError(
+            error = ClusterUnreachableError(
                 text, hint="The API server is overloaded or restarting. Try again later."
             )
+            error.retry_after = retry_after
+            return error
     return ClusterError(text)
 
 

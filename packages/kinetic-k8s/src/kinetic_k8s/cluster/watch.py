@@ -17,6 +17,7 @@ from typing import Final, Self
 from kinetic_k8s.cluster.cluster import Cluster, EventStream
 from kinetic_k8s.errors import (
     ClusterError,
+    ClusterUnreachableError,
     InvalidManifestError,
     KindNotServedError,
     NotAuthenticatedError,
@@ -162,7 +163,8 @@ class _Follower:
                 if self._clock() - rejected > SETTLING:
                     self._error = error
                     self._report()
-            self._closed.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets
+            asked = error.retry_after if isinstance(error, ClusterUnreachableError) else 0.0
+            self._closed.wait(max(pause * random.uniform(0.5, 1.0), asked))  # noqa: S311 - not for secrets
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _follow(self) -> KineticError | None:

@@ -1,0 +1,311 @@
+"""The GKE API, through Google's client: clusters by name, their addresses and their node pools."""
+
+from __future__ import annotations
+
+import difflib
+import threading
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any, Final
+
+from google.api_core import exceptions
+from google.api_core.client_options import ClientOptions
+from google.auth.exceptions import GoogleAuthError
+from google.cloud import container_v1
+
+from kinetic_k8s.cluster.connection import Access
+from kinetic_k8s.cluster.google_credentials import (
+    LOGIN,
+    GoogleCredentials,
+    default_credentials,
+    translated,
+)
+from kinetic_k8s.errors import (
+    ClusterError,
+    ClusterUnreachableError,
+    InvalidRequestError,
+    NotAuthenticatedError,
+    NotPermittedError,
+    ServiceDisabledError,
+    UnknownClusterError,
+)
+from kinetic_k8s.reading.preflight import NodePool
+
+VIEWER: Final = "roles/container.clusterViewer"
+_TIMEOUT: Final = 20.0
+_MOST_NAMED: Final = 10
+_TAINT_EFFECTS: Final = {
+    "NO_SCHEDULE": "NoSchedule",
+    "PREFER_NO_SCHEDULE": "PreferNoSchedule",
+    "NO_EXECUTE": "NoExecute",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GkeCluster:
+    """The facts about a cluster that the GKE API gives."""
+
+    project: str
+    location: str
+    """Its zone or its region."""
+    name: str
+    server: str
+    ca: str | None = field(repr=False)
+    """None: its certificate is signed by a public authority."""
+    credentials: Any = field(repr=False, compare=False)
+    """google-auth's credentials with which it was found."""
+    look_up: Any = field(repr=False, compare=False)
+    """Returns the same cluster as the GKE API describes it then."""
+    pools: tuple[NodePool, ...] = ()
+    autoprovisioning: bool = False
+    """Whether it adds node pools by itself, as every Autopilot cluster does."""
+    fuse: bool = False
+    """Whether pods can mount buckets (the add-on Cloud Storage FUSE)."""
+    workload_identity: bool = False
+    """Whether service accounts of Kubernetes can be given roles of Google Cloud."""
+
+    def access(self, namespace: str) -> Access:
+        """Return how its API server is reached, as the user of the Application Default Credentials."""
+
+        def look_up() -> Access:
+            found: GkeCluster = self.look_up()
+            return found.access(namespace)
+
+        return Access(
+            server=self.server,
+            credentials=GoogleCredentials(self.credentials),
+            namespace=namespace,
+            ca=self.ca,
+            title=f"the GKE cluster {self.project}/{self.location}/{self.name}",
+            look_up=look_up,
+        )
+
+
+@lru_cache(maxsize=8)
+def gke_api(endpoint: str | None = None) -> GkeApi:
+    """Return this process's client of the GKE API at *endpoint* (`HOST[:PORT]`); None: Google's own."""
+    return GkeApi(endpoint)
+
+
+class GkeApi:
+    """Finds clusters, and remembers where they are. Threads can share it."""
+
+    def __init__(self, endpoint: str | None = None) -> None:
+        self._endpoint = endpoint
+        self._lock = threading.Lock()
+        self._found: dict[tuple[str, str, str], GkeCluster] = {}
+
+    def cluster(self, project: str, location: str, name: str) -> GkeCluster:
+        """Return a cluster; the GKE API is asked only for the first time.
+
+        Raises:
+            UnknownClusterError: There is no such cluster; the hint names those that exist.
+            NotAuthenticatedError: There are no credentials, or they have expired.
+            NotPermittedError: The user may not see the cluster; the hint names the role.
+            ServiceDisabledError: The GKE API is not enabled in the project.
+            ClusterUnreachableError: The GKE API did not respond, or the cluster has no address yet.
+        """
+        with self._lock:
+            found = self._found.get((project, location, name))
+        return found or self.look_up(project, location, name)
+
+    def look_up(self, project: str, location: str, name: str) -> GkeCluster:
+        """Return a cluster as the GKE API describes it now; see `cluster`."""
+        credentials = default_credentials()
+        options = ClientOptions(api_endpoint=self._endpoint) if self._endpoint else None
+        with container_v1.ClusterManagerClient(
+            credentials=credentials, client_options=options
+        ) as client:
+            path = f"projects/{project}/locations/{location}/clusters/{name}"
+            described = None
+            with (
+                _translated(f"look up the cluster {name!r}", project),
+                suppress(exceptions.NotFound),
+            ):
+                described = client.get_cluster(name=path, timeout=_TIMEOUT)
+            if described is None:
+                with self._lock:
+                    self._found.pop((project, location, name), None)
+                raise UnknownClusterError(
+                    f"There is no GKE cluster {name!r} in {location} of the project {project!r}.",
+                    hint=_others(client, project, name),
+                )
+        found = cluster_of(
+            described, project, credentials, partial(self.look_up, project, location, name)
+        )
+        with self._lock:
+            self._found[project, location, name] = found
+        return found
+
+
+def cluster_of(described: Any, project: str, credentials: Any, look_up: Any) -> GkeCluster:
+    """Return what Kinetic uses of a `container_v1.Cluster`.
+
+    Raises:
+        ClusterUnreachableError: It has no address, for instance because it is being created.
+    """
+    server, ca = _address(described)
+    if not server:
+        status = container_v1.Cluster.Status(described.status).name
+        raise ClusterUnreachableError(
+            f"The GKE cluster {described.name!r} in {described.location} has no address; "
+            f"its status is {status}. {described.status_message}".rstrip(),
+            hint="Wait until it is RUNNING.",
+        )
+    addons = described.addons_config
+    return GkeCluster(
+        project=project,
+        location=described.location,
+        name=described.name,
+        server=server,
+        ca=ca,
+        credentials=credentials,
+        look_up=look_up,
+        pools=tuple(_pool_of(pool, described) for pool in described.node_pools),
+        autoprovisioning=described.autopilot.enabled
+        or described.autoscaling.enable_node_autoprovisioning,
+        fuse=described.autopilot.enabled or addons.gcs_fuse_csi_driver_config.enabled,
+        workload_identity=bool(described.workload_identity_config.workload_pool),
+    )
+
+
+def _address(described: Any) -> tuple[str, str | None]:
+    """Return the URL of the API server and its CA certificates; ("", None) if it has no address.
+
+    The IP endpoint is preferred, unless only some networks may reach it and all may reach the DNS endpoint.
+    https://cloud.google.com/kubernetes-engine/docs/concepts/network-isolation
+    """
+    endpoints = described.control_plane_endpoints_config
+    dns, ip = endpoints.dns_endpoint_config, endpoints.ip_endpoints_config
+    address, ca = str(described.endpoint), str(described.master_auth.cluster_ca_certificate)
+    private = described.private_cluster_config.enable_private_endpoint or (
+        "ip_endpoints_config" in endpoints and not ip.enable_public_endpoint
+    )
+    limited = (
+        ip.authorized_networks_config.enabled or described.master_authorized_networks_config.enabled
+    )
+    if dns.endpoint and dns.allow_external_traffic and (private or limited or not address):
+        return f"https://{dns.endpoint}", None
+    if not address or not ca:
+        return "", None
+    return f"https://{_with_port(address)}", b64decode(ca).decode("ascii")
+
+
+def _with_port(address: str) -> str:
+    """Return *address* as `HOST:PORT`; an IPv6 address gets brackets."""
+    if address.startswith("["):
+        return address if "]:" in address else f"{address}:443"
+    if address.count(":") > 1:
+        return f"[{address}]:443"
+    return address if ":" in address else f"{address}:443"
+
+
+def _pool_of(pool: Any, described: Any) -> NodePool:
+    config, scaling = pool.config, pool.autoscaling
+    locations = tuple(pool.locations) or tuple(described.locations)
+    # Numbers are of each zone, except the totals.
+    zones = max(len(locations), 1)
+    most = None
+    if scaling.enabled:
+        most = scaling.total_max_node_count or scaling.max_node_count * zones
+    reservation = config.reservation_affinity.values
+    return NodePool(
+        name=pool.name,
+        machine_type=config.machine_type,
+        locations=locations,
+        tpu_topology=pool.placement_policy.tpu_topology,
+        accelerators={
+            each.accelerator_type: int(each.accelerator_count) for each in config.accelerators
+        },
+        spot=config.spot or config.preemptible,
+        reservation=reservation[0] if reservation else "",
+        min_nodes=(scaling.total_min_node_count or scaling.min_node_count * zones)
+        if scaling.enabled
+        else pool.initial_node_count * zones,
+        max_nodes=most,
+        labels=dict(config.labels),
+        taints=tuple(
+            (taint.key, taint.value, _TAINT_EFFECTS.get(taint.effect.name, taint.effect.name))
+            for taint in config.taints
+        ),
+    )
+
+
+def _others(client: Any, project: str, name: str) -> str:
+    """Return which clusters the project has, those with a similar name first."""
+    try:
+        with _translated("list the clusters", project):
+            listed = client.list_clusters(
+                parent=f"projects/{project}/locations/-", timeout=_TIMEOUT
+            )
+    except (ClusterError, InvalidRequestError):
+        return "Check its name, its zone or region, and the project."
+    found = [(str(each.name), str(each.location)) for each in listed.clusters]
+    elsewhere = sorted(place for each, place in found if each == name)
+    if elsewhere:
+        return (
+            f"A cluster of that name is in {' and in '.join(elsewhere)}: set the zone to that, for instance "
+            f"with KINETIC_ZONE={elsewhere[0]}."
+        )
+    near = difflib.get_close_matches(name, [each for each, _ in found], n=3)
+    if near:
+        named = ", ".join(f"{each!r} in {place}" for each, place in found if each in near)
+        return f"Did you mean {named}?"
+    if not found:
+        return "The project has no clusters. Create one, or name another project."
+    named = ", ".join(f"{each!r} in {place}" for each, place in sorted(found)[:_MOST_NAMED])
+    more = f", and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return f"The project has these clusters: {named}{more}."
+
+
+@contextmanager
+def _translated(verb: str, project: str) -> Iterator[None]:
+    """Translate the failures of Google's client to Kinetic's errors."""
+    what = f"Could not {verb} in the project {project!r}"
+    try:
+        with translated():
+            yield
+    except exceptions.Unauthenticated as error:
+        raise NotAuthenticatedError(
+            f"{what}: {_message(error)}.", hint=f"Log in with: {LOGIN}"
+        ) from error
+    except exceptions.PermissionDenied as error:
+        raise _refused(error, what, project) from error
+    except exceptions.InvalidArgument as error:
+        raise InvalidRequestError(
+            f"{what}: {_message(error)}.",
+            hint="Check the project, the zone and the cluster's name.",
+        ) from error
+    except (exceptions.GoogleAPICallError, exceptions.RetryError) as error:
+        raise ClusterUnreachableError(
+            f"{what}: the GKE API did not give a usable response: {_message(error)}.",
+            hint="Check the network, a VPN or proxy. Try again later.",
+        ) from error
+
+
+def _refused(error: exceptions.PermissionDenied, what: str, project: str) -> ClusterError:
+    text = f"{what}: {_message(error)}."
+    if error.reason == "SERVICE_DISABLED" or "has not been used in project" in text:
+        return ServiceDisabledError(
+            text,
+            hint="Enable the GKE API: gcloud services enable container.googleapis.com "
+            f"--project={project}",
+        )
+    refused = NotPermittedError(
+        text,
+        hint=f"You need the role {VIEWER} in the project {project!r} to find its clusters, and "
+        "roles/container.developer or a role of the namespace to run jobs. Ask the project's "
+        "administrator; and check that the project's name is right.",
+    )
+    metadata: Mapping[str, str] = error.metadata or {}
+    refused.verb, refused.resource = "get", metadata.get("permission") or "container.clusters.get"
+    return refused
+
+
+def _message(error: Exception) -> str:
+    cause = error.__cause__ if isinstance(error.__cause__, GoogleAuthError) else error
+    text = getattr(cause, "message", None) or str(cause)
+    return " ".join(str(text).split())[:500].rstrip(".")

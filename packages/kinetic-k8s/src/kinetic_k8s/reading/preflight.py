@@ -1,0 +1,138 @@
+"""Whether a cluster has a node pool for a job, before the job is submitted.
+
+Only a cluster whose pools are all known, and which adds none by itself, can decide that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kinetic_k8s.accelerators.types import Accelerator, Cpu, Gpu, Tpu
+
+_HARD: Final = ("NoSchedule", "NoExecute")
+_TOLERATED: Final = {
+    "tpu": ("google.com/tpu",),
+    "gpu": ("nvidia.com/gpu", "kubernetes.io/arch"),
+    "cpu": (),
+}
+"""Keys of taints that a job's pods tolerate, by kind of accelerator."""
+_SPOT: Final = "cloud.google.com/gke-spot"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePool:
+    """A group of equal machines of a cluster."""
+
+    name: str
+    machine_type: str
+    locations: tuple[str, ...] = ()
+    """The zones of its machines."""
+    tpu_topology: str = ""
+    """Empty: its machines form no slice of several hosts."""
+    accelerators: Mapping[str, int] = field(default_factory=dict)
+    """Type of GPU, as in `cloud.google.com/gke-accelerator` → GPUs of one machine."""
+    spot: bool = False
+    reservation: str = ""
+    """The reservation that its machines use; empty: none."""
+    min_nodes: int = 0
+    max_nodes: int | None = None
+    """None: the number is fixed at `min_nodes`."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[tuple[str, str, str], ...] = ()
+    """Key, value and effect (`NoSchedule`) of each."""
+
+    @property
+    def most_nodes(self) -> int:
+        """The largest number of its machines."""
+        return self.min_nodes if self.max_nodes is None else self.max_nodes
+
+    def __str__(self) -> str:
+        gpus = [f"{count} × {kind}" for kind, count in self.accelerators.items()]
+        what = [self.machine_type, *gpus]
+        if self.tpu_topology:
+            what.append(self.tpu_topology)
+        if self.spot:
+            what.append("spot")
+        return f"{self.name} ({', '.join(what)})"
+
+
+def missing(accelerator: Accelerator, pools: Sequence[NodePool]) -> str:
+    """Return which node pool a job on *accelerator* needs and *pools* lack; empty if one fits.
+
+    The text names the pool that comes nearest, and why it does not fit.
+    """
+    obstacles = [(pool, _obstacle(accelerator, pool)) for pool in _nearest(accelerator, pools)]
+    if any(not obstacle for _, obstacle in obstacles):
+        return ""
+    text = f"It needs a node pool with {needed(accelerator)}, and there is none."
+    for pool, obstacle in obstacles[:1]:
+        text += f" The pool {pool} does not fit: {obstacle}."
+    return text
+
+
+def needed(accelerator: Accelerator) -> str:
+    """Return what the node pool of a job on *accelerator* has."""
+    match accelerator:
+        case Cpu():
+            what = "room for ordinary pods"
+        case Gpu():
+            gpus = "GPU" if accelerator.count == 1 else "GPUs"
+            what = (
+                f"{accelerator.count} {gpus} of the type {accelerator.label} on each machine, "
+                f"such as {accelerator.machine_type}"
+            )
+        case Tpu():
+            what = f"the machine type {accelerator.machine_type}"
+            if accelerator.multi_host:
+                what += f", the topology {accelerator.topology} and {accelerator.hosts} machines"
+    return f"{what}{', on spot machines' if accelerator.spot else ''}"
+
+
+def _nearest(accelerator: Accelerator, pools: Sequence[NodePool]) -> list[NodePool]:
+    """Return *pools*; first those with the machine, then those with its kind of accelerator."""
+
+    def distance(pool: NodePool) -> int:
+        match accelerator:
+            case Cpu():
+                return 0
+            case Gpu():
+                return 0 if accelerator.label in pool.accelerators else 2
+            case Tpu():
+                family = accelerator.machine_type.partition("-")[0]
+                if pool.machine_type == accelerator.machine_type:
+                    return 0
+                return 1 if pool.machine_type.partition("-")[0] == family else 2
+
+    return sorted((pool for pool in pools if distance(pool) < 2), key=distance)
+
+
+def _obstacle(accelerator: Accelerator, pool: NodePool) -> str:
+    """Return why *pool* cannot run a job on *accelerator*; empty if it can."""
+    hosts = accelerator.hosts
+    if isinstance(accelerator, Gpu) and pool.accelerators[accelerator.label] != accelerator.count:
+        return f"the number of GPUs of each machine is {pool.accelerators[accelerator.label]}"
+    if isinstance(accelerator, Tpu):
+        if pool.machine_type != accelerator.machine_type:
+            return f"its machine type is {pool.machine_type}"
+        wanted = accelerator.topology if accelerator.multi_host else ""
+        if pool.tpu_topology not in {wanted, accelerator.topology}:
+            return f"its topology is {pool.tpu_topology or 'that of one machine'}"
+        if accelerator.multi_host and not pool.tpu_topology:
+            return "its machines form no slice"
+    if isinstance(accelerator, Cpu) and _is_reserved(pool):
+        return "its machines are for accelerators"
+    if accelerator.spot and not pool.spot:
+        return "its machines are not spot machines"
+    if pool.most_nodes < hosts:
+        return f"it has at most {pool.most_nodes} machines"
+    tolerated = (*_TOLERATED[accelerator.kind], *((_SPOT,) if accelerator.spot else ()))
+    for key, value, effect in pool.taints:
+        if effect in _HARD and key not in tolerated:
+            return f"its machines have the taint {key}{f'={value}' if value else ''}:{effect}"
+    return ""
+
+
+def _is_reserved(pool: NodePool) -> bool:
+    return bool(pool.accelerators or pool.tpu_topology) or pool.machine_type.startswith("ct")

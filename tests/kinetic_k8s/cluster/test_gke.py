@@ -1,0 +1,261 @@
+"""Clusters found through Google's real client, at a GKE API that runs here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.cloud import container_v1
+
+from kinetic_k8s.cluster.gke import GkeApi, GkeCluster, cluster_of
+from kinetic_k8s.errors import (
+    ClusterUnreachableError,
+    InvalidRequestError,
+    NotAuthenticatedError,
+    NotPermittedError,
+    ServiceDisabledError,
+    UnknownClusterError,
+)
+from kinetic_k8s.testing import Authority, GkeServer
+
+PEM = "-----BEGIN CERTIFICATE-----\n"
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authority]:
+    """The one authority of this process: gRPC reads its file only once."""
+    found = Authority(tmp_path_factory.mktemp("authority"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", str(found.file))
+        yield found
+
+
+@pytest.fixture
+def gke(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[GkeServer]:
+    with GkeServer(tmp_path / "gke", authority=authority) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield server
+
+
+@pytest.fixture
+def api(gke: GkeServer) -> GkeApi:
+    return GkeApi(gke.endpoint)
+
+
+def find(api: GkeApi, name: str = "demo", *, location: str = "us-central1-a") -> GkeCluster:
+    return api.cluster("test-project", location, name)
+
+
+def described(**fields: Any) -> GkeCluster:
+    return cluster_of(container_v1.Cluster(name="demo", **fields), "p", None, None)
+
+
+def test_a_cluster_is_found_by_its_name_once_with_its_address_and_a_token(
+    gke: GkeServer, api: GkeApi
+) -> None:
+    gke.add("demo", server="https://10.0.0.1:6443", ca=PEM)
+
+    found = find(api)
+    access = found.access("team")
+
+    assert (access.server, access.ca, access.namespace) == ("https://10.0.0.1:6443", PEM, "team")
+    assert access.title == "the GKE cluster test-project/us-central1-a/demo"
+    credentials = access.credentials()
+    assert credentials.headers == {"Authorization": f"Bearer {gke.identity.issued[-1]}"}
+    assert credentials.renew_at is not None
+    assert len(gke.identity.issued) == 1, "the look-up's token is used"
+    assert find(api) is found
+    assert gke.requests == [
+        "GetCluster projects/test-project/locations/us-central1-a/clusters/demo"
+    ]
+    gke.add("demo", server="https://10.0.0.2", ca=PEM)
+    assert access.look_up is not None
+    assert access.look_up().server == "https://10.0.0.2:443", "a look-up asks again"
+    assert find(api).server == "https://10.0.0.2:443"
+
+
+@pytest.mark.parametrize(
+    ("name", "location", "hint"),
+    [
+        ("demo", "us-central1-a", "is in us-east1-b: set the zone to that, for instance with KINETIC_ZONE="),
+        ("dmeo", "us-east1-b", "Did you mean 'demo' in us-east1-b?"),
+        ("other", "us-east1-b", "has these clusters: 'demo' in us-east1-b, 'prod' in us-west1."),
+    ],
+)  # fmt: skip
+def test_a_cluster_that_does_not_exist_is_reported_with_those_that_do(
+    gke: GkeServer, api: GkeApi, name: str, location: str, hint: str
+) -> None:
+    gke.add("demo", location="us-east1-b", server="https://10.0.0.1", ca=PEM)
+    gke.add("prod", location="us-west1", server="https://10.0.0.2", ca=PEM)
+    gke.add("elsewhere", project="another", server="https://10.0.0.3", ca=PEM)
+
+    with pytest.raises(UnknownClusterError) as caught:
+        find(api, name, location=location)
+
+    assert f"no GKE cluster {name!r} in {location} of the project" in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+def test_a_project_without_clusters_is_named_as_such(api: GkeApi) -> None:
+    with pytest.raises(UnknownClusterError) as caught:
+        find(api)
+    assert "The project has no clusters" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "error", "hint"),
+    [
+        ("PERMISSION_DENIED", "IAM_PERMISSION_DENIED", NotPermittedError, "roles/container.clusterViewer"),
+        ("PERMISSION_DENIED", "SERVICE_DISABLED", ServiceDisabledError, "gcloud services enable container"),
+        ("INVALID_ARGUMENT", "", InvalidRequestError, "Check the project"),
+        ("UNAUTHENTICATED", "", NotAuthenticatedError, "gcloud auth application-default login"),
+        ("RESOURCE_EXHAUSTED", "", ClusterUnreachableError, "Try again later"),
+    ],
+)  # fmt: skip
+def test_a_refusal_of_the_api_is_translated(
+    gke: GkeServer, api: GkeApi, code: str, reason: str, error: type[Exception], hint: str
+) -> None:
+    gke.fail("GetCluster", grpc.StatusCode[code], "the API's own words", reason=reason)
+
+    with pytest.raises(error, match="the API's own words") as caught:
+        find(api)
+
+    assert hint in str(caught.value)
+
+
+def test_a_brief_outage_of_the_api_is_bridged(gke: GkeServer, api: GkeApi) -> None:
+    gke.add("demo", server="https://10.0.0.1", ca=PEM)
+    gke.fail("GetCluster", grpc.StatusCode.UNAVAILABLE, times=2)
+
+    assert find(api).server
+    assert len(gke.requests) == 3
+
+
+def test_a_key_that_was_revoked_needs_a_login_and_the_next_call_uses_it(
+    gke: GkeServer, api: GkeApi
+) -> None:
+    gke.add("demo", server="https://10.0.0.1", ca=PEM)
+    gke.identity.revoke()
+
+    with pytest.raises(NotAuthenticatedError, match="expired or were revoked") as caught:
+        find(api)
+    assert caught.value.hint == "Log in with: gcloud auth application-default login"
+
+    gke.identity.log_in()
+    assert find(api).server
+
+
+def test_without_credentials_the_login_is_named(
+    api: GkeApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+
+    with pytest.raises(NotAuthenticatedError, match=r"none\.json was not found") as caught:
+        find(api)
+    assert "gcloud auth application-default login" in (caught.value.hint or "")
+
+
+def test_a_cluster_that_is_being_created_has_no_address(gke: GkeServer, api: GkeApi) -> None:
+    gke.add("demo")
+
+    with pytest.raises(ClusterUnreachableError, match="its status is PROVISIONING"):
+        find(api)
+
+
+DNS = {"endpoint": "gke-1.us-central1.gke.goog", "allow_external_traffic": True}
+
+
+@pytest.mark.parametrize(
+    ("fields", "server"),
+    [
+        ({"endpoint": "10.0.0.1"}, "https://10.0.0.1:443"),
+        ({"endpoint": "10.0.0.1:6443"}, "https://10.0.0.1:6443"),
+        ({"endpoint": "2001:db8::1"}, "https://[2001:db8::1]:443"),
+        (
+            {"endpoint": "10.0.0.1", "control_plane_endpoints_config": {
+                "dns_endpoint_config": DNS, "ip_endpoints_config": {"enable_public_endpoint": True}}},
+            "https://10.0.0.1:443",
+        ),
+        (
+            {"endpoint": "10.0.0.1", "control_plane_endpoints_config": {
+                "dns_endpoint_config": DNS, "ip_endpoints_config": {"enable_public_endpoint": False}}},
+            "https://gke-1.us-central1.gke.goog",
+        ),
+        (
+            {"endpoint": "10.0.0.1", "master_authorized_networks_config": {"enabled": True},
+             "control_plane_endpoints_config": {"dns_endpoint_config": DNS}},
+            "https://gke-1.us-central1.gke.goog",
+        ),
+        (
+            {"endpoint": "10.0.0.1", "private_cluster_config": {"enable_private_endpoint": True}},
+            "https://10.0.0.1:443",
+        ),
+    ],
+)  # fmt: skip
+def test_the_address_is_one_that_can_be_reached(fields: dict[str, Any], server: str) -> None:
+    ca = {"cluster_ca_certificate": "LS0t"}
+
+    found = described(master_auth=ca, **fields)
+
+    assert found.server == server
+    assert (found.ca is None) == ("gke.goog" in server), "the DNS endpoint has a public certificate"
+
+
+def test_pools_and_add_ons_are_read(gke: GkeServer, api: GkeApi) -> None:
+    gke.add(
+        "demo",
+        server="https://10.0.0.1",
+        ca=PEM,
+        locations=["us-central1-a", "us-central1-b"],
+        addons_config={"gcs_fuse_csi_driver_config": {"enabled": True}},
+        autoscaling={"enable_node_autoprovisioning": True},
+        node_pools=[
+            {
+                "name": "l4",
+                "config": {
+                    "machine_type": "g2-standard-4",
+                    "spot": True,
+                    "accelerators": [{"accelerator_type": "nvidia-l4", "accelerator_count": 1}],
+                    "taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}],
+                },
+                "autoscaling": {"enabled": True, "min_node_count": 0, "max_node_count": 3},
+            },
+            {
+                "name": "slice",
+                "locations": ["us-central1-b"],
+                "initial_node_count": 4,
+                "config": {
+                    "machine_type": "ct6e-standard-4t",
+                    "reservation_affinity": {"values": ["ours"]},
+                },
+                "placement_policy": {"tpu_topology": "4x4"},
+            },
+        ],
+    )  # fmt: skip
+
+    found = find(api)
+    gpus, tpus = found.pools
+
+    assert (found.fuse, found.autoprovisioning, found.workload_identity) == (True, True, False)
+    assert str(gpus) == "l4 (g2-standard-4, 1 × nvidia-l4, spot)"
+    assert (gpus.min_nodes, gpus.max_nodes) == (0, 6), "numbers are of each zone"
+    assert gpus.taints == (("nvidia.com/gpu", "present", "NoSchedule"),)
+    assert (tpus.tpu_topology, tpus.most_nodes, tpus.reservation) == ("4x4", 4, "ours")
+    assert tpus.locations == ("us-central1-b",)
+
+
+def test_connecting_by_a_context_loads_no_library_of_google() -> None:
+    program = (
+        "import sys, kinetic_k8s.cluster.connect\n"
+        "heavy = {name.partition('.')[0] for name in sys.modules}\n"
+        "sys.exit(bool(heavy & {'google', 'grpc', 'kubernetes', 'requests'}))"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
