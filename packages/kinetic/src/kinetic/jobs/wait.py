@@ -17,6 +17,7 @@ from kinetic.waiting import Backoff, Deadline, sleep
 from kinetic_payload.errors import (
     CredentialsError,
     KineticError,
+    LoginRequiredError,
     StoreError,
     StorePermissionError,
     UnavailableError,
@@ -62,8 +63,8 @@ def wait_for_outcome(
         JobFailedError: The job's supervisor has been silent for too long; it may come back.
         StoreError: The job has ended, and its result cannot be stored yet; it is kept where the job ran.
         StoreUnavailableError: The store is not responding, and the job does not run on this machine.
-        StorePermissionError, CredentialsError: The store refuses access, and the job does not run on
-            this machine.
+        StorePermissionError: The store refuses access, and the job does not run on this machine.
+        CredentialsError, LoginRequiredError: There were no credentials when the wait began.
         KineticError: The backend does not permit a look, or is not the job's.
     """
     with services.backend.watch([record]) as watch:
@@ -152,7 +153,9 @@ _LOST = 30.0
 """Seconds that a silent supervisor gets to come back: the network may have been down."""
 
 
-_PASSING: Final = (UnavailableError, CredentialsError, StorePermissionError)
+_LOGIN: Final = (LoginRequiredError, CredentialsError)
+"""Errors that pass when a person logs in again."""
+_PASSING: Final = (UnavailableError, StorePermissionError, *_LOGIN)
 """Errors that may pass while the job runs: tokens are renewed, and permissions return."""
 
 
@@ -164,6 +167,7 @@ def pauses() -> Backoff:
 class _Outage:
     """A block that catches errors which may pass: of the backend, and of the store of a job that runs here.
 
+    An expired login passes only after a block that reached both: a wait does not begin without credentials.
     For a job that runs on this machine each block waits only briefly, so that the deadline, a stop and
     the job's end are noticed.
     """
@@ -177,6 +181,7 @@ class _Outage:
         self._limit: ExitStack | None = None
         self._pauses = pauses()
         self._warned: set[str] = set()
+        self._reached = False
 
     def __enter__(self) -> None:
         if self._services.backend.lives_here(self._record):
@@ -190,7 +195,8 @@ class _Outage:
             limit.close()
         if error is None:
             self._pauses.reset()
-        if not isinstance(error, _PASSING) or (limit is None and isinstance(error, StoreError)):
+            self._reached = True
+        if not isinstance(error, _PASSING) or not self._passes(error, here=limit is not None):
             return False
         self.error = error
         if before is None:
@@ -198,10 +204,20 @@ class _Outage:
             consequence = f"The wait for job {job_id} goes on."
             if limit is not None:
                 consequence = f"Job {job_id} runs on this machine, so the wait for it goes on."
-            if error.message not in self._warned:
-                self._warned.add(error.message)
-                self._warn(f"{error.message} {consequence}")
+            # Each request names itself in its error, but there is one login.
+            login = (isinstance(error, _LOGIN) and error.hint) or ""
+            cause = login or error.message
+            if cause not in self._warned:
+                self._warned.add(cause)
+                text = f"{error.message} {login}".rstrip()
+                self._warn(f"{text if text.endswith('.') else f'{text}.'} {consequence}")
         return True
+
+    def _passes(self, error: KineticError, *, here: bool) -> bool:
+        """Return whether *error*, which may pass, is waited for; *here*: the job runs on this machine."""
+        if isinstance(error, _LOGIN):
+            return self._reached or (here and isinstance(error, StoreError))
+        return here or not isinstance(error, StoreError)
 
     def pause(self, deadline: Deadline) -> None:
         """Pause before the next look, not beyond *deadline*."""
