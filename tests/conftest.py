@@ -9,8 +9,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -182,3 +183,25 @@ def run_readme(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], N
             assert expected in lines, f"{expected!r} is not (or too late) in:\n{done.stdout}"
 
     return run
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The authority of all GKE servers of this process: gRPC reads the file of the trusted ones only once."""
+    from kinetic_k8s.testing import Authority
+
+    found = Authority(tmp_path_factory.mktemp("authority"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", str(found.file))
+        yield found
+
+
+@pytest.fixture
+def gke(authority: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A GKE API, which Google's libraries and Kinetic use in this process."""
+    from kinetic_k8s.testing import GkeServer
+
+    with GkeServer(tmp_path / "gke", authority=authority) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield server

@@ -12,6 +12,7 @@ import pytest
 
 from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.checks import check_data, check_request
+from kinetic.backends.gke.connect import cluster_of
 from kinetic.backends.gke.endpoint import storage_variables
 from kinetic.backends.gke.job_spec import job_spec
 from kinetic.backends.gke.logs import JobLog
@@ -21,18 +22,18 @@ from kinetic.backends.gke.watch import JobWatches
 from kinetic.data import Data
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.services import connect
 from kinetic.settings.keys import KeyFile, KeySigner
-from kinetic.settings.settings import Settings, resolve
+from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
 from kinetic.target import Target
 from kinetic.testing.fakes import FakeStore, a_record, create_outcome
 from kinetic_k8s.cluster import Identity
-from kinetic_k8s.errors import ClusterUnreachableError, UnknownContextError
+from kinetic_k8s.errors import ClusterUnreachableError, UnknownClusterError, UnknownContextError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.job import job_manifest
 from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_k8s.testing import GkeServer
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.layout import JobObjects, end_marker
 from kinetic_payload.records.claim import Claim
@@ -43,6 +44,7 @@ from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Location
 
 BUCKET = Location("gs", "jobs")
+PEM = "-----BEGIN CERTIFICATE-----\n"
 IMAGE = "example.com/team/image:1"
 
 
@@ -89,31 +91,66 @@ def test_a_job_needs_a_bucket_and_data_that_can_be_downloaded(tmp_path: Path) ->
         check_data([mounted])
 
 
-def test_a_cluster_is_named_by_a_context(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="context") as caught:
-        connect("gke", Target(project="p"), BUCKET, Settings.from_environment(home=str(tmp_path)))
+def cluster_in(target: Target, folder: Path, **variables: str) -> Identity:
+    settings = resolve({"home": str(folder)}, environ=variables, user_home=folder)
+    return cluster_of(target, settings, variables).identity
 
+
+def test_a_cluster_must_be_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="none is named") as caught:
+        cluster_in(Target(), tmp_path)
+
+    assert "KINETIC_PROJECT" in str(caught.value)
     assert "KINETIC_KUBE_CONTEXT" in str(caught.value)
 
 
-def test_another_machine_may_call_the_cluster_by_another_context(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_context_is_preferred_to_a_name_and_a_name_to_the_pods_own_cluster(
+    tmp_path: Path, gke: GkeServer
 ) -> None:
+    gke.add("kinetic-cluster", project="p", server="https://10.0.0.2", ca=PEM)
+    api = {"CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER": f"https://{gke.endpoint}/"}
+    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.3"}
+    context = {"KUBECONFIG": kubeconfig_in(tmp_path), "KINETIC_KUBE_CONTEXT": "here"}
+    project = {"KINETIC_PROJECT": "p"}
+
+    def server(**variables: str) -> str:
+        settings = resolve({"home": str(tmp_path)}, environ=variables, user_home=tmp_path)
+        target = Target.in_settings(settings)
+        return cluster_in(target, tmp_path, **variables).server
+
+    assert server(**api, **pod, **context, **project) == "https://10.0.0.1"
+    assert server(**api, **pod, **project) == "https://10.0.0.2:443"
+    with pytest.raises(UnknownClusterError, match="no service account"):
+        server(**api, **pod)
+
+
+def test_another_machine_may_call_the_cluster_by_another_context_or_by_its_name(
+    tmp_path: Path, gke: GkeServer
+) -> None:
+    gke.add("kinetic-cluster", project="p", server="https://10.0.0.2", ca=PEM)
+    target = Target(namespace="team", kube_context="there", project="defaults-of-the-submitter")
+    here = {
+        "KUBECONFIG": kubeconfig_in(tmp_path),
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER": f"https://{gke.endpoint}/",
+    }
+
+    with pytest.raises(UnknownContextError, match="there") as caught:
+        cluster_in(target, tmp_path, **here)
+    assert "KINETIC_KUBE_CONTEXT" in str(caught.value)
+
+    by_context = cluster_in(target, tmp_path, **here, KINETIC_KUBE_CONTEXT="here")
+    by_name = cluster_in(target, tmp_path, **here, KINETIC_PROJECT="p")
+    assert (by_context.server, by_context.namespace) == ("https://10.0.0.1", "team")
+    assert (by_name.server, by_name.namespace) == ("https://10.0.0.2:443", "team")
+
+
+def kubeconfig_in(folder: Path) -> str:
     kubeconfig = {
         "contexts": [{"name": "here", "context": {"cluster": "c"}}],
         "clusters": [{"name": "c", "cluster": {"server": "https://10.0.0.1"}}],
     }
-    (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://10.0.0.1:1")
-    target = Target(namespace="team", kube_context="there")
-
-    with pytest.raises(UnknownContextError, match="there") as caught:
-        connect("gke", target, BUCKET, Settings.from_environment(home=str(tmp_path)))
-    assert "KINETIC_KUBE_CONTEXT" in str(caught.value)
-
-    monkeypatch.setenv("KINETIC_KUBE_CONTEXT", "here")
-    connect("gke", target, BUCKET, Settings.from_environment(home=str(tmp_path)))
+    (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
+    return str(folder / "kubeconfig")
 
 
 @pytest.mark.parametrize(

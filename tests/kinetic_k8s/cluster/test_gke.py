@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +20,9 @@ from kinetic_k8s.errors import (
     ServiceDisabledError,
     UnknownClusterError,
 )
-from kinetic_k8s.testing import Authority, GkeServer
+from kinetic_k8s.testing import GkeServer
 
 PEM = "-----BEGIN CERTIFICATE-----\n"
-
-
-@pytest.fixture(scope="session")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authority]:
-    """The one authority of this process: gRPC reads its file only once."""
-    found = Authority(tmp_path_factory.mktemp("authority"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", str(found.file))
-        yield found
-
-
-@pytest.fixture
-def gke(
-    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[GkeServer]:
-    with GkeServer(tmp_path / "gke", authority=authority) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        yield server
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kinetic.settings.settings import Settings
     from kinetic_payload.records.job import JobRecord
 
@@ -19,7 +21,20 @@ class Target:
     cluster: str = ""
     namespace: str = ""
     kube_context: str | None = None
-    """A context of the user's kubeconfig; None means that the cluster is reached by its name."""
+    """A context of the user's kubeconfig; None means that the cluster is found by its name."""
+
+    @property
+    def named(self) -> bool:
+        """Whether it names a cluster; otherwise the cluster is that of the pod in which this process runs."""
+        return self.project is not None or self.kube_context is not None
+
+    def is_same_place(self, other: Target) -> bool:
+        """Return whether jobs in *other* are in the same namespace of the same cluster, by their names."""
+        if (self.kube_context, self.namespace) != (other.kube_context, other.namespace):
+            return False
+        # With a context, the other names say nothing: they may be defaults.
+        places = [(each.project, each.zone, each.cluster) for each in (self, other)]
+        return self.kube_context is not None or places[0] == places[1]
 
     @classmethod
     def of(cls, record: JobRecord) -> Target:
@@ -42,3 +57,8 @@ class Target:
             namespace=settings.namespace.value,
             kube_context=settings.kube_context.value,
         )
+
+
+def is_in_pod(environment: Mapping[str, str]) -> bool:
+    """Return whether *environment* is that of a pod, whose own cluster can be used."""
+    return bool(environment.get("KUBERNETES_SERVICE_HOST"))

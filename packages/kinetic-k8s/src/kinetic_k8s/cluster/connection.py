@@ -185,6 +185,8 @@ class Connection:
                 if (found.server, found.ca) == (self._access.server, self._access.ca):
                     return False
                 self._access, self._opened = found, None
+                self.served = None
+                self.permitted.clear()
                 self._opened = self._open(self._credentials())
             except (ClusterUnreachableError, NotAuthenticatedError, NotPermittedError):
                 return False  # The original failure is the one to report.

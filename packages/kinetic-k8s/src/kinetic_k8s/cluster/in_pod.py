@@ -16,11 +16,6 @@ _READ_AGAIN: Final = timedelta(seconds=60)
 """The kubelet replaces the token when 80 % of its life have passed."""
 
 
-def is_in_pod(environment: Mapping[str, str]) -> bool:
-    """Return whether *environment* is that of a pod."""
-    return bool(environment.get("KUBERNETES_SERVICE_HOST"))
-
-
 def access_in_pod(
     environment: Mapping[str, str], *, namespace: str | None = None, account: Path = ACCOUNT
 ) -> Access:

@@ -25,7 +25,7 @@ from kinetic.jobs.services import (
     looking,
     open_at,
 )
-from kinetic.target import Target
+from kinetic.target import Target, is_in_pod
 from kinetic_payload.errors import (
     BucketNotFoundError,
     InvalidRequestError,
@@ -207,11 +207,13 @@ def find_jobs(settings: Settings) -> list[JobHandle]:
 
 
 def _find_jobs(settings: Settings) -> list[JobHandle]:
+    from kinetic.settings.settings import environment
+
     backend = settings.backend.value
     if backend is not None:
         return _jobs_of(asked_for(backend, settings.backend.source).name, settings)
     here = _jobs_of(LOCAL, settings)
-    if not (settings.project.value or settings.kube_context.value):
+    if not (Target.in_settings(settings).named or is_in_pod(environment())):
         return here
     try:
         found = _jobs_of(CLUSTER, settings)
@@ -252,9 +254,7 @@ def _served_by(backend: str, target: Target, job: JobHandle) -> bool:
     entry, entry_of_job = entry_of(backend), entry_of(job.backend)
     if entry_of_job.module is None or entry_of_job.module != entry.module:
         return False
-    found = Target.of(job._record)
-    same_target = (found.kube_context, found.namespace) == (target.kube_context, target.namespace)
-    return entry.on_this_machine or same_target
+    return entry.on_this_machine or Target.of(job._record).is_same_place(target)
 
 
 def jobs_in(

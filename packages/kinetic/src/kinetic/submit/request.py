@@ -12,7 +12,7 @@ from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.submit.capture import SecretValues, capture
 from kinetic.submit.functions import name_of
 from kinetic.submit.options import RunOptions
-from kinetic.target import Target
+from kinetic.target import Target, is_in_pod
 
 if TYPE_CHECKING:
     from kinetic.attempt_limits import AttemptLimits
@@ -80,7 +80,7 @@ def request_of(
     entry = backend_of(settings, options.accelerator)
     semantics = entry.semantics_for(options.accelerator)
     target = Target.in_settings(settings)
-    _refuse_without_target(entry, target)
+    _refuse_without_target(entry, target, environ)
     if not entry.on_this_machine:
         _check_names(settings)
     captured = capture(options.capture, environ)
@@ -121,8 +121,8 @@ def backend_of(settings: Settings, accelerator: Accelerator) -> Entry:
     return asked_for(named.value, named.source)
 
 
-def _refuse_without_target(entry: Entry, target: Target) -> None:
-    if entry.on_this_machine or target.project is not None or target.kube_context is not None:
+def _refuse_without_target(entry: Entry, target: Target, environ: Mapping[str, str]) -> None:
+    if entry.on_this_machine or target.named or is_in_pod(environ):
         return
     raise ConfigurationError(
         f"The backend {entry.name!r} needs a project, and none is set.",

@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from kinetic.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kinetic.jobs.services import Services
     from kinetic.settings.settings import Settings
     from kinetic.target import Target
     from kinetic_k8s.cluster.cluster import Cluster
     from kinetic_payload.stores.store import Location
 
+GKE_ENDPOINT: Final = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"
+"""The variable with which `gcloud`, too, uses another address of the GKE API."""
+
 
 def connect(target: Target, location: Location, settings: Settings) -> Services:
     """Return the services of the jobs in *target*, which sign with the key of its namespace.
 
-    No request is sent yet.
+    The cluster is found by the first of these that *target* or *settings* name: a context of the kubeconfig;
+    a project, with zone and name; the pod in which this process runs. Only for a name the GKE API is asked,
+    once per process.
 
     Raises:
-        ConfigurationError: The target names no context of a kubeconfig.
+        ConfigurationError: None of these is named.
         UnknownContextError: The kubeconfig has no such context.
+        UnknownClusterError: The project has no such cluster; the hint names those that exist.
+        ClusterError: The GKE API did not respond, or refused the request.
     """
-    if target.kube_context is None:
-        raise ConfigurationError(
-            "The backend 'gke' needs a context of your kubeconfig, and none is named.",
-            hint="Set KINETIC_KUBE_CONTEXT, or kube_context in the profile; `kubectl config "
-            "get-contexts` lists them. A cluster is not found by its name yet. To run on this machine "
-            "instead: backend='local' or KINETIC_BACKEND=local.",
-        )
     from kinetic.backends.gke.backend import GkeBackend
     from kinetic.backends.gke.key import ClusterKey
     from kinetic.jobs.services import Services, key_signer_of, open_at
     from kinetic.settings.settings import environment
 
     variables = environment()
-    cluster = _cluster(target.kube_context, target.namespace, variables.get("KUBECONFIG"), settings)
+    cluster = cluster_of(target, settings, variables)
     home = Path(settings.home.value)
     store = open_at(location, home)
     key_signer = key_signer_of(location, ClusterKey(cluster))
@@ -45,16 +48,70 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
     return Services(store, backend, key_signer=key_signer)
 
 
-def _cluster(context: str, namespace: str, kubeconfig: str | None, settings: Settings) -> Cluster:
-    """Return the cluster of *context*; if the kubeconfig lacks that context, the cluster of the settings."""
-    from kinetic_k8s.cluster.connect import connect as connect_cluster
+def cluster_of(target: Target, settings: Settings, variables: Mapping[str, str]) -> Cluster:
+    """Return the cluster of *target*; what the target does not name is taken from *settings*.
+
+    A context in the record of a job may not exist on this machine. Then the cluster is that of the settings.
+
+    Raises:
+        ConfigurationError, UnknownContextError, UnknownClusterError, ClusterError: See `connect`.
+    """
+    from kinetic.target import Target, is_in_pod
     from kinetic_k8s.errors import UnknownContextError
 
-    try:
-        return connect_cluster(context, namespace=namespace or None, kubeconfig=kubeconfig)
-    except UnknownContextError as error:
-        here = settings.kube_context.value
-        if here in (None, context):
-            hint = "Set KINETIC_KUBE_CONTEXT to the context that leads to that cluster here."
-            raise UnknownContextError(error.message, hint=f"{error.hint} {hint}".strip()) from error
-        return connect_cluster(here, namespace=namespace or None, kubeconfig=kubeconfig)
+    here = Target.in_settings(settings)
+    if target.kube_context is not None:
+        try:
+            return _by_context(target.kube_context, target.namespace, variables)
+        except UnknownContextError as error:
+            other = here.kube_context not in (None, target.kube_context)
+            if target.kube_context == here.kube_context or not (other or here.project):
+                hint = (
+                    "Set KINETIC_KUBE_CONTEXT to the context that leads to that cluster here, or "
+                )
+                hint += "KINETIC_PROJECT, KINETIC_ZONE and KINETIC_CLUSTER to find it by its name."
+                raise UnknownContextError(error.message, hint=f"{error.hint} {hint}") from error
+        if here.kube_context is not None and other:
+            return _by_context(here.kube_context, target.namespace, variables)
+        return _by_name(here, target.namespace, variables)
+    if target.project is not None:
+        return _by_name(target, target.namespace, variables)
+    if here.kube_context is not None:
+        return _by_context(here.kube_context, target.namespace, variables)
+    if here.project is not None:
+        return _by_name(here, target.namespace, variables)
+    if is_in_pod(variables):
+        from kinetic_k8s.cluster.connect import connect_in_pod
+
+        return connect_in_pod(variables, namespace=target.namespace or None)
+    raise ConfigurationError(
+        "The backend 'gke' needs a cluster, and none is named.",
+        hint="Set KINETIC_PROJECT, and KINETIC_ZONE and KINETIC_CLUSTER if they are not the defaults. Or "
+        "name a context of your kubeconfig: KINETIC_KUBE_CONTEXT. To run on this machine instead: "
+        "backend='local' or KINETIC_BACKEND=local.",
+    )
+
+
+def _by_context(context: str, namespace: str, variables: Mapping[str, str]) -> Cluster:
+    from kinetic_k8s.cluster.connect import connect as connect_by_context
+
+    kubeconfig = variables.get("KUBECONFIG")
+    return connect_by_context(context, namespace=namespace or None, kubeconfig=kubeconfig)
+
+
+def _by_name(target: Target, namespace: str, variables: Mapping[str, str]) -> Cluster:
+    from kinetic_k8s.cluster.connect import connect_to_gke
+
+    return connect_to_gke(
+        target.project or "",
+        target.zone,
+        target.cluster,
+        namespace=namespace or None,
+        endpoint=gke_endpoint(variables),
+    )
+
+
+def gke_endpoint(variables: Mapping[str, str]) -> str | None:
+    """Return `HOST[:PORT]` of the GKE API that *variables* name; None: Google's own."""
+    named = variables.get(GKE_ENDPOINT)
+    return urlsplit(named).netloc or None if named else None
