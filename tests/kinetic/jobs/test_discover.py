@@ -22,6 +22,7 @@ from kinetic.jobs.discover import jobs_in, statuses_of
 from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.jobs.records import write_outcome
 from kinetic.testing.fakes import FakeServices, FakeStore, a_record, report_value
+from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.outcome import Outcome
@@ -247,13 +248,13 @@ def test_a_folder_with_other_files_is_not_taken_for_a_store_and_stays_as_it_is(
     assert list(theirs.rglob("*")) == [theirs / "photos"]
 
 
-@pytest.mark.parametrize("backend", ["gke", "pathways"])
-def test_the_jobs_of_a_cluster_are_refused_and_not_silently_missing(
-    monkeypatch: pytest.MonkeyPatch, backend: str
+def test_the_jobs_of_a_cluster_that_cannot_be_reached_are_not_silently_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("KINETIC_BACKEND", backend)
+    monkeypatch.setenv("KINETIC_BACKEND", "gke")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
 
-    with pytest.raises(InvalidRequestError, match=backend):
+    with pytest.raises(LoginRequiredError, match="no usable Google credentials"):
         list_jobs(project="p")
 
 
@@ -262,6 +263,7 @@ def test_a_project_that_is_set_for_other_reasons_is_no_matter_of_a_list(
 ) -> None:
     keep(FolderStore(home / "store"))
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "others")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(home / "none.json"))
 
     with caplog.at_level(logging.WARNING):
         assert [job.job_id for job in list_jobs()] == [JOB]

@@ -34,6 +34,7 @@ from kinetic_payload.errors import (
     SignatureError,
     StoreError,
     StoreUnavailableError,
+    UnavailableError,
 )
 from kinetic_payload.layout import JobObjects, is_job_id
 from kinetic_payload.records.job import JobRecord
@@ -219,7 +220,10 @@ def _find_jobs(settings: Settings) -> list[JobHandle]:
         found = _jobs_of(CLUSTER, settings)
     except KineticError as error:
         # A project is often set for other reasons than a cluster with Kinetic jobs.
-        none = isinstance(error, InvalidRequestError | BucketNotFoundError)
+        other_reasons = settings.project.source == "GOOGLE_CLOUD_PROJECT"
+        none = isinstance(error, InvalidRequestError | BucketNotFoundError) or (
+            other_reasons and not isinstance(error, UnavailableError)
+        )
         level = logging.INFO if none else logging.WARNING
         log.log(level, "The jobs of the cluster are left out: %s", error.message)
         return here
