@@ -23,6 +23,7 @@ PARSED = Arguments(store="/store", job="j", payload_digest="d", workspace="/w")
         ([Flag.KEEP_INPUTS], {"keep_inputs": True}),
         ([Flag.RETRIES, "0", Flag.PREEMPTIONS, "3"], {"retries": 0, "preemptions": 3}),
         ([Flag.END_MARKER], {"end_marker": True}),
+        ([Flag.IDLE], {"idle": True}),
         ([Flag.DEBUG_PORT, "0"], {"debug_port": 0}),  # any free one
     ],
 )

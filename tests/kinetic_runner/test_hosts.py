@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kinetic_payload.errors import InvalidRequestError
-from kinetic_runner.hosts import Host, attempt_of, host_of
+from kinetic_runner.hosts import Host, attempt_of, host_of, tpu_variables
 
 
 def test_without_a_word_there_is_one_host_and_it_leads():
@@ -65,3 +65,27 @@ def test_several_hosts_count_their_attempts_by_the_restarts_and_one_by_itself():
     for said in ({}, {"KINETIC_RESTART_ATTEMPT": ""}, {"KINETIC_RESTART_ATTEMPT": "-1"}):
         with pytest.raises(InvalidRequestError, match="KINETIC_RESTART_ATTEMPT"):
             attempt_of(said, Host(0, 2))
+
+
+TPU_HOST = {"KINETIC_HOST_NAMES": "j-0.j,j-1.j", "KINETIC_DEVICES": "tpu:4"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "found"),
+    [
+        (TPU_HOST, {"TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "j-0.j,j-1.j"}),
+        # One alone is not what GKE does.
+        (
+            {**TPU_HOST, "TPU_WORKER_ID": "0"},
+            {"TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "j-0.j,j-1.j"},
+        ),
+        ({**TPU_HOST, "TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "a,b"}, {}),
+        ({**TPU_HOST, "KINETIC_DEVICES": "gpu:8"}, {}),
+        ({**TPU_HOST, "KINETIC_PATHWAYS": "jax-0.10.0"}, {}),
+        ({"KINETIC_DEVICES": "tpu:4"}, {}),
+    ],
+)
+def test_the_tpu_runtime_finds_the_other_hosts(
+    environment: dict[str, str], found: dict[str, str]
+) -> None:
+    assert tpu_variables(environment, 1) == found

@@ -3,6 +3,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import kinetic_payload
 import kinetic_runner
-from kinetic_runner.child.distributed import DistributedError, Slice, join
+from kinetic_runner.child.distributed import DistributedError, Slice, join, wait_for_addresses
 
 SOURCES = [str(Path(str(p.__file__)).parents[1]) for p in (kinetic_runner, kinetic_payload)]
 START = (
@@ -71,7 +72,7 @@ def test_an_earlier_jax_and_a_cluster_keep_their_own_heartbeats() -> None:
     earlier, cluster = EarlierJax(), Jax()
 
     join(earlier, a_slice())
-    join(cluster, Slice("job-0.svc:8476", hosts=2, host=1))
+    join(cluster, Slice("job-0.svc:8476", hosts=2, host=1), addresses_of=lambda _: [])
 
     assert earlier.joined
     assert [call["heartbeat_timeout_seconds"] for call in cluster.calls] == [100]
@@ -102,8 +103,44 @@ def test_a_host_that_cannot_join_names_itself_and_the_coordinator() -> None:
         join(Jax(fails=True), a_slice())
 
 
-def test_a_cluster_listens_where_its_hosts_can_reach_it() -> None:
-    assert Slice("job-0.svc:8476", hosts=2, host=0).bind_address is None
+def own_addresses() -> list[str]:
+    """Return an address of this machine by which others may reach it; none if there is no network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect(("192.0.2.1", 9))  # Nothing is sent.
+        return [probe.getsockname()[0]]
+    return []
+
+
+def test_a_cluster_listens_where_its_hosts_reach_it() -> None:
+    bound = []
+    for host in range(2):
+        jax = Jax()
+        found = ["127.0.1.1", "192.0.2.1", *own_addresses()]
+        join(jax, Slice("job-0.svc:8476", hosts=2, host=host), addresses_of=lambda _, f=found: f)
+        bound.append(jax.calls[0].get("coordinator_bind_address"))
+
+    # Not at an address that is another machine's, nor where only this one reaches it.
+    assert bound == [f"{own_addresses()[0]}:8476" if own_addresses() else None, None]
+
+
+def test_a_name_may_get_its_address_late_but_not_never() -> None:
+    now = 0.0
+
+    def pause(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def look_up(name: str, _: None) -> list[Any]:
+        if now < 1.05:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, None, 0, "", ("10.0.0.7", 0))]
+
+    more: Any = {"pause": pause, "clock": lambda: now, "look_up": look_up}
+    assert wait_for_addresses("job-0.svc", **more) == ["10.0.0.7"]
+    now = -100.0
+    with pytest.raises(DistributedError, match=r"job-0\.svc, has no address after 30 s.*not known"):
+        wait_for_addresses("job-0.svc", **more)
+    assert now == pytest.approx(-70.0, abs=0.2)
 
 
 def test_nothing_imports_jax_by_itself() -> None:

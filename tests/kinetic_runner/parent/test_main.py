@@ -91,6 +91,40 @@ def test_outside_a_container_the_memory_is_that_of_the_largest_process():
     assert peak_memory(in_container=False) >= 300_000_000
 
 
+def test_a_leader_that_would_be_started_again_idles_and_never_runs_twice(runner, wait_until):
+    flags = ("--idle-after-report", "--end-marker", "--retries", "1")
+    ran = runner.folder / "ran"
+    body = f"open({str(ran)!r}, 'a').write('x'); assert len(open({str(ran)!r}).read()) > 1"
+
+    # A failure with a retry left: the system starts the container again.
+    assert runner.run(body, *flags).code == 1
+    process = runner.start(body, *flags)
+    wait_until(lambda: is_end_marker(runner.output.read_text(), "job"))
+    time.sleep(0.3)  # noqa: TID251 - it must not end
+    assert process.poll() is None
+    assert runner.read("job/outcome.json")["attempt"] == 2
+    process.kill()  # its container
+    process.wait()
+    # The next one finds the job finished.
+    process = runner.start(body, *flags, stderr=subprocess.PIPE)
+    assert b"has ended already" in process.stderr.readline()
+    time.sleep(0.3)  # noqa: TID251 - it must not end
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+
+    assert runner.finish(process).code == 0
+    assert ran.read_text() == "xx"
+
+
+def test_a_failure_is_final_for_a_leader_that_idles_unless_retries_are_left(runner, wait_until):
+    process = runner.start("raise ValueError", "--idle-after-report")
+    wait_until(lambda: runner.read("job/outcome.json"))
+    process.send_signal(signal.SIGTERM)
+
+    done = runner.finish(process)
+    assert (done.code, done.final["status"]) == (1, "failed")
+
+
 def test_an_eviction_consumes_no_retry(runner):
     flags = ("--retries", "1", "--grace", "0.2")
     assert evicted(runner, *flags) == 143

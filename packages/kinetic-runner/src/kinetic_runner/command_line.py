@@ -31,6 +31,7 @@ class Arguments:
     lifeline: int | None = None
     debug_port: int | None = None
     end_marker: bool = False
+    idle: bool = False
     pending_uploads: str | None = None
     report_seconds: float = REPORT_SECONDS
 
@@ -61,6 +62,7 @@ _SWITCHES: Final = {
     Flag.PRIVATE_MOUNTS: "private_mounts",
     Flag.KEEP_INPUTS: "keep_inputs",
     Flag.END_MARKER: "end_marker",
+    Flag.IDLE: "idle",
 }
 _REQUIRED: Final = (Flag.STORE, Flag.JOB, Flag.PAYLOAD_DIGEST, Flag.WORKSPACE)
 

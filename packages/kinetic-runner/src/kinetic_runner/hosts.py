@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from kinetic_payload.errors import InvalidRequestError
 from kinetic_payload.layout import HOST_INDEX_SOURCES, Env, Flag
+
+_TPU_WORKER_ID: Final = "TPU_WORKER_ID"
+_TPU_WORKER_HOSTNAMES: Final = "TPU_WORKER_HOSTNAMES"
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,23 @@ def attempt_of(environment: Mapping[str, str], host: Host) -> int | None:
             hint=f"Pass {Flag.ATTEMPT}, or set {Env.RESTART_ATTEMPT} from JobSet's annotation.",
         )
     return restarts + 1
+
+
+def tpu_variables(environment: Mapping[str, str], host: int) -> dict[str, str]:
+    """Return the variables by which the TPU runtime of *host* finds those of the other hosts.
+
+    Empty where both are set, or where this host is not one of several with TPUs. GKE sets both for pods of
+    Indexed Jobs with a headless Service:
+    https://cloud.google.com/kubernetes-engine/docs/how-to/tpus#tpu-env-vars
+    """
+    names = environment.get(Env.HOST_NAMES, "")
+    has_tpu = environment.get(Env.DEVICES, "").startswith("tpu:")
+    # Under Pathways the function runs on a machine without TPUs.
+    if not names or not has_tpu or environment.get(Env.PATHWAYS):
+        return {}
+    if environment.get(_TPU_WORKER_ID) and environment.get(_TPU_WORKER_HOSTNAMES):
+        return {}
+    return {_TPU_WORKER_ID: str(host), _TPU_WORKER_HOSTNAMES: names}
 
 
 def _number(environment: Mapping[str, str], name: str, *, least: int) -> int | None:

@@ -17,6 +17,7 @@ from kinetic_runner import WARM
 from kinetic_runner.child.forks import leave_if_forked
 from kinetic_runner.child.shutdown import shut_down
 from kinetic_runner.child.streams import flush, identity, write_completely
+from kinetic_runner.hosts import tpu_variables
 from kinetic_runner.task import Task
 
 Send = Callable[[dict[str, Any]], None]
@@ -185,7 +186,7 @@ def _name_host_in_environment(task: Task) -> None:
         Env.HOST_COUNT: str(task.hosts),
     }
     # The attempt's number was not known when this process started.
-    os.environ.update(own)  # noqa: TID251
+    os.environ.update({**own, **tpu_variables(os.environ, task.host)})  # noqa: TID251
 
 
 def _die_with_parent(fd: int) -> None:

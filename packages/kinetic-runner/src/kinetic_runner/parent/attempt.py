@@ -68,9 +68,27 @@ def run_attempt(
 ) -> int:
     """Claim an attempt, give *child* its task, watch it, and report; return the exit code.
 
+    With `Flag.IDLE`, return only after a stop was requested, once the job has its final outcome. Before, the
+    system starts the container again, which then runs the next attempt.
+
     Raises:
         KineticError: Nothing was claimed, so there is nothing to report on.
     """
+    code, job_ended = _run_once(arguments, environment, child, signals, linger)
+    if arguments.idle and job_ended:
+        child.kill()
+        signals.wait(inf)
+    return code
+
+
+def _run_once(
+    arguments: Arguments,
+    environment: Mapping[str, str],
+    child: Child,
+    signals: SelfPipe,
+    linger: float | None,
+) -> tuple[int, bool]:
+    """Run an attempt as `run_attempt` does; return the exit code, and whether the job has a final outcome."""
     started, began = time(), monotonic()
     host = host_of(environment, hosts=arguments.hosts)
     number = arguments.attempt if arguments.attempt is not None else attempt_of(environment, host)
@@ -90,14 +108,14 @@ def run_attempt(
         )
     except AlreadyFinishedError as error:
         sys.stderr.write(f"[kinetic] {error}\n")
-        return EXIT_SUCCESS if error.succeeded else EXIT_FUNCTION_FAILED
+        return EXIT_SUCCESS if error.succeeded else EXIT_FUNCTION_FAILED, True
     except AlreadyClaimedError as error:
         sys.stderr.write(f"[kinetic] {error}\n")
-        return EXIT_NOT_PREPARED
+        return EXIT_NOT_PREPARED, False
     reporter = _reporter(arguments, store, job, host, signals, signer)
     marker = end_marker(job.job_id, attempt, host.index) if arguments.end_marker else ""
     if _is_refused(reporter, attempt, arguments.preemptions, marker):
-        return EXIT_NOT_PREPARED
+        return EXIT_NOT_PREPARED, True
     _outlive_supervisor(arguments, store, child, signer)
     child.adopt_orphans()  # Before user code starts: earlier orphans would not be found.
     task = _task(
@@ -129,7 +147,7 @@ def run_attempt(
     if marker and reporter.reported:
         watch.mark_end(marker)
         watch.tee.finish(_READER_SECONDS)
-    return code
+    return code, reporter.job_ended
 
 
 def _reporter(
@@ -141,12 +159,15 @@ def _reporter(
     signer: Signer,
 ) -> Reporter:
     alone = arguments.lifeline is None
+    retries = arguments.retries
+    if retries is None and arguments.idle:
+        retries = 0  # No other process decides whether the system starts the container again.
     return Reporter(
         store=store,
         job=job,
         host=host,
         pause=signals.wait,
-        retries=arguments.retries,
+        retries=retries,
         other_hosts_seconds=inf if alone else OTHER_HOSTS_SECONDS,
         linger=arguments.grace + _AFTER_GRACE if alone and host.count > 1 else 0.0,
         signer=signer,

@@ -76,6 +76,8 @@ class Reporter:
     clock: Callable[[], float] = monotonic
     reported: bool = field(default=False, init=False)
     """Whether everything to report is stored."""
+    job_ended: bool = field(default=False, init=False)
+    """Whether this host has written the final outcome of the job."""
     _until: float = field(default=0.0, init=False)
     _has_warned: bool = field(default=False, init=False)
 
@@ -253,6 +255,7 @@ class Reporter:
         )
         # The first outcome counts: a job cancelled a moment ago stays cancelled.
         self._create(self.job.outcome, encode(outcome))
+        self.job_ended = True
 
     def _keep(self, outcome: HostOutcome) -> None:
         if self.pending_uploads is not None and _ended_by_itself(outcome):

@@ -7,6 +7,8 @@ import select
 import signal
 
 _STOP = (signal.SIGTERM, signal.SIGINT)
+_LONGEST = 86400.0
+"""Seconds of one `select`, which does not wait for ever."""
 
 
 class SelfPipe:
@@ -33,13 +35,13 @@ class SelfPipe:
             self.stop_requested = self.stop_requested or any(stop in numbers for stop in _STOP)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for *seconds*, or until a stop is requested; return whether one is."""
+        """Wait for *seconds*, which may be infinite, or until a stop is requested; return whether one is."""
         import time
 
         until = time.monotonic() + seconds
         self.read()
         while not self.stop_requested and (left := until - time.monotonic()) > 0:
-            select.select([self.fd], [], [], left)
+            select.select([self.fd], [], [], min(left, _LONGEST))
             self.read()
         return self.stop_requested
 
