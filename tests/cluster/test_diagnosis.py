@@ -17,7 +17,8 @@ from kinetic_k8s.manifests.job import JobSpec, job_manifest
 from kinetic_k8s.manifests.labels import APP, APP_VALUE, of_job
 from kinetic_k8s.manifests.pod import MountedFile, Resources, SecretVariable
 from kinetic_k8s.manifests.volumes import FuseMount, fuse_volumes
-from kinetic_k8s.reading.diagnosis import Diagnosis, diagnosis_of
+from kinetic_k8s.reading.causes import Diagnosis
+from kinetic_k8s.reading.diagnosis import diagnosis_of
 
 Make = Callable[..., JobSpec]
 SMALL = Resources(cpu="20m", memory="64Mi")

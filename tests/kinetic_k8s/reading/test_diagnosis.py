@@ -1,17 +1,24 @@
-"""Causes that a test bed cannot provoke, or that would take minutes; the others are in tests/cluster.
+"""Why jobs wait or have failed, from objects that were recorded on a real cluster.
 
-The texts are those of Kubernetes 1.34, Kueue 0.19 and GKE.
+`recorded.json` has the workload, the pods and the events of each situation, as Kubernetes 1.34, JobSet 0.12
+and LeaderWorkerSet 0.10 reported them, without the fields that nobody reads. What the test bed cannot
+provoke is written by hand, in the words of Kubernetes and GKE.
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kinetic_k8s.reading.diagnosis import diagnosis_of
+from kinetic_k8s.reading.diagnosis import diagnosis_of, event_fields
+from kinetic_k8s.reading.status import status_of
 
 Manifest = dict[str, Any]
+RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("recorded.json").read_text())
+IMAGE = "europe-docker.pkg.dev/p/r/i:1"
 QUEUED = {"kueue.x-k8s.io/queue-name": "research"}
 
 
@@ -34,12 +41,15 @@ def a_pod(
     condition: Manifest | None = None,
     **status: Any,
 ) -> Manifest:
-    container = {"name": "kinetic", "image": "europe-docker.pkg.dev/p/r/i:1", "state": state or {}}
+    container = {"name": "kinetic", "image": IMAGE, "state": state or {}}
     return {
         "metadata": {"name": "p", "uid": "pod", "creationTimestamp": "2026-11-22T10:15:00Z"},
         "spec": {
             "nodeName": node,
-            "containers": [{"resources": {"requests": {"google.com/tpu": "8"}}}],
+            "containers": [
+                {"name": "added-by-overrides", "resources": {"requests": {"cpu": "1"}}},
+                {"name": "kinetic", "resources": {"requests": {"google.com/tpu": "8"}}},
+            ],
             "nodeSelector": {"cloud.google.com/gke-tpu-topology": "2x4"},
         },
         "status": {
@@ -65,9 +75,10 @@ def unscheduled(message: str, reason: str = "Unschedulable") -> Manifest:
 
 
 def an_event(uid: str, reason: str, message: str, second: int = 0) -> Manifest:
+    about = {"kind": "Job", "name": "kn-f-0a1b2c3"} if uid == "job" else {"kind": "Pod"}
     return {
         "metadata": {"creationTimestamp": f"2026-11-22T10:15:{second:02d}Z"},
-        "involvedObject": {"uid": uid},
+        "involvedObject": {"uid": uid, **about},
         "reason": reason,
         "message": message,
     }
@@ -76,12 +87,12 @@ def an_event(uid: str, reason: str, message: str, second: int = 0) -> Manifest:
 PULL = "rpc error: code = %s desc = failed to pull and unpack image"
 PLATFORM = PULL % "NotFound" + ": no match for platform in manifest: not found"
 FORBIDDEN = PULL % "Unknown" + ": unexpected status: 403 Forbidden"
-BACK_OFF = 'Back-off pulling image "europe-docker.pkg.dev/p/r/i:1"'
+BACK_OFF = f'Back-off pulling image "{IMAGE}"'
 TPU = "0/3 nodes are available: 3 Insufficient google.com/tpu."
 ROOM = "0/1 nodes are available: 1 Insufficient ephemeral-storage."
 NO_TAG = PULL % "NotFound" + ' "europe-docker.pkg.dev/p/r/i:v403": not found'
 TAINT = "0/1 nodes are available: 1 node(s) had untolerated taint {team: other}."
-DISK = 'Usage of EmptyDir volume "workspace" exceeds the limit "1Gi". '
+DISK = 'Usage of EmptyDir volume "workspace" exceeds the limit "1Gi".'
 DISRUPTED = {
     "type": "DisruptionTarget",
     "status": "True",
@@ -110,7 +121,7 @@ DISRUPTED = {
         (
             a_job(),
             a_pod(waiting("ImagePullBackOff", BACK_OFF)),
-            [an_event("pod", "Failed", f'Failed to pull image "i": {FORBIDDEN}')],
+            [an_event("pod", "Failed", f'Failed to pull image "{IMAGE}": {FORBIDDEN}')],
             "image",
             FORBIDDEN,
             "Let the service account of the cluster's nodes read that registry.",
@@ -183,6 +194,129 @@ def test_a_cause_is_named_with_the_words_of_who_reports_it(
     assert reason in found.reason
     assert remedy in found.remedy
     assert bool(found.remedy) == bool(remedy), "a remedy only where its own rule matched"
+
+
+@pytest.mark.parametrize(
+    ("situation", "state", "cause", "reason", "remedy"),
+    [
+        # Several hosts: the one that waits, or the one that ended first.
+        ("jobset: host 1 has no room", "PENDING", "insufficient",
+         "Host 1: No node has room for the pod: 0/1 nodes are available: 1 Insufficient cpu.",
+         "requests 1100m of cpu"),
+        ("jobset: node pool occupied", "PENDING", "occupied",
+         "Host 0: Every node of the kind that the job requests is occupied: 0/1", "runs one job at a time"),
+        ("jobset: service account", "PENDING", "service-account",
+         'serviceaccount "nobody" not found', "kubectl create serviceaccount nobody"),
+        ("jobset: host 1 ends with 139, host 0 aborts", "RUNNING", "exit",
+         "Host 1: The container ended with exit code 139 (SIGSEGV): host 1", ""),
+        ("jobset: the pod of the host at fault is gone", "FAILED", "exit",
+         "134 (SIGABRT): host 0. The pod of host 1 is gone: it may have ended first.", ""),
+        ("jobset: out of memory", "FAILED", "out-of-memory", "Host 1: A process was killed", "memory='128Mi'"),
+        ("jobset: one host is evicted", "RUNNING", "disrupted", "Host 1: The cluster ended the pod: Eviction", ""),
+        ("jobset: a pod was deleted", "RUNNING", "exit", "The pod of host 1 is gone", ""),
+        ("jobset: a pod was deleted, all are gone", "FAILED", "pod-deleted",
+         "A pod of the job was deleted, by a person or a program: jobset failed", ""),
+        ("jobset: suspended", "PENDING", "suspended", "It is suspended.", "kubectl patch jobset js-susp --type merge"),
+        # Pathways: the head decides, and what its sidecars and the workers do explains it.
+        ("pathways: workers wait", "RUNNING", "no-node",
+         "pathways-worker 0 does not run. No node is of the kind", "no=such"),
+        ("pathways: workers crash", "RUNNING", "crash",
+         "pathways-worker has ended 2 times, last with exit code 1: no accelerator", ""),
+        ("pathways: resource manager not in the image", "PENDING", "sidecar",
+         'pathways-rm has ended 4 times, last with exit code 128: failed to create containerd task', ""),
+        ("pathways: resource manager crashes", "PENDING", "sidecar",
+         "pathways-rm has ended 4 times, last with exit code 1: bad instance type", ""),
+        ("pathways: image of the proxy", "PENDING", "image", "kinetic.test/proxy:1: not found", "the image 'kinetic.test/proxy:1'"),
+        ("leaderworkerset: no node for workers", "RUNNING", "no-node", "pathways-worker 1 does not run. No node", ""),
+        ("leaderworkerset: service account", "PENDING", "service-account",
+         "create Pod lws-account-0 in StatefulSet lws-account failed error", "create serviceaccount nobody"),
+        # One host.
+        ("job: claim", "PENDING", "volume", "The PersistentVolumeClaim 'datasets' does not exist", "pod_overrides"),
+        ("job: init failed", "FAILED", "init", "prepare failed with exit code 1: no such file: /x", ""),
+        ("job: init image", "PENDING", "image", "kinetic.test/nope:1: not found", "'kinetic.test/nope:1'"),
+        ("job: priority class", "PENDING", "priority-class", "no PriorityClass with name nope was found", "nope created"),
+        ("job: runtime class", "PENDING", "runtime-class", 'RuntimeClass "gvisor" not found', "gvisor created"),
+        ("job: limit range", "PENDING", "limit-range", "but limit is 64Mi", "per Container is 32Mi): choose another memory="),
+        ("job: ephemeral storage", "FAILED", "evicted", "total limit of containers 20Mi.", "belong in a bucket"),
+        ("job: emptyDir", "FAILED", "evicted", 'EmptyDir volume "workspace" exceeds', "belong in a bucket"),
+        ("job: python3 not found", "FAILED", "no-program", "no program '/no/python3'", "an image that has /no/python3."),
+        ("job: runner not found", "FAILED", "exit", "exit code 2: python3: can't open file", ""),
+        ("job: cloudpickle not found", "FAILED", "image-requirements", "No module named 'cloudpickle'", "Install cloudpickle"),
+        ("job: architecture", "PENDING", "image", "no match for platform in manifest", "for the machine's architecture"),
+    ],
+)  # fmt: skip
+def test_what_a_real_cluster_reported_is_explained(
+    situation: str, state: str, cause: str, reason: str, remedy: str
+) -> None:
+    workload, pods, events = RECORDED[situation].values()
+    found = diagnosis_of(workload, pods, events)
+
+    # That an evicted host had run is known to whoever has seen it.
+    assert status_of(workload, pods, attempts=int("evicted" in situation)).state == state
+    assert found is not None
+    assert found.cause == cause
+    assert reason in found.reason
+    assert remedy in found.remedy
+    assert len(event_fields(workload, pods)) <= 2
+
+
+def test_events_are_asked_for_where_the_cause_is_reported() -> None:
+    account = RECORDED["jobset: service account"]
+    waits = RECORDED["jobset: host 1 has no room"]
+
+    assert event_fields(account["workload"], account["pods"]) == [
+        "involvedObject.kind=Job,involvedObject.name=js-account-worker-0"
+    ]
+    assert event_fields(waits["workload"], waits["pods"]) == [
+        f"involvedObject.uid={waits['pods'][1]['metadata']['uid']}"
+    ]
+
+
+def test_a_cause_that_was_removed_is_not_reported_again() -> None:
+    # An event lives for an hour. The times of events have fractions of a second, or not.
+    failed = an_event("job", "FailedCreate", "Error creating: exceeded quota: none", 1)
+    created = an_event("job", "SuccessfulCreate", "Created pod: p", 1)
+    created["eventTime"] = "2026-11-22T10:15:01.500000Z"
+
+    found = diagnosis_of(a_job(), [], [created, failed])
+    again = diagnosis_of(a_job(), [], [created, failed | {"lastTimestamp": "2026-11-22T10:15:02Z"}])
+
+    assert found is None
+    assert again is not None
+    assert again.cause == "quota"
+
+
+def test_jobsets_own_refusal_until_the_leader_has_a_node_is_no_cause() -> None:
+    occupied = RECORDED["jobset: node pool occupied"]
+    refusals = [event for event in occupied["events"] if "follower pod" in event["message"]]
+
+    assert refusals
+    assert diagnosis_of(occupied["workload"], [], refusals) is None
+
+
+CREATING: Manifest = {"waiting": {"reason": "ContainerCreating"}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "events", "cause", "remedy"),
+    [
+        ([], [], "no-pod", "kubectl describe job kn-f-0a1b2c3"),
+        ([a_pod(node=None)], [], "not-scheduled", "kubectl describe pod p"),
+        ([a_pod(CREATING)], [], "starting", "kubectl describe pod p"),
+        (RECORDED["job: init runs"]["pods"], [], "init-running", "kubectl logs init-slow-rbgj2 -c prepare"),
+        ([a_pod(CREATING)], [an_event("pod", "Pulling", f'Pulling image "{IMAGE}"')], "pulling", "Wait"),
+    ],
+)  # fmt: skip
+def test_nothing_for_long_names_the_step_that_does_not_end(
+    pods: list[Manifest], events: list[Manifest], cause: str, remedy: str
+) -> None:
+    found = diagnosis_of(a_job(), pods, events, waited=240)
+
+    assert diagnosis_of(a_job(), pods, events, waited=60) is None
+    assert found is not None
+    assert found.cause == cause
+    assert "4 min" in found.reason
+    assert remedy in found.remedy
 
 
 @pytest.mark.parametrize(

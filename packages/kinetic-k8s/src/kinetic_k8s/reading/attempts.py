@@ -114,6 +114,8 @@ class PodView:
         ended = self.terminated or self.last_terminated
         if ended:
             return ended.get("reason") not in NEVER_STARTED
+        if self.waiting:
+            return False  # For instance because an init container failed.
         return "running" in (self.container.get("state") or {}) or self.phase in _ENDED
 
     @property
@@ -131,7 +133,9 @@ class PodView:
         """Whether the command is running, or may still start or be restarted."""
         if self.phase in _ENDED:
             return False
-        return not self.terminated or self.spec.get("restartPolicy") == "Always"
+        policy = self.spec.get("restartPolicy")
+        again = policy == "Always" or (policy == "OnFailure" and self.terminated.get("exitCode"))
+        return not self.terminated or bool(again)
 
     @property
     def leaving(self) -> bool:

@@ -35,6 +35,12 @@ class WorkloadView:
         return str(self.manifest["metadata"].get("uid", ""))
 
     @property
+    def in_namespace(self) -> str:
+        """The option of kubectl that names the object's namespace, after a space; empty if it is not known."""
+        namespace = self.manifest["metadata"].get("namespace")
+        return f" -n {namespace}" if namespace else ""
+
+    @property
     def labels(self) -> Mapping[str, str]:
         """The object's labels."""
         return self.manifest["metadata"].get("labels") or {}

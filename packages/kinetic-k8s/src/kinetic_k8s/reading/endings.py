@@ -1,0 +1,204 @@
+"""How a pod ended, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any, Final
+
+from kinetic_k8s.quantity import parse_quantity
+from kinetic_k8s.reading.attempts import NEVER_STARTED, PodView, named
+from kinetic_k8s.reading.causes import Diagnosis
+
+_SIGNALS: Final = {6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+_STOPPED: Final = (128 + 9, 128 + 15)
+"""Exit codes of a container that was told to stop."""
+_ABORTED: Final = 128 + 6
+"""The exit code of a host that lost another one, among others."""
+_AT_ONCE: Final = timedelta(seconds=2)
+"""Ends closer than that have no certain order: times are whole seconds, of different clocks."""
+_UNKNOWN: Final = datetime.max.replace(tzinfo=UTC)
+_EXECUTABLE: Final = re.compile(r'exec: "([^"]+)": (?:executable file not found|stat )')
+_REQUIREMENT: Final = re.compile(
+    r"(cloudpickle|google-cloud-storage) is not installed|No module named '(cloudpickle)'"
+)
+"""What the runner, or Python itself, writes if an image lacks what the runner needs."""
+_NODE_LOST: Final = ("DeletionByPodGC", "DeletionByTaintManager")
+_MI: Final = 2**20
+_LARGE: Final = 1024
+"""From this number of mebibytes on, whole gibibytes are suggested."""
+
+
+def ending_of(pod: PodView, *, peak: int | None = None) -> Diagnosis | None:
+    """Return how *pod* ended, unless it succeeded; *peak*: the most memory that was seen, in bytes."""
+    if pod.disruption:
+        if pod.condition("DisruptionTarget").get("reason") in _NODE_LOST:
+            where = f"The node {pod.node}" if pod.node else "The pod's node"
+            return Diagnosis("node-lost", f"{where} was lost: {pod.disruption}")
+        return Diagnosis("disrupted", f"The cluster ended the pod: {pod.disruption}")
+    if pod.status.get("reason") == "Evicted":
+        return _evicted(str(pod.status.get("message") or "no details").strip())
+    if (failed := failed_init(pod)) is not None:
+        return failed
+    ended = pod.ends
+    if ended.get("reason") == "OOMKilled":
+        return _out_of_memory(pod, peak)
+    code = ended.get("exitCode")
+    if not code:
+        return None
+    if ended.get("reason") in NEVER_STARTED:
+        return no_program(str(ended.get("message") or ""))
+    reason = f"The container ended with {exit_of(ended)}"
+    if missing := _REQUIREMENT.search(str(ended.get("message") or "")):
+        what = next(filter(None, missing.groups()))
+        return Diagnosis("image-requirements", reason, f"Install {what} in the image.")
+    return Diagnosis("exit", reason)
+
+
+def failed_init(pod: PodView) -> Diagnosis | None:
+    """Return which init container of *pod* failed, unless it is a sidecar."""
+    sidecars = {
+        each["name"]
+        for each in pod.spec.get("initContainers") or ()
+        if each.get("restartPolicy") == "Always"
+    }
+    for init in pod.status.get("initContainerStatuses") or ():
+        ended = (init.get("state") or {}).get("terminated") or {}
+        if ended.get("exitCode") and init["name"] not in sidecars:
+            return Diagnosis(
+                "init",
+                f"The init container {init['name']} failed with exit code {ended['exitCode']}: "
+                f"{_last_line(ended)}",
+            )
+    return None
+
+
+def first_to_fail(pods: Sequence[PodView]) -> PodView | None:
+    """Return the host that ended first of those that failed.
+
+    A host that was told to stop is not the cause if another one failed. JAX aborts a host that loses another
+    one, so a host that aborted comes after those that ended at about the same time.
+    """
+    failed = [pod for pod in pods if ending_of(pod) is not None]
+    own = [pod for pod in failed if not was_stopped(pod)] or failed
+    if not own:
+        return None
+    first = min(map(_end, own))
+    together = [pod for pod in own if _end(pod) - first <= _AT_ONCE]
+    return min(together, key=lambda pod: (_aborted(pod), _end(pod), pod.host))
+
+
+def _aborted(pod: PodView) -> bool:
+    return pod.ends.get("exitCode") == _ABORTED
+
+
+def _end(pod: PodView) -> datetime:
+    """Return when the pod's container ended, in whole seconds of its node's clock."""
+    found = pod.ends.get("finishedAt")
+    return datetime.fromisoformat(found) if found else _UNKNOWN
+
+
+def was_stopped(pod: PodView) -> bool:
+    """Return whether *pod* ended only because it was told to, and not because of its own memory or disk."""
+    return (
+        pod.ends.get("exitCode") in _STOPPED
+        and pod.ends.get("reason") != "OOMKilled"
+        and pod.status.get("reason") != "Evicted"
+        and not pod.disruption
+    )
+
+
+def may_follow(pod: PodView) -> bool:
+    """Return whether *pod* may have ended only because another host had."""
+    return was_stopped(pod) or _aborted(pod)
+
+
+def gone(missing: Sequence[int]) -> str:
+    """Return the sentence about hosts whose pods do not exist any more.
+
+    While a Job fails, Kubernetes deletes pods that it still takes for active, even the first to end.
+    """
+    pods = "pods" if len(missing) > 1 else "pod"
+    verb, they = ("are", "they") if len(missing) > 1 else ("is", "it")
+    return f"The {pods} of {named(missing)} {verb} gone: {they} may have ended first."
+
+
+def exit_of(terminated: Mapping[str, Any]) -> str:
+    """Return how a container ended: its exit code, its signal, and the last line that it wrote."""
+    code = int(terminated.get("exitCode") or 0)
+    signal = _SIGNALS.get(code - 128)
+    how = f"exit code {code}{f' ({signal})' if signal else ''}"
+    text = _last_line(terminated)
+    return f"{how}{f': {text}' if text else '.'}"
+
+
+def no_program(message: str) -> Diagnosis:
+    """Return why the program of a container could not be started."""
+    if found := _EXECUTABLE.search(message):
+        return Diagnosis(
+            "no-program",
+            f"The image has no program {found[1]!r}: {message}",
+            f"Use an image that has {found[1]} on its PATH."
+            if "/" not in found[1]
+            else f"Use an image that has {found[1]}.",
+        )
+    if "exec format error" in message:
+        return Diagnosis(
+            "architecture",
+            f"The image is for another architecture than the machine: {message}",
+            "Build the image for the machine's architecture as well.",
+        )
+    return Diagnosis("start", f"The container could not start: {message}")
+
+
+def _evicted(text: str) -> Diagnosis:
+    reason = f"The node evicted the pod: {text}"
+    if 'EmptyDir volume "shared-memory"' in text:
+        return Diagnosis(
+            "evicted", reason, "Use less shared memory, or set a larger shared_memory=."
+        )
+    if "low on resource: memory" in text:
+        return Diagnosis("evicted", reason, "Request the memory that the job needs: set memory=.")
+    if re.search(r"storage|EmptyDir|disk|inodes", text):
+        return Diagnosis(
+            "evicted", reason, "Write less to the local disk: large files belong in a bucket."
+        )
+    return Diagnosis("evicted", reason)
+
+
+def _out_of_memory(pod: PodView, peak: int | None) -> Diagnosis:
+    limit = pod.container_spec.get("resources", {}).get("limits", {}).get("memory")
+    seen = f" The most that was seen is {_in_mebibytes(peak)}." if peak else ""
+    if limit is None:
+        return Diagnosis(
+            "out-of-memory",
+            f"A process was killed because the node ran out of memory.{seen}",
+            f"Request what the job needs, for example memory={_next(peak)!r}."
+            if peak
+            else "Request what the job needs: memory=",
+        )
+    most = max(parse_quantity(limit) or 0, peak or 0)
+    return Diagnosis(
+        "out-of-memory",
+        f"A process was killed: the container used more than its limit of {limit} of memory.{seen}",
+        f"Use less memory, or try memory={_next(most)!r}.",
+    )
+
+
+def _next(amount: Fraction | int) -> str:
+    """Return one and a half times *amount*, rounded up to whole gibibytes, or to 64 Mi if it is small."""
+    wanted = -int(-amount * 3 // (2 * _MI))
+    if wanted >= _LARGE:
+        return f"{-(-wanted // _LARGE)}Gi"
+    return f"{-(-wanted // 64) * 64}Mi"
+
+
+def _in_mebibytes(amount: int) -> str:
+    return f"{amount / _MI:,.0f} Mi"
+
+
+def _last_line(terminated: Mapping[str, Any]) -> str:
+    lines = str(terminated.get("message") or "").strip().splitlines()
+    return lines[-1] if lines else ""

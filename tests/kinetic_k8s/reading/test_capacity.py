@@ -1,0 +1,93 @@
+"""What GKE's autoscaler reports about a pod without a node, beside the words of the scheduler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kinetic_k8s.reading.attempts import PodView
+from kinetic_k8s.reading.capacity import unscheduled
+from kinetic_k8s.reading.causes import Diagnosis
+
+SCHEDULER = (
+    "0/3 nodes are available: 1 Insufficient google.com/tpu, 2 node(s) didn't match Pod's node "
+    "affinity/selector. preemption: 0/3 nodes are available: 3 No preemption victims found."
+)
+GROUP = (
+    "https://www.googleapis.com/compute/v1/projects/p/zones/us-east5-a/instanceGroups/gke-c-np1-grp"
+)
+GROWS = ("TriggeredScaleUp", f"pod triggered scale-up: [{{{GROUP} 0->2 (max: 2)}}]")
+FULL = ("NotTriggerScaleUp", "pod didn't trigger scale-up: 2 max node group size reached")
+OTHER = (
+    "NotTriggerScaleUp",
+    "pod didn't trigger scale-up: 1 node(s) didn't match Pod's node affinity/selector",
+)
+BACKOFF = ("NotTriggerScaleUp", "pod didn't trigger scale-up: 1 in backoff after failed scale-up")
+_FAILED = "Node scale up in zones {} associated with this pod failed: {}. Pod is at risk of not being scheduled."
+
+
+def failed(why: str, zones: str = "us-east5-a") -> tuple[str, str]:
+    return "FailedScaleUp", _FAILED.format(zones, why)
+
+
+def diagnosed(*events: tuple[str, str], scheduler: str = SCHEDULER) -> Diagnosis:
+    pod = {
+        "metadata": {"name": "p", "uid": "u"},
+        "spec": {"nodeSelector": {"cloud.google.com/gke-tpu-topology": "2x2x2"}},
+    }
+    found: list[dict[str, Any]] = [{"reason": reason, "message": text} for reason, text in events]
+    return unscheduled(PodView(pod), {"reason": "Unschedulable", "message": scheduler}, found)
+
+
+@pytest.mark.parametrize(
+    ("events", "cause", "remedy"),
+    [
+        ([], "insufficient", "Wait until other jobs end, or add nodes."),
+        ([GROWS], "scaling-up", "a TPU slice may take longer"),
+        ([FULL], "pool-full", "raise the maximum size of the node pool"),
+        ([OTHER], "insufficient", "Wait until other jobs end, or add nodes."),
+        ([BACKOFF], "scale-up-failed", "tries again after some minutes"),
+        ([GROWS, failed("GCE quota exceeded")], "cloud-quota", "quota of the project in us-east5-a,"),
+        ([GROWS, failed("GCE out of resources")], "stock-out", "no such machine free in us-east5-a at"),
+        ([failed("GCE out of resources", "a, b")], "stock-out", "free in a, b at present"),
+        ([("FailedScaleUp", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS")], "stock-out", "free at present"),
+        ([failed("GCE out of resources"), BACKOFF], "stock-out", "keeps trying"),
+        ([failed("GCE quota exceeded"), GROWS], "scaling-up", "Wait"),
+        ([failed("IP space exhausted")], "ip-space", "address ranges"),
+        ([failed("Service Account was deleted")], "node-service-account", "restored"),
+        ([failed("Reservation not found or incorrectly shared: r")], "reservation", "Check the reservation"),
+        ([failed("Invalid TPU topology: 2x2x2")], "node-pool", "create it again"),
+        ([failed("Internal error")], "scale-up-failed", ""),
+    ],
+)  # fmt: skip
+def test_the_autoscalers_latest_report_decides_and_the_schedulers_words_stay(
+    events: list[tuple[str, str]], cause: str, remedy: str
+) -> None:
+    found = diagnosed(*events)
+
+    assert found.cause == cause
+    assert SCHEDULER in found.reason
+    assert all(text in found.reason for _, text in events[-1:])
+    assert remedy in found.remedy
+    assert bool(found.remedy) == bool(remedy)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "cause"),
+    [
+        # What the scheduler writes about preemption is not a cause.
+        ("0/1 nodes are available: 1 strange. preemption: 1 Insufficient cpu.", "unschedulable"),
+        ("0/2 nodes are available: 2 Too many pods.", "occupied"),
+        ("0/2 nodes are available: 2 node(s) were unschedulable.", "cordoned"),
+        ("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.", "volume"),
+    ],
+)
+def test_the_schedulers_cause_is_found(scheduler: str, cause: str) -> None:
+    assert diagnosed(scheduler=scheduler).cause == cause
+
+
+def test_more_nodes_are_not_announced_to_a_pod_whose_claim_is_missing() -> None:
+    claim = '0/1 nodes are available: persistentvolumeclaim "d" not found.'
+
+    assert diagnosed(FULL, scheduler=claim).cause == "volume"

@@ -1,0 +1,112 @@
+"""How pods ended, and which of several hosts ended first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kinetic_k8s.reading.attempts import PodView
+from kinetic_k8s.reading.endings import ending_of, first_to_fail
+
+Gi = 2**30
+
+
+def a_pod(host: int = 0, *, second: int = 0, limit: str | None = None, **pod: Any) -> PodView:
+    """Return a pod whose container ended with `code` and `reason`, or whose status has other fields."""
+    ended = {
+        "exitCode": pod.pop("code", 137),
+        "reason": pod.pop("why", "Error"),
+        "finishedAt": f"2026-11-22T10:15:{second:02d}Z",
+        "message": pod.pop("text", ""),
+    }
+    index = {"batch.kubernetes.io/job-completion-index": str(host)}
+    limits = {"limits": {"memory": limit}} if limit else {}
+    return PodView(
+        {
+            "metadata": {"name": f"p{host}", "labels": index},
+            "spec": {"nodeName": "gke-1", "containers": [{"name": "kinetic", "resources": limits}]},
+            "status": {
+                "phase": "Failed",
+                "containerStatuses": [{"name": "kinetic", "state": {"terminated": ended}}],
+                **pod,
+            },
+        }
+    )
+
+
+def disrupted(reason: str, message: str) -> dict[str, Any]:
+    kind = {"type": "DisruptionTarget", "status": "True"}
+    return {"conditions": [{**kind, "reason": reason, "message": message}]}
+
+
+@pytest.mark.parametrize(
+    ("limit", "peak", "reason", "remedy"),
+    [
+        ("16Gi", None, "its limit of 16Gi of memory.", "try memory='24Gi'"),
+        ("16Gi", 15 * Gi, "The most that was seen is 15,360 Mi.", "try memory='24Gi'"),
+        ("64Mi", 20 * 2**20, "seen is 20 Mi", "try memory='128Mi'"),
+        ("1.5G", None, "1.5G", "try memory='3Gi'"),
+        (None, None, "the node ran out of memory.", "memory="),
+        (None, 10 * Gi, "seen is 10,240 Mi", "memory='15Gi'"),
+    ],
+)
+def test_out_of_memory_names_the_limit_the_peak_and_what_to_try(
+    limit: str | None, peak: int | None, reason: str, remedy: str
+) -> None:
+    found = ending_of(a_pod(why="OOMKilled", limit=limit), peak=peak)
+
+    assert found is not None
+    assert found.cause == "out-of-memory"
+    assert reason in found.reason
+    assert remedy in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("pod", "cause", "words"),
+    [
+        # The kubelet and the garbage collector of pods, when a node is lost.
+        (a_pod(**disrupted("DeletionByPodGC", "PodGC: node no longer exists")), "node-lost", "The node gke-1 was"),
+        (a_pod(**disrupted("PreemptionByScheduler", "preempting")), "disrupted", "preempting"),
+        (a_pod(reason="Evicted", message="The node was low on resource: memory."), "evicted", "set memory="),
+        (
+            a_pod(reason="Evicted", message='Usage of EmptyDir volume "shared-memory" exceeds the limit "1Gi".'),
+            "evicted",
+            "a larger shared_memory=",
+        ),
+        (a_pod(code=128, why="StartError", text='exec: "/a": exec format error'), "architecture", "Build the image"),
+        (
+            a_pod(code=2, text="gs://b is a bucket, and google-cloud-storage is not installed here."),
+            "image-requirements",
+            "Install google-cloud-storage in the image.",
+        ),
+    ],
+)  # fmt: skip
+def test_an_ending_is_explained(pod: PodView, cause: str, words: str) -> None:
+    found = ending_of(pod)
+
+    assert found is not None
+    assert found.cause == cause
+    assert words in f"{found.reason} {found.remedy}"
+
+
+@pytest.mark.parametrize(
+    ("pods", "first"),
+    [
+        # A host that crashed, and those that lost it a moment later.
+        ([a_pod(0, code=134, second=6), a_pod(1, code=139, second=5), a_pod(2, code=134, second=6)], 1),
+        # Clocks differ, and their times are whole seconds.
+        ([a_pod(0, code=134, second=5), a_pod(1, code=139, second=6)], 1),
+        ([a_pod(0, code=134, second=5), a_pod(1, code=1, second=30)], 0),
+        # Those that were stopped afterwards do not count, whenever they were.
+        ([a_pod(0, code=143, second=3), a_pod(1, code=1, second=9)], 1),
+        ([a_pod(0, code=137, second=3), a_pod(1, why="OOMKilled", second=9)], 1),
+        ([a_pod(0, code=143, second=9), a_pod(1, code=143, second=3)], 1),
+        ([a_pod(0, code=1), a_pod(1, **disrupted("EvictionByEvictionAPI", "evicting"))], 0),
+        ([a_pod(0, code=0)], None),
+    ],
+)  # fmt: skip
+def test_of_several_hosts_the_first_cause_is_found(pods: list[PodView], first: int | None) -> None:
+    found = first_to_fail(pods)
+
+    assert (found.host if found else None) == first

@@ -1,0 +1,103 @@
+"""Places in the queues of Kueue 0.19, from objects that were recorded on a real cluster.
+
+The queue `research` has 100m of cpu. `hold-a` and `hold-b` hold 40m each, at priority 1; `wait-c`, `wait-d` and
+`wait-e` came later, the second with priority 0; `urgent`, of priority 100, then pushed `hold-b` out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic_k8s.reading.diagnosis import diagnosis_of
+from kinetic_k8s.reading.queue import QueuePlace, place_of, queued
+
+Manifest = dict[str, Any]
+RECORDED = json.loads(Path(__file__).with_name("recorded_queue.json").read_text())
+READABLE = ("Workload", "LocalQueue", "ClusterQueue")
+
+
+def place(
+    name: str, situation: str = "waiting", readable: Sequence[str] = READABLE
+) -> QueuePlace | None:
+    objects = RECORDED[situation]
+    job = next(
+        o for o in RECORDED["waiting"] if (o["kind"], o["metadata"]["name"]) == ("Job", name)
+    )
+    kinds = ([o for o in objects if o["kind"] == kind and kind in readable] for kind in READABLE)
+    workloads, local, cluster = kinds
+    return place_of(job, workloads, local_queues=local, cluster_queues=cluster)
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "reason", "remedy"),
+    [
+        ("wait-c", "queued", "at position 1 of 4: couldn't assign flavors to pod set main: insufficient unused "
+         "quota for cpu in flavor kn-lab-flavor, 20m more needed. "
+         "The quota is held by hold-b (cpu 40m), hold-a (cpu 40m).", "higher priority class"),
+        # Kueue has not considered it yet, because another one is before it.
+        ("wait-e", "queued", "in the queue 'research', at position 2 of 4. The quota is held by", "Wait"),
+        ("wait-d", "queued", "at position 3 of 4", "Wait"),
+        ("unknown", "queue-missing", "LocalQueue no-such-queue doesn't exist", "the label kueue.x-k8s.io/queue-name"),
+        ("held", "queue-inactive", "ClusterQueue kn-lab-stopped is inactive", "ask its administrator"),
+        ("orphan", "queue-inactive", "ClusterQueue kn-lab-missing doesn't exist", "use another queue"),
+        ("nomem", "queue-without-resource", "resource memory unavailable", "no quota for memory"),
+        ("toobig", "queue-too-small", "> maximum capacity (40m)", "more of cpu than the queue ever has"),
+    ],
+)  # fmt: skip
+def test_a_job_that_waits_is_told_why_where_and_for_whom(
+    name: str, cause: str, reason: str, remedy: str
+) -> None:
+    found = place(name)
+    assert found is not None
+    why = queued(found)
+
+    assert why is not None
+    assert why.cause == cause
+    assert reason in why.reason
+    assert remedy in why.remedy
+
+
+def test_a_job_that_was_pushed_out_waits_at_its_old_place_and_has_not_failed() -> None:
+    job = next(o for o in RECORDED["after a preemption"] if o["metadata"]["name"] == "hold-b")
+    found = diagnosis_of(
+        job | {"spec": job["spec"] | {"suspend": True}},
+        [],
+        queue=place("hold-b", "after a preemption"),
+    )
+
+    assert found is not None
+    assert found.cause == "queued"
+    assert "at position 1 of 5" in found.reason
+    assert "It had been admitted before: Preempted to accommodate a workload" in found.reason
+    assert "held by hold-a (cpu 40m), urgent (cpu 40m)" in found.reason
+
+
+def test_the_older_version_of_the_objects_says_the_same() -> None:
+    assert place("wait-d", "waiting, v1beta1") == place("wait-d")
+
+
+def test_without_the_right_to_read_queues_less_is_said_and_nothing_wrong() -> None:
+    own = place("wait-d", readable=("Workload",))
+    namespace = place("wait-d", readable=("Workload", "LocalQueue"))
+
+    assert own is not None
+    assert own.position is None
+    assert own.reason.startswith("couldn't assign flavors")
+    assert namespace is not None
+    assert "at position 3 or later" in str(queued(namespace))
+    assert place("wait-d", readable=()) is None
+
+
+def test_an_admitted_job_does_not_wait_and_a_deactivated_one_needs_a_person() -> None:
+    admitted = place("hold-b")
+
+    assert admitted is not None
+    assert queued(admitted) is None
+    why = queued(QueuePlace("research", active=False, eviction="The workload is deactivated"))
+    assert why is not None
+    assert why.cause == "queue-deactivated"
