@@ -337,3 +337,14 @@ class Proxy:
 def proxy(bed: Any, tmp_path: Path) -> Iterator[Proxy]:
     with Proxy(bed, tmp_path) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def slice_of_two(bed: Any) -> str:
+    """An accelerator with two hosts, which both fit on the bed's one node."""
+    # Several processes may do this at once: it sets the same values.
+    bed.run(
+        "accel", "tpu", "--chips", "64", "--type", "tpu-v5p-slice", "--topology", "2x2x2",
+        "--nodepool", "np1",
+    )  # fmt: skip
+    return "v5p-8"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kinetic.backends.gke.host_log import LogSources
 from kinetic.backends.gke.key import ClusterKey
 from kinetic.backends.gke.logs import JobLog
 from kinetic.backends.gke.observer import Observer
@@ -105,7 +106,11 @@ def test_what_only_looks_does_not_wait_for_a_cluster_that_is_not_reached() -> No
     nobody = ApiServer(Access(server="https://127.0.0.1:9"), clock=lambda: now[0], pause=pause)
     store = kept(None)
     observer = Observer(nobody, store, None)
-    log = JobLog(RECORD, nobody, store, UNSIGNED, observer, JobWatches(nobody))
+    sources = LogSources(
+        record=RECORD, cluster=nobody, store=store, signer=UNSIGNED, observer=observer,
+        watches=JobWatches(nobody),
+    )  # fmt: skip
+    log = JobLog(sources)
 
     with limited(OutageLimit(1.0)), pytest.raises(ClusterUnreachableError, match="in 1 s"):
         observer.observe(RECORD)

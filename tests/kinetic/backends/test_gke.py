@@ -14,7 +14,8 @@ from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.checks import check_data, check_request
 from kinetic.backends.gke.connect import cluster_of
 from kinetic.backends.gke.endpoint import storage_variables
-from kinetic.backends.gke.job_spec import job_spec
+from kinetic.backends.gke.host_log import LogSources
+from kinetic.backends.gke.job_spec import workload_spec
 from kinetic.backends.gke.logs import JobLog
 from kinetic.backends.gke.observation import explanation_of, observation_of
 from kinetic.backends.gke.observer import Observer
@@ -31,8 +32,8 @@ from kinetic.testing.fakes import FakeStore, a_record, create_outcome
 from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import ClusterUnreachableError, UnknownClusterError, UnknownContextError
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.job import job_manifest
 from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_k8s.manifests.workload import workload_manifest
 from kinetic_k8s.testing import GkeServer
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.layout import JobObjects, end_marker
@@ -40,7 +41,7 @@ from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
-from kinetic_payload.records.signing import UNSIGNED
+from kinetic_payload.records.signing import UNSIGNED, Signing
 from kinetic_payload.stores.store import Location
 
 BUCKET = Location("gs", "jobs")
@@ -62,7 +63,6 @@ def a_request(tmp_path: Path, **options: object) -> JobRequest:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"accelerator": "v5litepod-16"}, "several hosts"),
         ({"container_image": None}, "does not build images"),
         ({"container_image": "bundled"}, "does not build images"),
         ({"container_image": "prebuilt"}, "does not build images"),
@@ -185,8 +185,10 @@ def test_a_job_names_its_secrets_and_pins_what_it_runs(tmp_path: Path) -> None:
     )  # fmt: skip
     launch = Launch(record=record, request=request, environment=Environment(IMAGE))
 
-    spec = job_spec(launch, BUCKET, runner=None, variables={"STORAGE_EMULATOR_HOST": "x"})
-    manifest = job_manifest(spec)
+    spec = workload_spec(
+        "job", launch, BUCKET, runner=None, variables={"STORAGE_EMULATOR_HOST": "x"}
+    )
+    manifest = workload_manifest(spec)
 
     command = " ".join(spec.pod.command)
     assert f"--payload-digest {'1' * 64} --context-digest {'2' * 64}" in command
@@ -280,6 +282,21 @@ class Kubelet:
         raise ClusterUnreachableError("Nothing changes any more.")
 
 
+def a_log(
+    record: JobRecord, cluster: Any, store: FakeStore, observer: Observer, watches: Any,
+    signer: Signing = UNSIGNED,
+) -> JobLog:  # fmt: skip
+    sources = LogSources(
+        record=record,
+        cluster=cluster,
+        store=store,
+        signer=signer,
+        observer=observer,
+        watches=watches,
+    )
+    return JobLog(sources)
+
+
 class Lines(list[str]):
     def close(self) -> None:
         """There is nothing to close."""
@@ -299,7 +316,7 @@ def test_a_followed_log_begins_in_the_bucket_where_the_pods_own_has_lost_its_beg
     cluster: Any = Kubelet([*whole[kept:], end_marker(record.job_id, 1, 0)])
     observer, watches = Observer(cluster, store, None), JobWatches(cluster)
 
-    log = JobLog(record, cluster, store, UNSIGNED, observer, watches)
+    log = a_log(record, cluster, store, observer, watches)
 
     assert [line.text for line in log.follow(None)] == whole
     assert [line.text for line in log.follow(1)][-1:] == ["last"]
@@ -323,14 +340,14 @@ class LateKubelet(Kubelet):
         return self._pods
 
     @contextmanager
-    def open(self, job_ids: Sequence[str]) -> Iterator[LateKubelet]:
+    def open(self, records: Sequence[JobRecord]) -> Iterator[LateKubelet]:
         yield self
 
     def wait(self, timeout: float) -> None:
         self._pods = [a_pod(**ENDED)]
         self._come()
 
-    def wake(self, job_id: str) -> None:
+    def wake(self, job_id: str = "") -> None:
         """Nobody waits."""
 
 
@@ -345,7 +362,7 @@ def test_an_outcome_that_the_job_did_not_sign_does_not_end_a_followed_log(tmp_pa
     )
     observer = Observer(cluster, store, key_signer)
 
-    log = JobLog(record, cluster, store, key_signer, observer, cluster)
+    log = a_log(record, cluster, store, observer, cluster, key_signer)
 
     assert [line.text for line in log.follow(None)] == lines[:2]
 

@@ -45,7 +45,8 @@ class PodLog:
 
     With *follow*, the iteration waits for the container to start, survives broken connections, and ends
     after the last line once the container has ended or its pod is gone. Lines that the kubelet has
-    already removed are missing; it keeps about 10 MiB.
+    already removed are missing; it keeps about 10 MiB. `broken` tells whether lines may be missing before
+    the latest one.
     """
 
     def __init__(
@@ -68,6 +69,11 @@ class PodLog:
         self._lock = threading.Lock()
         self._end_request: Callable[[], None] | None = None
         self._seen = _Seen()
+
+    @property
+    def broken(self) -> bool:
+        """Whether the log, after a broken connection, no longer had the line that had been read last."""
+        return self._seen.broken
 
     def __enter__(self) -> Self:
         return self
@@ -123,6 +129,7 @@ class PodLog:
     def _lines(self, *, follow: bool) -> Iterator[str]:
         """Iterate over the lines of one request that have not been seen yet."""
         since = self._seen.since()
+        self._seen.begin(again=since is not None)
         with (
             self._cluster.log(
                 self._pod,
@@ -134,7 +141,7 @@ class PodLog:
             self._closing_with(stream.close),
         ):
             for line in stream:
-                if self._seen.is_new(line, again=since is not None):
+                if self._seen.is_new(line):
                     yield line.partition(" ")[2]
 
     def _started(self) -> bool:
@@ -180,6 +187,18 @@ class _Seen:
         """The time of the latest line, as the server writes it."""
         self._lines: dict[str, set[str]] = {}
         """Second of a line's time → lines."""
+        self._last = ""
+        """The line that was read last."""
+        self._again = False
+        """Whether the current request begins in the middle of the log, so that lines repeat."""
+        self._joined = True
+        """Whether the current request has returned the line that was read last before it."""
+        self.broken = False
+        """Whether a request did not return that line before a new one."""
+
+    def begin(self, *, again: bool) -> None:
+        """Begin a request; *again*: it begins in the middle of the log."""
+        self._again, self._joined = again, not again
 
     def since(self) -> str | None:
         """Return the time where the next request begins; None: at the first line."""
@@ -187,11 +206,8 @@ class _Seen:
             return None
         return (datetime.fromisoformat(self._latest) - OVERLAP).isoformat()
 
-    def is_new(self, line: str, *, again: bool) -> bool:
-        """Remember *line*; return whether it is a new line of the log.
-
-        Lines repeat only in a request that begins *again* in the middle of the log.
-        """
+    def is_new(self, line: str) -> bool:
+        """Remember *line*; return whether it is a new line of the log."""
         written = line.partition(" ")[0]
         second = written[:_SECOND]
         if second not in self._lines:
@@ -199,9 +215,13 @@ class _Seen:
                 return False
             self._forget(second)
         lines = self._lines.setdefault(second, set())
-        if again and line in lines:
+        if self._again and line in lines:
+            self._joined = self._joined or line == self._last
             return False
+        self.broken = self.broken or not self._joined
+        self._joined = True
         lines.add(line)
+        self._last = line
         self._latest = max(self._latest, written)
         return True
 

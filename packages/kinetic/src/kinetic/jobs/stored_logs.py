@@ -59,11 +59,12 @@ def stored_lines(
     tail: int | None = None,
     attempts: Collection[int] | None = None,
     most: int = MOST_HOSTS,
+    host: int | None = None,
 ) -> Iterator[LogLine]:
     """Iterate over the stored log of the latest attempt, or over its last *tail* lines.
 
     Anybody who can write to a bucket may have added logs. Therefore only logs of *attempts*, the attempts
-    that the job made, if they are known, and of the first *most* hosts are read.
+    that the job made, if they are known, and of the first *most* hosts are read. *host* selects one of them.
     """
     names = JobObjects(job_id)
     logged = _numbers(store, names.logs)
@@ -73,8 +74,9 @@ def stored_lines(
         return
     attempt = max(logged)
     found_hosts = _numbers(store, f"{names.logs}{attempt}/", "host-")
-    hosts = sorted(host for host in found_hosts if host < most)[:MOST_HOSTS]
-    prefixes = {host: names.log_chunks(attempt, host) for host in hosts}
+    hosts = sorted(each for each in found_hosts if each < most and host in (None, each))
+    hosts = hosts[:MOST_HOSTS]
+    prefixes = {each: names.log_chunks(attempt, each) for each in hosts}
     if tail is None:
         reading = _Reading.of(store, len(hosts))
         parts = [(host, _lines(reading, prefix)) for host, prefix in prefixes.items()]
@@ -227,6 +229,32 @@ def follow_stored(
             return
         yield attempt_separator(store, record, verify, attempt, newer)
         attempt, share = newer, None
+
+
+def follow_stored_host(
+    store: Store,
+    job_id: str,
+    attempt: int,
+    host: int,
+    *,
+    ended: Callable[[], bool],
+    pause: Callable[[], object],
+) -> Iterator[LogLine]:
+    """Iterate over the stored log of one host of one attempt, until it has *ended* and everything was read."""
+    reader = _Host(store, job_id, attempt, host, None)
+    while True:
+        over = (
+            ended()
+        )  # Checked before reading, so that everything that was written before is read.
+        quiet = True
+        for line in reader.read():
+            quiet = False
+            yield line
+        if over:
+            yield from reader.close()
+            return
+        if quiet:
+            pause()
 
 
 class _Host:

@@ -1,4 +1,4 @@
-"""`GkeBackend`: runs each job as a Job of Kubernetes."""
+"""`ClusterBackend`: runs each job as a workload of Kubernetes, under `gke` and under `pathways`."""
 
 from __future__ import annotations
 
@@ -24,17 +24,26 @@ from kinetic.backends.backend import (
 )
 from kinetic.backends.gke.checks import check_data, check_request
 from kinetic.backends.gke.endpoint import storage_variables
-from kinetic.backends.gke.job_spec import WORKLOAD, ClusterEnvironment, job_spec
+from kinetic.backends.gke.forms import Form, form_on, kind_of_form
+from kinetic.backends.gke.host_log import LogSources
+from kinetic.backends.gke.job_spec import ClusterEnvironment, workload_spec
 from kinetic.backends.gke.logs import JobLog
-from kinetic.backends.gke.observation import JobObservation, belongs_to, explanation_of
+from kinetic.backends.gke.observation import (
+    JobObservation,
+    belongs_to,
+    explanation_of,
+    observation_of,
+    workload_of,
+)
 from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.timeouts import with_short_timeout, with_timeout
 from kinetic.backends.gke.watch import JobWatches
+from kinetic.backends.gke.workloads import Workloads
 from kinetic.backends.local.paths import Home
-from kinetic.backends.registry import CLUSTER
 from kinetic.errors import JobError, SubmitError
 from kinetic.jobs.record import record_of
 from kinetic.names import job_id_of, k8s_name_of
+from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.creation import Runner, create_workload
 from kinetic_k8s.cluster.removal import remove_workload
@@ -45,38 +54,42 @@ from kinetic_k8s.errors import (
     StillThereError,
 )
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.job import JobSpec, job_manifest
 from kinetic_k8s.manifests.labels import JOB_ID, of_job, of_jobs
 from kinetic_k8s.manifests.secrets import check_environment
+from kinetic_k8s.manifests.workload import workload_manifest
 from kinetic_payload.layout import RUNNER_NAME
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED
 
 if TYPE_CHECKING:
+    from kinetic.backends.registry import Semantics
     from kinetic.settings.keys import KeySigner
     from kinetic.submit.request import JobRequest
+    from kinetic_k8s.accelerators import Accelerator
+    from kinetic_k8s.manifests.spec import WorkloadSpec
     from kinetic_payload.records.signing import Signing
     from kinetic_payload.stores.store import Location, Store
 
 
-class GkeBackend:
+class ClusterBackend:
     """Runs jobs in one namespace of *cluster*, with their objects in *store*.
 
-    *home* (`KINETIC_HOME`) caches the runner's file, *environment* has the variables that name the bucket
+    *name* is that of the backend: `gke` or `pathways`. *home* (`KINETIC_HOME`) caches the runner's file, *environment* has the variables that name the bucket
     service, and *key_signer* verifies records in the store.
     """
 
-    name = CLUSTER
-
     def __init__(
         self,
+        name: Semantics,
         cluster: Cluster,
         store: Store,
         home: Path,
         key_signer: KeySigner | None,
         environment: Mapping[str, str],
     ) -> None:
+        self.name: str = name
+        self._semantics = name
         self._cluster = cluster
         self._store = store
         self._home = home
@@ -84,20 +97,22 @@ class GkeBackend:
         self._environment = environment
         self._observer = Observer(cluster, store, key_signer)
         self._watches = JobWatches(cluster)
+        self._workloads = Workloads(cluster)
 
     def check(self, request: JobRequest) -> Sequence[str]:
-        """Refuse a request that cannot run on a cluster; let the cluster check the Job in a dry run.
+        """Refuse a request that cannot run on a cluster; let the cluster check it in a dry run.
 
         Raises:
             InvalidRequestError: This version cannot run the request; the hint says what to use instead.
             ConfigurationError: The address of the bucket service is a loopback address.
-            ClusterError: The cluster cannot be reached, or would refuse the Job.
+            ClusterError: The cluster cannot be reached, or would refuse the workload.
         """
         check_request(request, self._store.location)
         check_environment(request.captured_env)
         record = _draft(request, self._store.location)
         draft = Launch(record=record, request=request, environment=Environment(_image(request)))
-        with_timeout(self._cluster).create(job_manifest(self._spec(draft, None)), dry_run=True)
+        manifest = workload_manifest(self._spec(draft, None))
+        with_timeout(self._cluster).create(manifest, dry_run=True)
         return ()
 
     def environment(self, request: JobRequest, project: Packaging) -> ClusterEnvironment:  # noqa: ARG002
@@ -111,18 +126,17 @@ class GkeBackend:
 
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:
-        """Yield the completed record. While it is new, a job without a Job is reported as pending."""
+        """Yield the completed record. While it is new, a job without a workload is reported as pending."""
         where = self._cluster.identity
-        yield replace(
-            record, workload=WORKLOAD, namespace=where.namespace, kube_context=where.context
-        )
+        kind = kind_of_form(self._form(parse_accelerator(record.accelerator)))
+        yield replace(record, workload=kind, namespace=where.namespace, kube_context=where.context)
 
     def start(self, launch: Launch) -> None:
-        """Create the Job, and the objects that it needs.
+        """Create the workload, and the objects that it needs.
 
         Raises:
             InvalidRequestError: Data of the call would have to be mounted.
-            SubmitError: The Job exists already, or the cluster refuses it.
+            SubmitError: The workload exists already, or the cluster refuses it.
         """
         assert isinstance(launch.environment, ClusterEnvironment)
         check_data(launch.data)
@@ -141,12 +155,20 @@ class GkeBackend:
         except ClusterError as error:
             raise SubmitError(error.message, hint=error.hint) from error
 
-    def _spec(self, launch: Launch, runner: Runner | None) -> JobSpec:
-        variables = storage_variables(self._environment)
-        return job_spec(launch, self._store.location, runner=runner, variables=variables)
+    def _spec(self, launch: Launch, runner: Runner | None) -> WorkloadSpec:
+        return workload_spec(
+            self._form(launch.request.accelerator),
+            launch,
+            self._store.location,
+            runner=runner,
+            variables=storage_variables(self._environment),
+        )
+
+    def _form(self, accelerator: Accelerator) -> Form:
+        return form_on(accelerator, self._semantics)
 
     def observe(self, record: JobRecord) -> Observation:
-        """Observe the job's Job and pods once.
+        """Observe the job's workload and pods once.
 
         Raises:
             ClusterError: The cluster cannot be queried.
@@ -161,7 +183,7 @@ class GkeBackend:
         return explanation_of(seen, [] if seen.status.terminal else self._events(seen))
 
     def _events(self, seen: JobObservation) -> list[Manifest]:
-        """Return the events of the Job and of its latest pod."""
+        """Return the events of the workload and of its latest pod."""
         pods = sorted(seen.pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
         cluster = with_short_timeout(self._cluster)
         found: list[Manifest] = []
@@ -171,7 +193,7 @@ class GkeBackend:
                     uid = each["metadata"]["uid"]
                     found += cluster.list("Event", fields=f"involvedObject.uid={uid}")
         except NotPermittedError:
-            return []  # Without events, the Job and its pods still explain something.
+            return []  # Without events, the workload and its pods still explain something.
         return found
 
     def lives_here(self, record: JobRecord) -> bool:  # noqa: ARG002
@@ -179,8 +201,8 @@ class GkeBackend:
         return False
 
     def watch(self, records: Sequence[JobRecord]) -> AbstractContextManager[Watch]:
-        """Watch the Jobs and pods of the jobs; `wait` also returns periodically, for outcomes in the store."""
-        return self._watches.open([record.job_id for record in records])
+        """Watch the workloads and pods of the jobs; `wait` also returns periodically, for outcomes in the store."""
+        return self._watches.open(records)
 
     def log_lines(
         self,
@@ -191,25 +213,33 @@ class GkeBackend:
         stopped: Callable[[], bool] = never,
     ) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt; with *follow*, until the job ends."""
-        log = JobLog(
-            record, self._cluster, self._store, self._signer, self._observer, self._watches
+        sources = LogSources(
+            record=record,
+            cluster=self._cluster,
+            store=self._store,
+            signer=self._signer,
+            observer=self._observer,
+            watches=self._watches,
         )
-        return log.follow(tail, stopped) if follow else log.read(tail)
+        lines = JobLog(sources)
+        return lines.follow(tail, stopped) if follow else lines.read(tail)
 
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
-        """Delete the Job, and return when none of its pods is left.
+        """Delete the workload, and return when none of its pods is left.
 
         Raises:
             JobError: A pod is still there after *timeout* seconds.
-            ClusterError: The Job cannot be deleted; its pods keep running.
+            ClusterError: The workload cannot be deleted; its pods keep running.
         """
         cluster = with_timeout(self._cluster)
-        found = cluster.get("Job", record.k8s_name, brief=True)
-        if found is not None and not belongs_to(found, record.job_id):
-            return
+        kind = workload_of(record)
+        found = None
         try:
+            found = cluster.get(kind, record.k8s_name)
+            if found is not None and not belongs_to(found, record.job_id):
+                return
             remove_workload(
-                cluster, "Job", record.k8s_name, pods=of_job(record.job_id), timeout=timeout
+                cluster, kind, record.k8s_name, pods=of_job(record.job_id), timeout=timeout
             )
         except StillThereError as error:
             raise JobError(
@@ -217,21 +247,24 @@ class GkeBackend:
                 hint=error.hint,
                 job_id=record.job_id,
             ) from error
+        except ClusterError as error:
+            _name_the_cost(error, record, found)
+            raise
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        """Delete the Job, its pods and their Secret."""
+        """Delete the workload, its pods and their Secret."""
         self.stop(record, timeout=timeout, poll_interval=poll_interval)
 
     def list(self) -> Iterator[Listed]:
-        """Iterate over the jobs that have a Job, finished ones too."""
+        """Iterate over the jobs that have a workload, finished ones too."""
         cluster = with_short_timeout(self._cluster)
-        jobs = cluster.list("Job", labels=of_jobs(()))
+        workloads = self._workloads.list()
         pods: defaultdict[str, list[Manifest]] = defaultdict(list)
         for pod in cluster.list("Pod", labels=of_jobs(())):
             pods[pod["metadata"]["labels"].get(JOB_ID, "")].append(pod)
-        for job in jobs:
-            if job_id := job["metadata"]["labels"].get(JOB_ID):
-                yield Listed(job_id, self._observer.of(job, pods[job_id], job_id))
+        for workload in workloads:
+            if job_id := workload["metadata"]["labels"].get(JOB_ID):
+                yield Listed(job_id, self._observer.of(workload, pods[job_id], job_id))
 
     def store_result(self, record: JobRecord) -> None:
         """Do nothing: a pod stores its result itself, or the job has failed."""
@@ -251,6 +284,15 @@ class GkeBackend:
         from kinetic.backends.local.collection import collect_left
 
         collect_left(Home(str(self._home)), self._store, recorded, self._environment)
+
+
+def _name_the_cost(error: ClusterError, record: JobRecord, workload: Manifest | None) -> None:
+    """Add to an *error* of a stop what the accelerator costs from now on."""
+    if workload is not None and observation_of(workload, ()).status.terminal:
+        return
+    runs = "keeps running" if workload is not None else "may keep running"
+    error.message += f" The job {runs}, and {record.accelerator} is still billed."
+    error.args = (error.message,)
 
 
 def _image(request: JobRequest) -> str:

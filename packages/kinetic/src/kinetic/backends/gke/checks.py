@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinetic.errors import InvalidRequestError
-from kinetic_k8s.accelerators.types import describe
-from kinetic_k8s.errors import UnsupportedWorkloadError
-from kinetic_k8s.manifests.workload import form_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,11 +20,6 @@ def check_request(request: JobRequest, store: Location) -> None:
     Raises:
         InvalidRequestError: It cannot run the request; the hint says what to use instead.
     """
-    if form_of(request.accelerator, "gke", frozenset()) != "job":
-        raise UnsupportedWorkloadError(
-            f"{describe(request.accelerator)}: jobs on several hosts are not supported on Kubernetes yet.",
-            hint="Use a slice that fits on one host; `kinetic accelerators` lists them.",
-        )
     if request.image.mode != "custom":
         requested = (
             "No container_image is named"

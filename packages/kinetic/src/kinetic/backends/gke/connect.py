@@ -34,7 +34,7 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
         UnknownClusterError: The project has no such cluster; the hint names those that exist.
         ClusterError: The GKE API did not respond, or refused the request.
     """
-    from kinetic.backends.gke.backend import GkeBackend
+    from kinetic.backends.gke.backend import ClusterBackend
     from kinetic.backends.gke.key import ClusterKey
     from kinetic.jobs.services import Services, key_signer_of, open_at
     from kinetic.settings.settings import environment
@@ -44,7 +44,7 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
     home = Path(settings.home.value)
     store = open_at(location, home)
     key_signer = key_signer_of(location, ClusterKey(cluster))
-    backend = GkeBackend(cluster, store, home, key_signer, variables)
+    backend = ClusterBackend("gke", cluster, store, home, key_signer, variables)
     return Services(store, backend, key_signer=key_signer)
 
 

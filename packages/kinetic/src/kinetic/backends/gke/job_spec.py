@@ -1,9 +1,9 @@
-"""Build the spec of a Job from a launch."""
+"""Build the spec of a workload from a launch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from kinetic.backends.backend import Environment, Launch
 from kinetic.jobs.runner import runner_environment, runner_flags
 from kinetic_k8s.cluster.creation import Runner
 from kinetic_k8s.manifests.job import JobSpec
+from kinetic_k8s.manifests.jobset import JobSetSpec
 from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET, environment_secret_name
 from kinetic_k8s.manifests.pod import (
     WORKSPACE,
@@ -19,14 +20,13 @@ from kinetic_k8s.manifests.pod import (
     SecretVariable,
 )
 from kinetic_k8s.manifests.pod import Resources as PodResources
+from kinetic_k8s.manifests.spec import WorkloadSpec
 from kinetic_payload.layout import EXIT_NOT_PREPARED, RUNNER_PATH, Env, Flag
 
 if TYPE_CHECKING:
+    from kinetic.backends.gke.forms import Form
     from kinetic.resources import Resources
     from kinetic_payload.stores.store import Location
-
-WORKLOAD = "Job"
-"""The Kubernetes kind of every job so far; it is recorded as `workload`."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,15 @@ class ClusterEnvironment(Environment):
     runner: Runner = field(kw_only=True)
 
 
-def job_spec(
-    launch: Launch, store: Location, *, runner: Runner | None, variables: Mapping[str, str]
-) -> JobSpec:
-    """Return the spec of the Job that runs the job of *launch*, whose objects are at *store*.
+def workload_spec(
+    form: Form,
+    launch: Launch,
+    store: Location,
+    *,
+    runner: Runner | None,
+    variables: Mapping[str, str],
+) -> WorkloadSpec:
+    """Return the spec of the workload that runs the job of *launch*, whose objects are at *store*.
 
     *variables* name the bucket service for the pod. Captured values and the key are not in the spec: it names
     the Secrets that hold them.
@@ -80,12 +85,14 @@ def job_spec(
         labels=request.labels,
         about={"function": record.func_name},
     )
-    return JobSpec(
+    spec = WorkloadSpec(
         name=record.k8s_name,
         pod=pod,
         retries=record.retries,
         fatal_exit_codes=(EXIT_NOT_PREPARED,),
     )
+    values = {each.name: getattr(spec, each.name) for each in fields(spec)}
+    return JobSpec(**values) if form == "job" else JobSetSpec(**values)
 
 
 def _resources(requested: Resources) -> PodResources:

@@ -1,237 +1,259 @@
-"""The log of a job on a cluster: live from its pods, the rest from the bucket."""
+"""The log of a job on a cluster: of all hosts, from attempt to attempt."""
 
 from __future__ import annotations
 
-from collections import deque
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from kinetic.backends.backend import LogLine, never
+from kinetic.backends.gke.arrivals import Arrivals
+from kinetic.backends.gke.host_log import Began, HostLog, LogSources
+from kinetic.backends.gke.watch import JobWatch
+from kinetic.jobs.log_lines import interleaved, last_lines
 from kinetic.jobs.stored_logs import attempt_separator, latest_lines, stored_lines
-from kinetic_k8s.cluster.logs import PodLog
 from kinetic_k8s.errors import ClusterUnreachableError
 from kinetic_k8s.reading.attempts import PodView, views
-from kinetic_payload.layout import JobObjects, is_end_marker
-from kinetic_payload.printable import printable_log
-from kinetic_payload.records.storage import read_verified
-
-if TYPE_CHECKING:
-    from kinetic.backends.gke.observer import Observer
-    from kinetic.backends.gke.watch import JobWatches
-    from kinetic_k8s.cluster.cluster import Cluster
-    from kinetic_payload.records.job import JobRecord
-    from kinetic_payload.records.signing import Signing
-    from kinetic_payload.stores.store import Store
 
 _LOOK_AGAIN: Final = 15.0
-_REMEMBERED: Final = 3
-"""Lines that are compared to find where a live log begins or broke off in the stored log."""
+_IDLE: Final = 1.0
+"""Seconds without a line after which a reader checks whether it was stopped."""
+
+
+@dataclass(frozen=True)
+class _Pods:
+    """The hosts' pods, oldest first, and whether the job had ended before they were listed."""
+
+    pods: Sequence[PodView]
+    over: bool
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """The log of a pod has been read to its end."""
+
+    uid: str
+
+
+_Event = LogLine | Began | _Ended | _Pods
 
 
 class JobLog:
-    """The log of the job of *record*.
+    """The log of a job, with the lines of its hosts in the order of their arrival."""
 
-    The log in the bucket is complete, and a little behind. A pod's own log is live, loses its beginning
-    once it is long, and is deleted with the pod.
-    """
-
-    def __init__(
-        self,
-        record: JobRecord,
-        cluster: Cluster,
-        store: Store,
-        signer: Signing,
-        observer: Observer,
-        watches: JobWatches,
-    ) -> None:
-        self._record = record
-        self._cluster = cluster
-        self._store = store
-        self._signer = signer
-        self._stored_job = store, record, signer.verify
-        self._observer = observer
-        self._watches = watches
-        self._whole = False
-        """Whether the pod's log that was read last had its end marker."""
+    def __init__(self, sources: LogSources) -> None:
+        self._sources = sources
+        self._record = sources.record
+        self._stored_job = sources.store, sources.record, sources.signer.verify
 
     def read(self, tail: int | None) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt as far as it is written."""
-        found = views(self._observer.pods(self._record))
-        pod = found[-1] if found and found[-1].started else None
-        if pod is None or not pod.alive:
-            yield from self._ended_log(pod, tail)
+        pods = self._latest([pod for pod in self._pods() if pod.started])
+        if not any(pod.alive for pod in pods):
+            yield from self._ended_log(pods, tail)
             return
-        attempt = self._attempt_of(pod, 1)
-        live = self._live(pod, attempt, follow=False, tail=tail)
-        stored = self._stored(attempt, tail)
+        attempt = self._sources.attempt_of(pods[-1], 1)
+        by_host = {pod.host: pod for pod in pods}
+        parts = [
+            (host, self._host_now(by_host.get(host), attempt, host, tail))
+            for host in range(self._record.hosts)
+        ]
+        if tail is None:
+            yield from interleaved(parts, attempt)
+        else:
+            ends = [(host, list(lines)) for host, lines in parts]
+            yield from last_lines(ends, attempt, tail)
+
+    def _host_now(
+        self, pod: PodView | None, attempt: int, host: int, tail: int | None
+    ) -> Iterator[str]:
+        """Iterate over the log of one host of the running attempt as far as it is written."""
+        stored = (line.text for line in self._sources.stored(attempt, host, tail))
+        if pod is None:
+            yield from stored
+            return
+        live = self._sources.live(pod, tail)
         if tail is not None:
             yield from max(list(live), list(stored), key=len)
             return
         first, other = next(live, None), next(stored, None)
-        if first is None or (other is not None and first.text != other.text):
-            yield from self._stored(attempt)  # The pod's own log has lost its beginning.
+        if first is None or (other is not None and first != other):
+            # The pod's own log has lost its beginning.
+            yield from (line.text for line in self._sources.stored(attempt, host))
         else:
             yield first
             yield from live
 
-    def follow(self, tail: int | None, stopped: Callable[[], bool] = never) -> Iterator[LogLine]:
-        """Iterate over the log from the latest attempt on, as it is written, until the job ends.
-
-        Stop earlier if *stopped* returns True; it is checked between two pods and after each line.
-
-        Raises:
-            ClusterUnreachableError: The cluster did not respond at the beginning; later it retries.
-        """
-        attempt, reached = 0, False
-        known: set[str] = set()
-        with self._watches.open([self._record.job_id]) as watch:
-            while not stopped():
-                try:
-                    # Checked before the pods are listed: a last pod may start in between.
-                    over = self._is_over()
-                    found = views(self._observer.pods(self._record))
-                except ClusterUnreachableError:
-                    if not reached:  # Otherwise the user would see no output and no reason.
-                        raise
-                    watch.wait(_LOOK_AGAIN)
-                    continue
-                reached = True
-                new = [pod for pod in found if pod.uid not in known]
-                known.update(pod.uid for pod in new)
-                for pod in new if attempt else new[-1:]:
-                    for number, lines in self._attempts_to(pod, attempt, tail):
-                        if attempt:
-                            yield attempt_separator(*self._stored_job, attempt, number)
-                        for line in lines:
-                            yield line
-                            if stopped():
-                                return
-                        attempt, tail = number, None
-                if not new and not over:
-                    watch.wait(_LOOK_AGAIN)
-                elif not new:
-                    if not attempt:
-                        yield from self._stored(None, tail)
-                    return
-
-    def _is_over(self) -> bool:
-        """Return whether there will be no further pod."""
-        outcome = JobObjects(self._record.job_id).outcome
-        if read_verified(self._store, self._signer, outcome) is not None:
-            return True
-        return self._observer.observe(self._record).status.terminal
-
-    def _attempts_to(
-        self, pod: PodView, before: int, tail: int | None
-    ) -> Iterator[tuple[int, Iterator[LogLine]]]:
-        """Iterate over the attempts after *before* up to that of *pod*, each with its lines."""
-        live = self._live(pod, before + 1, follow=True, tail=tail)
-        first = next(live, None)  # This waits for the pod to start.
-        number = self._attempt_of(pod, before + 1)
-        if first is None and self._observer.claimed_by(self._record, number) is None:
-            return  # The attempt never began.
-        if before:
-            # Attempts whose pods were never listed.
-            for missed in range(before + 1, number):
-                yield missed, self._stored(missed)
-        lines = self._with_stored_rest(first, live, number, tail)
-        if not before and tail is None and first is not None:
-            lines = chain(self._lost_beginning(pod, number), lines)
-        yield number, lines
-
-    def _lost_beginning(self, pod: PodView, attempt: int) -> Iterator[LogLine]:
-        """Iterate over the stored lines that *pod* no longer has: the kubelet keeps about 10 MiB."""
-        with PodLog(self._cluster, pod.name, follow=False) as log:
-            head = [_printable(text) for text in islice(log, _REMEMBERED)]
-        if head and is_end_marker(head[-1], self._record.job_id):
-            return
-        yield from islice(self._stored(attempt), _position_of(head, self._stored(attempt)))
-
-    def _with_stored_rest(
-        self, first: LogLine | None, live: Iterator[LogLine], attempt: int, tail: int | None
-    ) -> Iterator[LogLine]:
-        """Iterate over a pod's lines, and then over those that only the bucket has."""
-        last: deque[str] = deque(maxlen=_REMEMBERED)
-        for lines in ([first] if first is not None else [], live):
-            for line in lines:
-                last.append(line.text)
-                yield LogLine(line.text, 0, attempt)
-        if not self._whole:
-            # The pod was killed, or its log was rotated away.
-            yield from _lines_after(last, self._stored(attempt, None if last else tail))
-
-    def _live(
-        self, pod: PodView, attempt: int, *, follow: bool, tail: int | None
-    ) -> Iterator[LogLine]:
-        """Iterate over the log that *pod* itself has, without its end marker."""
-        self._whole = False
-        # One more line: the last one may be the end marker.
-        last: deque[str] = deque(maxlen=tail)
-        count = None if tail is None else tail + 1
-        with PodLog(self._cluster, pod.name, follow=follow, tail=count) as log:
-            for text in log:
-                if is_end_marker(text, self._record.job_id):
-                    self._whole = True
-                    self._watches.wake(self._record.job_id)
-                    break  # This is the last line; the stream itself ends a second later.
-                elif follow or tail is None:
-                    yield LogLine(_printable(text), 0, attempt)
-                else:
-                    last.append(_printable(text))
-        yield from (LogLine(text, 0, attempt) for text in last)
-
-    def _ended_log(self, pod: PodView | None, tail: int | None) -> Iterator[LogLine]:
-        stored = self._stored(None, tail)
+    def _ended_log(self, pods: Sequence[PodView], tail: int | None) -> Iterator[LogLine]:
+        stored = latest_lines(*self._stored_job, tail=tail)
         first = next(stored, None)
         if first is not None:
             yield first
             yield from stored
-        elif pod is not None:  # The log could not be stored.
-            yield from self._live(pod, self._attempt_of(pod, 1), follow=False, tail=tail)
+        elif pods:  # The log could not be stored.
+            attempt = self._sources.attempt_of(pods[-1], 1)
+            parts = [(pod.host, self._sources.live(pod, tail)) for pod in pods]
+            yield from interleaved(parts, attempt)
 
-    def _stored(self, attempt: int | None, tail: int | None = None) -> Iterator[LogLine]:
-        """Iterate over the stored lines of *attempt*, or of the latest one."""
-        if attempt is None:
-            return latest_lines(*self._stored_job, tail=tail)
-        job_id = self._record.job_id
-        return stored_lines(self._store, job_id, tail=tail, attempts=[attempt], most=1)
+    def follow(self, tail: int | None, stopped: Callable[[], bool] = never) -> Iterator[LogLine]:
+        """Iterate over the log from the latest attempt on, as it is written, until the job ends.
 
-    def _attempt_of(self, pod: PodView, least: int) -> int:
-        """Return the attempt of *pod*, *least* or a later one; if it has claimed none, the next free number."""
-        number = least
-        while self._observer.claimed_by(self._record, number) not in (None, pod.name):
-            number += 1
-        return number
+        Stop earlier if *stopped* returns True; it is checked after each line, and every second without one.
+
+        Raises:
+            ClusterUnreachableError: The cluster did not respond at the beginning; later it retries.
+        """
+        arrivals: Arrivals[_Event] = Arrivals()
+        with self._sources.watches.open([self._record]) as watch, arrivals:
+            following = _Following(self._sources, arrivals, watch, tail)
+            while not stopped():
+                item = arrivals.take(_IDLE)
+                if isinstance(item, LogLine):
+                    yield item
+                elif isinstance(item, Began):
+                    before, following.attempt = following.attempt, item.attempt
+                    if before and item.attempt > before:
+                        yield from self._between(before, item.attempt)
+                elif item is not None and following.is_over_after(item):
+                    if not following.attempt:
+                        yield from latest_lines(*self._stored_job, tail=tail)
+                    return
+
+    def _between(self, before: int, attempt: int) -> Iterator[LogLine]:
+        """Iterate over the logs of attempts whose pods were never listed, and the lines between attempts."""
+        for missed in range(before + 1, attempt):
+            yield attempt_separator(*self._stored_job, before, missed)
+            yield from stored_lines(
+                self._sources.store,
+                self._record.job_id,
+                attempts=[missed],
+                most=self._record.hosts,
+            )
+            before = missed
+        yield attempt_separator(*self._stored_job, before, attempt)
+
+    def _pods(self) -> list[PodView]:
+        return hosts_of(self._sources)
+
+    def _latest(self, pods: Sequence[PodView]) -> list[PodView]:
+        """Return the pods of the latest attempt, one for each host."""
+        latest = max((_generation(self._record.hosts, pod) for pod in pods), default=None)
+        found = [pod for pod in pods if _generation(self._record.hosts, pod) == latest]
+        return sorted({pod.host: pod for pod in found}.values(), key=lambda pod: pod.host)
 
 
-def _printable(text: str) -> str:
-    return printable_log(text.removesuffix("\r"))
+def hosts_of(sources: LogSources) -> list[PodView]:
+    """Return the pods that run the job's function, oldest first."""
+    found = views(sources.observer.pods(sources.record))
+    return [pod for pod in found if pod.runs_function]
 
 
-def _position_of(head: Sequence[str], stored: Iterator[LogLine]) -> int:
-    """Return how many lines of *stored* come before the lines *head*; 0 if *stored* does not have them."""
-    window: deque[str] = deque(maxlen=len(head))
-    for count, line in enumerate(stored, 1):
-        window.append(line.text)
-        if list(window) == list(head):
-            return count - len(head)
-    return 0
+def _generation(hosts: int, pod: PodView) -> tuple[int, str, str]:
+    """Return a value that pods of the same attempt share, and that grows from attempt to attempt."""
+    if hosts > 1:
+        return (pod.restarts or 0), "", ""
+    return 0, pod.created, pod.uid
 
 
-def _lines_after(last: Sequence[str], stored: Iterator[LogLine]) -> Iterator[LogLine]:
-    """Iterate over the lines of *stored* after the lines *last*; over nothing if *stored* lacks these."""
-    if not last:
-        yield from stored
-        return
-    wanted = list(last)
-    window: deque[str] = deque(maxlen=len(wanted))
-    rest: list[LogLine] = []
-    found = False
-    for line in stored:
-        window.append(line.text)
-        if list(window) == wanted:
-            rest, found = [], True
-        elif found:
-            rest.append(line)
-    yield from rest
+class _Following:
+    """The pods of a job that are followed: all hosts of one attempt, and then those of the next."""
+
+    def __init__(
+        self, sources: LogSources, arrivals: Arrivals[_Event], watch: JobWatch, tail: int | None
+    ) -> None:
+        self._sources = sources
+        self._arrivals = arrivals
+        self._watch = watch
+        self._tail = tail
+        self._hosts = sources.record.hosts
+        self._known: set[str] = set()
+        self._waiting: list[PodView] = []
+        """Pods of later attempts, and new ones of this attempt."""
+        self._generation: tuple[int, str, str] | None = None
+        self._followed: set[int] = set()
+        """The hosts of this attempt that are followed, or whose log has ended."""
+        self._active: set[str] = set()
+        """The uids of the pods that are followed."""
+        self._wanted = threading.Event()
+        self._wanted.set()
+        self.attempt = 0
+        """The latest attempt that has begun; 0 before the first one."""
+        arrivals.start(self._list_pods, end=self._wanted.set)
+
+    def is_over_after(self, event: _Ended | _Pods) -> bool:
+        """Take *event* into account; return whether the log has ended."""
+        if isinstance(event, _Ended):
+            self._active.discard(event.uid)
+            over = False
+        else:
+            new = [pod for pod in event.pods if pod.uid not in self._known]
+            self._known.update(pod.uid for pod in new)
+            self._waiting += self._wanted_of(new)
+            over = event.over and not new
+        self._start_waiting()
+        if self._active or self._waiting:
+            over = False
+        if len(self._followed) < self._hosts or not self._active:
+            self._wanted.set()
+            if isinstance(event, _Ended):
+                self._watch.wake()
+        return over
+
+    def _wanted_of(self, new: Sequence[PodView]) -> Sequence[PodView]:
+        """Return those of the *new* pods that are followed; at first, only the latest attempt."""
+        generations = [_generation(self._hosts, pod) for pod in new]
+        least = max(generations, default=None) if self._generation is None else self._generation
+        return [
+            pod
+            for pod, generation in zip(new, generations, strict=True)
+            if least is not None and generation >= least
+        ]
+
+    def _start_waiting(self) -> None:
+        """Follow the pods of this attempt; if none is followed any more, those of the next one."""
+        if not self._waiting:
+            return
+        if not self._active:
+            self._generation = min(_generation(self._hosts, pod) for pod in self._waiting)
+            self._followed = set()
+        this = [pod for pod in self._waiting if _generation(self._hosts, pod) == self._generation]
+        self._waiting = [pod for pod in self._waiting if pod not in this]
+        tail = None if self._tail is None else -(-self._tail // self._hosts)
+        for pod in this:
+            log = HostLog(
+                self._sources, pod, after=self.attempt, tail=None if self.attempt else tail
+            )
+            self._active.add(pod.uid)
+            self._followed.add(pod.host)
+            self._arrivals.start(partial(self._follow, pod, log), end=log.close)
+
+    def _follow(self, pod: PodView, log: HostLog) -> None:
+        for item in log:
+            self._arrivals.put(item)
+        self._arrivals.put(_Ended(pod.uid))
+
+    def _list_pods(self) -> None:
+        """List the pods whenever that is wanted and something may have changed."""
+        reached = False
+        while self._wanted.wait() and not self._arrivals.closed:
+            self._wanted.clear()
+            try:
+                # Checked before the pods are listed: a last pod may start in between.
+                over = self._is_over()
+                pods = hosts_of(self._sources)
+            except ClusterUnreachableError:
+                if not reached:  # Otherwise the user would see no output and no reason.
+                    raise
+                self._wanted.set()
+            else:
+                reached = True
+                self._arrivals.put(_Pods(pods, over))
+            self._watch.wait(_LOOK_AGAIN)
+
+    def _is_over(self) -> bool:
+        """Return whether there will be no further pod."""
+        if self._sources.has_outcome:
+            return True
+        return self._sources.observer.observe(self._sources.record).status.terminal

@@ -1,19 +1,23 @@
-"""Decide the state of a job from its Job and its pods."""
+"""Decide the state of a job from its workload and its pods."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.backend import Explanation, Observation
 from kinetic.job_status import JobStatus
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_k8s.manifests.workload import KINDS, Kind
 from kinetic_k8s.reading.attempts import views
 from kinetic_k8s.reading.diagnosis import diagnosis_of
 from kinetic_k8s.reading.status import State, status_of
+
+if TYPE_CHECKING:
+    from kinetic_payload.records.job import JobRecord
 
 _STATUS: Final = {
     State.PENDING: JobStatus.PENDING,
@@ -29,7 +33,7 @@ _AT_ONCE: Final = timedelta(seconds=5)
 
 @dataclass(frozen=True)
 class JobObservation(Observation):
-    """An observation with the Job and the pods that it was decided from."""
+    """An observation with the workload and the pods that it was decided from."""
 
     job: Manifest | None = field(default=None, compare=False, repr=False)
     pods: tuple[Manifest, ...] = field(default=(), compare=False, repr=False)
@@ -48,7 +52,7 @@ def observation_of(
 
 
 def explanation_of(seen: JobObservation, events: Sequence[Manifest]) -> Explanation:
-    """Return why a job has the status *seen*; *events* are those of its Job and of its pods."""
+    """Return why a job has the status *seen*; *events* are those of its workload and of its pods."""
     latest = views(seen.pods)[-1:]
     found = diagnosis_of(seen.job, seen.pods, events)
     # Between two attempts, the report of the earlier one says how it ended.
@@ -66,6 +70,18 @@ def has_first_pod(job: Manifest, pods: Sequence[Manifest]) -> bool:
     begun = datetime.fromisoformat(job["metadata"]["creationTimestamp"])
     created = (datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in pods)
     return any(each - begun <= _AT_ONCE for each in created)
+
+
+def workload_of(record: JobRecord) -> Kind:
+    """Return the kind of the object that runs the job; a job of an earlier version is a Job."""
+    found: dict[str | None, Kind] = {kind: kind for kind in KINDS}
+    return found.get(record.workload, "Job")
+
+
+def is_part(manifest: Manifest) -> bool:
+    """Return whether an object is a part of a workload, as a Job of a JobSet is."""
+    owners = manifest["metadata"].get("ownerReferences") or ()
+    return any(owner["kind"] in KINDS for owner in owners)
 
 
 def belongs_to(manifest: Manifest, job_id: str) -> bool:

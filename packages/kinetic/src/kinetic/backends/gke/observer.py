@@ -1,4 +1,4 @@
-"""Observe jobs on a cluster: their Jobs, their pods, and whether they are certainly gone."""
+"""Observe jobs on a cluster: their workloads, their pods, and whether they are certainly gone."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kinetic.backends.gke.observation import (
     belongs_to,
     has_first_pod,
     observation_of,
+    workload_of,
 )
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.errors import JobError, ObjectNotFoundError, SignatureError
@@ -69,7 +70,7 @@ class Observer:
         return self._absent(record) if seen.status is JobStatus.NOT_FOUND else seen
 
     def of(self, job: Manifest, pods: Sequence[Manifest], job_id: str) -> Observation:
-        """Return the observation of a job whose Job and pods were listed.
+        """Return the observation of a job whose workload and pods were listed.
 
         The store is queried only if an earlier pod may have been evicted.
         """
@@ -87,20 +88,23 @@ class Observer:
         """Return the job's pods."""
         return with_short_timeout(self._cluster).list("Pod", labels=of_job(record.job_id))
 
-    def claimed_by(self, record: JobRecord, attempt: int) -> str | None:
-        """Return the pod that has claimed *attempt*, or None."""
-        return self._claimant(record.job_id, attempt)
+    def claimed_by(self, record: JobRecord, attempt: int, host: int = 0) -> str | None:
+        """Return the pod that has claimed *attempt* on *host*, or None."""
+        return self._claimant(record.job_id, attempt, host)
 
-    def _claimant(self, job_id: str, attempt: int) -> str | None:
-        name = JobObjects(job_id).claim(attempt, 0)
+    def _claimant(self, job_id: str, attempt: int, host: int = 0) -> str | None:
+        name = JobObjects(job_id).claim(attempt, host)
         claim = read_verified(self._store, self._signer, name)
         return None if claim is None else str(fields_of(claim).get("hostname", ""))
 
     def _look(self, record: JobRecord) -> JobObservation:
-        job = with_short_timeout(self._cluster).get("Job", record.k8s_name)
+        kind = workload_of(record)
+        job = with_short_timeout(self._cluster).get(kind, record.k8s_name)
         if job is not None and not belongs_to(job, record.job_id):
             job = None
-        pods = self.pods(record)  # Read after the Job, so that the pods that ended it are listed.
+        pods = self.pods(
+            record
+        )  # Read after the workload, so that the pods that ended it are listed.
         seen = observation_of(job, pods, begun=record.job_id in self._begun)
         # Between two pods, nothing in the cluster shows that the job has run.
         if seen.status is JobStatus.PENDING and self.claimed_by(record, 1) is not None:
@@ -110,7 +114,7 @@ class Observer:
         return seen
 
     def _absent(self, record: JobRecord) -> Observation:
-        """Return the observation of a job without a Job and pods."""
+        """Return the observation of a job without a workload and pods."""
         verify = self._signer.verify
         found = starting_or_gone(self._store, record, verify, starting=self._starting)
         if found.status is JobStatus.PENDING or not self._is_recorded_here(record):
@@ -119,7 +123,8 @@ class Observer:
         seen = self._look(record)
         if seen.status is not JobStatus.NOT_FOUND:
             return seen
-        where = f"There is no Job {record.k8s_name} in {self._cluster.identity}."
+        kind = workload_of(record)
+        where = f"There is no {kind} {record.k8s_name} in {self._cluster.identity}."
         return replace(found, reason=f"{found.reason} {where}")
 
     def _is_recorded_here(self, record: JobRecord) -> bool:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from kinetic.backends.gke.observation import workload_of
 from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.manifests.labels import of_jobs
+
+if TYPE_CHECKING:
+    from kinetic_payload.records.job import JobRecord
 
 _MOST: Final = 50
 """Jobs that one label selector names; with more, all jobs of the namespace are watched."""
@@ -18,7 +22,7 @@ _LONGEST: Final = 30.0
 
 
 class JobWatch:
-    """A watch on the pods and the Jobs of some jobs."""
+    """A watch on the pods and the workloads of some jobs."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -41,10 +45,12 @@ class JobWatches:
         self._wakes: dict[str, list[Callable[[], object]]] = {}
 
     @contextmanager
-    def open(self, job_ids: Sequence[str]) -> Iterator[JobWatch]:
+    def open(self, records: Sequence[JobRecord]) -> Iterator[JobWatch]:
         """Watch these jobs within the block."""
+        job_ids = [record.job_id for record in records]
         labels = of_jobs(tuple(job_ids) if len(job_ids) <= _MOST else ())
-        kinds = [Watched(kind=kind, labels=labels) for kind in ("Pod", "Job")]
+        workloads = sorted({workload_of(record) for record in records})
+        kinds = [Watched(kind=kind, labels=labels) for kind in ("Pod", *workloads)]
         with Watch(self._cluster, kinds) as watch:
             self._add(job_ids, watch.wake)
             try:

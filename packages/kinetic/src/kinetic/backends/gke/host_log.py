@@ -1,0 +1,248 @@
+"""The log of one host in one attempt: live from its pod, and what the pod lacks from the bucket."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final
+
+from kinetic.backends.backend import LogLine
+from kinetic.backends.gke.timeouts import with_short_timeout
+from kinetic.jobs.stored_logs import follow_stored_host, stored_lines
+from kinetic_k8s.cluster.logs import PodLog
+from kinetic_k8s.errors import ClusterError
+from kinetic_k8s.reading.attempts import PodView
+from kinetic_payload.layout import JobObjects, is_end_marker
+from kinetic_payload.printable import printable_log
+from kinetic_payload.records.storage import read_verified
+
+if TYPE_CHECKING:
+    from kinetic.backends.gke.observer import Observer
+    from kinetic.backends.gke.watch import JobWatches
+    from kinetic_k8s.cluster.cluster import Cluster
+    from kinetic_payload.records.job import JobRecord
+    from kinetic_payload.records.signing import Signing
+    from kinetic_payload.stores.store import Store
+
+_REMEMBERED: Final = 3
+"""Lines that are compared to find where a live log begins or broke off in the stored log."""
+_POLL: Final = 2.0
+"""Seconds between two looks for new lines in the bucket."""
+BROKEN: Final = "[kinetic] The live log broke off here. It goes on from the bucket."
+MISSING: Final = "[kinetic] The live log broke off here. Lines may be missing."
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSources:
+    """Where the log of the job of *record* is read from.
+
+    The log in the bucket is complete, and a little behind. A pod's own log is live, loses its beginning
+    once it is long, and is deleted with the pod.
+    """
+
+    record: JobRecord
+    cluster: Cluster
+    store: Store
+    signer: Signing
+    observer: Observer
+    watches: JobWatches
+
+    @property
+    def has_outcome(self) -> bool:
+        """Whether the job has its final outcome."""
+        outcome = JobObjects(self.record.job_id).outcome
+        return read_verified(self.store, self.signer, outcome) is not None
+
+    def attempt_of(self, pod: PodView, least: int) -> int:
+        """Return the attempt of *pod*, *least* or a later one; if it has claimed none, the next free number."""
+        if self.record.hosts > 1:  # All hosts take the number from the restarts of their workload.
+            return (pod.restarts or 0) + 1
+        number, found = least, 0
+        while (claimant := self.observer.claimed_by(self.record, number)) is not None:
+            if claimant == pod.name:
+                found = number
+                if self.record.workload != "LeaderWorkerSet":
+                    break  # There, each pod that replaces another one has the same name.
+            number += 1
+        return found or number
+
+    def stored(self, attempt: int, host: int, tail: int | None = None) -> Iterator[LogLine]:
+        """Iterate over the stored lines of *host* in *attempt*."""
+        return stored_lines(
+            self.store,
+            self.record.job_id,
+            tail=tail,
+            attempts=[attempt],
+            most=self.record.hosts,
+            host=host,
+        )
+
+    def live(self, pod: PodView, tail: int | None = None) -> Iterator[str]:
+        """Iterate over the lines that *pod* itself has now, without its end marker."""
+        # One more line: the last one may be the end marker.
+        last: deque[str] = deque(maxlen=tail)
+        count = None if tail is None else tail + 1
+        with PodLog(self.cluster, pod.name, follow=False, tail=count) as log:
+            for text in log:
+                if is_end_marker(text, self.record.job_id):
+                    break
+                if tail is None:
+                    yield shown(text)
+                else:
+                    last.append(shown(text))
+        yield from last
+
+
+@dataclass(frozen=True)
+class Began:
+    """An attempt has begun: its lines follow."""
+
+    attempt: int
+
+
+class HostLog:
+    """Follows the log of the host that *pod* runs. Iterate once; `close` ends the iteration, from any thread.
+
+    *after* is the last attempt that was followed before; 0 if there is none. *tail* is the number of lines
+    to begin with.
+    """
+
+    def __init__(self, sources: LogSources, pod: PodView, *, after: int, tail: int | None) -> None:
+        self._sources = sources
+        self._pod = pod
+        self._after = after
+        self._tail = tail
+        # One more line: the last one may be the end marker.
+        count = None if tail is None else tail + 1
+        self._log = PodLog(sources.cluster, pod.name, tail=count)
+        self._closed = threading.Event()
+        self._whole = False
+        """Whether the pod's log had its end marker."""
+
+    def close(self) -> None:
+        """End the iteration."""
+        self._closed.set()
+        self._log.close()
+
+    def __iter__(self) -> Iterator[LogLine | Began]:
+        """Wait for the pod to start, and iterate over its lines, to the last line of its attempt.
+
+        Iterate over nothing if the pod does not begin an attempt.
+        """
+        live = self._live()
+        first = next(live, None)  # This waits for the pod to start.
+        attempt = self._sources.attempt_of(self._pod, self._after + 1)
+        host = self._pod.host
+        if first is None and not self._has_begun(attempt):
+            return
+        yield Began(attempt)
+        if first is None:
+            yield from self._sources.stored(attempt, host, self._tail)
+            return
+        count: int | None = None
+        """The lines of the attempt so far; None if they were not counted from its beginning."""
+        if self._tail is None:
+            count = 0 if self._after else self._lost_beginning(attempt)
+            yield from islice(self._sources.stored(attempt, host), count)
+        last: deque[str] = deque(maxlen=_REMEMBERED)
+        for text in chain([first], live):
+            last.append(text)
+            count = None if count is None else count + 1
+            yield LogLine(text, host, attempt)
+        if not self._whole and not self._closed.is_set():
+            yield from self._rest(attempt, list(last), count)
+
+    def _has_begun(self, attempt: int) -> bool:
+        claimant = self._sources.observer.claimed_by(self._sources.record, attempt, self._pod.host)
+        return claimant is not None
+
+    def _live(self) -> Iterator[str]:
+        """Iterate over the pod's own lines until its log ends or breaks."""
+        with self._log as log:
+            for text in log:
+                if log.broken:
+                    return
+                if is_end_marker(text, self._sources.record.job_id):
+                    self._whole = True
+                    self._sources.watches.wake(self._sources.record.job_id)
+                    return  # This is the last line; the stream itself ends a second later.
+                yield shown(text)
+
+    def _lost_beginning(self, attempt: int) -> int:
+        """Return how many stored lines the pod no longer has: the kubelet keeps about 10 MiB."""
+        with PodLog(self._sources.cluster, self._pod.name, follow=False) as log:
+            head = [shown(text) for text in islice(log, _REMEMBERED)]
+        if head and is_end_marker(head[-1], self._sources.record.job_id):
+            return 0
+        return position_of(head, self._sources.stored(attempt, self._pod.host))
+
+    def _rest(self, attempt: int, last: Sequence[str], count: int | None) -> Iterator[LogLine]:
+        """Iterate over the lines of the attempt that only the bucket has: all after the lines *last*."""
+        host = self._pod.host
+        position = position_after(last, count, self._sources.stored(attempt, host))
+        if position is None:
+            yield LogLine(MISSING, host, attempt)
+            return
+        lines = follow_stored_host(
+            self._sources.store,
+            self._sources.record.job_id,
+            attempt,
+            host,
+            ended=self._has_ended,
+            pause=lambda: self._closed.wait(_POLL),
+        )
+        reported = False
+        for line in islice(lines, position, None):
+            if not reported:
+                yield LogLine(BROKEN, host, attempt)
+            reported = True
+            yield line
+
+    def _has_ended(self) -> bool:
+        """Return whether the host writes nothing more to the bucket."""
+        if self._closed.is_set() or self._sources.has_outcome:
+            return True
+        try:
+            found = with_short_timeout(self._sources.cluster).get("Pod", self._pod.name)
+        except ClusterError:
+            return False
+        if found is None or found["metadata"].get("uid") != self._pod.uid:
+            return True
+        return not PodView(found).alive
+
+
+def shown(text: str) -> str:
+    """Return a line of a log so that it can be printed."""
+    return printable_log(text.removesuffix("\r"))
+
+
+def position_of(head: Sequence[str], stored: Iterator[LogLine]) -> int:
+    """Return how many lines of *stored* come before the lines *head*; 0 if *stored* does not have them."""
+    window: deque[str] = deque(maxlen=len(head))
+    for count, line in enumerate(stored, 1):
+        window.append(line.text)
+        if list(window) == list(head):
+            return count - len(head)
+    return 0
+
+
+def position_after(last: Sequence[str], count: int | None, stored: Iterator[LogLine]) -> int | None:
+    """Return how many lines of *stored* were read already; None if that is unknown.
+
+    *last* are the last lines that were read, and *count* is the number of all of them, if it is known.
+    Lines may repeat, so the place where *count* and *last* agree is preferred.
+    """
+    window: deque[str] = deque(maxlen=len(last))
+    found, total = None, 0
+    for total, line in enumerate(stored, 1):
+        window.append(line.text)
+        if list(window) == list(last):
+            found = total
+            if total == count:
+                return count
+    if found is None and count is not None and total < count:
+        return count  # The log in the bucket is behind.
+    return found

@@ -1,0 +1,106 @@
+"""Jobs on several hosts of a real cluster, as their users see them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+HEAD = """
+import os, sys
+import kinetic
+from gates import gate
+
+on_slice = kinetic.run(
+    "v5p-8", container_image=os.environ["IMAGE"], cpu="250m", memory="128Mi", capture_env_vars=["JAX_*"]
+)
+"""
+SUBMIT = """
+if __name__ == "__main__":
+    print(function.run_async().job_id)
+"""
+
+
+def submit(project: Any, function: str) -> str:
+    (project.root / "main.py").write_text(HEAD + function + SUBMIT)
+    done = project.run("main.py", KINETIC_BACKEND="gke", JAX_PLATFORMS="cpu")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(done.stdout.split()[-1])
+
+
+def test_two_hosts_restart_as_one_and_the_leaders_value_comes_back(
+    project: Any, slice_of_two: str, look: Any, wait_for: Any
+) -> None:
+    job_id = submit(
+        project,
+        """
+@on_slice
+def function():
+    host = os.environ["KINETIC_HOST_INDEX"]
+    attempt = os.environ["KINETIC_ATTEMPT"]
+    print("host", host, "attempt", attempt, flush=True)
+    if attempt == "1":
+        gate("slice-" + host)
+    return host, attempt, os.environ["KINETIC_HOST_COUNT"]
+""",
+    )
+    follow = project.start("-m", "kinetic_cli", "jobs", "logs", job_id, "--follow")
+    project.await_gate("slice-0")
+    project.await_gate("slice-1")
+    begun = [follow.stdout.readline(), follow.stdout.readline()]
+    running = json.loads(project.kinetic("jobs", "list", "--json"))
+    (workload,) = project.objects("jobset", job_id)
+    look.evict(
+        next(
+            pod["metadata"]["name"]
+            for pod in project.objects("pod", job_id)
+            if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1"
+        )
+    )
+    wait_for(lambda: project.objects("jobset", job_id)[0]["status"].get("restarts"))
+    between = project.kinetic("jobs", "status", job_id)
+    (project.root / "second.py").write_text(f'''
+import kinetic
+job = kinetic.attach("{job_id}")
+print(job.result(cleanup=False))
+print([(one.number, one.state) for one in job.outcome().attempts])
+''')
+    value = project.kinetic("jobs", "result", job_id)
+    out, err = follow.communicate()
+
+    assert sorted(begun) == [f"[host {n}] host {n} attempt 1\n" for n in (0, 1)]
+    assert [one["status"] for one in running if one["job_id"] == job_id] == ["RUNNING"]
+    assert workload["metadata"]["name"].startswith("kn-function-")
+    assert "RUNNING" in between
+    assert "('0', '2', '2')" in value
+    lines = [line for line in out.splitlines() if "[kinetic]" not in line]
+    assert sorted(lines) == [f"[host {n}] host {n} attempt 2" for n in (0, 1)], out + err
+    assert out.count("Attempt 2 begins") == 1, out
+    wait_for(lambda: not project.objects("jobset,job,pod,secret", job_id))
+
+
+def test_the_host_that_fails_is_named_and_the_job_is_kept_until_it_is_cleaned_up(
+    project: Any, slice_of_two: str, wait_for: Any
+) -> None:
+    job_id = submit(
+        project,
+        """
+@on_slice
+def function():
+    if os.environ["KINETIC_HOST_INDEX"] == "1":
+        raise ValueError("the words of host 1")
+    gate("never")
+""",
+    )
+    result = project.run("-m", "kinetic_cli", "jobs", "result", job_id)
+    kept = project.objects("jobset", job_id)
+    status = project.kinetic("jobs", "status", job_id)
+    log = project.kinetic("jobs", "logs", job_id)
+    project.kinetic("jobs", "cleanup", job_id)
+
+    assert "the words of host 1" in result.stderr
+    assert "host 1" in result.stderr
+    assert len(kept) == 1
+    assert "FAILED" in status
+    assert isinstance(log, str)
+    assert project.kept(job_id) == []
+    wait_for(lambda: not project.objects("jobset,job,pod,secret", job_id))
