@@ -75,6 +75,9 @@ class Lamp:
     def check(self, _: object) -> tuple[str, ...]:
         return ()
 
+    def check_data(self, *_: object) -> tuple[str, ...]:
+        return ()
+
     def environment(self, *_: object) -> Environment:
         return Environment("none")
 

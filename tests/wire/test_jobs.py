@@ -226,6 +226,9 @@ class NoBackend:
     def check(self, _: object) -> tuple[str, ...]:
         return ()
 
+    def check_data(self, *_: object) -> tuple[str, ...]:
+        return ()
+
     def environment(self, *_: object) -> Environment:
         return Environment("none")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kinetic.backends.backend import Environment, Launch
-from kinetic.backends.gke.checks import check_data, check_request
+from kinetic.backends.gke.checks import check_request
 from kinetic.backends.gke.connect import cluster_of
 from kinetic.backends.gke.endpoint import storage_variables
 from kinetic.backends.gke.host_log import LogSources
@@ -35,7 +35,6 @@ from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_k8s.manifests.workload import workload_manifest
 from kinetic_k8s.testing import GkeServer
-from kinetic_payload.data.references import DataRef
 from kinetic_payload.layout import JobObjects, end_marker
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
@@ -67,7 +66,7 @@ def a_request(tmp_path: Path, **options: object) -> JobRequest:
         ({"container_image": "bundled"}, "does not build images"),
         ({"container_image": "prebuilt"}, "does not build images"),
         ({"debug": True}, "debug=True"),
-        ({"volumes": {"/data": Data("gs://photos/2026", fuse=True)}}, "fuse=True"),
+        ({"volumes": {"/kinetic/data/d0": Data("gs://photos/2026")}}, "/kinetic/data"),
         ({"volumes": {"/kinetic/workspace/data": Data("gs://photos/2026")}}, "workspace"),
     ],
 )
@@ -80,15 +79,10 @@ def test_what_does_not_run_on_a_cluster_yet_is_refused_with_what_does(
     assert caught.value.hint
 
 
-def test_a_job_needs_a_bucket_and_data_that_can_be_downloaded(tmp_path: Path) -> None:
+def test_a_job_needs_a_bucket(tmp_path: Path) -> None:
     check_request(a_request(tmp_path), BUCKET)
-    with pytest.raises(InvalidRequestError, match="Pods cannot reach"):
+    with pytest.raises(InvalidRequestError, match="Pods cannot reach the store /me/store"):
         check_request(a_request(tmp_path), Location("folder", "/me/store"))
-    mounted = DataRef(
-        key="d0", kind="gcs", source="gs://photos", is_dir=True, name="photos", fuse=True
-    )
-    with pytest.raises(InvalidRequestError, match="gs://photos"):
-        check_data([mounted])
 
 
 def cluster_in(target: Target, folder: Path, **variables: str) -> Identity:

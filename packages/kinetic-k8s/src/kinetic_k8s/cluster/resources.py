@@ -33,6 +33,7 @@ _KINDS: Final = {
     each.kind: each
     for each in (
         ResourceKind("ConfigMap", "v1", "configmaps"),
+        ResourceKind("CSIDriver", "storage.k8s.io/v1", "csidrivers", namespaced=False),
         ResourceKind("Event", "v1", "events"),
         ResourceKind("Job", "batch/v1", "jobs"),
         ResourceKind("JobSet", "jobset.x-k8s.io/v1alpha2", "jobsets"),

@@ -12,6 +12,7 @@ from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 
 if TYPE_CHECKING:
+    from kinetic.data import Data
     from kinetic.submit.request import JobRequest
     from kinetic_payload.data.references import DataRef
     from kinetic_payload.project.roots import ProjectPlan
@@ -177,6 +178,16 @@ class Backend(Protocol):
 
         Raises:
             KineticError: The backend cannot run the request; the hint says what it can run.
+        """
+        ...
+
+    def check_data(self, request: JobRequest, data: Data) -> Sequence[str]:
+        """Refuse a `Data` of the call that the job could not use, before anything is uploaded.
+
+        Return warnings for the user. Several threads may call it. Volumes are among the data.
+
+        Raises:
+            KineticError: The job could not use it; the hint says what to do instead.
         """
         ...
 

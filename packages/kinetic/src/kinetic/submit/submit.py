@@ -42,6 +42,7 @@ from kinetic_payload.threads import Executor, Future
 
 if TYPE_CHECKING:
     from kinetic.console import Console
+    from kinetic.data import Data
     from kinetic.submit.request import JobRequest
     from kinetic_payload.progress import TrackProgress
     from kinetic_payload.records.job import JobRecord
@@ -129,7 +130,13 @@ def _submit(
     plan = plan_of(call, options)
     with _translate_home_errors(home):
         make_home(str(home))
-    check = partial(check_data, worker=_worker(request), warn=warn)
+    worker = _worker(request)
+
+    def check(data: Data) -> None:
+        check_data(data, worker, warn=warn)
+        for warning in services.backend.check_data(request, data):
+            warn_once(warn, warning)
+
     reads_buckets = Future[bool]()
     packaging = Packaging(plan, reads_buckets.result, phase)
     with Executor(2) as executor:

@@ -25,6 +25,7 @@ from kinetic.backends.backend import (
     never,
 )
 from kinetic.backends.registry import LOCAL
+from kinetic.data import Data
 from kinetic.errors import PreconditionFailedError, StoreError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import Services
@@ -163,6 +164,10 @@ class FakeBackend:
     def check(self, request: JobRequest) -> Sequence[str]:  # noqa: ARG002
         """Refuse nothing."""
         self.journal.entries.append("check")
+        return ()
+
+    def check_data(self, request: JobRequest, data: Data) -> Sequence[str]:  # noqa: ARG002
+        """Refuse nothing."""
         return ()
 
     def environment(self, request: JobRequest, project: Packaging) -> Environment:  # noqa: ARG002

@@ -117,6 +117,10 @@ class Connection:
         """How many seconds the service's clock is ahead of this machine's; None before a response."""
         return self._clock.ahead
 
+    def bucket_url(self, bucket: str, **query: Any) -> str:
+        """Return the URL of a bucket's metadata."""
+        return f"{self.base}/storage/v1/b/{quote(bucket, safe='')}?{urlencode(query)}"
+
     def object_url(self, bucket: str, name: str | None, **query: Any) -> str:
         """Return the URL of an object's metadata, or of the list of objects (None)."""
         return self._url("storage/v1", bucket, name, query)

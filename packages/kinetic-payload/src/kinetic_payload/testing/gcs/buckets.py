@@ -13,7 +13,9 @@ from kinetic_payload.testing.gcs.resources import bucket_resource
 from kinetic_payload.testing.gcs.state import Bucket, State
 
 
-def make_bucket(state: State, name: str, project: str) -> Bucket:
+def make_bucket(
+    state: State, name: str, project: str, location: str = "US", regions: tuple[str, ...] = ()
+) -> Bucket:
     """Create a bucket."""
     check_bucket_name(name)
     if name in state.buckets:
@@ -26,7 +28,14 @@ def make_bucket(state: State, name: str, project: str) -> Bucket:
                 "Your previous request to create the named bucket succeeded and you already own it."
             )
         raise ApiError(409, "conflict", message)
-    bucket = Bucket(name, project, state.next_generation(), time.time())
+    bucket = Bucket(
+        name,
+        project,
+        state.next_generation(),
+        time.time(),
+        location=location,
+        regions=regions,
+    )
     state.buckets[name] = bucket
     return bucket
 

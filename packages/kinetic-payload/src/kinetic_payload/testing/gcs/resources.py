@@ -15,7 +15,8 @@ OBJECT_FIELDS: Final[dict[str, type]] = {"contentType": str, "metadata": dict}
 """The fields of an object that users may set, with their types."""
 
 KNOWN_FIELDS: Final = {
-    *OBJECT_FIELDS, "bucket", "componentCount", "crc32c", "done", "etag", "generation", "id", "items", "kind",
+    *OBJECT_FIELDS, "bucket", "componentCount", "crc32c", "customPlacementConfig", "dataLocations", "done",
+    "etag", "generation", "id", "items", "kind",
     "location", "locationType", "md5Hash", "mediaLink", "metageneration", "name", "nextPageToken", "objectSize",
     "prefixes", "projectNumber", "resource", "rewriteToken", "selfLink", "size", "storageClass", "timeCreated",
     "timeFinalized", "timeStorageClassUpdated", "totalBytesRewritten", "updated",
@@ -73,6 +74,9 @@ def object_resource(stored: StoredObject, base: str) -> dict[str, Any]:
 
 def bucket_resource(bucket: Bucket, base: str) -> dict[str, Any]:
     """Return the resource of a bucket."""
+    placement = {}
+    if bucket.regions:
+        placement = {"customPlacementConfig": {"dataLocations": list(bucket.regions)}}
     return {
         "kind": "storage#bucket",
         "id": bucket.name,
@@ -84,8 +88,13 @@ def bucket_resource(bucket: Bucket, base: str) -> dict[str, Any]:
         "etag": etag_of(bucket.generation, 1),
         "timeCreated": timestamp(bucket.created),
         "updated": timestamp(bucket.created),
-        "location": "US",
-        "locationType": "multi-region",
+        "location": bucket.location,
+        "locationType": "dual-region"
+        if bucket.regions
+        else "region"
+        if "-" in bucket.location
+        else "multi-region",
+        **placement,
         "storageClass": "STANDARD",
     }
 

@@ -117,9 +117,16 @@ class GcsServer:
             "GCE_METADATA_TIMEOUT": "60",
         }
 
-    def create_bucket(self, name: str, *, project: str = PROJECT) -> None:
-        """Create a bucket."""
-        self._do(lambda state: make_bucket(state, name, project))
+    def create_bucket(
+        self,
+        name: str,
+        *,
+        project: str = PROJECT,
+        location: str = "US",
+        regions: tuple[str, ...] = (),
+    ) -> None:
+        """Create a bucket; *regions* are those of a dual-region."""
+        self._do(lambda state: make_bucket(state, name, project, location, regions))
 
     def objects(self, bucket: str, prefix: str = "") -> list[StoredObject]:
         """Return the objects of a bucket, in order of their names."""

@@ -44,6 +44,9 @@ class Bucket:
     generation: int
     created: float
     billing: bool = True
+    location: str = "US"
+    regions: tuple[str, ...] = ()
+    """Of a dual-region."""
     policy: dict[str, frozenset[str]] | None = None
     """Principal → permissions; None: everyone has all."""
     objects: dict[str, StoredObject] = field(default_factory=dict)

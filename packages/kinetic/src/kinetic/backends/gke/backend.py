@@ -22,12 +22,13 @@ from kinetic.backends.backend import (
     Watch,
     never,
 )
-from kinetic.backends.gke.checks import check_data, check_request
+from kinetic.backends.gke.checks import check_request
 from kinetic.backends.gke.endpoint import storage_variables
 from kinetic.backends.gke.forms import Form, form_on, kind_of_form
 from kinetic.backends.gke.host_log import LogSources
 from kinetic.backends.gke.job_spec import ClusterEnvironment, workload_spec
 from kinetic.backends.gke.logs import JobLog
+from kinetic.backends.gke.mounts import check_mount
 from kinetic.backends.gke.observation import (
     JobObservation,
     belongs_to,
@@ -36,6 +37,8 @@ from kinetic.backends.gke.observation import (
     workload_of,
 )
 from kinetic.backends.gke.observer import Observer
+from kinetic.backends.gke.regions import bucket_of, cluster_region, region_warning
+from kinetic.backends.gke.service_account import service_account_of
 from kinetic.backends.gke.timeouts import with_short_timeout, with_timeout
 from kinetic.backends.gke.watch import JobWatches
 from kinetic.backends.gke.workloads import Workloads
@@ -64,6 +67,7 @@ from kinetic_payload.records.signing import UNSIGNED
 
 if TYPE_CHECKING:
     from kinetic.backends.registry import Semantics
+    from kinetic.data import Data
     from kinetic.settings.keys import KeySigner
     from kinetic.submit.request import JobRequest
     from kinetic_k8s.accelerators import Accelerator
@@ -111,9 +115,34 @@ class ClusterBackend:
         check_environment(request.captured_env)
         record = _draft(request, self._store.location)
         draft = Launch(record=record, request=request, environment=Environment(_image(request)))
-        manifest = workload_manifest(self._spec(draft, None))
-        with_timeout(self._cluster).create(manifest, dry_run=True)
-        return ()
+        # The service account is looked up afterwards: without the namespace, it would be reported as missing.
+        spec = self._spec(draft, None, request.service_account)
+        with_timeout(self._cluster).create(workload_manifest(spec), dry_run=True)
+        return self._warnings(request)
+
+    def _warnings(self, request: JobRequest) -> list[str]:
+        """Return warnings about what the pods use; refuse volumes that they cannot mount."""
+        account = service_account_of(self._cluster, request.service_account)
+        found = [account.warning]
+        for path, data in request.volumes.items():
+            if data.fuse:
+                found.append(check_mount(data, self._store.location, self._cluster, path=path))
+        output = request.output_dir or str(self._store.location)
+        if output.startswith("gs://"):
+            found.append(region_warning(bucket_of(output), self._region(request)))
+        return [warning for warning in found if warning is not None]
+
+    def check_data(self, request: JobRequest, data: Data) -> Sequence[str]:
+        """Refuse data that pods cannot mount; warn of a bucket in another region than the cluster."""
+        found: list[str | None] = []
+        if data.fuse:
+            found.append(check_mount(data, self._store.location, self._cluster))
+        if data.is_gcs:
+            found.append(region_warning(bucket_of(data.path), self._region(request)))
+        return [warning for warning in found if warning is not None]
+
+    def _region(self, request: JobRequest) -> str | None:
+        return cluster_region(request.settings, self._cluster.identity.context)
 
     def environment(self, request: JobRequest, project: Packaging) -> ClusterEnvironment:  # noqa: ARG002
         """Return the requested image, and the runner to mount into it."""
@@ -135,16 +164,15 @@ class ClusterBackend:
         """Create the workload, and the objects that it needs.
 
         Raises:
-            InvalidRequestError: Data of the call would have to be mounted.
             SubmitError: The workload exists already, or the cluster refuses it.
         """
         assert isinstance(launch.environment, ClusterEnvironment)
-        check_data(launch.data)
         runner = launch.environment.runner
+        account = service_account_of(self._cluster, launch.request.service_account)
         try:
             create_workload(
                 with_timeout(self._cluster),
-                self._spec(launch, runner),
+                self._spec(launch, runner, account.name),
                 environment=launch.request.captured_env,
                 runner=runner,
             )
@@ -155,13 +183,16 @@ class ClusterBackend:
         except ClusterError as error:
             raise SubmitError(error.message, hint=error.hint) from error
 
-    def _spec(self, launch: Launch, runner: Runner | None) -> WorkloadSpec:
+    def _spec(
+        self, launch: Launch, runner: Runner | None, service_account: str | None
+    ) -> WorkloadSpec:
         return workload_spec(
             self._form(launch.request.accelerator),
             launch,
             self._store.location,
             runner=runner,
             variables=storage_variables(self._environment),
+            service_account=service_account,
         )
 
     def _form(self, accelerator: Accelerator) -> Form:

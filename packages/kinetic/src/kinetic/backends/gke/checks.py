@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 from kinetic.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kinetic.submit.request import JobRequest
-    from kinetic_payload.data.references import DataRef
     from kinetic_payload.stores.store import Location
 
 
@@ -45,26 +42,6 @@ def check_request(request: JobRequest, store: Location) -> None:
     if request.volumes:
         from kinetic.mount_paths import check_volumes
         from kinetic_k8s.manifests.pod import WORKSPACE
+        from kinetic_payload.layout import MOUNTS
 
-        check_volumes(request.volumes, workspaces=(WORKSPACE,))
-    for path, data in request.volumes.items():
-        if data.fuse:
-            raise _not_mounted(f"{data!r} at {path}")
-
-
-def check_data(references: Iterable[DataRef]) -> None:
-    """Refuse data that would have to be mounted.
-
-    Raises:
-        InvalidRequestError: The hint says what to do instead.
-    """
-    for reference in references:
-        if reference.fuse:
-            raise _not_mounted(repr(reference.source))
-
-
-def _not_mounted(what: str) -> InvalidRequestError:
-    return InvalidRequestError(
-        f"{what} cannot be mounted: fuse=True is not supported on a cluster yet.",
-        hint="Leave fuse=True out: then it is downloaded.",
-    )
+        check_volumes(request.volumes, workspaces=(WORKSPACE, MOUNTS))

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kinetic.backends.backend import Environment, Launch
+from kinetic.backends.gke.mounts import pod_volumes
 from kinetic.jobs.runner import runner_environment, runner_flags
 from kinetic_k8s.cluster.creation import Runner
 from kinetic_k8s.manifests.job import JobSpec
@@ -43,10 +44,12 @@ def workload_spec(
     *,
     runner: Runner | None,
     variables: Mapping[str, str],
+    service_account: str | None = None,
 ) -> WorkloadSpec:
     """Return the spec of the workload that runs the job of *launch*, whose objects are at *store*.
 
-    *variables* name the bucket service for the pod. Captured values and the key are not in the spec: it names
+    *variables* name the bucket service for the pod. *service_account* is the pod's; None: the namespace's default.
+    Captured values and the key are not in the spec: it names
     the Secrets that hold them.
 
     Raises:
@@ -82,6 +85,8 @@ def workload_spec(
         files=files,
         resources=_resources(request.resources),
         grace=timedelta(seconds=launch.grace),
+        service_account=service_account,
+        volumes=pod_volumes(launch.data, store),
         labels=request.labels,
         about={"function": record.func_name},
     )

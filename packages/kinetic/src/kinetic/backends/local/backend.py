@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from kinetic.backends.local.launch import Staged
     from kinetic.backends.local.other_homes import OtherHome
     from kinetic.backends.local.other_machines import OtherMachines
+    from kinetic.data import Data
     from kinetic.settings.settings import Settings
     from kinetic.submit.request import JobRequest
     from kinetic.target import Target
@@ -144,6 +145,10 @@ class LocalBackend:
         from kinetic.backends.local.checks import check_request
 
         check_request(request, self._store.location)
+        return ()
+
+    def check_data(self, request: JobRequest, data: Data) -> Sequence[str]:  # noqa: ARG002
+        """Refuse nothing: jobs on this machine can use all data that exists."""
         return ()
 
     def environment(self, request: JobRequest, project: Packaging) -> Environment:

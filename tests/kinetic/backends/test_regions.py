@@ -1,0 +1,87 @@
+"""Which buckets are in another region than the cluster."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kinetic.backends.gke.regions import bucket_of, cluster_region, contains, region_warning
+from kinetic.settings.settings import resolve
+from kinetic_payload.testing.gcs import GcsServer
+
+CONTEXT = "gke_my-project_us-central1-a_kinetic-cluster"
+
+
+@pytest.mark.parametrize(
+    ("environ", "context", "known", "region"),
+    [
+        ({}, CONTEXT, None, "us-central1"),
+        ({}, "gke_p_europe-west4_c", None, "europe-west4"),
+        ({"KINETIC_ZONE": "us-east1-b"}, CONTEXT, None, "us-central1"),
+        ({"KINETIC_ZONE": "us-east1-b"}, "mine", None, "us-east1"),
+        ({"KINETIC_ZONE": "here"}, "mine", None, None),
+        ({}, "mine", None, None),
+        ({}, None, None, "us-central1"),
+        ({}, "mine", "northamerica-northeast1-c", "northamerica-northeast1"),
+    ],
+)
+def test_the_region_of_a_cluster_is_what_is_known_and_never_a_default(
+    tmp_path: Path,
+    environ: dict[str, str],
+    context: str | None,
+    known: str | None,
+    region: str | None,
+) -> None:
+    assert (
+        cluster_region(resolve({}, environ=environ, user_home=tmp_path), context, known) == region
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "region", "expected"),
+    [
+        ("us-central1", "us-central1", True),
+        ("us-central1", "us-central2", False),
+        ("us", "us-east5", True),
+        ("us", "europe-west4", False),
+        ("eu", "europe-west4", True),
+        ("eu", "europe-west2", False),
+        ("asia", "asia-northeast1", True),
+        ("nam4", "us-central1", True),
+        ("nam4", "us-east5", False),
+        ("eur4", "europe-west4", True),
+    ],
+)
+def test_multi_regions_contain_their_regions(place: str, region: str, expected: bool) -> None:
+    assert contains(place, region) is expected
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
+    with GcsServer() as found:
+        for name, value in found.environment.items():
+            monkeypatch.setenv(name, value)
+        yield found
+
+
+def test_a_bucket_elsewhere_is_named_with_both_regions_after_one_request(server: GcsServer) -> None:
+    near, far, both, hidden = (f"{name}-{secrets.token_hex(4)}" for name in ("n", "f", "b", "h"))
+    server.create_bucket(near, location="US")
+    server.create_bucket(far, location="EUROPE-WEST4")
+    server.create_bucket(both, location="US", regions=("US-EAST1", "US-WEST1"))
+
+    assert region_warning(near, "us-central1") is None
+    assert region_warning(hidden, "us-central1") is None
+    for _ in range(2):
+        warning = region_warning(far, "us-central1")
+        assert warning is not None
+        assert f"gs://{far} is in europe-west4" in warning
+        assert "the cluster is in us-central1" in warning
+    assert "us-east1 and us-west1" in (region_warning(both, "us-central1") or "")
+    assert region_warning(both, "us-west1") is None
+    assert region_warning(far, None) is None
+    assert [one.operation for one in server.requests] == ["buckets.get"] * 4
+    assert bucket_of(f"gs://{far}/2026/a.jpg") == far
