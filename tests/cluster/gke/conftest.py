@@ -275,6 +275,8 @@ class Proxy:
         self.hold: tuple[str, str] | None = None
         """Method and last part of the path of requests that are forwarded, and whose response never comes."""
         self.held = threading.Event()
+        self.change: Callable[[Any], None] | None = None
+        """Changes the objects that are created."""
         upstream = urllib3.PoolManager(ca_certs=bed.environment["KUBE_BED_CA"])
         proxy = self
 
@@ -284,11 +286,16 @@ class Proxy:
                 for shown, real in proxy.namespaces.items():
                     path = path.replace(f"/namespaces/{shown}/", f"/namespaces/{real}/")
                 size = int(self.headers.get("Content-Length") or 0)
+                body = self.rfile.read(size) if size else None
+                if proxy.change is not None and body and self.command == "POST":
+                    created = json.loads(body)
+                    proxy.change(created)
+                    body = json.dumps(created).encode()
                 kept = ("Authorization", "Accept", "Content-Type")
                 response = upstream.request(
                     self.command,
                     f"{bed.environment['KUBE_BED_SERVER']}{path}",
-                    body=self.rfile.read(size) if size else None,
+                    body=body,
                     headers={name: self.headers[name] for name in kept if self.headers[name]},
                     preload_content=False,
                     retries=False,

@@ -109,8 +109,9 @@ def test_yes_and_no_are_booleans(name: str, value: object) -> None:
     ("given", "said"),
     [
         (["spec"], "is not a dict"),
-        ({"spec": {1, 2}}, "cannot be written as JSON"),
-        ({"spec": float("nan")}, "cannot be written as JSON"),
+        ({"spec": {"x": {1, 2}}}, "pod_overrides: spec.x is not JSON"),
+        ({"spec": {"priority": float("nan")}}, "spec.priority is not JSON"),
+        ({"spec": {"nodeName": "mine"}}, "spec.nodeName belongs to Kinetic"),
     ],
 )
 def test_pod_overrides_are_an_object_of_json(given: object, said: str) -> None:

@@ -158,6 +158,14 @@ def test_names_that_kubernetes_cannot_accept_are_refused(
     request(tmp_path, environ=named, backend="local")
 
 
+def test_a_profiles_overrides_are_checked_as_those_of_the_argument(tmp_path: Path) -> None:
+    a_profile(tmp_path, pod_overrides={"spec": {"nodeName": "mine"}})
+
+    with pytest.raises(InvalidRequestError, match="nodeName belongs to Kinetic"):
+        request(tmp_path)
+    request(tmp_path, backend="local")
+
+
 def test_the_service_account_is_a_setting(tmp_path: Path) -> None:
     a_profile(tmp_path, service_account="from-profile")
 

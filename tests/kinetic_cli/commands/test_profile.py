@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kinetic.settings.profiles import Profile
 from kinetic_cli.testing import run
 
 A = ("--project", "p", "--zone", "z", "--cluster", "c")
+
+
+NO_PATHWAYS = {each.name: None for each in fields(Profile) if each.name.startswith("pathways_")}
 
 
 def config(home: Path, *args: str, **environment: str) -> dict[str, Any]:
@@ -46,6 +51,7 @@ def test_a_profile_lives_from_create_to_rm(tmp_path: Path) -> None:
         "store_timeout": "120",
         "service_account": "trainer",
         "pod_overrides": None,
+        **NO_PATHWAYS,
         "current": True,
     }
     assert run("profile", "unset", home=tmp_path).exit_code == 0
@@ -82,6 +88,22 @@ def test_pod_overrides_that_are_no_object_are_a_usage_error(
 
     assert ran.exit_code == 2
     assert said in ran.stderr
+
+
+def test_settings_of_pathways_are_given_without_their_prefix(tmp_path: Path) -> None:
+    given = ("--pathways", "tag=jax-0.10.0", "--pathways", "manager=cpu=1,memory=2G")
+    made = run("profile", "create", "one", *A, *given, home=tmp_path)
+    wrong = run("profile", "create", "two", *A, "--pathways", "tags=1", home=tmp_path)
+
+    assert made.exit_code == 0, made.stderr
+    settings = config(tmp_path)
+    assert settings["pathways_tag"] == {"value": "jax-0.10.0", "source": "profile 'one'"}
+    assert settings["pathways_manager"]["value"] == "cpu=1,memory=2G"
+    shown = run("profile", "show", home=tmp_path).stdout
+    assert "jax-0.10.0" in shown
+    assert "proxy" not in shown
+    assert wrong.exit_code == 2
+    assert "server_image" in wrong.stderr
 
 
 def test_the_options_of_the_target_may_stand_before_the_command_too(tmp_path: Path) -> None:

@@ -87,6 +87,9 @@ class JobObjects:
 LISTED: Final = ("handle.json", "outcome.json")
 """The records that a list of jobs needs: `Store.records` finds them without listing other objects."""
 
+PATHWAYS_SCRATCH: Final = "pathways-scratch"
+"""The folder for temporary files of the components of Pathways, without a slash at its end."""
+
 RESERVED_PREFIXES: Final = ("logs/", "contexts/", "data/", "data-markers/", "groups/", "outputs/")
 """The first parts of names in a store that are not job ids."""
 

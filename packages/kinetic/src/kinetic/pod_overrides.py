@@ -8,23 +8,19 @@ from typing import Any
 from kinetic.errors import InvalidRequestError
 
 
-def check_pod_overrides(value: object, source: str = "pod_overrides") -> dict[str, Any]:
-    """Return a copy of *value*, which was read from *source*, as JSON has it.
+def check_pod_overrides(value: object) -> dict[str, Any]:
+    """Return a copy of *value*.
 
     Raises:
-        InvalidRequestError: It is not an object of JSON.
+        InvalidRequestError: It is not JSON, or sets a field that belongs to Kinetic.
     """
     if not isinstance(value, dict):
-        raise InvalidRequestError(f"{source}={value!r} is not a dict.", hint=_EXAMPLE)
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequestError(
-            f"{source}={value!r} cannot be written as JSON: {error}.",
-            hint=f"Use dicts, lists, text, numbers, True, False and None. {_EXAMPLE}",
-        ) from error
-    copy: dict[str, Any] = json.loads(text)
+            f"pod_overrides={value!r} is not a dict.",
+            hint="Write pod_overrides={'spec': {'priorityClassName': 'batch'}}.",
+        )
+    from kinetic_k8s.manifests.overrides import check_overrides
+
+    check_overrides(value)
+    copy: dict[str, Any] = json.loads(json.dumps(value))
     return copy
-
-
-_EXAMPLE = "Write pod_overrides={'spec': {'priorityClassName': 'batch'}}."

@@ -29,6 +29,19 @@ class Profile:
     store_timeout: str | None = None
     service_account: str | None = None
     pod_overrides: Mapping[str, Any] | None = None
+    pathways_server_image: str | None = None
+    pathways_proxy_image: str | None = None
+    pathways_tag: str | None = None
+    pathways_scratch: str | None = None
+    pathways_manager: str | None = None
+    pathways_proxy: str | None = None
+    pathways_function: str | None = None
+    pathways_worker: str | None = None
+    pathways_head_selector: str | None = None
+    pathways_head_tolerations: str | None = None
+    pathways_head_topology: str | None = None
+    pathways_worker_selector: str | None = None
+    pathways_worker_tolerations: str | None = None
 
     def values(self) -> dict[str, Any]:
         """Return the settings that are not None, without the name."""
@@ -36,6 +49,8 @@ class Profile:
 
 
 _KEYS = tuple(f.name for f in fields(Profile) if f.name != "name")
+PATHWAYS = "pathways_"
+"""The prefix of the keys that describe the components of Pathways."""
 _OBJECTS = ("pod_overrides",)
 """The keys whose values are objects; those of the others are text."""
 

@@ -53,6 +53,25 @@ class Settings:
     service_account: Setting[str | None]
     """None: the backend chooses."""
     pod_overrides: Setting[Mapping[str, Any]]
+    pathways_server_image: Setting[str | None]
+    """None here and below: the default of `PathwaysComponents`, which is Google's own."""
+    pathways_proxy_image: Setting[str | None]
+    pathways_tag: Setting[str | None]
+    """The tag of both images, if they are not named."""
+    pathways_scratch: Setting[str | None]
+    """A folder in a bucket."""
+    pathways_manager: Setting[str | None]
+    """Resources of a container, such as `cpu=8,memory=32G`."""
+    pathways_proxy: Setting[str | None]
+    pathways_function: Setting[str | None]
+    pathways_worker: Setting[str | None]
+    pathways_head_selector: Setting[str | None]
+    """Labels of nodes: `KEY=VALUE,…`."""
+    pathways_head_tolerations: Setting[str | None]
+    """Taints: `KEY=VALUE:EFFECT,…`."""
+    pathways_head_topology: Setting[str | None]
+    pathways_worker_selector: Setting[str | None]
+    pathways_worker_tolerations: Setting[str | None]
     home: Setting[str]
     profiles_file: Setting[str]
     profile: Setting[str | None]
@@ -181,6 +200,19 @@ def resolve(
         kube_context=sources.text("kube_context"),
         service_account=sources.text("service_account"),
         pod_overrides=_pod_overrides(active),
+        pathways_server_image=sources.text("pathways_server_image"),
+        pathways_proxy_image=sources.text("pathways_proxy_image"),
+        pathways_tag=sources.text("pathways_tag"),
+        pathways_scratch=sources.text("pathways_scratch"),
+        pathways_manager=sources.text("pathways_manager"),
+        pathways_proxy=sources.text("pathways_proxy"),
+        pathways_function=sources.text("pathways_function"),
+        pathways_worker=sources.text("pathways_worker"),
+        pathways_head_selector=sources.text("pathways_head_selector"),
+        pathways_head_tolerations=sources.text("pathways_head_tolerations"),
+        pathways_head_topology=sources.text("pathways_head_topology"),
+        pathways_worker_selector=sources.text("pathways_worker_selector"),
+        pathways_worker_tolerations=sources.text("pathways_worker_tolerations"),
         home=home,
         profiles_file=profiles_file,
         profile=_profile_setting(active, requested),

@@ -134,8 +134,12 @@ def _refuse_without_target(entry: Entry, target: Target, environ: Mapping[str, s
 def _pod_overrides(options: RunOptions, settings: Settings, entry: Entry) -> Mapping[str, Any]:
     if options.pod_overrides is not None:
         return options.pod_overrides
-    # A profile also applies to jobs on this machine, which have no pods.
-    return {} if entry.on_this_machine else settings.pod_overrides.value
+    if entry.on_this_machine or not settings.pod_overrides.value:
+        # A profile also applies to jobs on this machine, which have no pods.
+        return {}
+    from kinetic.pod_overrides import check_pod_overrides
+
+    return check_pod_overrides(settings.pod_overrides.value)
 
 
 def _check_names(settings: Settings) -> None:

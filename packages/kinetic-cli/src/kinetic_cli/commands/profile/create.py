@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import click
@@ -32,6 +33,12 @@ from kinetic_cli.options import JsonObject, Seconds, profile_argument, target_op
     metavar="FILE|JSON",
     help="Parts of a pod template to merge into that of the jobs' pods.",
 )
+@click.option(
+    "--pathways",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of Pathways without its prefix, such as tag=jax-0.10.0; may be repeated.",
+)
 @click.option("--replace", is_flag=True, help="Replace the profile if it is there already.")
 @click.pass_obj
 def command(
@@ -42,6 +49,7 @@ def command(
     store_timeout: float | None,
     service_account: str | None,
     pod_overrides: dict[str, Any] | None,
+    pathways: tuple[str, ...],
     replace: bool,
 ) -> None:
     """Make the profile NAME. The first profile becomes the current one."""
@@ -59,7 +67,25 @@ def command(
         store_timeout=None if store_timeout is None else f"{store_timeout:g}",
         service_account=service_account or None,
         pod_overrides=check_pod_overrides(pod_overrides) if pod_overrides else None,
+        **_pathways(pathways),
     )
     written = create_profile(app.profiles_path(), profile, replace=replace)
     current = " It is the current one." if written.current == name else ""
     app.output.line(f"Wrote profile {name}.{current}")
+
+
+def _pathways(given: tuple[str, ...]) -> dict[str, str]:
+    from kinetic.settings.profiles import PATHWAYS, Profile
+
+    known = [each.name for each in fields(Profile) if each.name.startswith(PATHWAYS)]
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if f"{PATHWAYS}{name}" not in known or not equals or not value:
+            names = ", ".join(each.removeprefix(PATHWAYS) for each in known)
+            raise click.BadParameter(
+                f"'{text}' is not NAME=VALUE with one of these names: {names}.",
+                param_hint="'--pathways'",
+            )
+        found[f"{PATHWAYS}{name}"] = value
+    return found

@@ -19,6 +19,7 @@ from kinetic_cli.options import json_option, profile_argument, target_options
 def command(app: App, name: str | None, as_json: bool) -> None:
     """Show the profile NAME, or the current one."""
     from kinetic.errors import ConfigurationError
+    from kinetic.settings.profiles import PATHWAYS
 
     known = app.profiles()
     name = name or app.target.get("profile") or known.current
@@ -33,4 +34,9 @@ def command(app: App, name: str | None, as_json: bool) -> None:
         facts["current"] = "yes" if facts["current"] else "no"
         if facts["pod_overrides"] is not None:
             facts["pod_overrides"] = json.dumps(facts["pod_overrides"])
-        app.output.facts((key.replace("_", " "), value) for key, value in facts.items())
+        shown = {
+            key: value
+            for key, value in facts.items()
+            if value is not None or not key.startswith(PATHWAYS)
+        }
+        app.output.facts((key.replace("_", " "), value) for key, value in shown.items())

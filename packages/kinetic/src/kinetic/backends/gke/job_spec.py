@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.mounts import pod_volumes
+from kinetic.backends.gke.submitter import submitter
 from kinetic.jobs.runner import runner_environment, runner_flags
 from kinetic_k8s.cluster.creation import Runner
 from kinetic_k8s.manifests.job import JobSpec
@@ -88,7 +89,8 @@ def workload_spec(
         service_account=service_account,
         volumes=pod_volumes(launch.data, store),
         labels=request.labels,
-        about={"function": record.func_name},
+        overrides=request.pod_overrides,
+        about={"function": record.func_name, "submitter": submitter(), "client": record.client},
     )
     spec = WorkloadSpec(
         name=record.k8s_name,

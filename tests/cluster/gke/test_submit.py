@@ -1,0 +1,177 @@
+"""What a submit passes on to the cluster, and how data that is mounted reaches the function."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+import kinetic
+from kinetic_k8s.manifests.volumes import DRIVER
+
+ARGUMENTS = {
+    "accelerator": "cpu:1",
+    "zone": "us-east1-b",
+    "project": "my-project",
+    "cluster": "my-cluster",
+    "backend": "gke",
+    "capture_env_vars": ["TOKEN"],
+    "spot": True,
+    "output_dir": "gs://jobs/outputs-of-mine",
+    "timeout": 77,
+    "retries": 3,
+    "preemptions": 5,
+    "cpu": "20m",
+    "memory": "64Mi",
+    "shared_memory": "32Mi",
+    "labels": {"team": "vision", "kueue.x-k8s.io/priority-class": "low"},
+    "pod_overrides": {"spec": {"priorityClassName": "kube-bed-low"}},
+}
+SCRIPT = """
+    import os, json, kinetic
+
+    arguments = json.loads(os.environ["ARGUMENTS"])
+    arguments["volumes"] = {"/photos": kinetic.Data("photos")}
+
+    @kinetic.run(container_image=os.environ["IMAGE"], namespace=os.environ["KINETIC_NAMESPACE"], **arguments)
+    def function():
+        pass
+
+    if __name__ == "__main__":
+        print(function.run_async().job_id)
+"""
+
+
+def test_every_argument_reaches_the_job_or_its_record(project: Any, bed: Any) -> None:
+    elsewhere = {"container_image", "namespace", "volumes"}
+    # The first needs an image that Kinetic makes, the second a terminal.
+    refused = {"base_image_repo", "debug"}
+    assert {*ARGUMENTS, *elsewhere, *refused} == set(inspect.signature(kinetic.run).parameters)
+    (project.root / "photos").mkdir()
+    (project.root / "photos" / "one.txt").write_text("1")
+
+    submitted = project.script(SCRIPT, ARGUMENTS=json.dumps(ARGUMENTS), TOKEN="hunter2")
+
+    job_id = submitted.split()[-1]
+    (job,) = project.objects("job", job_id)
+    (secret,) = project.objects("secret", job_id)
+    record = json.loads(project.bucket.read("jobs", f"{job_id}/handle.json").partition(b"\n")[0])
+    project.kinetic("jobs", "cancel", job_id)
+    project.kinetic("jobs", "cleanup", job_id)
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    flags = " ".join(container["command"])
+    assert job["metadata"]["namespace"] == project.namespace
+    assert container["image"] == record["image_uri"] == project.image
+    assert container["resources"] == {
+        "limits": {"cpu": "20m", "memory": str(64 << 20)},
+        "requests": {"cpu": "20m", "memory": str(64 << 20)},
+    }
+    shared = {"medium": "Memory", "sizeLimit": str(32 << 20)}
+    assert shared in [volume.get("emptyDir") for volume in pod["volumes"]]
+    assert pod["nodeSelector"] == {"cloud.google.com/gke-spot": "true"}
+    assert "cloud.google.com/gke-spot" in [one["key"] for one in pod["tolerations"]]
+    assert pod["priorityClassName"] == "kube-bed-low"
+    assert job["spec"]["backoffLimit"] == record["retries"] == 3
+    assert "--timeout 77" in flags
+    assert "--retries 3 --preemptions 5" in flags
+    assert container["envFrom"] == [{"secretRef": {"name": secret["metadata"]["name"]}}]
+    assert list(secret["data"]) == record["captured_env"] == ["TOKEN"]
+    variables = {one["name"]: one.get("value") for one in container["env"]}
+    assert variables["KINETIC_OUTPUT_DIR"] == record["output_dir"] == "gs://jobs/outputs-of-mine"
+    for labels in (job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]):
+        assert labels["team"] == record["labels"]["team"] == "vision"
+        assert labels["kueue.x-k8s.io/priority-class"] == "low"
+        assert labels["kinetic.dev/job-id"] == job_id
+        assert labels["kinetic.dev/submitter"]
+    assert job["metadata"]["annotations"]["kinetic.dev/client"].startswith("kinetic ")
+    seen = {name: record[name] for name in ("project", "zone", "cluster_name", "backend", "spot")}
+    assert seen == {
+        "project": "my-project",
+        "zone": "us-east1-b",
+        "cluster_name": "my-cluster",
+        "backend": "gke",
+        "spot": True,
+    }
+    assert record["timeout"] == 77
+    assert record["preemptions"] == 5
+    assert any(name.startswith("data/") for name in project.bucket.names("jobs"))
+
+
+@pytest.fixture
+def driver(bed: Any) -> Iterator[None]:
+    """The object that announces the driver of buckets; there is no driver behind it."""
+    announced = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": DRIVER},
+        "spec": {"attachRequired": False, "volumeLifecycleModes": ["Ephemeral"]},
+    }
+    bed.kubectl("apply", "-f", "-", given=json.dumps(announced))
+    yield
+    bed.kubectl("delete", "csidriver", DRIVER, "--ignore-not-found")
+
+
+@pytest.mark.usefixtures("driver")
+def test_the_function_finds_mounted_data_as_an_argument_and_as_a_volume(
+    project: Any, proxy: Any, tmp_path: Path
+) -> None:
+    bucket = f"photos-{tmp_path.name[-4:]}".lower().replace("_", "-")
+    project.bucket.create_bucket(bucket)
+    (tmp_path / "mounted" / "2026").mkdir(parents=True)
+    (tmp_path / "mounted" / "2026" / "a.txt").write_text("of the bucket")
+    attributes: list[dict[str, str]] = []
+
+    def stand_in(created: Any) -> None:
+        """Mount a folder of this machine in place of each folder of a bucket."""
+        if created["kind"] != "Job":
+            return
+        for volume in created["spec"]["template"]["spec"]["volumes"]:
+            if csi := volume.pop("csi", None):
+                attributes.append(csi["volumeAttributes"])
+                folder = csi["volumeAttributes"]["mountOptions"].partition("only-dir=")[2]
+                path = tmp_path / "mounted" / Path(folder).name
+                volume["hostPath"] = {"path": str(path if path.is_dir() else tmp_path / "mounted")}
+
+    proxy.change = stand_in
+    for name in ("2026/a.txt", "2026/b.txt"):
+        url = (
+            f"{project.bucket.endpoint}/upload/storage/v1/b/{bucket}/o?uploadType=media&name={name}"
+        )
+        assert urllib3.request("POST", url, body=b"of the bucket").status == 200
+    value = project.script(
+        f"""
+        import json, os, kinetic
+        from pathlib import Path
+
+        @kinetic.run(
+            "cpu", container_image=os.environ["IMAGE"], cpu="400m", memory="128Mi",
+            volumes={{"/photos": kinetic.Data("gs://{bucket}/2026/", fuse=True)}},
+        )
+        def function(folder, file):
+            return [
+                (Path("/photos") / "a.txt").read_text(), (Path(folder) / "a.txt").read_text(),
+                Path(file).read_text(), str(folder), str(file),
+            ]
+
+        if __name__ == "__main__":
+            print(json.dumps(function(
+                kinetic.Data("gs://{bucket}/2026/", fuse=True),
+                kinetic.Data("gs://{bucket}/2026/a.txt", fuse=True),
+            )))
+        """,
+        KUBECONFIG=proxy.kubeconfig,
+    )
+
+    *_, shown = value.splitlines()
+    *texts, folder, file = json.loads(shown)
+    assert texts == ["of the bucket"] * 3
+    assert folder.startswith("/kinetic/data/d")
+    assert file.endswith("/a.txt")
+    assert {one["bucketName"] for one in attributes} == {bucket}
+    assert {one["mountOptions"] for one in attributes} == {"implicit-dirs,only-dir=2026"}

@@ -1,0 +1,100 @@
+"""Settings of Pathways, as the components that are rendered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kinetic.backends.gke.pathways_components import components_of
+from kinetic.errors import ConfigurationError
+from kinetic.settings.settings import resolve
+from kinetic_k8s.manifests.components import PathwaysComponents
+from kinetic_k8s.manifests.pod import Resources
+from kinetic_payload.stores.store import Location
+
+STORE = Location("gs", "jobs/team")
+
+
+def components(home: Path, **environ: str) -> PathwaysComponents:
+    named = {f"KINETIC_PATHWAYS_{name.upper()}": value for name, value in environ.items()}
+    return components_of(resolve({}, environ=named, user_home=home), STORE)
+
+
+def test_without_settings_they_are_googles_with_scratch_in_the_store(tmp_path: Path) -> None:
+    default = PathwaysComponents(scratch="gs://jobs/team/pathways-scratch")
+
+    assert components(tmp_path) == default
+
+
+def test_a_tag_is_that_of_both_images_unless_they_are_named(tmp_path: Path) -> None:
+    found = components(tmp_path, tag="jax-0.10.0", proxy_image="example.com/proxy:1")
+
+    assert found.server_image.endswith("/pathways/server:jax-0.10.0")
+    assert found.proxy_image == "example.com/proxy:1"
+
+
+def test_resources_may_be_tiny_and_what_is_left_out_keeps_its_default(tmp_path: Path) -> None:
+    found = components(
+        tmp_path, manager="cpu=10m,memory=16Mi", proxy="cpu=10m", worker="memory=32Mi"
+    )
+
+    assert found.manager == Resources(cpu="10m", memory="16Mi")
+    assert found.proxy == Resources(cpu="10m", memory="100G")
+    assert found.worker == Resources(memory="32Mi")
+    assert found.function == PathwaysComponents(scratch="").function
+
+
+def test_head_and_workers_are_placed_by_labels_and_taints(tmp_path: Path) -> None:
+    found = components(
+        tmp_path,
+        head_selector="cloud.google.com/gke-nodepool=cpu-np, disk=ssd",
+        head_tolerations="team=vision:NoSchedule,shared",
+        head_topology="none",
+        worker_selector="cloud.google.com/gke-nodepool=tpu-np",
+        scratch="gs://other/scratch",
+    )
+
+    assert found.head_selector == {"cloud.google.com/gke-nodepool": "cpu-np", "disk": "ssd"}
+    assert found.head_tolerations == (
+        {"key": "team", "operator": "Equal", "value": "vision", "effect": "NoSchedule"},
+        {"key": "shared", "operator": "Exists"},
+    )
+    assert found.head_topology is None
+    assert found.worker_selector == {"cloud.google.com/gke-nodepool": "tpu-np"}
+    assert found.scratch == "gs://other/scratch"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tag", "server:jax"),
+        ("scratch", "/tmp"),
+        ("server_image", "https://example.com/server"),
+        ("manager", "8"),
+        ("manager", "cpus=8"),
+        ("proxy", "cpu=lots"),
+        ("head_selector", "pool"),
+        ("head_selector", "a b=c"),
+        ("head_tolerations", "team=vision:Never"),
+        ("head_topology", "a b"),
+    ],
+)
+def test_a_setting_that_is_not_valid_is_named_with_its_source(
+    tmp_path: Path, name: str, value: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        components(tmp_path, **{name: value})
+
+    assert f"pathways_{name} is {value!r} (KINETIC_PATHWAYS_{name.upper()})" in str(caught.value)
+    assert caught.value.hint
+
+
+def test_they_may_be_in_a_profile(tmp_path: Path) -> None:
+    (tmp_path / ".kinetic").mkdir()
+    known = {"dev": {"project": "p", "zone": "z", "cluster": "c", "pathways_tag": "jax-0.10.0"}}
+    profiles = tmp_path / ".kinetic" / "profiles.json"
+    profiles.write_text(json.dumps({"current": "dev", "profiles": known}))
+
+    assert components(tmp_path).proxy_image.endswith("/proxy_server:jax-0.10.0")
