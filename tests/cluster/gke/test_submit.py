@@ -175,3 +175,48 @@ def test_the_function_finds_mounted_data_as_an_argument_and_as_a_volume(
     assert file.endswith("/a.txt")
     assert {one["bucketName"] for one in attributes} == {bucket}
     assert {one["mountOptions"] for one in attributes} == {"implicit-dirs,only-dir=2026"}
+
+
+def test_what_the_cluster_cannot_run_is_refused_before_anything_is_uploaded(project: Any) -> None:
+    stored = project.bucket.names("jobs")
+    (project.root / "photos.txt").write_text("1")
+    shown = project.script(
+        """
+        import os, kinetic
+
+        def function(data=None):
+            pass
+
+        def refused(data=None, **arguments):
+            given = {"accelerator": "cpu", "container_image": os.environ["IMAGE"], **arguments}
+            try:
+                print(kinetic.run(**given)(function).run_async(data).job_id)
+            except kinetic.KineticError as error:
+                print(str(error).replace(chr(10), " "))
+
+        if __name__ == "__main__":
+            refused(kinetic.Data("photos.txt", fuse=True))
+            refused(volumes={"/photos": kinetic.Data("photos.txt", fuse=True)})
+            refused(namespace="no-such-namespace")
+            refused(pod_overrides={"spec": {"noSuchField": 1}})
+            refused(accelerator="gpu-l4", backend="pathways")
+            os.environ["KINETIC_SERVICE_ACCOUNT"] = "no-such-account"
+            refused()
+            os.environ["KINETIC_KUBE_CONTEXT"] = "kube-bad"
+            refused()
+        """
+    )
+
+    expected = (
+        f"does not have the driver {DRIVER}",
+        f"does not have the driver {DRIVER}",
+        "There is no namespace 'no-such-namespace'",
+        'unknown field "spec.template.spec.noSuchField"',
+        "Pathways supports TPU slices only",
+        "There is no service account 'no-such-account'",
+        "kube-bad",
+    )
+    lines = shown.splitlines()
+    for line, part in zip(lines, expected, strict=True):
+        assert part in line
+    assert project.bucket.names("jobs") == stored

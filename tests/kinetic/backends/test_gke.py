@@ -154,7 +154,9 @@ def kubeconfig_in(folder: Path) -> str:
         "https://bucket.localhost",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("variable", ["KINETIC_STORAGE_ENDPOINT", "STORAGE_EMULATOR_HOST"])
+@pytest.mark.parametrize(
+    "variable", ["KINETIC_STORAGE_ENDPOINT", "STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE"]
+)
 def test_a_bucket_service_on_this_machines_loopback_is_refused(variable: str, address: str) -> None:
     with pytest.raises(ConfigurationError, match=variable):
         storage_variables({variable: address})

@@ -3,7 +3,8 @@ from __future__ import annotations
 import io
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from kinetic.backends.local.collection import collect_unrecorded
 from kinetic.console import Console
 from kinetic.errors import (
     ConfigurationError,
+    InvalidRequestError,
     KineticError,
     PayloadError,
     PreconditionFailedError,
@@ -33,7 +35,7 @@ from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
 from kinetic.submit.submit import submit
 from kinetic.testing import job_ids_of
-from kinetic.testing.fakes import FakeServices, raising
+from kinetic.testing.fakes import FakeBackend, FakeServices, raising
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.signing import verify
 from kinetic_payload.stores.store import ObjectInfo
@@ -415,6 +417,31 @@ def test_data_that_the_backend_cannot_serve_is_refused_before_anything_is_stored
         assert data.path in str(caught.value)
 
     assert services.store.names() == []
+
+
+class Choosy(FakeBackend):
+    """Mounts nothing, and warns of the rest."""
+
+    def check_data(self, request: JobRequest, data: kinetic.Data) -> Sequence[str]:
+        if data.fuse:
+            raise InvalidRequestError(f"{data!r} cannot be mounted.")
+        return [f"{data.path} is far away"]
+
+
+def test_a_backend_may_refuse_data_before_anything_is_stored_or_warn_of_it(
+    services: FakeServices, ask: Ask, work: Any, tmp_path: Path
+) -> None:
+    choosy = replace(services, backend=Choosy(services.store))
+    (tmp_path / "set").write_text("1")
+    near, mounted = (kinetic.Data(str(tmp_path / "set"), fuse=fuse) for fuse in (False, True))
+
+    with pytest.raises(InvalidRequestError, match="cannot be mounted"):
+        started(choosy, ask(), work, mounted)
+    assert services.store.names() == []
+
+    with pytest.warns(UserWarning, match="is far away") as caught:
+        started(choosy, ask(), work, [near, near])
+    assert len([one for one in caught if "far away" in str(one.message)]) == 1
 
 
 def test_a_home_that_cannot_be_written_is_told_in_words(

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from kinetic.errors import ConfigurationError
 from kinetic_payload.layout import Env
 
-_VARIABLES: Final = (Env.STORAGE_ENDPOINT, "STORAGE_EMULATOR_HOST")
+_VARIABLES: Final = (Env.STORAGE_ENDPOINT, "STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE")
 """The first variable that is set is used, here and in pods."""
 
 

@@ -41,7 +41,6 @@ from kinetic.backends.local.watch import FolderEvents, JobEvents, LocalWatch, St
 from kinetic.backends.registry import LOCAL
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.outcome import outcome_of_vanished, stored_outcome
 from kinetic.jobs.presence import STARTING
 from kinetic.jobs.services import Services, key_signer_of, open_at
 from kinetic.notices import warn_caller
@@ -402,6 +401,8 @@ class LocalBackend:
         if not isinstance(folder, JobFolder):
             folder.await_end(record, timeout=timeout, poll_interval=poll_interval)
             return
+        from kinetic.jobs.outcome import stored_outcome
+
         decided = stored_outcome(self._store, record.job_id, self._verify) is not None
         if decided:
             # The job has ended, and its supervisor takes a moment to clean up: do not cancel it.
@@ -461,6 +462,8 @@ class LocalBackend:
         """
         if observation.vanished:
             self._kill_orphans(record)
+        from kinetic.jobs.outcome import outcome_of_vanished
+
         return outcome_of_vanished(
             self._store, record, observation, now=time.time(), verify=self._verify
         )
